@@ -1,0 +1,38 @@
+# Two commands for a fresh clone: `make demo` and `make test`. Each first makes what it needs.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: help demo test lint types unit gpu bench clean
+
+help:  ## list the commands
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
+
+.venv/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: .venv/.installed  ## train two networks and a line on scikit-learn's digits, and compare them
+	$(BIN)/subspaces demo
+
+test: lint types unit  ## all checks: ruff, mypy and pytest
+
+lint: .venv/.installed  ## ruff
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: .venv/.installed  ## mypy --strict
+	$(BIN)/mypy
+
+unit: .venv/.installed  ## pytest on two processes
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -m 'not gpu'
+
+gpu: .venv/.installed  ## the tests that need a CUDA device
+	$(BIN)/pytest -m gpu
+
+bench: .venv/.installed  ## the time of a training step over a plain one's
+	$(BIN)/python benchmarks/step.py
+
+clean:  ## remove the environment and all caches
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info

@@ -1,0 +1,110 @@
+"""The networks that a new family starts from."""
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import torch
+from torch import nn
+
+Factory = Callable[[], nn.Module]
+Init = Literal["independent", "point"]
+
+
+def initial_networks(network: nn.Module | Factory, count: int, init: Init) -> list[nn.Module]:
+    """Return `count` networks of one architecture: independent ones, or the same one for "point".
+
+    A module is never changed: it is copied, and the copies after the first are initialised anew.
+    """
+    if init not in ("independent", "point"):
+        raise ValueError(f"init={init!r}: expected 'independent' or 'point'")
+    if isinstance(network, nn.Module):
+        first = copy.deepcopy(network)
+        make: Factory = lambda: reinitialise(copy.deepcopy(network))  # noqa: E731
+    elif callable(network):
+        make = network
+        first = _made(make)
+    else:
+        raise TypeError(f"Subspace got a {type(network).__name__}: expected an nn.Module or a function that makes one")
+    _check_supported(first)
+    others = [first if init == "point" else _made(make) for _ in range(count - 1)]
+    if init != "point" and len({id(other) for other in [first, *others]}) < count:
+        raise ValueError("the factory returned the same module twice: it must make a new one at each call")
+    networks = [first, *others]
+    check_same_architecture(networks)
+    return networks
+
+
+def _made(factory: Factory) -> nn.Module:
+    module = factory()
+    if not isinstance(module, nn.Module):
+        raise TypeError(f"the factory returned a {type(module).__name__}: expected an nn.Module")
+    return module
+
+
+def _check_supported(module: nn.Module) -> None:
+    """Refuse what cannot be in a subspace."""
+    if any(isinstance(parameter, nn.UninitializedParameter) for parameter in module.parameters()):
+        raise ValueError("the network has lazy parameters without a shape: run it once on a batch first")
+    if not any(parameter.requires_grad for parameter in module.parameters()):
+        raise ValueError("the network has no trainable parameters, so there is nothing to make a subspace of")
+    for name, part in module.named_modules():
+        if isinstance(part, (nn.Embedding, nn.EmbeddingBag)) and part.sparse:
+            raise ValueError(f"embedding {name!r} has sparse gradients, which a subspace cannot mix: pass sparse=False")
+
+
+def reinitialise(module: nn.Module) -> nn.Module:
+    """Draw new weights in place, by `reset_parameters()` of each part that owns trainable ones."""
+    with torch.no_grad():
+        _reinitialise(module, "")
+    return module
+
+
+def _reinitialise(module: nn.Module, name: str) -> None:
+    # Parts first, so that a module that initialises its parts in its own way has the last word.
+    for key, child in module.named_children():
+        _reinitialise(child, f"{name}.{key}" if name else key)
+    reset = getattr(module, "reset_parameters", None) or getattr(module, "_reset_parameters", None)
+    if callable(reset):
+        reset()
+    elif any(parameter.requires_grad for parameter in module.parameters(recurse=False)):
+        where = f"part {name!r} of the network" if name else "the network"
+        raise TypeError(
+            f"{where}, a {type(module).__name__}, owns trainable parameters and has no reset_parameters(), so its "
+            "other vertices cannot be initialised: pass a factory, Subspace(lambda: MyNet(…), shape), or init='point'"
+        )
+
+
+def check_same_architecture(networks: Sequence[nn.Module]) -> None:
+    """Refuse networks whose parameters or buffers differ in name, shape, dtype or being trainable."""
+
+    def signature(module: nn.Module) -> dict[str, str]:
+        parameters = module.named_parameters(remove_duplicate=False)
+        described = {
+            f"parameter {name}": f"{tuple(p.shape)} {p.dtype}, {'trainable' if p.requires_grad else 'frozen'}"
+            for name, p in parameters
+        }
+        buffers = module.named_buffers(remove_duplicate=False)
+        return described | {f"buffer {name}": f"{tuple(b.shape)} {b.dtype}" for name, b in buffers}
+
+    first = signature(networks[0])
+    for index, network in enumerate(networks[1:], 1):
+        other = signature(network)
+        for name in [*first, *other]:
+            if first.get(name) != other.get(name):
+                raise ValueError(
+                    f"network {index} does not match network 0: {name} is {other.get(name, 'missing')}, "
+                    f"expected {first.get(name, 'none of that name')}; all must have the same architecture"
+                )
+
+
+def check_same_frozen(networks: Sequence[nn.Module]) -> None:
+    """Refuse networks that differ in a frozen parameter, which a family shares."""
+    shared = {name: p for name, p in networks[0].named_parameters() if not p.requires_grad}
+    for index, network in enumerate(networks[1:], 1):
+        for name, value in network.named_parameters():
+            if name in shared and not torch.equal(value, shared[name]):
+                raise ValueError(
+                    f"frozen parameter {name} of network {index} differs from network 0: frozen parameters are "
+                    "shared by the whole family; make it trainable, or give all networks the same values"
+                )

@@ -1,0 +1,129 @@
+"""Where each parameter of a network lies in the flat rows of Omega.
+
+All trainable parameters of one group are one row of numbers; a `Layout` knows their order. Each
+parameter keeps the memory order it had (a channels-last weight stays channels-last), so the row is
+cut into named tensors by views alone.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+Predicate = Callable[[str, nn.Parameter], bool]
+Grouping = Callable[[str, nn.Parameter], str]
+
+
+def is_weight(name: str, parameter: nn.Parameter) -> bool:
+    """Say whether a parameter is a weight: all but biases and the scales and shifts of norms."""
+    return parameter.ndim > 1
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One trainable parameter."""
+
+    names: tuple[str, ...]  # more than one where weights are tied
+    layer: int
+    shape: tuple[int, ...]
+    order: tuple[int, ...]  # its dimensions, outermost in memory first
+
+    @property
+    def numel(self) -> int:
+        return math.prod(self.shape)
+
+    def flatten(self, value: Tensor) -> Tensor:
+        """Return the numbers of `value` in the order of the row: [*shape, ...] -> [numel, ...]."""
+        extra = range(len(self.shape), value.ndim)
+        return value.permute((*self.order, *extra)).reshape(self.numel, *value.shape[len(self.shape) :])
+
+    def restore(self, row: Tensor) -> Tensor:
+        """Return the view of `row` that has this parameter's shape: [numel] -> [*shape]."""
+        inner = row.view(tuple(self.shape[i] for i in self.order))
+        return inner.permute(tuple(self.order.index(i) for i in range(len(self.order))))
+
+
+@dataclass(frozen=True)
+class Group:
+    """Parameters that lie together in one matrix [m, n]: one dtype, penalised or not."""
+
+    name: str
+    label: str
+    penalised: bool
+    entries: tuple[Entry, ...]
+
+    @property
+    def sizes(self) -> list[int]:
+        return [entry.numel for entry in self.entries]
+
+    def pack(self, parameters: Mapping[str, Tensor]) -> Tensor:
+        """Return the row that holds the named parameters."""
+        return torch.cat([entry.flatten(parameters[entry.names[0]].detach()) for entry in self.entries])
+
+    def unpack(self, row: Tensor) -> dict[str, Tensor]:
+        """Return the named views of a row."""
+        parts = zip(self.entries, row.split_with_sizes(self.sizes), strict=True)
+        return {name: view for entry, part in parts for view in [entry.restore(part)] for name in entry.names}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """All groups of a network, and its layers: the modules that directly own trainable parameters."""
+
+    groups: tuple[Group, ...]
+    layers: tuple[str, ...]
+
+    @property
+    def entries(self) -> dict[str, Entry]:
+        """Every parameter by each of its names."""
+        return {name: entry for group in self.groups for entry in group.entries for name in entry.names}
+
+    @classmethod
+    def of(cls, module: nn.Module, penalised: Predicate = is_weight, group: Grouping | None = None) -> "Layout":
+        """Lay out the trainable parameters of `module`."""
+        members: dict[tuple[str, torch.dtype, bool], list[Entry]] = {}
+        layers: list[str] = []
+        for names, parameter in trainable(module):
+            layer = names[0].rpartition(".")[0]
+            if layer not in layers:
+                layers.append(layer)
+            penalise = penalised(names[0], parameter)
+            label = group(names[0], parameter) if group else "weights" if penalise else "others"
+            _check_label(label, names[0])
+            entry = Entry(names, layers.index(layer), tuple(parameter.shape), _memory_order(parameter))
+            members.setdefault((label, parameter.dtype, penalise), []).append(entry)
+        groups = (Group(_unique(key, members), key[0], key[2], tuple(entries)) for key, entries in members.items())
+        return cls(tuple(groups), tuple(layers))
+
+
+def trainable(module: nn.Module) -> Iterable[tuple[tuple[str, ...], nn.Parameter]]:
+    """Yield each trainable parameter once, with all names it has in the `state_dict`."""
+    names: dict[nn.Parameter, list[str]] = {}
+    for name, parameter in module.named_parameters(remove_duplicate=False):
+        if parameter.requires_grad:
+            names.setdefault(parameter, []).append(name)
+    return ((tuple(aliases), parameter) for parameter, aliases in names.items())
+
+
+def _memory_order(parameter: nn.Parameter) -> tuple[int, ...]:
+    """Return the dimensions from the widest stride to the narrowest (row-major where they tie)."""
+    strides = parameter.stride()
+    return tuple(sorted(range(len(strides)), key=lambda i: (-strides[i], i)))
+
+
+def _unique(key: tuple[str, torch.dtype, bool], keys: Iterable[tuple[str, torch.dtype, bool]]) -> str:
+    """Return the group's label, with the dtype or the penalty added where the label alone is not unique."""
+    label, dtype, penalised = key
+    name = label
+    if len({other[1] for other in keys if other[0] == label}) > 1:
+        name += f"_{str(dtype).removeprefix('torch.')}"
+    if len({other[2] for other in keys if other[0] == label}) > 1:
+        name += "_penalised" if penalised else "_free"
+    return name
+
+
+def _check_label(label: object, name: str) -> None:
+    if not isinstance(label, str) or not label.isidentifier():
+        raise ValueError(f"group() returned {label!r} for parameter {name!r}: expected a name such as 'norms'")

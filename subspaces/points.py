@@ -1,0 +1,115 @@
+"""From alpha, in any of the forms a user may write it, to coefficients for every weight.
+
+One point for the whole network, one per layer, or a dict that names layers and parameters:
+
+    0.3                                   the point 0.3 of a line or curve
+    [0.2, 0.3, 0.5]                       a point of a simplex
+    torch.rand(len(family.layers))        layerwise: one point per layer
+    {"head": 0.9, "conv1.weight": a}      by name; `a` may hold one point per weight; the rest at the midpoint
+"""
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from subspaces.layout import Entry, Group, Layout
+from subspaces.shapes import Shape
+
+Alpha = float | Sequence[Any] | Tensor | Mapping[str, Any]
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """Return a hint that names the closest of `names`, and a few of them if none is close."""
+    known = list(names)
+    close = difflib.get_close_matches(name, known, n=1)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return f"expected one of {', '.join(map(repr, known[:8]))}{', …' if len(known) > 8 else ''}"
+
+
+def to_alpha(value: Alpha, shape: Shape, like: Tensor, outside: bool) -> Tensor:
+    """Return `value` as a tensor on the device and of the dtype of `like`, or say what is wrong with it."""
+    try:
+        alpha = torch.as_tensor(value, dtype=like.dtype, device=like.device)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(
+            f"alpha={value!r} cannot be read as numbers ({error}): expected {shape.domain}, "
+            "a tensor with one such point per layer, or a dict by layer name"
+        ) from None
+    if alpha.ndim >= len(shape.point) and alpha.shape[alpha.ndim - len(shape.point) :] == shape.point:
+        _check_domain(alpha, shape, outside)
+    return alpha
+
+
+def _check_domain(alpha: Tensor, shape: Shape, outside: bool) -> None:
+    """Refuse points that are not in the domain; a traced or captured alpha cannot be looked at."""
+    if torch.compiler.is_compiling() or (alpha.is_cuda and torch.cuda.is_current_stream_capturing()):
+        return
+    for test, hint in ((shape.valid, ""), (shape.inside, "; pass outside=True to go off the subspace")):
+        bad = ~test(alpha)
+        if bool(bad.any()) and not (outside and hint):
+            example = alpha[bad][0].tolist()
+            raise ValueError(f"alpha={example} is not a point of {shape}: expected {shape.domain}{hint}")
+
+
+def coefficients(alpha: Tensor, shape: Shape, layout: Layout) -> dict[str, Tensor]:
+    """Return for each group of weights the coefficients at alpha: [m], or [m, n] where they differ within it."""
+    layers = len(layout.layers)
+    if alpha.shape == shape.point:
+        c = shape.coefficients(alpha)  # [m]
+        return {group.name: c for group in layout.groups}
+    if alpha.shape == (layers, *shape.point):
+        by_layer = shape.coefficients(alpha)  # [L, m]
+        return {
+            group.name: _columns([by_layer[entry.layer] for entry in group.entries], group) for group in layout.groups
+        }
+    raise ValueError(
+        f"alpha has shape {tuple(alpha.shape)}: expected {shape.point} for one point of {shape}, "
+        f"or {(layers, *shape.point)} for one point in each of the {layers} layers"
+    )
+
+
+def named_coefficients(
+    alpha: Mapping[str, Any], shape: Shape, layout: Layout, like: Tensor, outside: bool
+) -> dict[str, Tensor]:
+    """Return the coefficients [m, n] of each group where alpha is given by layer or parameter name."""
+    given = {name: to_alpha(value, shape, like, outside) for name, value in alpha.items()}
+    unknown = [name for name in given if name not in layout.layers and name not in layout.entries]
+    if unknown:
+        hint = nearest(str(unknown[0]), [*layout.layers, *layout.entries])
+        raise KeyError(f"alpha names {unknown[0]!r}, which is no layer and no trainable parameter: {hint}")
+    middle = shape.midpoint().to(like)
+    layer = {layout.layers.index(name): value for name, value in given.items() if name in layout.layers}
+
+    def of(entry: Entry) -> Tensor:
+        for name in entry.names:
+            if name in given and name not in layout.layers:
+                return shape.coefficients(_per_weight(given[name], entry, shape))
+        value = layer.get(entry.layer, middle)
+        if value.shape != shape.point:
+            name = layout.layers[entry.layer]
+            raise ValueError(f"alpha[{name!r}] has shape {tuple(value.shape)}: expected {shape.point}, one point")
+        return shape.coefficients(value)
+
+    return {group.name: _columns([of(entry) for entry in group.entries], group) for group in layout.groups}
+
+
+def _per_weight(alpha: Tensor, entry: Entry, shape: Shape) -> Tensor:
+    """Return one point, or one point per weight in the order of the row."""
+    if alpha.shape == shape.point:
+        return alpha
+    if alpha.shape != (*entry.shape, *shape.point):
+        raise ValueError(
+            f"alpha[{entry.names[0]!r}] has shape {tuple(alpha.shape)}: expected {shape.point} for one point, "
+            f"or {(*entry.shape, *shape.point)} for one per weight"
+        )
+    return entry.flatten(alpha)
+
+
+def _columns(parts: list[Tensor], group: Group) -> Tensor:
+    """Stretch each entry's coefficients ([m], or [numel, m]) over its weights and join them: [m, n]."""
+    sized = zip(parts, group.sizes, strict=True)
+    return torch.cat([part.expand(size, part.shape[-1]).t() for part, size in sized], dim=1)

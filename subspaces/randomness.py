@@ -1,0 +1,50 @@
+"""Random numbers whose whole state is one small tensor.
+
+A family draws its points from this instead of a `torch.Generator`, because a tensor is a buffer: it
+moves with `.to()`, is copied, pickled, saved, broadcast by `DistributedDataParallel`, traced by
+`torch.compile` and captured by a CUDA graph, and gives the same numbers on every device.
+
+The numbers are SplitMix64 (Steele, Lea & Flood, 2014) in counter mode: number i of a stream is a
+fixed bijective hash of `key + i * increment`, cut to its 24 highest bits.
+"""
+
+import torch
+from torch import Tensor
+
+_INCREMENT = 0x9E3779B97F4A7C15
+_MULTIPLIERS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+_WORD = 1 << 64
+
+
+def _signed(value: int) -> int:
+    """Return the int64 with the same 64 bits as the unsigned `value`."""
+    value %= _WORD
+    return value - _WORD if value >= _WORD // 2 else value
+
+
+def new_state(seed: int) -> Tensor:
+    """Return the state (key, counter) of a new stream; streams of nearby seeds are unrelated."""
+    key = (seed + _INCREMENT) % _WORD
+    for shift, multiplier in zip((30, 27), _MULTIPLIERS, strict=True):
+        key = ((key ^ (key >> shift)) * multiplier) % _WORD
+    return torch.tensor([_signed(key ^ (key >> 31)), 0], dtype=torch.int64)
+
+
+def uniform(state: Tensor, size: tuple[int, ...] = ()) -> Tensor:
+    """Return float32 numbers of shape `size`, uniform on [0, 1), and advance `state` in place."""
+    count = 1
+    for length in size:
+        count *= length
+    word = torch.arange(count, device=state.device) + state[1]
+    word = word * _signed(_INCREMENT) + state[0]
+    for shift, multiplier in zip((30, 27), _MULTIPLIERS, strict=True):
+        high = (word >> shift) & ((1 << (64 - shift)) - 1)  # int64 shifts copy the sign bit
+        word = (word ^ high) * _signed(multiplier)
+    state[1].add_(count)
+    return (((word >> 40) & 0xFFFFFF).float() * 2.0**-24).view(size)
+
+
+def pair(state: Tensor, m: int) -> Tensor:
+    """Return two different indices below `m`, every ordered pair equally likely, as int64 [2]."""
+    first, step = (uniform(state, (2,)) * torch.tensor([m, m - 1], device=state.device)).long()
+    return torch.stack([first, (first + 1 + step) % m])

@@ -1,0 +1,161 @@
+"""The shapes a subspace can have.
+
+Every shape is linear in its vertices: the point at alpha is theta = c(alpha)^T Omega. A shape says
+how alpha is drawn, what its coefficients c are and where the middle is; nothing else in the package
+asks which shape it has, so a new shape is one new class.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+Random = Callable[[tuple[int, ...]], Tensor]
+"""A source of numbers uniform on [0, 1), such as `torch.rand`."""
+
+
+@dataclass(frozen=True)
+class Shape(ABC):
+    """What a subspace needs to know of its shape; derive from this to add one."""
+
+    domain: ClassVar[str]
+    """The set of all alpha, in words, for error messages."""
+
+    @property
+    @abstractmethod
+    def vertices(self) -> int:
+        """The number m of vertices."""
+
+    @property
+    @abstractmethod
+    def point(self) -> tuple[int, ...]:
+        """The tensor shape of one alpha."""
+
+    @abstractmethod
+    def sample(self, size: tuple[int, ...] = (), random: Random = torch.rand) -> Tensor:
+        """Draw alpha uniformly from the domain: a tensor of shape [*size, *point]."""
+
+    @abstractmethod
+    def coefficients(self, alpha: Tensor) -> Tensor:
+        """Return c(alpha): [..., *point] -> [..., m]; each row sums to one."""
+
+    @abstractmethod
+    def midpoint(self) -> Tensor:
+        """Return the alpha in the middle of the domain."""
+
+    @abstractmethod
+    def inside(self, alpha: Tensor) -> Tensor:
+        """Say for each alpha whether it lies in the domain: [..., *point] -> bool [...]."""
+
+    def valid(self, alpha: Tensor) -> Tensor:
+        """Say for each alpha whether it is a point at all, inside the domain or not."""
+        finite = alpha.isfinite()
+        return finite.flatten(-len(self.point)).all(-1) if self.point else finite
+
+    @abstractmethod
+    def separation(self, first: Tensor, second: Tensor) -> Tensor:
+        """Return how far apart two alphas are: 0 for the same point, 1 for opposite ends."""
+
+
+@dataclass(frozen=True)
+class _Interval(Shape):
+    """A one-dimensional shape: alpha is a number between 0 and 1."""
+
+    domain: ClassVar[str] = "a number in [0, 1]"
+
+    @property
+    def point(self) -> tuple[int, ...]:
+        return ()
+
+    def sample(self, size: tuple[int, ...] = (), random: Random = torch.rand) -> Tensor:
+        return random(size)
+
+    def midpoint(self) -> Tensor:
+        return torch.tensor(0.5)
+
+    def inside(self, alpha: Tensor) -> Tensor:
+        return (alpha >= 0) & (alpha <= 1)
+
+    def separation(self, first: Tensor, second: Tensor) -> Tensor:
+        return (first - second).abs()
+
+
+@dataclass(frozen=True)
+class Line(_Interval):
+    """The line between two networks: P(alpha) = (1 - alpha) omega_1 + alpha omega_2."""
+
+    @property
+    def vertices(self) -> int:
+        return 2
+
+    def coefficients(self, alpha: Tensor) -> Tensor:
+        return torch.stack([1 - alpha, alpha], dim=-1)
+
+
+@dataclass(frozen=True)
+class Bezier(_Interval):
+    """A Bezier curve from the first vertex to the last, drawn towards the bends between them.
+
+    P(alpha) = sum_i binom(d, i) (1 - alpha)^(d-i) alpha^i omega_i with degree d = bends + 1. The
+    vertices are in the order of the curve: endpoint, bends, endpoint.
+    """
+
+    bends: int = 1
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.bends, int) or self.bends < 1:
+            raise ValueError(
+                f"Bezier(bends={self.bends!r}): expected an integer of at least 1; without a bend use Line()"
+            )
+
+    @property
+    def vertices(self) -> int:
+        return self.bends + 2
+
+    def coefficients(self, alpha: Tensor) -> Tensor:
+        degree = self.bends + 1
+        terms = [math.comb(degree, i) * (1 - alpha) ** (degree - i) * alpha**i for i in range(degree + 1)]
+        return torch.stack(terms, dim=-1)
+
+
+@dataclass(frozen=True)
+class Simplex(Shape):
+    """The convex hull of m networks: P(alpha) = sum_i alpha_i omega_i with alpha_i >= 0 and sum alpha = 1."""
+
+    m: int = 3
+    domain: ClassVar[str] = "non-negative numbers that sum to 1"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.m, int) or self.m < 2:
+            raise ValueError(f"Simplex(m={self.m!r}): expected an integer of at least 2, the number of vertices")
+
+    @property
+    def vertices(self) -> int:
+        return self.m
+
+    @property
+    def point(self) -> tuple[int, ...]:
+        return (self.m,)
+
+    def sample(self, size: tuple[int, ...] = (), random: Random = torch.rand) -> Tensor:
+        exponential = -torch.log1p(-random((*size, self.m))) + torch.finfo(torch.float32).tiny
+        return exponential / exponential.sum(-1, keepdim=True)
+
+    def coefficients(self, alpha: Tensor) -> Tensor:
+        return alpha
+
+    def midpoint(self) -> Tensor:
+        return torch.full((self.m,), 1 / self.m, dtype=torch.float64)
+
+    def inside(self, alpha: Tensor) -> Tensor:
+        return (alpha >= 0).all(-1)
+
+    def valid(self, alpha: Tensor) -> Tensor:
+        return super().valid(alpha) & ((alpha.sum(-1) - 1).abs() <= 1e-4)
+
+    def separation(self, first: Tensor, second: Tensor) -> Tensor:
+        return (first - second).abs().sum(-1) / 2

@@ -1,0 +1,299 @@
+"""A family of networks: every point of a line, curve or simplex in weight space is one."""
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from subspaces import geometry, nested, points, randomness
+from subspaces.ensembles import Average, Ensemble
+from subspaces.features import Sampled, similarity, watch
+from subspaces.initial import Factory, Init, check_same_architecture, check_same_frozen, initial_networks
+from subspaces.layout import Grouping, Layout, Predicate, is_weight
+from subspaces.points import Alpha, nearest
+from subspaces.shapes import Shape
+
+
+class Subspace(nn.Module):
+    r"""A subspace of networks, linear in its vertices: theta = P(alpha) = c(alpha)^T Omega.
+
+    In train mode each call draws one alpha uniformly and runs the network there; in eval mode the
+    call is the midpoint; `family(x, alpha)` is the point asked for. The gradient of a vertex is
+    d loss / d omega_i = c_i(alpha) d loss / d theta.
+
+    Args:
+        network: a function that makes a network (called once per vertex), or a module. A module is
+            copied and left alone; it is the first vertex, and the others are new draws by the
+            `reset_parameters()` of its parts.
+        shape: `Line()`, `Bezier(bends)`, `Simplex(m)`, or any other `Shape`.
+        layerwise: draw one alpha for each layer instead of one for the whole network.
+        init: "independent" vertices, or "point" for all of them at the same weights.
+        penalised: which parameters the penalty and the distances look at; by default all but the
+            one-dimensional ones (biases, scales and shifts of norms).
+        group: names the optimiser group of a parameter; by default "weights" for the penalised
+            ones and "others" for the rest.
+        seed: starts the family's random numbers; by default drawn from torch's global generator.
+
+    Only trainable parameters are in the subspace; frozen ones and buffers are shared, and tied
+    weights stay tied. Learning Neural Network Subspaces, Wortsman et al., ICML 2021.
+
+    Example:
+        >>> family = Subspace(make_net, Simplex(3))
+        >>> loss = F.cross_entropy(family(x), y) + family.penalty(beta=1.0)
+        >>> net = family.midpoint()
+    """
+
+    rng: Tensor
+
+    def __init__(
+        self,
+        network: nn.Module | Factory,
+        shape: Shape,
+        layerwise: bool = False,
+        *,
+        init: Init = "independent",
+        penalised: Predicate = is_weight,
+        group: Grouping | None = None,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__()
+        if not isinstance(shape, Shape):
+            raise TypeError(f"shape={shape!r}: expected Line(), Bezier(bends), Simplex(m) or another Shape instance")
+        networks = initial_networks(network, shape.vertices, init)
+        self.shape = shape
+        self.layerwise = layerwise
+        self.layout = Layout.of(networks[0], penalised, group)
+        rows = [dict(vertex.named_parameters(remove_duplicate=False)) for vertex in networks]
+        self.omega = nn.ParameterDict(
+            {part.name: torch.stack([part.pack(row) for row in rows]) for part in self.layout.groups}
+        )
+        self.template = networks[0]
+        self._fill(self.template, dict.fromkeys(self.layout.entries))
+        seed = int(torch.randint(2**62, ())) if seed is None else seed
+        self.register_buffer("rng", randomness.new_state(seed).to(next(iter(self.omega.values())).device))
+
+    @classmethod
+    def from_modules(
+        cls, modules: Sequence[nn.Module], shape: Shape, layerwise: bool = False, **options: Any
+    ) -> "Subspace":
+        """Return the family spanned by networks that already exist, one per vertex; they are copied.
+
+        The buffers are those of the first network: recalibrate before evaluating a network with batch norm.
+        """
+        networks = list(modules)
+        if len(networks) != shape.vertices:
+            raise ValueError(f"from_modules got {len(networks)} networks: {shape} has {shape.vertices} vertices")
+        check_same_architecture(networks)
+        check_same_frozen(networks)
+        copies = iter(networks)
+        return cls(lambda: copy.deepcopy(next(copies)), shape, layerwise, **options)
+
+    # The points of the family
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """The names of the layers: the modules that directly own trainable parameters."""
+        return self.layout.layers
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the vertices."""
+        return self.rng.device
+
+    @property
+    def _like(self) -> Tensor:
+        """An empty tensor with the dtype and device of alpha: float32, or float64 where a weight is."""
+        double = any(omega.dtype in (torch.float64, torch.complex128) for omega in self.omega.values())
+        return torch.empty(0, dtype=torch.float64 if double else torch.float32, device=self.device)
+
+    def sample(self, per: Literal["network", "layer", "weight"] | None = None) -> Any:
+        """Draw alpha uniformly: one for the network, one per layer, or one per weight (a dict by name).
+
+        The default is what a training step draws: per layer in a layerwise family, else per network.
+        """
+
+        def draw(size: tuple[int, ...]) -> Tensor:
+            return self.shape.sample(size, lambda s: randomness.uniform(self.rng, s)).to(self._like)
+
+        per = per or ("layer" if self.layerwise else "network")
+        if per == "weight":
+            entries = (entry for group in self.layout.groups for entry in group.entries)
+            return {entry.names[0]: draw(entry.shape) for entry in entries}
+        if per not in ("network", "layer"):
+            raise ValueError(f"per={per!r}: expected 'network', 'layer' or 'weight'")
+        return draw((len(self.layers),) if per == "layer" else ())
+
+    def coefficients(self, alpha: Alpha, outside: bool = False) -> dict[str, Tensor]:
+        """Return c(alpha) for each group of weights: [m], or [m, n] where it differs from weight to weight."""
+        if isinstance(alpha, Mapping):
+            return points.named_coefficients(alpha, self.shape, self.layout, self._like, outside)
+        checked = points.to_alpha(alpha, self.shape, self._like, outside)
+        return points.coefficients(checked, self.shape, self.layout)
+
+    def theta(self, coefficients: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the named weights c^T Omega of one point, connected to Omega for autograd."""
+        weights: dict[str, Tensor] = {}
+        with torch.autocast(self.device.type, enabled=False):  # a product in bfloat16 would break batch norm
+            for group in self.layout.groups:
+                row = geometry.mix(coefficients[group.name], self.omega[group.name])
+                weights |= group.unpack(row)
+        return weights
+
+    def vertex(self, index: int) -> dict[str, Tensor]:
+        """Return vertex `index` under the network's own names: views without gradient, not copies."""
+        m = self.shape.vertices
+        if not -m <= index < m:
+            raise IndexError(f"vertex({index}): {self.shape} has vertices 0 to {m - 1}")
+        rows = [group.unpack(self.omega[group.name].detach()[index]) for group in self.layout.groups]
+        return {name: view for row in rows for name, view in row.items()}
+
+    def at(self, alpha: Alpha, outside: bool = False) -> nn.Module:
+        """Return the network at alpha: an independent, ordinary module with the network's own `state_dict`.
+
+        Its batch-norm statistics are copies of the family's, which belong to no point: recalibrate it.
+        """
+        with torch.no_grad():
+            weights = self.theta(self.coefficients(alpha, outside))
+        network = copy.deepcopy(self.template)
+        parameters: dict[str, nn.Parameter | None] = {}
+        for name, entry in self.layout.entries.items():  # one parameter for all names of tied weights
+            known = parameters.get(entry.names[0])
+            parameters[name] = nn.Parameter(weights[name].clone()) if known is None else known
+        self._fill(network, parameters)
+        return network
+
+    def midpoint(self) -> nn.Module:
+        """Return the network in the middle of the subspace, as `at` does."""
+        return self.at(self.shape.midpoint())
+
+    def ensemble(
+        self,
+        alphas: Sequence[Alpha] | Tensor,
+        average: Average = "probabilities",
+        *,
+        outside: bool = False,
+        **options: Any,
+    ) -> Ensemble:
+        """Return the networks at several points as one module that averages their outputs (see `Ensemble`)."""
+        return Ensemble([self.at(alpha, outside) for alpha in alphas], average, **options)
+
+    @staticmethod
+    def _fill(network: nn.Module, parameters: Mapping[str, nn.Parameter | None]) -> None:
+        """Put the named parameters (None: nothing) into their places in `network`."""
+        for name, parameter in parameters.items():
+            owner, _, key = name.rpartition(".")
+            setattr(network.get_submodule(owner), key, parameter)
+
+    # Training
+
+    def forward(
+        self,
+        x: Any = None,
+        alpha: Alpha | None = None,
+        *args: Any,
+        samples: int = 1,
+        features: str | None = None,
+        outside: bool = False,
+        **kwargs: Any,
+    ) -> Any:
+        """Run the network at alpha, or at a fresh draw in train mode, or at the midpoint in eval mode.
+
+        Args:
+            x: the network's first input; other inputs follow alpha or are given by keyword.
+            alpha: the point, in any of the forms of `subspaces.points`.
+            samples: in train mode, cut the batch into this many groups, each with its own alpha.
+            features: the name of a module whose input is wanted too; the result is then `Sampled`.
+            outside: allow points outside the domain, such as -0.05 and 1.05 on a line.
+        """
+        if samples < 1 or (samples > 1 and alpha is not None):
+            raise ValueError(f"samples={samples}: expected at least 1, and no alpha where it is more than 1")
+        inputs = (args, kwargs) if x is None else ((x, *args), kwargs)
+        if not self.training or alpha is not None:
+            samples = 1
+        size = nested.batch_size(inputs) or 1
+        groups = min(samples, size)
+        alphas = [self._point(alpha) for _ in range(groups)]
+        parts = nested.split(inputs, size, groups) if groups > 1 else [inputs]
+        with watch(self.template, features) as seen:
+            pairs = zip(parts, alphas, strict=True)
+            outputs = [self._run(positional, named, point, outside) for (positional, named), point in pairs]
+        output = nested.join(outputs) if groups > 1 else outputs[0]
+        if features is None:
+            return output
+        if len(seen) < groups:
+            raise ValueError(f"features={features!r}: the network ran without calling that module on a tensor")
+        return Sampled(output, tuple(alphas), tuple(seen[-groups:]))
+
+    def _point(self, alpha: Alpha | None) -> Any:
+        if alpha is not None:
+            return alpha
+        return self.sample() if self.training else self.shape.midpoint()
+
+    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any], alpha: Alpha, outside: bool) -> Any:
+        try:
+            return functional_call(self.template, self.theta(self.coefficients(alpha, outside)), args, kwargs)
+        finally:
+            if not torch.compiler.is_compiling():
+                self._forget()
+
+    def _forget(self) -> None:
+        """Drop the weights of the last point from recurrent modules, which keep a list of their own."""
+        for module in self.template.modules():
+            if isinstance(module, nn.RNNBase):
+                module._init_flat_weights()
+
+    def penalty(self, beta: float = 1.0) -> Tensor:
+        """Return beta cos^2(omega_j, omega_k) for a random pair of vertices, over the penalised weights.
+
+        Its expectation over the pairs is the paper's regularisation term; with two vertices it is exact.
+        """
+        rows = self._penalised()
+        if not rows or beta == 0:
+            return self._like.new_zeros(())
+        m = self.shape.vertices
+        if m > 2:
+            chosen = randomness.pair(self.rng, m)
+            rows = [row.index_select(0, chosen) for row in rows]
+        return beta * geometry.cos2(rows)
+
+    def feature_similarity(self, sampled: Sampled, strength: float = 1.0) -> Tensor:
+        """Return strength |alpha_j - alpha_k| cos^2(phi_j, phi_k) for two random groups of one call.
+
+        `sampled` is the result of `family(x, samples=s, features="head")`. The features of a group are
+        one long vector; groups that differ in size are compared on what they share. On a simplex the
+        distance of the points is half their L1 distance; in a layerwise family it is the mean over layers.
+        """
+        if len(sampled.features) < 2:
+            return self._like.new_zeros(())
+        chosen = randomness.pair(self.rng, len(sampled.features))
+        return strength * similarity(sampled, chosen, self.shape)
+
+    # Looking at the vertices
+
+    def _penalised(self) -> list[Tensor]:
+        return [self.omega[group.name] for group in self.layout.groups if group.penalised]
+
+    def distances(self) -> geometry.Distances:
+        """Return the L2 distance and cos^2 of all pairs of vertices, over the penalised weights."""
+        with torch.no_grad():
+            return geometry.distances(self._penalised() or list(self.omega.values()))
+
+    def parameter_groups(self, **options: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return groups for a torch optimiser, with options by group name.
+
+        Example:
+            >>> SGD(family.parameter_groups(others={"weight_decay": 0}), lr=0.1, weight_decay=1e-4)
+        """
+        labels = list(dict.fromkeys(group.label for group in self.layout.groups))
+        for name in options:
+            if name not in labels:
+                raise KeyError(f"parameter_groups({name}=…): no group of that name; {nearest(name, labels)}")
+        names = {label: [g.name for g in self.layout.groups if g.label == label] for label in labels}
+        return [{"params": [self.omega[name] for name in names[label]], **options.get(label, {})} for label in labels]
+
+    def extra_repr(self) -> str:
+        weights = sum(omega.shape[1] for omega in self.omega.values())
+        return f"{self.shape}, layerwise={self.layerwise}, {self.shape.vertices} vertices of {weights:,} weights"
