@@ -1,5 +1,6 @@
 """One training run, a whole family of networks: lines, curves and simplexes in weight space."""
 
+from subspaces import networks
 from subspaces.batchnorm import recalibrate
 from subspaces.ensembles import Ensemble
 from subspaces.features import Sampled
@@ -19,6 +20,7 @@ __all__ = [
     "Subspace",
     "__version__",
     "load",
+    "networks",
     "recalibrate",
     "save",
 ]

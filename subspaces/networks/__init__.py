@@ -1,5 +1,6 @@
 """Plain networks, which know nothing of subspaces."""
 
 from subspaces.networks.cresnet import CResNet20
+from subspaces.networks.small import MLP
 
-__all__ = ["CResNet20"]
+__all__ = ["MLP", "CResNet20"]

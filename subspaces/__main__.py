@@ -1,0 +1,5 @@
+"""`python -m subspaces` is the command line."""
+
+from subspaces.cli import main
+
+main()
