@@ -1,7 +1,10 @@
 """Batch-norm statistics for a network that was never trained at exactly its weights."""
 
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from functools import partial
 from itertools import islice
+from operator import length_hint
 from typing import Any, TypeVar
 
 import torch
@@ -14,7 +17,7 @@ from subspaces.points import Alpha
 from subspaces.subspace import Subspace
 
 Module = TypeVar("Module", bound=nn.Module)
-Forward = Callable[[nn.Module, Any], Any]
+Forward = Callable[[Any, Any], Any]
 
 
 def recalibrate(
@@ -22,6 +25,7 @@ def recalibrate(
     loader: Iterable[Any],
     *,
     alpha: Alpha | None = None,
+    outside: bool = False,
     batches: int | None = None,
     progress: bool = False,
     forward: Forward | None = None,
@@ -30,20 +34,28 @@ def recalibrate(
 
     The statistics are reset and become the plain average over the batches of one pass in train mode,
     without autograd, as for stochastic weight averaging. Modes and momenta are restored whatever
-    happens, and after an error the old statistics too. Without batch norm nothing is run.
+    happens, and after an error the old statistics too. Without batch norm nothing is run, and a batch
+    norm that the pass does not reach keeps what it has.
 
     Args:
         module: a network, an `Ensemble` (each member gets its own statistics), or a family.
         loader: yields inputs, (input, target) pairs, or dicts of keyword arguments.
         alpha: for a family, the point whose statistics it shall hold, by default the midpoint. For
             several points at once, recalibrate `family.ensemble(points)`.
+        outside: allow an alpha outside the domain.
         batches: use at most this many batches.
         progress: show a progress bar.
-        forward: runs the module on a batch, where the default does not fit your batches.
+        forward: runs the module on a batch, `forward(module, batch)`, where the default does not fit
+            your batches; of a family it gets the point.
     """
-    if isinstance(module, Subspace):
-        alpha = module.shape.midpoint() if alpha is None else alpha
-        module.coefficients(alpha)  # a bad alpha is an error before anything is reset
+    if not isinstance(module, nn.Module):
+        raise TypeError(f"recalibrate got {module!r}: expected a network, an Ensemble or a Subspace")
+    call: Callable[..., Any] = module
+    family = _unwrapped(module)
+    if isinstance(family, Subspace):
+        alpha = family.shape.midpoint() if alpha is None else alpha
+        family.coefficients(alpha, outside)  # a bad alpha is an error before anything is reset
+        call = partial(module, alpha=alpha, outside=outside)
     elif alpha is not None:
         raise TypeError(f"alpha={alpha!r}: only a Subspace has points, this is a {type(module).__name__}")
     if batches is not None and batches < 1:
@@ -51,59 +63,71 @@ def recalibrate(
     norms = [part for part in module.modules() if isinstance(part, _BatchNorm)]
     if not any(norm.track_running_stats for norm in norms):
         return module
+    runner = _Runner(module, call, forward or _run)
+    with _restoring(module, norms), closing(_batches(loader, batches, progress)) as stream:
+        # update_bn takes the first item of a tuple: the batch goes through whole, the runner reads it.
+        update_bn(((batch,) for batch in stream), runner)
+    return module
+
+
+@contextmanager
+def _restoring(module: nn.Module, norms: list[_BatchNorm]) -> Iterator[None]:
+    """Restore modes and momenta at the end, and statistics that were not renewed: all of them after an error."""
     modes = {part: part.training for part in module.modules()}
     momenta = {norm: norm.momentum for norm in norms}
     statistics = {norm: [buffer.clone() for buffer in norm.buffers()] for norm in norms}
-    runner = _Runner(module, alpha, forward)
+    old = norms
     try:
-        # update_bn takes the first item of a tuple: the batch goes through whole, the runner reads it.
-        update_bn(((batch,) for batch in _batches(loader, batches, progress)), runner)
-    except BaseException:
-        for norm, values in statistics.items():
-            for buffer, value in zip(norm.buffers(), values, strict=True):
-                buffer.copy_(value)
-        raise
+        yield
+        old = [norm for norm in norms if norm.num_batches_tracked == 0]
     finally:
+        for norm in old:
+            for buffer, value in zip(norm.buffers(), statistics[norm], strict=True):
+                buffer.copy_(value)
         for norm, momentum in momenta.items():
             norm.momentum = momentum
         for part, mode in modes.items():
             part.training = mode
-    return module
+
+
+def _unwrapped(module: nn.Module) -> nn.Module:
+    """Return what `torch.compile`, `DistributedDataParallel` or `AveragedModel` has wrapped."""
+    inner = getattr(module, "_orig_mod", getattr(module, "module", None))
+    return _unwrapped(inner) if isinstance(inner, nn.Module) else module
+
+
+def _run(call: Callable[..., Any], batch: Any) -> None:
+    if isinstance(batch, Mapping):
+        call(**batch)
+    else:
+        call(batch[0] if isinstance(batch, (tuple, list)) else batch)
 
 
 class _Runner(nn.Module):
-    """Runs a module on one batch of a loader, on the module's device and at one point of a family."""
+    """Runs a module on one batch of a loader, on the module's device."""
 
-    def __init__(self, module: nn.Module, alpha: Alpha | None, forward: Forward | None) -> None:
+    def __init__(self, module: nn.Module, call: Callable[..., Any], forward: Forward) -> None:
         super().__init__()
         self.module = module
-        self.alpha = alpha
+        self.call = call
         self.run = forward
         self.device = next((t.device for t in (*module.parameters(), *module.buffers())), torch.device("cpu"))
 
     def forward(self, batch: Any) -> None:
-        batch = nested.apply(self._move, batch)
-        options = {} if self.alpha is None else {"alpha": self.alpha}
-        if self.run is not None:
-            self.run(self.module, batch)
-        elif isinstance(batch, dict):
-            self.module(**batch, **options)
-        else:
-            self.module(batch[0] if isinstance(batch, (tuple, list)) else batch, **options)
+        self.run(self.call, nested.apply(self._move, batch))
 
     def _move(self, tensor: Tensor) -> Tensor:
         return tensor.to(self.device, non_blocking=True)
 
 
-def _batches(loader: Iterable[Any], limit: int | None, progress: bool) -> Iterator[Any]:
+def _batches(loader: Iterable[Any], limit: int | None, progress: bool) -> Generator[Any, None, None]:
     """Yield at most `limit` batches, with a progress bar on request; none at all is an error."""
-    total = len(loader) if isinstance(loader, Sized) else None
-    if limit is not None:
-        total = limit if total is None else min(total, limit)
     limited: Iterable[Any] = islice(loader, limit)
     if progress:
         from rich.progress import track
 
+        length = length_hint(loader) or limit
+        total = length if limit is None or length is None else min(length, limit)
         limited = track(limited, description="batch-norm statistics", total=total)
     empty = True
     for batch in limited:

@@ -52,9 +52,10 @@ class Ensemble(nn.Module):
         if self.select is not None:
             outputs = [self.select(output) for output in outputs]
         if not isinstance(outputs[0], Tensor):
+            source = "the members return" if self.select is None else "select= returns"
             raise TypeError(
-                f"the members return a {type(outputs[0]).__name__}: pass select=, a function that takes "
-                "the logits out of it, for example select=lambda output: output['logits']"
+                f"{source} a {type(outputs[0]).__name__}: pass select=, a function that takes "
+                "the logits out of an output, for example select=lambda output: output['logits']"
             )
         return torch.stack(outputs)
 

@@ -1,7 +1,8 @@
 """Cut the nested inputs of a network along the batch, and join its nested outputs again."""
 
+import copy
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
 import torch
@@ -10,14 +11,20 @@ from torch import Tensor
 
 def rebuild(value: Any, parts: list[Any]) -> Any:
     """Return a container like `value` (dict, tuple, list, dataclass) that holds `parts` in its order."""
-    if isinstance(value, Mapping):
-        return type(value)(zip(value, parts, strict=True))  # type: ignore[call-arg]
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*parts)
     if isinstance(value, (tuple, list)):
         return type(value)(parts)
-    names = [field.name for field in dataclasses.fields(value)]
-    return dataclasses.replace(value, **dict(zip(names, parts, strict=True)))
+    if type(value) is dict or (isinstance(value, Mapping) and not isinstance(value, MutableMapping)):
+        return type(value)(dict(zip(value, parts, strict=True)))  # type: ignore[call-arg]
+    like = copy.copy(value)  # a constructor may take something else than items or fields
+    if isinstance(value, Mapping):
+        for key, part in zip(value, parts, strict=True):
+            like[key] = part
+    else:
+        for field, part in zip(dataclasses.fields(value), parts, strict=True):
+            object.__setattr__(like, field.name, part)  # frozen ones too
+    return like
 
 
 def children(value: Any) -> list[Any] | None:
@@ -66,9 +73,14 @@ def join(values: list[Any]) -> Any:
     """Put the outputs of the groups together: tensors end to end, scalars (a loss) as their mean."""
     first = values[0]
     if isinstance(first, Tensor):
-        return torch.cat(values) if first.ndim else torch.stack(values).mean()
+        return torch.cat(values) if first.ndim else _mean(torch.stack(values))
     inner = children(first)
     if inner is None:
         return first
     columns = [children(value) or [] for value in values]
     return rebuild(first, [join(list(column)) for column in zip(*columns, strict=True)])
+
+
+def _mean(scalars: Tensor) -> Tensor:
+    whole = not (scalars.is_floating_point() or scalars.is_complex())
+    return scalars.float().mean() if whole else scalars.mean()

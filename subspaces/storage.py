@@ -11,21 +11,22 @@ import dataclasses
 import hashlib
 import json
 import os
+import secrets
 from pathlib import Path
 from typing import Any
 
+import safetensors.torch
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from subspaces import shapes
 from subspaces.initial import Factory
-from subspaces.shapes import Bezier, Line, Shape, Simplex
+from subspaces.shapes import Shape
 from subspaces.subspace import Subspace
 
 FORMAT = "subspaces"
 VERSION = 1
-_SHAPES: dict[str, type[Shape]] = {"Line": Line, "Bezier": Bezier, "Simplex": Simplex}
 
 
 class FileError(ValueError):
@@ -36,7 +37,9 @@ def save(family: Subspace, path: str | os.PathLike[str]) -> None:
     """Write a family to one safetensors file; an existing file is replaced only by a complete one."""
     if not isinstance(family, Subspace):
         raise TypeError(f"save got a {type(family).__name__}: expected a Subspace; for a network save its state_dict()")
-    tensors = {name: value.detach().cpu().contiguous() for name, value in _tensors(family).items()}
+    target = Path(path)
+    _check_target(target)
+    tensors = {name: _stored(name, value) for name, value in _tensors(family).items()}
     header = {
         "format": FORMAT,
         "version": str(VERSION),
@@ -46,11 +49,12 @@ def save(family: Subspace, path: str | os.PathLike[str]) -> None:
         "groups": json.dumps({e.names[0]: g.label for g in family.layout.groups for e in g.entries}),
     }
     header["checksum"] = _checksum(header, tensors)
-    target = Path(path)
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    content = _serialised(tensors, header)
+    partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
     try:
-        save_file({name: value.clone() for name, value in tensors.items()}, partial, header)
-        with open(partial, "rb+") as file:
+        with open(partial, "xb") as file:  # not by safetensors' save_file, which makes it unreadable for others
+            file.write(content)
+            file.flush()
             os.fsync(file.fileno())
         os.replace(partial, target)
     finally:
@@ -96,20 +100,54 @@ def _tensors(family: Subspace) -> dict[str, Tensor]:
     return found
 
 
+def _check_target(target: Path) -> None:
+    if target.is_dir():
+        raise IsADirectoryError(f"save to {target}, which is a folder: expected the name of a file in it")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"save to {target}, but there is no folder {target.parent}: make it first")
+
+
+def _stored(name: str, value: Tensor) -> Tensor:
+    """Return a dense copy on the CPU."""
+    if value.layout != torch.strided:
+        raise TypeError(f"the network's {name} is {value.layout}: only dense tensors can be saved")
+    return value.detach().cpu().clone(memory_format=torch.contiguous_format)
+
+
+def _serialised(tensors: dict[str, Tensor], header: dict[str, str]) -> bytes:
+    try:
+        return safetensors.torch.save(tensors, header)
+    except KeyError as error:  # from its table of dtypes
+        names = ", ".join(name for name, value in tensors.items() if value.dtype in error.args)
+        raise TypeError(f"the network's {names} has dtype {error}, which safetensors cannot hold") from None
+
+
+def _ours(name: str) -> type[Shape] | None:
+    """Return the shape of that name among those of this package."""
+    kind = vars(shapes).get(name)
+    return kind if isinstance(kind, type) and issubclass(kind, Shape) else None
+
+
 def _describe(shape: Shape) -> dict[str, Any]:
-    return {"type": type(shape).__name__, **dataclasses.asdict(shape)}
+    """Return name and fields as they come back from JSON; no other shape passes for one of ours."""
+    name = type(shape).__name__
+    kind = name if _ours(name) is type(shape) else f"custom {name}"
+    described: dict[str, Any] = json.loads(json.dumps({"type": kind, **dataclasses.asdict(shape)}))
+    return described
 
 
 def _shape(header: dict[str, str], given: Shape | None, path: str | os.PathLike[str]) -> Shape:
     described = json.loads(header["shape"])
     if given is not None:
+        if not isinstance(given, Shape):
+            raise TypeError(f"shape={given!r}: expected the family's Shape, {described}, or none")
         if _describe(given) != described:
             raise FileError(
                 f"{path} holds a family of shape {described}, not {_describe(given)}: pass that shape, or none"
             )
         return given
     fields = dict(described)
-    kind = _SHAPES.get(fields.pop("type"))
+    kind = _ours(fields.pop("type"))
     if kind is None:
         raise FileError(f"{path} holds a family of shape {described}: pass it, load(path, network, shape=…)")
     return kind(**fields)
@@ -126,6 +164,7 @@ def _checksum(header: dict[str, str], tensors: dict[str, Tensor]) -> str:
 
 def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
     """Return header and tensors of a file, or say why it is not a family."""
+    path.open("rb").close()  # an error of safetensors would not name the path
     try:
         with safe_open(path, framework="pt") as file:
             header = file.metadata() or {}

@@ -1,0 +1,497 @@
+"""Recalibration of batch norm, against statistics computed by hand in float64."""
+
+import itertools
+import threading
+from collections import UserDict
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel
+from torch.utils.data import DataLoader, IterableDataset
+
+from subspaces import Bezier, Ensemble, Line, Simplex, Subspace, recalibrate
+
+
+class Net(nn.Module):
+    """Two batch norms of different kinds, in float64 so that sums by hand agree to the last digits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(2, 3, 3)
+        self.norm1 = nn.BatchNorm2d(3, momentum=0.3)
+        self.drop = nn.Dropout(0.0)
+        self.head = nn.Linear(3, 4)
+        self.norm2 = nn.BatchNorm1d(4, momentum=None)
+        nn.init.normal_(self.norm1.weight)
+        nn.init.normal_(self.norm1.bias)
+        for norm in (self.norm1, self.norm2):  # what an earlier training may have left
+            norm.running_mean.normal_()
+            norm.running_var.uniform_(0.5, 2)
+            norm.num_batches_tracked.fill_(17)
+        self.double()
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.drop(F.relu(self.norm1(self.conv(x)))).mean((2, 3))
+        return self.norm2(self.head(y))
+
+
+def by_hand(net: nn.Module, batches: Iterable[Tensor]) -> dict[str, Tensor]:
+    """Return the mean over batches of the mean and of the unbiased variance that enter each norm of a `Net`."""
+    weights = {name: value.detach().double() for name, value in net.named_parameters()}
+    found: dict[str, list[Tensor]] = {}
+    for x in batches:
+        y = F.conv2d(x, weights["conv.weight"], weights["conv.bias"])
+        rows = y.transpose(0, 1).flatten(1)  # [channels, values]
+        found.setdefault("norm1.running_mean", []).append(rows.mean(1))
+        found.setdefault("norm1.running_var", []).append(rows.var(1, correction=1))
+        mean, deviation = rows.mean(1), (rows.var(1, correction=0) + 1e-5).sqrt()
+        scale, shift = (
+            weights["norm1.weight"] / deviation,
+            weights["norm1.bias"] - mean * weights["norm1.weight"] / deviation,
+        )
+        y = (y * scale[:, None, None] + shift[:, None, None]).clamp_min(0).mean((2, 3))
+        y = y @ weights["head.weight"].T + weights["head.bias"]
+        found.setdefault("norm2.running_mean", []).append(y.mean(0))
+        found.setdefault("norm2.running_var", []).append(y.var(0, correction=1))
+    return {name: torch.stack(values).mean(0) for name, values in found.items()}
+
+
+def check_statistics(net: nn.Module, expected: dict[str, Tensor]) -> None:
+    state = net.state_dict()
+    for name, value in expected.items():
+        torch.testing.assert_close(state[name], value, rtol=1e-10, atol=1e-12)
+
+
+def images(count: int = 3, size: int = 5) -> list[Tensor]:
+    return [index + (1 + index) * torch.randn(size + index, 2, 4, 4, dtype=torch.float64) for index in range(count)]
+
+
+def family(shape: Any = None, **options: Any) -> Subspace:
+    return Subspace(Net, shape or Line(), **options)
+
+
+kinds = pytest.mark.parametrize(
+    "make",
+    [Net, lambda: Ensemble([Net(), Net()]), family, lambda: family(Simplex(3), layerwise=True)],
+    ids=["network", "ensemble", "family", "layerwise"],
+)
+
+
+def snapshot(module: nn.Module) -> dict[str, Any]:
+    """Return everything that must be as before: modes, momenta, weights and buffers."""
+    modes = {name: part.training for name, part in module.named_modules()}
+    momenta = {name: part.momentum for name, part in module.named_modules() if hasattr(part, "momentum")}
+    return {"modes": modes, "momenta": momenta, **{name: value.clone() for name, value in module.state_dict().items()}}
+
+
+def same(first: dict[str, Any], second: dict[str, Any], skip: tuple[str, ...] = ()) -> bool:
+    def equal(name: str) -> bool:
+        one, other = first[name], second[name]
+        return torch.equal(one, other) if isinstance(one, Tensor) else one == other
+
+    return first.keys() == second.keys() and all(equal(name) for name in first if not name.endswith(skip))
+
+
+STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
+
+
+# The statistics
+
+
+def test_the_statistics_of_a_network_are_the_average_over_batches():
+    net, batches = Net(), images()
+    assert recalibrate(net, batches) is net
+    check_statistics(net, by_hand(net, batches))
+    assert net.norm1.num_batches_tracked == 3
+
+
+def test_each_member_of_an_ensemble_gets_its_own():
+    members, batches = [Net(), Net(), Net()], images()
+    recalibrate(Ensemble(members), batches)
+    for net in members:
+        check_statistics(net, by_hand(net, batches))
+    assert not torch.equal(members[0].norm1.running_mean, members[1].norm1.running_mean)
+
+
+@pytest.mark.parametrize("shape", [Line(), Bezier(2), Simplex(3)], ids=str)
+def test_a_family_gets_those_of_its_midpoint(shape):
+    net, batches = family(shape), images()
+    recalibrate(net, batches)
+    check_statistics(net.template, by_hand(net.midpoint(), batches))
+    x = batches[0]
+    assert torch.equal(net.eval()(x), net.midpoint()(x))
+
+
+@pytest.mark.parametrize(
+    ("shape", "alpha"),
+    [
+        (Line(), 0.1),
+        (Bezier(1), torch.tensor(0.9)),
+        (Simplex(3), [0.7, 0.2, 0.1]),
+        (Line(), {"head": 0.9, "conv.weight": 0.2}),
+        (Line(), [0.1, 0.5, 0.9, 0.3]),
+    ],
+    ids=["line", "curve", "simplex", "names", "layers"],
+)
+def test_a_family_at_a_point_is_the_recalibrated_network_at_that_point(shape, alpha):
+    net, batches = family(shape), images()
+    recalibrate(net, batches, alpha=alpha)
+    point = recalibrate(net.at(alpha), batches)
+    check_statistics(net.template, by_hand(point, batches))
+    x = images(1)[0]
+    assert torch.equal(net.eval()(x, alpha), point.eval()(x))
+
+
+def test_a_family_outside_its_domain_on_request():
+    net, batches = family(), images()
+    recalibrate(net, batches, alpha=1.05, outside=True)
+    check_statistics(net.template, by_hand(net.at(1.05, outside=True), batches))
+
+
+def test_the_ensemble_of_a_family_holds_several_points():
+    net, batches = family(Simplex(3)), images()
+    points = [[0.9, 0.05, 0.05], [0.05, 0.9, 0.05]]
+    pair = recalibrate(net.ensemble(points), batches)
+    for member, alpha in zip(pair.members, points, strict=True):
+        check_statistics(member, by_hand(net.at(alpha), batches))
+
+
+def test_a_family_draws_nothing():
+    net = family(Simplex(3), seed=1)
+    before = net.rng.clone()
+    recalibrate(net, images())
+    assert torch.equal(net.rng, before)
+
+
+def test_a_norm_that_the_network_does_not_reach_keeps_its_statistics():
+    net, batches = Net(), images()
+    net.unused = nn.BatchNorm1d(4)
+    net.unused.running_mean.fill_(3)
+    net.unused.num_batches_tracked.fill_(9)
+    before = {name: buffer.clone() for name, buffer in net.unused.named_buffers()}
+    recalibrate(net, batches)
+    check_statistics(net, by_hand(net, batches))
+    assert all(torch.equal(buffer, before[name]) for name, buffer in net.unused.named_buffers())
+
+
+class KeepsNormsFrozen(Net):
+    def train(self, mode: bool = True) -> "KeepsNormsFrozen":
+        super().train(mode)
+        self.norm1.eval()
+        return self
+
+
+def test_a_network_that_holds_its_norms_in_eval_mode_keeps_their_statistics():
+    net = KeepsNormsFrozen()
+    before = snapshot(net)
+    recalibrate(net, images())
+    after = snapshot(net)
+    assert all(torch.equal(before[f"norm1.{name}"], after[f"norm1.{name}"]) for name in STATISTICS)
+    assert not torch.equal(before["norm2.running_mean"], after["norm2.running_mean"])
+
+
+@pytest.mark.parametrize("kind", [nn.SyncBatchNorm, nn.BatchNorm3d])
+def test_every_kind_of_batch_norm(kind):
+    net = nn.Sequential(kind(2))
+    x = 3 + 2 * torch.randn(4, 2, 3, 3, 3)
+    recalibrate(net, [x])
+    rows = x.transpose(0, 1).flatten(1)
+    torch.testing.assert_close(net[0].running_mean, rows.mean(1))
+    torch.testing.assert_close(net[0].running_var, rows.var(1))
+
+
+# What is restored
+
+
+@kinds
+def test_modes_and_momenta_are_restored(make):
+    module = make()
+    next(part for part in module.modules() if isinstance(part, nn.BatchNorm2d)).eval()  # one frozen on its own
+    next(part for part in module.modules() if isinstance(part, nn.Dropout)).eval()
+    before = snapshot(module)
+    recalibrate(module, images())
+    assert same(before, snapshot(module), skip=STATISTICS)
+    assert set(before["modes"].values()) == {True, False}
+    frozen = next(part for part in module.modules() if isinstance(part, nn.BatchNorm2d))
+    assert frozen.num_batches_tracked == 3
+
+
+@kinds
+def test_eval_mode_is_restored(make):
+    module = make().eval()
+    recalibrate(module, images())
+    assert not any(part.training for part in module.modules())
+
+
+def failing(batches: list[Tensor], error: BaseException) -> Iterator[Tensor]:
+    yield from batches
+    raise error
+
+
+@kinds
+@pytest.mark.parametrize("error", [RuntimeError("stop"), KeyboardInterrupt()], ids=["error", "interrupt"])
+@pytest.mark.parametrize("place", ["loader", "network"])
+def test_everything_is_as_before_after_an_error(make, error, place):
+    module = make().eval()
+    next(part for part in module.modules() if isinstance(part, nn.Linear)).train()
+    before = snapshot(module)
+    calls = itertools.count()
+
+    def fail_late(*_: Any) -> None:
+        if next(calls) == 2:
+            raise error
+
+    if place == "network":
+        linear = next(part for part in module.modules() if isinstance(part, nn.Linear))
+        linear.register_forward_hook(fail_late)
+    with pytest.raises(type(error)):
+        recalibrate(module, failing(images(2), error) if place == "loader" else images(4))
+    assert same(before, snapshot(module))
+    assert torch.is_grad_enabled()
+
+
+def test_a_batch_that_does_not_fit_changes_nothing():
+    net = Net()
+    before = snapshot(net)
+    with pytest.raises(RuntimeError):
+        recalibrate(net, [*images(1), torch.zeros(2, 9, 4, 4, dtype=torch.float64)])
+    assert same(before, snapshot(net))
+
+
+def test_no_graph_is_made():
+    net, graphs = Net(), []
+    net.register_forward_hook(lambda module, args, output: graphs.append(output.requires_grad))
+    recalibrate(net, images())
+    assert graphs == [False] * 3
+    assert all(parameter.grad is None for parameter in net.parameters())
+    assert torch.is_grad_enabled()
+
+
+def test_gradients_in_progress_are_kept():
+    net, x = Net(), images(1)[0]
+    net(x).sum().backward()
+    before = [parameter.grad.clone() for parameter in net.parameters()]
+    recalibrate(net, images())
+    assert all(torch.equal(old, new.grad) for old, new in zip(before, net.parameters(), strict=True))
+
+
+# Loaders
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda batches: [(x, torch.zeros(len(x))) for x in batches],
+        lambda batches: [[x, "label"] for x in batches],
+        lambda batches: [{"x": x} for x in batches],
+        lambda batches: [UserDict(x=x) for x in batches],
+        lambda batches: (x for x in batches),
+        lambda batches: DataLoader(batches, batch_size=None),
+    ],
+    ids=["pairs", "lists", "dicts", "mappings", "generator", "DataLoader"],
+)
+@pytest.mark.parametrize("make", [Net, family], ids=["network", "family"])
+def test_loaders(make, wrap):
+    module, batches = make(), images()
+    recalibrate(module, wrap(batches))
+    net = module.template if isinstance(module, Subspace) else module
+    check_statistics(net, by_hand(module.midpoint() if isinstance(module, Subspace) else module, batches))
+
+
+class Stream(IterableDataset):
+    """A data set that does not know its length."""
+
+    def __init__(self, batches: list[Tensor]) -> None:
+        self.batches = batches
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return iter(self.batches)
+
+
+@pytest.mark.parametrize("progress", [False, True])
+def test_a_loader_without_a_length(progress):
+    net, batches = Net(), images()
+    recalibrate(net, DataLoader(Stream(batches), batch_size=None), progress=progress)
+    check_statistics(net, by_hand(net, batches))
+
+
+@pytest.mark.parametrize("make", [Net, family], ids=["network", "family"])
+def test_a_forward_of_ones_own(make):
+    module, batches = make(), images()
+    recalibrate(module, [("id", {"pixels": x}) for x in batches], forward=lambda net, batch: net(batch[1]["pixels"]))
+    net = module.template if isinstance(module, Subspace) else module
+    check_statistics(net, by_hand(module.midpoint() if isinstance(module, Subspace) else module, batches))
+
+
+def test_a_forward_of_ones_own_is_at_the_point_asked_for():
+    net, batches = family(Simplex(3)), images()
+    before = net.rng.clone()
+    recalibrate(net, [(x,) for x in batches], alpha=[0.6, 0.3, 0.1], forward=lambda point, batch: point(x=batch[0]))
+    check_statistics(net.template, by_hand(net.at([0.6, 0.3, 0.1]), batches))
+    assert torch.equal(net.rng, before)
+
+
+def test_a_plain_network_is_handed_to_forward_as_it_is():
+    net, seen = Net(), []
+    recalibrate(net, images(1), forward=lambda module, x: seen.append(module) or module(x))
+    assert seen == [net]
+
+
+@pytest.mark.parametrize("loader", [list, lambda batches: (x for x in batches)], ids=["list", "generator"])
+@pytest.mark.parametrize("progress", [False, True])
+def test_a_cap_on_batches(loader, progress):
+    net, batches = Net(), images(4)
+    recalibrate(net, loader(batches), batches=2, progress=progress)
+    check_statistics(net, by_hand(net, batches[:2]))
+
+
+def test_no_batch_is_fetched_beyond_the_cap():
+    fetched: list[int] = []
+
+    def endless() -> Iterator[Tensor]:
+        for index in itertools.count():
+            fetched.append(index)
+            yield torch.randn(4, 2, 4, 4, dtype=torch.float64)
+
+    recalibrate(Net(), endless(), batches=3)
+    assert fetched == [0, 1, 2]
+
+
+def test_a_cap_beyond_the_end():
+    net, batches = Net(), images(2)
+    recalibrate(net, batches, batches=100)
+    check_statistics(net, by_hand(net, batches))
+
+
+def test_batches_go_to_the_device_of_the_module():
+    net = nn.Sequential(nn.Linear(2, 2, device="meta"), nn.BatchNorm1d(2))
+    seen: list[str] = []
+
+    def forward(module: nn.Module, batch: dict[str, Any]) -> None:
+        seen.extend([batch["x"].device.type, batch["more"][0].device.type])
+
+    recalibrate(net, [{"x": x, "more": [x]} for x in images(2)], forward=forward)
+    assert seen == ["meta"] * 4
+
+
+@pytest.mark.gpu
+@kinds
+def test_on_a_gpu(make):
+    torch.manual_seed(0)
+    module, batches = make(), images()
+    expected = recalibrate(module, batches).state_dict()
+    expected = {name: value.clone() for name, value in expected.items()}
+    found = recalibrate(module.to("cuda"), batches).state_dict()
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name].cpu(), value)
+
+
+# Other modules
+
+
+class Untouchable:
+    def __len__(self) -> int:
+        raise AssertionError("the loader was touched")
+
+    def __iter__(self) -> Iterator[Any]:
+        raise AssertionError("the loader was touched")
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        nn.Linear(2, 2),
+        nn.Sequential(),
+        nn.BatchNorm1d(2, track_running_stats=False),
+        nn.Sequential(nn.GroupNorm(1, 2), nn.LayerNorm(2)),
+        Subspace(lambda: nn.Linear(2, 2), Line()),
+        Ensemble([nn.Linear(2, 2)]),
+    ],
+    ids=["linear", "empty", "untracked", "other norms", "family", "ensemble"],
+)
+def test_without_statistics_the_loader_is_not_touched(module):
+    assert recalibrate(module, Untouchable(), progress=True) is module
+
+
+def test_untracked_norms_beside_tracked_ones():
+    net = nn.Sequential(nn.BatchNorm1d(2, track_running_stats=False), nn.BatchNorm1d(2)).eval()
+    recalibrate(net, [torch.randn(6, 2)])
+    torch.testing.assert_close(net[1].running_mean, torch.zeros(2), atol=1e-6, rtol=0)
+    assert net[1].num_batches_tracked == 1
+    assert not net.training
+
+
+@pytest.mark.parametrize("alpha", [None, 0.2])
+@pytest.mark.parametrize("wrap", [lambda net: torch.compile(net, backend="eager"), AveragedModel])
+def test_a_wrapped_family_is_a_family(wrap, alpha):
+    wrapped, batches = wrap(family()), images()
+    recalibrate(wrapped, batches, alpha=alpha)
+    (net,) = wrapped.children()
+    check_statistics(net.template, by_hand(net.at(0.5 if alpha is None else alpha), batches))
+
+
+# The progress bar
+
+
+def test_progress_on_request_only(capsys):
+    recalibrate(Net(), images())
+    assert capsys.readouterr() == ("", "")
+    recalibrate(Net(), images(), progress=True)
+    assert "batch-norm statistics" in capsys.readouterr().out
+
+
+def test_an_interrupted_bar_is_taken_down(capsys):
+    before = set(threading.enumerate())
+    with pytest.raises(RuntimeError, match="channels") as caught:
+        recalibrate(Net(), [*images(1), torch.zeros(2, 9, 4, 4, dtype=torch.float64)], progress=True)
+    assert caught.tb is not None  # the traceback keeps the frames alive, as in a debugger or a notebook
+    for thread in set(threading.enumerate()) - before:
+        thread.join(timeout=5)
+        assert not thread.is_alive()
+
+
+# Bad input
+
+
+@pytest.mark.parametrize("alpha", [1.5, float("nan"), [0.5, 0.5], "half", {"nowhere": 0.5}], ids=str)
+def test_a_bad_alpha_changes_nothing(alpha):
+    net = family()
+    before = snapshot(net)
+    with pytest.raises((ValueError, TypeError, KeyError), match="alpha"):
+        recalibrate(net, Untouchable(), alpha=alpha)
+    assert same(before, snapshot(net))
+
+
+@pytest.mark.parametrize("make", [Net, lambda: Ensemble([Net()]), lambda: nn.Linear(2, 2)])
+def test_only_a_family_has_points(make):
+    with pytest.raises(TypeError, match=r"alpha=0\.3.*only a Subspace has points"):
+        recalibrate(make(), Untouchable(), alpha=0.3)
+
+
+@pytest.mark.parametrize("batches", [0, -1])
+def test_a_cap_below_one_is_refused(batches):
+    net = Net()
+    before = snapshot(net)
+    with pytest.raises(ValueError, match=f"batches={batches}: expected at least 1"):
+        recalibrate(net, images(), batches=batches)
+    assert same(before, snapshot(net))
+
+
+@pytest.mark.parametrize("loader", [list, lambda: iter([])], ids=["list", "iterator"])
+@pytest.mark.parametrize("progress", [False, True])
+def test_a_loader_without_batches_is_an_error(loader: Callable[[], Iterable[Tensor]], progress):
+    net = Net().eval()
+    before = snapshot(net)
+    with pytest.raises(ValueError, match="loader without batches"):
+        recalibrate(net, loader(), progress=progress)
+    assert same(before, snapshot(net))
+
+
+@pytest.mark.parametrize("module", [Net, "net"])
+def test_what_is_no_module_is_refused(module):
+    with pytest.raises(TypeError, match=r"expected a network, an Ensemble or a Subspace"):
+        recalibrate(module, images())
