@@ -1,0 +1,114 @@
+"""ImageNet-style folders: ROOT/train/<class>/*.JPEG and ROOT/val/<class>/*.JPEG.
+
+Listing a million files takes minutes on some disks, so the list is kept beside the folder and used
+again while no class folder has changed.
+"""
+
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from subspaces.data.dataset import DataError, Dataset, Files
+
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+SUFFIXES = (".jpeg", ".jpg", ".png", ".webp", ".bmp")
+IMAGENET = {"classes": 1000, "train": 1_281_167, "val": 50_000}
+
+
+def load(root: Path) -> Dataset:
+    """List the images of ROOT/train and ROOT/val; classes are the folders of train in sorted order."""
+    for part in ("train", "val"):
+        if not (root / part).is_dir():
+            raise FileNotFoundError(
+                f"imagenet: found no folder {part} in {root}: expected {root / part}/<class>/*.JPEG; "
+                "`subspaces data get imagenet --root DIR` says where to register for the images"
+            )
+    classes = _classes(root / "train")
+    splits = {part: _files(root, part, classes) for part in ("train", "val")}
+    return Dataset("imagenet", splits["train"], None, splits["val"], classes, MEAN, STD)
+
+
+def _classes(folder: Path) -> tuple[str, ...]:
+    with os.scandir(folder) as entries:
+        found = sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
+    if not found:
+        raise DataError(f"{folder}: holds no folders, expected one for each class with its images")
+    return tuple(found)
+
+
+def _files(root: Path, part: str, classes: tuple[str, ...]) -> Files:
+    folder = root / part
+    own = _classes(folder)
+    if unknown := sorted(set(own) - set(classes)):
+        raise DataError(f"{folder}: has the class {unknown[0]}, which {root / 'train'} has not")
+    stamp = np.array([(folder / name).stat().st_mtime_ns for name in own])
+    cache = root / f".subspaces-{part}.npz"
+    stored = _read(cache, own, stamp)
+    paths, counts = stored if stored is not None else _scan(folder, own)
+    if stored is None:
+        _write(cache, names=np.array(own), stamp=stamp, paths=paths, counts=counts)
+    places = [classes.index(name) for name in own]
+    labels = torch.from_numpy(np.repeat(np.array(places, np.int64), counts))
+    return Files(folder, paths, labels)
+
+
+def _scan(folder: Path, classes: tuple[str, ...]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Return the paths of all images below `folder`, sorted by class and name, and how many each class has."""
+    paths: list[bytes] = []
+    counts = []
+    for name in classes:
+        files = sorted(file for file in os.listdir(folder / name) if file.lower().endswith(SUFFIXES))
+        if not files:
+            raise DataError(f"{folder / name}: holds no images, expected files that end in {', '.join(SUFFIXES)}")
+        paths.extend(f"{name}/{file}".encode() for file in files)
+        counts.append(len(files))
+    return np.array(paths), np.array(counts)
+
+
+def _read(cache: Path, classes: tuple[str, ...], stamp: npt.NDArray[Any]) -> Any:
+    """Return the kept list, or None if there is none or a class folder has changed since."""
+    try:
+        with np.load(cache, allow_pickle=False) as kept:
+            same = tuple(kept["names"]) == classes and np.array_equal(kept["stamp"], stamp)
+            return (kept["paths"], kept["counts"]) if same else None
+    except Exception:  # not there, or damaged in any way: it is written again
+        return None
+
+
+def _write(cache: Path, **arrays: npt.NDArray[Any]) -> None:
+    """Keep the list; where nothing can be written it is made again next time."""
+    partial = cache.with_name(f"{cache.stem}.{secrets.token_hex(4)}.partial.npz")
+    try:
+        np.savez(partial, allow_pickle=False, **arrays)
+        os.replace(partial, cache)
+    except OSError:
+        pass
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def problems(root: Path) -> list[str]:
+    """Return how the folders differ from ImageNet's, and the first image of each class that cannot be read."""
+    from subspaces.data.decoding import decode
+
+    data = load(root)
+    found = []
+    if len(data.classes) != IMAGENET["classes"]:
+        found.append(f"{root / 'train'}: {len(data.classes):,} classes, ImageNet has {IMAGENET['classes']:,}")
+    for part, files in (("train", data.train), ("val", data.test)):
+        if not isinstance(files, Files):
+            continue
+        if len(files) != IMAGENET[part]:
+            found.append(f"{root / part}: {len(files):,} images, ImageNet has {IMAGENET[part]:,}")
+        firsts = np.unique(files.labels.numpy(), return_index=True)[1]
+        for index in firsts:
+            try:
+                decode(files.path(int(index)))
+            except DataError as error:
+                found.append(str(error))
+    return found

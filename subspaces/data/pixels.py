@@ -1,0 +1,31 @@
+"""From bytes to the numbers a network gets."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+class Normalise:
+    """(x/255 − mean)/std as one multiply-add per pixel, from uint8 [n, H, W, C] to floats [n, C, H, W]."""
+
+    def __init__(
+        self,
+        mean: Sequence[float],
+        std: Sequence[float],
+        device: torch.device | str = "cpu",
+        channels_last: bool = False,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        if not mean or len(mean) != len(std) or min(std) <= 0:
+            raise ValueError(f"mean={mean}, std={std}: expected one of each per channel, std above 0")
+        wide_mean, wide_std = (torch.tensor(list(values), dtype=torch.float64) for values in (mean, std))
+        self.scale = (1 / (255 * wide_std)).float().to(device)  # [C]
+        self.shift = (-wide_mean / wide_std).float().to(device)  # [C]
+        self.channels_last = channels_last
+        self.dtype = dtype
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Return the normalised images, channels-last in memory on request, else contiguous."""
+        x = torch.addcmul(self.shift, images, self.scale).to(self.dtype).permute(0, 3, 1, 2)
+        return x if self.channels_last else x.contiguous()

@@ -1,0 +1,158 @@
+"""Batches from a data set that lives on the device, made by a few batched operations there.
+
+An epoch is drawn at once, as a plan: for each place in the order, which image, its label, where the
+crop begins, and in which direction its columns are read. A batch is then a slice of the plan and one
+gather. Nothing waits for the host and all shapes are fixed, so that a CUDA graph can capture `take`.
+"""
+
+import copy
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from subspaces.data.dataset import Images, Split
+from subspaces.data.pixels import Normalise
+from subspaces.data.streams import permutation, stream
+from subspaces.randomness import uniform
+
+Batch = tuple[Tensor, Tensor]
+_IMAGE, _LABEL, _TOP, _LEFT, _STEP = range(5)  # the rows of a plan
+
+
+class ResidentLoader:
+    """Shuffled, cropped, flipped and normalised batches (x, y) of a split, made on the device.
+
+    The images are held as uint8, with a border of `pad` black pixels, and a crop takes the original
+    size at a random place; a flip mirrors it with probability ½. Two loaders with the same seed give
+    the same batches on every device (up to the rounding of the last bit). The state is three tensors
+    that are only ever changed in place: `order` int64 [n], `position` int64 [], `rng` int64 [2].
+
+    Args:
+        split: the images, in memory or mapped.
+        batch: images in a batch; the last one of an epoch may be smaller.
+        mean, std: the data set's constants, per channel.
+        pad: width of the border for random crops, 0 for none.
+        flip: mirror at random.
+        shuffle: draw a new order each epoch.
+        seed: of order, crops and flips.
+        channels_last: batches with channels last in memory.
+        dtype: of the images in a batch.
+    """
+
+    def __init__(
+        self,
+        split: Images,
+        *,
+        batch: int,
+        mean: Sequence[float],
+        std: Sequence[float],
+        pad: int = 0,
+        flip: bool = False,
+        shuffle: bool = True,
+        seed: int = 0,
+        device: torch.device | str = "cpu",
+        channels_last: bool = False,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        if not isinstance(split, Split):
+            raise TypeError(f"ResidentLoader got {type(split).__name__}: expected a Split; StreamingLoader reads files")
+        if batch < 1 or pad < 0 or not len(split):
+            raise ValueError(f"{len(split)} images, batch={batch}, pad={pad}: expected at least 1, 1 and 0")
+        if len(mean) != split.images.shape[1]:
+            raise ValueError(f"mean={mean} for images of {split.images.shape[1]} channels: expected one per channel")
+        self.device = torch.device(device)
+        self.batch, self.pad, self.flip, self.shuffle = batch, pad, flip, shuffle
+        self.images = _padded(split.images, pad, self.device)  # [n, H + 2 pad, W + 2 pad, C]
+        self.labels = split.labels.to(self.device)
+        self.normalise = Normalise(mean, std, self.device, channels_last, dtype)
+        n, _, height, width = split.images.shape
+        # A captured graph reads the tensors it was captured with: all of them are attributes.
+        self._range = torch.arange(max(n, height, width), device=self.device)
+        self._size = (n, height, width)
+        self._new_state(seed)
+
+    def _new_state(self, seed: int) -> None:
+        n = self._size[0]
+        self.rng = stream(seed, "batches").to(self.device)
+        self._epoch_rng = self.rng.clone()  # where the current epoch's numbers began
+        self.position = torch.zeros((), dtype=torch.int64, device=self.device)
+        self.plan = torch.zeros(5, n, dtype=torch.int64, device=self.device)
+        self.plan[_STEP] = 1
+        self.order = self.plan[_IMAGE]
+        self.start_epoch()
+
+    def sibling(self, seed: int) -> "ResidentLoader":
+        """Return a loader with its own state that shares the images in memory, for several runs at once."""
+        other = copy.copy(self)
+        other._new_state(seed)
+        return other
+
+    def start_epoch(self) -> None:
+        """Draw the order, crops and flips of a new epoch and go to its beginning, in place."""
+        n, _, width = self._size
+        self._epoch_rng.copy_(self.rng)
+        self.position.zero_()
+        self.order.copy_(permutation(self.rng, n) if self.shuffle else self._range[:n])
+        self.plan[_LABEL].copy_(self.labels[self.order])
+        if self.pad:
+            self.plan[_TOP : _LEFT + 1].copy_(uniform(self.rng, (2, n)) * (2 * self.pad + 1))  # rounds down
+        if self.flip:
+            mirrored = (uniform(self.rng, (n,)) < 0.5).long()
+            left = self.plan[_LEFT] if self.pad else 0
+            self.plan[_LEFT].copy_(left + mirrored * (width - 1))  # read backwards from the last column
+            self.plan[_STEP].copy_(1 - 2 * mirrored)
+
+    def take(self, size: int) -> Batch:
+        """Return the next `size` images and labels of the epoch; past its end there are none."""
+        _, height, width = self._size
+        index, labels, top, left, step = self.plan.index_select(1, self.position + self._range[:size])
+        self.position.add_(size)
+        if self.pad or self.flip:
+            rows = top[:, None] + self._range[:height]  # [size, H]
+            columns = torch.addcmul(left[:, None], step[:, None], self._range[:width])  # [size, W]
+            images = self.images[index[:, None, None], rows[:, :, None], columns[:, None, :]]
+        else:
+            images = self.images.index_select(0, index)
+        return self.normalise(images), labels
+
+    @property
+    def sizes(self) -> list[int]:
+        """The sizes of an epoch's batches."""
+        return batch_sizes(self._size[0], self.batch)
+
+    def remaining(self) -> list[int]:
+        """Return the sizes of the batches that are left in this epoch."""
+        return batch_sizes(self._size[0] - int(self.position), self.batch)
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def __iter__(self) -> Iterator[Batch]:
+        self.start_epoch()
+        for size in self.sizes:
+            yield self.take(size)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return where the loader is, at any place within an epoch; the order is drawn again from it."""
+        return {"rng": self._epoch_rng.cpu().clone(), "position": self.position.cpu().clone()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go back to where `state_dict` was called, on a loader of the same data and settings."""
+        self.rng.copy_(state["rng"])
+        self.start_epoch()
+        self.position.copy_(state["position"])
+
+
+def batch_sizes(images: int, batch: int) -> list[int]:
+    """Return the sizes of the batches that hold so many images; the last may be smaller."""
+    return [batch] * (images // batch) + [images % batch] * bool(images % batch)
+
+
+def _padded(images: Tensor, pad: int, device: torch.device) -> Tensor:
+    """Return uint8 [n, C, H, W] as [n, H + 2 pad, W + 2 pad, C] on the device, zero in the border."""
+    n, channels, height, width = images.shape
+    result = torch.zeros(n, height + 2 * pad, width + 2 * pad, channels, dtype=torch.uint8, device=device)
+    result[:, pad : pad + height, pad : pad + width].copy_(images.permute(0, 2, 3, 1))
+    return result
