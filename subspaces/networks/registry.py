@@ -1,0 +1,224 @@
+"""Networks by name: those of this package, of timm, of torchvision, and any that a user can import."""
+
+import difflib
+import importlib
+import inspect
+import math
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from subspaces.networks.cresnet import CResNet20
+from subspaces.networks.resnet import ResNet18, ResNet50
+from subspaces.networks.small import MLP, ImageShape, LeNet
+
+_BUILDERS: Mapping[str, Callable[[int, ImageShape, float], nn.Module]] = {
+    "cresnet20": lambda classes, image_shape, dropout: CResNet20(classes, dropout),
+    "resnet18": lambda classes, image_shape, dropout: ResNet18(classes),
+    "resnet50": lambda classes, image_shape, dropout: ResNet50(classes),
+    "lenet": lambda classes, image_shape, dropout: LeNet(image_shape, classes),
+    "mlp": lambda classes, image_shape, dropout: MLP(math.prod(image_shape), classes),
+}
+_COLOUR = ("cresnet20", "resnet18", "resnet50")  # three channels only
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of this package's own networks."""
+    return tuple(_BUILDERS)
+
+
+def build(name: str, *, classes: int, image_shape: ImageShape, dropout: float = 0.0) -> nn.Module:
+    """Return a new network with random weights; pretrained ones are never downloaded.
+
+    Args:
+        name: one of `names()`, `timm:NAME`, `torchvision:NAME`, or `package.module:factory`. A factory is
+            called with those of `classes` (or `num_classes`), `image_shape` and `dropout` that its
+            signature names.
+        classes: outputs of the network.
+        image_shape: channels, height and width.
+        dropout: given to every network that takes it, 0 too; a network that takes none refuses any other.
+    """
+    _check_request(classes, image_shape, dropout)
+    source, colon, rest = name.partition(":")
+    if name in _BUILDERS:
+        if name in _COLOUR:
+            _check_colour(name, image_shape)
+        network = _BUILDERS[name](classes, image_shape, dropout)
+    elif not (source and colon and rest):
+        raise ValueError(
+            f"unknown network {name!r}{_hint(name, _BUILDERS)}: expected {', '.join(map(repr, _BUILDERS))}, "
+            "'timm:NAME', 'torchvision:NAME' or 'package.module:factory'"
+        )
+    else:
+        build_from = {"timm": _from_timm, "torchvision": _from_torchvision}.get(source, _from_factory)
+        network = build_from(name, classes, image_shape, dropout)
+        _check_takes_images(name, network, classes, image_shape)
+    if dropout > 0 and not _has_dropout(network, dropout):
+        raise ValueError(f"dropout={dropout}: network {name!r} has no dropout of that rate; set dropout=0")
+    return network
+
+
+def head_name(module: nn.Module) -> str:
+    """Return the name of the last submodule that owns parameters, whose input are a classifier's features."""
+    owners: list[str] = [name for name, part in module.named_modules() if any(True for _ in part.parameters(False))]
+    # spectral norm and the like move the weights of a module to its part `parametrizations.weight`
+    heads = [head for head in (f".{name}".partition(".parametrizations.")[0][1:] for name in owners) if head]
+    if not heads:
+        raise ValueError(f"{type(module).__name__} has no submodule that owns parameters, hence no head to find")
+    return heads[-1]
+
+
+def _from_timm(name: str, classes: int, image_shape: ImageShape, dropout: float) -> nn.Module:
+    """Build a timm network, for the channels of the images, and for their size where it must be known."""
+    timm = _package("timm", name)
+    model = name.partition(":")[2]
+    if not timm.is_model(model):
+        raise ValueError(f"timm has no network {model!r}{_hint(model, timm.list_models())}: see timm.list_models()")
+    options: dict[str, Any] = {"num_classes": classes, "drop_rate": dropout}
+    if image_shape[0] != 3:
+        options["in_chans"] = image_shape[0]
+    config = timm.get_pretrained_cfg(model, allow_unregistered=True)
+    if config is not None and config.fixed_input_size:
+        options["img_size"] = image_shape[1:]
+    return _construct(name, timm.create_model, {"model_name": model, "pretrained": False}, options)
+
+
+def _from_torchvision(name: str, classes: int, image_shape: ImageShape, dropout: float) -> nn.Module:
+    """Build a torchvision classifier; its constructors hide most arguments, so its class is asked for them."""
+    models = _package("torchvision.models", name)
+    model = name.partition(":")[2]
+    known = models.list_models(module=models)  # classifiers alone: others may download a pretrained backbone
+    if model not in known:
+        raise ValueError(
+            f"torchvision has no classifier {model!r}{_hint(model, known)}: see "
+            "torchvision.models.list_models(module=torchvision.models)"
+        )
+    _check_colour(name, image_shape)
+    builder = models.get_model_builder(model)
+    offered = {"dropout": dropout, "drop_rate": dropout, "image_size": image_shape[1]}
+    offered |= {"aux_logits": False, "init_weights": True}  # one output, and no warning that it may change
+    options = {"num_classes": classes, **_taken(typing.get_type_hints(builder)["return"], offered)}
+    return _construct(name, builder, {"weights": None}, options)
+
+
+def _from_factory(name: str, classes: int, image_shape: ImageShape, dropout: float) -> nn.Module:
+    """Import `package.module:factory` and call it with what its signature takes."""
+    where, _, attribute = name.partition(":")
+    try:
+        module = importlib.import_module(where)
+    except ModuleNotFoundError as error:
+        missing = f"module {error.name!r} was not found"
+        advice = "install what is missing"
+        if error.name and f"{where}.".startswith(f"{error.name}."):
+            advice = f"is its folder on the Python path (PYTHONPATH=.)?{_hint(where, ('timm', 'torchvision'))}"
+        raise ModuleNotFoundError(f"network {name!r}: {missing}; {advice}", name=error.name) from error
+    if not hasattr(module, attribute):
+        raise ValueError(f"network {name!r}: module {where!r} has no {attribute!r}{_hint(attribute, vars(module))}")
+    factory = getattr(module, attribute)
+    if not callable(factory):
+        raise TypeError(f"network {name!r}: expected a function or class, and it is a {type(factory).__name__}")
+    offered = {"classes": classes, "num_classes": classes, "image_shape": image_shape, "dropout": dropout}
+    network = factory(**_taken(factory, offered))
+    if not isinstance(network, nn.Module):
+        raise TypeError(f"network {name!r}: the factory must return an nn.Module, and it returned {network!r}")
+    return network
+
+
+def _package(package: str, name: str) -> ModuleType:
+    """Import an optional package, or say how to install it."""
+    top = package.partition(".")[0]
+    try:
+        return importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        message = f"network {name!r} needs {top} ({error}): pip install 'subspaces[{top}]'"
+        raise ModuleNotFoundError(message, name=error.name) from error
+    except Exception as error:  # a build for another torch fails in many ways
+        raise ImportError(
+            f"network {name!r} needs {top}, which is installed but cannot be imported ({error}): install the "
+            f"version made for torch {torch.__version__}, with pip install --upgrade 'subspaces[{top}]'"
+        ) from error
+
+
+def _construct(name: str, make: Callable[..., Any], fixed: dict[str, Any], options: dict[str, Any]) -> nn.Module:
+    """Call a library's constructor; where it refuses, say what it was given."""
+    try:
+        network: nn.Module = make(**fixed, **options)
+    except (TypeError, ValueError, AssertionError, RuntimeError) as error:
+        given = ", ".join(f"{key}={value}" for key, value in options.items())
+        raise ValueError(f"network {name!r} cannot be built with {given}: {error}") from error
+    return network
+
+
+def _taken(factory: Callable[..., Any], offered: dict[str, Any]) -> dict[str, Any]:
+    """Return what is offered under the names of the factory's arguments."""
+    try:
+        parameters = inspect.signature(factory).parameters.values()
+    except ValueError:  # some callables written in C have none
+        return {}
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    wanted = {parameter.name for parameter in parameters if parameter.kind in kinds}
+    return {key: value for key, value in offered.items() if key in wanted}
+
+
+def _check_request(classes: int, image_shape: ImageShape, dropout: float) -> None:
+    """Refuse numbers that no network can be built with."""
+    if classes < 1:
+        raise ValueError(f"classes={classes}: expected at least 1")
+    if len(image_shape) != 3 or min(image_shape) < 1:
+        raise ValueError(f"image_shape={image_shape}: expected (channels, height, width), each at least 1")
+    if not 0 <= dropout <= 1:
+        raise ValueError(f"dropout={dropout}: expected a rate from 0 to 1")
+
+
+def _check_colour(name: str, image_shape: ImageShape) -> None:
+    """Refuse images that do not have three channels."""
+    if image_shape[0] != 3:
+        raise ValueError(
+            f"network {name!r} takes images of 3 channels, and image_shape={image_shape} has {image_shape[0]}: "
+            "use 'lenet', 'mlp' or a timm network, which take any number, or repeat the channel"
+        )
+
+
+def _check_takes_images(name: str, network: nn.Module, classes: int, image_shape: ImageShape) -> None:
+    """Run two black images through a network that is not ours; no weight, statistic or mode changes."""
+    images = torch.zeros(2, *image_shape)
+    for parameter in network.parameters():
+        if parameter.dtype.is_floating_point:
+            images = images.to(parameter.device, parameter.dtype)
+            break
+    modes = [(part, part.training) for part in network.modules()]
+    network.eval()
+    try:
+        with torch.no_grad():
+            output = network(images)
+    except Exception as error:
+        raise ValueError(f"network {name!r} does not take images of shape {image_shape}: {error}") from error
+    finally:
+        for part, training in modes:
+            part.training = training
+    expected = (len(images), classes)
+    if not isinstance(output, Tensor) or output.shape != expected:
+        found = f"shape {tuple(output.shape)}" if isinstance(output, Tensor) else f"a {type(output).__name__}"
+        raise ValueError(
+            f"network {name!r} answers {len(images)} images with {found}: expected a tensor of shape {expected}, "
+            "one logit per class; a factory whose arguments name `classes` or `num_classes` is told their number"
+        )
+
+
+def _has_dropout(network: nn.Module, rate: float) -> bool:
+    """Say whether a module drops at this rate, as a dropout layer or by an attribute, as timm's often do."""
+    for module in network.modules():
+        attributes = ("p",) if "Dropout" in type(module).__name__ else ("dropout", "drop_rate")
+        if any(isinstance(value := getattr(module, key, None), int | float) and value == rate for key in attributes):
+            return True
+    return False
+
+
+def _hint(name: str, known: Iterable[str]) -> str:
+    """Return a question that names the closest of the known names, or nothing if none is close."""
+    close = difflib.get_close_matches(name.lower(), known, n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""

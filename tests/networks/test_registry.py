@@ -1,0 +1,318 @@
+"""Networks by name, and what is said about a name that leads nowhere."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils import parametrizations
+
+from subspaces import networks
+from subspaces.networks import MLP, CResNet20, LeNet, ResNet18, ResNet50, build, head_name, names
+
+COLOUR, GREY = (3, 32, 32), (1, 8, 8)
+KINDS = {"cresnet20": CResNet20, "resnet18": ResNet18, "resnet50": ResNet50, "lenet": LeNet, "mlp": MLP}
+
+
+def test_names():
+    assert names() == tuple(KINDS)
+    assert all(hasattr(networks, name) for name in networks.__all__)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_own(name: str):
+    with torch.device("meta"):
+        network = build(name, classes=7, image_shape=COLOUR)
+        assert type(network) is KINDS[name]
+        assert network(torch.empty(2, *COLOUR)).shape == (2, 7)
+    assert head_name(network) == "head"
+
+
+@pytest.mark.parametrize("name", ["lenet", "mlp"])
+@pytest.mark.parametrize("image_shape", [(1, 8, 8), (1, 28, 28), (2, 9, 17)])
+def test_small_ones_fit_the_images(name: str, image_shape: tuple[int, int, int]):
+    assert build(name, classes=3, image_shape=image_shape)(torch.randn(2, *image_shape)).shape == (2, 3)
+
+
+def test_a_build_draws_what_the_constructor_draws():
+    torch.manual_seed(0)
+    network = build("cresnet20", classes=10, image_shape=COLOUR)
+    torch.manual_seed(0)
+    assert all(map(torch.equal, network.parameters(), CResNet20().parameters()))
+
+
+def test_dropout():
+    network = build("cresnet20", classes=10, image_shape=COLOUR, dropout=0.2)
+    assert [part.p for part in network.modules() if isinstance(part, nn.Dropout)] == [0.2] * 9
+
+
+@pytest.mark.parametrize("name", ["lenet", "mlp", "resnet18"])
+def test_dropout_on_a_network_without(name: str):
+    with torch.device("meta"), pytest.raises(ValueError, match=f"dropout=0.2: network '{name}' has no dropout"):
+        build(name, classes=10, image_shape=COLOUR, dropout=0.2)
+
+
+@pytest.mark.parametrize("name", ["cresnet20", "resnet18", "resnet50"])
+def test_grey_images_on_a_network_for_colour(name: str):
+    with pytest.raises(ValueError, match=rf"'{name}' takes images of 3 channels, and .*\(1, 8, 8\) has 1: use 'lenet'"):
+        build(name, classes=10, image_shape=GREY)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"classes": 0}, "classes=0: expected at least 1"),
+        ({"image_shape": (8, 8)}, r"image_shape=\(8, 8\): expected \(channels, height, width\)"),
+        ({"image_shape": (1, 0, 8)}, r"image_shape=\(1, 0, 8\): expected"),
+        ({"dropout": -0.1}, "dropout=-0.1: expected a rate from 0 to 1"),
+        ({"dropout": 1.5}, "dropout=1.5"),
+        ({"dropout": float("nan")}, "dropout=nan"),
+    ],
+)
+def test_wrong_numbers(wrong: dict[str, Any], message: str):
+    with pytest.raises(ValueError, match=message):
+        build("mlp", **{"classes": 10, "image_shape": GREY, **wrong})
+
+
+@pytest.mark.parametrize(("name", "nearest"), [("resnet19", "resnet18"), ("CResNet-20", "cresnet20"), ("mpl", "mlp")])
+def test_unknown_name(name: str, nearest: str):
+    with pytest.raises(ValueError, match=rf"unknown network '{name}' \(did you mean '{nearest}'\?\)"):
+        build(name, classes=10, image_shape=COLOUR)
+
+
+@pytest.mark.parametrize("name", ["", ":", "timm:", ":factory", "transformer"])
+def test_unknown_name_lists_the_forms(name: str):
+    with pytest.raises(
+        ValueError, match=r"'lenet', 'mlp', 'timm:NAME', 'torchvision:NAME' or 'package\.module:factory'"
+    ):
+        build(name, classes=10, image_shape=COLOUR)
+
+
+# Factories of the user's own.
+
+FACTORIES = """
+import torch
+from torch import nn
+
+number = 3
+
+class ByClasses(nn.Sequential):
+    def __init__(self, classes, dropout=0.5):
+        super().__init__(nn.Flatten(), nn.Linear(64, classes), nn.Dropout(dropout))
+
+def by_num_classes(*, num_classes=1000):
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, num_classes))
+
+def by_shape(image_shape, classes):
+    return nn.Sequential(nn.Conv2d(image_shape[0], classes, image_shape[1:]), nn.Flatten())
+
+def fixed():
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+
+def opaque(**options):
+    assert not options
+    return fixed()
+
+def attention(classes, dropout):
+    layer = nn.MultiheadAttention(8, 2, dropout=dropout, batch_first=True)
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.head = layer, nn.Linear(64, classes)
+        def forward(self, x):
+            return self.head(self.layer(x[:, 0], x[:, 0], x[:, 0])[0].flatten(1))
+    return Net()
+
+def partly_frozen():
+    network = nn.Sequential(nn.BatchNorm2d(1), nn.BatchNorm2d(1), nn.Flatten(), nn.Linear(64, 10)).double()
+    network[0].eval()
+    return network
+
+def pair():
+    class Net(nn.Linear):
+        def forward(self, x):
+            return x, x
+    return Net(1, 1)
+
+def nothing():
+    return None
+
+def broken():
+    raise RuntimeError("mine")
+"""
+
+
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return the name of a package of the user's own, with factories in it."""
+    package = tmp_path / "their_package"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "nets.py").write_text(FACTORIES)
+    (package / "needy.py").write_text("import a_package_nobody_has")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("their_package", "their_package.nets", "their_package.needy"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    return "their_package.nets"
+
+
+@pytest.mark.parametrize("factory", ["ByClasses", "by_num_classes", "by_shape", "fixed", "opaque", "attention"])
+def test_factory(mine: str, factory: str):
+    network = build(f"{mine}:{factory}", classes=10, image_shape=GREY)
+    assert network.training
+    assert network(torch.randn(3, *GREY)).shape == (3, 10)
+
+
+def test_factory_is_told_what_its_arguments_name(mine: str):
+    assert build(f"{mine}:ByClasses", classes=4, image_shape=GREY, dropout=0.25)[2].p == 0.25
+    assert build(f"{mine}:ByClasses", classes=4, image_shape=GREY)[2].p == 0
+    assert build(f"{mine}:by_num_classes", classes=4, image_shape=GREY)[1].out_features == 4
+    assert build(f"{mine}:by_shape", classes=4, image_shape=(2, 5, 6))[0].kernel_size == (5, 6)
+    assert build(f"{mine}:attention", classes=4, image_shape=GREY, dropout=0.25).layer.dropout == 0.25
+
+
+def test_a_library_factory():
+    assert type(build("subspaces.networks.small:LeNet", classes=4, image_shape=GREY)) is LeNet
+
+
+def test_looking_at_a_network_changes_nothing(mine: str):
+    torch.manual_seed(0)
+    network = build(f"{mine}:partly_frozen", classes=10, image_shape=GREY)
+    drawn = torch.rand(1)
+    assert [part.training for part in network] == [False, True, True, True]
+    assert torch.equal(network[1].running_mean, torch.zeros(1, dtype=torch.float64))
+    torch.manual_seed(0)
+    sys.modules[mine].partly_frozen()
+    assert torch.equal(drawn, torch.rand(1))
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "message"),
+    [
+        ("no_such_module:f", ModuleNotFoundError, "module 'no_such_module' was not found; is its folder on the Python"),
+        ("their_package.net:f", ModuleNotFoundError, "module 'their_package.net' was not found; is its"),
+        ("their_package.needy:f", ModuleNotFoundError, "module 'a_package_nobody_has' was not found; install"),
+        ("torchvison:resnet18", ModuleNotFoundError, r"'torchvison' was not found;.*did you mean 'torchvision'\?"),
+        ("their_package.nets:fixd", ValueError, r"'their_package.nets' has no 'fixd' \(did you mean 'fixed'\?\)"),
+        ("their_package.nets:number", TypeError, "expected a function or class, and it is a int"),
+        ("their_package.nets:nothing", TypeError, "must return an nn.Module, and it returned None"),
+        ("their_package.nets:broken", RuntimeError, "^mine$"),
+        ("their_package.nets:pair", ValueError, r"2 images with a tuple: expected a tensor of shape \(2, 4\)"),
+        ("their_package.nets:fixed", ValueError, r"shape \(2, 10\): expected a tensor of shape \(2, 4\), one logit"),
+    ],
+)
+def test_factory_errors(mine: str, name: str, error: type[Exception], message: str):
+    with pytest.raises(error, match=message):
+        build(name, classes=4, image_shape=GREY)
+
+
+def test_factory_that_does_not_take_the_images(mine: str):
+    with pytest.raises(ValueError, match=r"does not take images of shape \(3, 8, 8\): .*shapes"):
+        build(f"{mine}:fixed", classes=10, image_shape=(3, 8, 8))
+
+
+def test_factory_without_dropout(mine: str):
+    with pytest.raises(ValueError, match=r"dropout=0.1: network 'their_package.nets:fixed' has no dropout"):
+        build(f"{mine}:fixed", classes=10, image_shape=GREY, dropout=0.1)
+
+
+# Optional libraries.
+
+
+@pytest.mark.parametrize(("library", "module"), [("timm", "timm"), ("torchvision", "torchvision.models")])
+def test_missing_library(library: str, module: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, library, None)
+    monkeypatch.setitem(sys.modules, module, None)
+    message = rf"network '{library}:resnet18' needs {library} .*pip install 'subspaces\[{library}\]'"
+    with pytest.raises(ModuleNotFoundError, match=message):
+        build(f"{library}:resnet18", classes=10, image_shape=COLOUR)
+
+
+def test_library_for_another_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "timm.py").write_text("raise RuntimeError('operator does not exist')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "timm", raising=False)
+    with pytest.raises(ImportError, match=r"timm, which is installed but cannot be imported \(operator does not exist"):
+        build("timm:resnet18", classes=10, image_shape=COLOUR)
+
+
+class TestTimm:
+    @pytest.fixture(autouse=True)
+    def timm(self) -> Any:
+        return pytest.importorskip("timm")
+
+    @pytest.mark.parametrize(
+        ("name", "image_shape", "head"),
+        [("resnet18", COLOUR, "fc"), ("resnet18", (1, 32, 32), "fc"), ("vit_tiny_patch16_224", COLOUR, "head")],
+    )
+    def test_build(self, name: str, image_shape: tuple[int, int, int], head: str):
+        network = build(f"timm:{name}", classes=7, image_shape=image_shape, dropout=0.25)
+        assert network(torch.randn(2, *image_shape)).shape == (2, 7)
+        assert head_name(network) == head
+
+    def test_dropout_is_off_unless_asked_for(self):
+        assert build("timm:ghostnet_050", classes=7, image_shape=COLOUR).drop_rate == 0  # timm's own is 0.2
+
+    def test_unknown(self):
+        with pytest.raises(ValueError, match=r"timm has no network 'resnet_18' \(did you mean 'resnet"):
+            build("timm:resnet_18", classes=7, image_shape=COLOUR)
+
+
+class TestTorchvision:
+    @pytest.fixture(autouse=True)
+    def torchvision(self) -> Any:
+        return pytest.importorskip("torchvision")
+
+    @pytest.mark.parametrize(
+        ("name", "head"), [("resnet18", "fc"), ("wide_resnet50_2", "fc"), ("vit_b_32", "heads.head")]
+    )
+    def test_build(self, name: str, head: str):
+        network = build(f"torchvision:{name}", classes=7, image_shape=(3, 64, 64))
+        assert network(torch.randn(2, 3, 64, 64)).shape == (2, 7)
+        assert head_name(network) == head
+
+    def test_dropout(self):
+        network = build("torchvision:mobilenet_v2", classes=7, image_shape=COLOUR, dropout=0.25)
+        assert network.classifier[0].p == 0.25
+        assert build("torchvision:mobilenet_v2", classes=7, image_shape=COLOUR).classifier[0].p == 0
+        with pytest.raises(ValueError, match="'torchvision:resnet18' has no dropout"):
+            build("torchvision:resnet18", classes=7, image_shape=COLOUR, dropout=0.25)
+
+    def test_one_output_while_training(self):
+        network = build("torchvision:googlenet", classes=7, image_shape=COLOUR)
+        assert network(torch.randn(2, *COLOUR)).shape == (2, 7)
+
+    @pytest.mark.parametrize("name", ["resnet19", "fcn_resnet50"])
+    def test_unknown(self, name: str):
+        with pytest.raises(ValueError, match=f"torchvision has no classifier '{name}' "):
+            build(f"torchvision:{name}", classes=7, image_shape=COLOUR)
+
+    def test_images_it_does_not_take(self):
+        with pytest.raises(ValueError, match="takes images of 3 channels"):
+            build("torchvision:resnet18", classes=7, image_shape=GREY)
+        with pytest.raises(ValueError, match=r"does not take images of shape \(3, 32, 32\)"):
+            build("torchvision:alexnet", classes=7, image_shape=COLOUR)
+        with pytest.raises(ValueError, match=r"cannot be built with .*image_size=40"):
+            build("torchvision:vit_b_32", classes=7, image_shape=(3, 40, 40))
+
+
+# The head.
+
+
+def test_head_name():
+    assert head_name(nn.Sequential(nn.Linear(1, 2), nn.Sequential(nn.Linear(2, 3), nn.ReLU()))) == "1.0"
+
+
+def test_head_name_of_a_parametrised_head():
+    head = parametrizations.spectral_norm(nn.Linear(2, 3))
+    assert head_name(nn.Sequential(nn.Linear(1, 2), head)) == "1"
+
+
+@pytest.mark.parametrize(
+    "module", [nn.Linear(1, 1), nn.Sequential(nn.ReLU()), parametrizations.weight_norm(nn.Linear(1, 1))]
+)
+def test_head_name_where_there_is_none(module: nn.Module):
+    with pytest.raises(ValueError, match="has no submodule that owns parameters"):
+        head_name(module)

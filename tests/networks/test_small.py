@@ -1,0 +1,57 @@
+"""The small networks take any small image."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.testing import assert_close
+
+from subspaces.networks import MLP, LeNet
+
+
+def size(network: torch.nn.Module) -> int:
+    return sum(parameter.numel() for parameter in network.parameters())
+
+
+def test_mlp():
+    assert MLP()(torch.randn(2, 1, 8, 8)).shape == (2, 10)
+    network = MLP(inputs=12, classes=3, width=5)
+    assert network(torch.randn(2, 3, 2, 2)).shape == (2, 3)
+    assert size(network) == (12 * 5 + 5) + 2 * 5 + (5 * 5 + 5) + 2 * 5 + (5 * 3 + 3)
+    assert network.head.in_features == 5
+
+
+def test_lenet_is_the_classic_one_on_mnist():
+    network = LeNet()
+    assert size(network) == (25 * 6 + 6) + (25 * 6 * 16 + 16) + (400 * 120 + 120) + (120 * 84 + 84) + (84 * 10 + 10)
+    assert size(network) == 61_706
+
+
+def test_lenet_forward():
+    torch.manual_seed(0)
+    network = LeNet()
+    state = network.state_dict()
+    x = torch.randn(3, 1, 28, 28)
+    y = F.max_pool2d(F.relu(F.conv2d(x, state["body.0.weight"], state["body.0.bias"], padding=2)), 2)
+    y = F.max_pool2d(F.relu(F.conv2d(y, state["body.3.weight"], state["body.3.bias"])), 2).flatten(1)
+    assert y.shape == (3, 400)
+    for name in ("body.7", "body.9"):
+        y = F.relu(F.linear(y, state[f"{name}.weight"], state[f"{name}.bias"]))
+    assert_close(network(x), F.linear(y, state["head.weight"], state["head.bias"]))
+
+
+@pytest.mark.parametrize(
+    "image_shape", [(1, 8, 8), (1, 28, 28), (3, 32, 32), (3, 64, 64), (1, 4, 4), (1, 11, 15), (2, 27, 40), (1, 29, 31)]
+)
+def test_lenet_takes_any_image(image_shape: tuple[int, int, int]):
+    network = LeNet(image_shape, classes=4)
+    assert network(torch.randn(2, *image_shape)).shape == (2, 4)
+    assert network.head.in_features == 84
+
+
+def test_lenet_keeps_something_of_the_digits():
+    assert LeNet((1, 8, 8)).body[7].in_features == 16 * 2 * 2
+
+
+def test_lenet_refuses_what_pooling_would_leave_nothing_of():
+    with pytest.raises(ValueError, match=r"image_shape=\(1, 3, 28\).*sides of 4 or more"):
+        LeNet((1, 3, 28))
