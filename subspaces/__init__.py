@@ -4,7 +4,7 @@ from subspaces import networks
 from subspaces.batchnorm import recalibrate
 from subspaces.ensembles import Ensemble
 from subspaces.features import Sampled
-from subspaces.shapes import Bezier, Line, Shape, Simplex
+from subspaces.shapes import Bezier, Line, Point, Shape, Simplex
 from subspaces.storage import FileError, load, save
 from subspaces.subspace import Subspace
 from subspaces.version import __version__
@@ -14,6 +14,7 @@ __all__ = [
     "Ensemble",
     "FileError",
     "Line",
+    "Point",
     "Sampled",
     "Shape",
     "Simplex",

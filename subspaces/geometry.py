@@ -42,13 +42,11 @@ def cos2(rows: Sequence[Tensor]) -> Tensor:
 
 
 def distances(rows: Sequence[Tensor]) -> Distances:
-    """Return L2 distance and cos^2 of all pairs of the vectors given in pieces [m, n]."""
-    m = len(rows[0])
-    l2 = torch.zeros(m, m, dtype=torch.float64)
-    angle = torch.ones(m, m, dtype=torch.float64)
-    for j in range(m):
-        for k in range(j):
-            difference = sum(float((_real(row[j]) - _real(row[k])).square().sum(dtype=torch.float64)) for row in rows)
-            l2[j, k] = l2[k, j] = difference**0.5
-            angle[j, k] = angle[k, j] = float(cos2([row[[j, k]].double() for row in rows]))
-    return Distances(l2, angle)
+    """Return L2 distance and cos^2 of all pairs of the vectors given in pieces [m, n], in float64."""
+    pieces = [_real(row).double() for row in rows]
+    exact = "donot_use_mm_for_euclid_dist"
+    squares = torch.stack([torch.cdist(piece, piece, compute_mode=exact).square() for piece in pieces]).sum(0)
+    products = torch.stack([piece @ piece.T for piece in pieces]).sum(0)
+    products = (products + products.T) / 2
+    norms = products.diagonal().clamp_min(torch.finfo(torch.float64).tiny).sqrt()
+    return Distances(squares.sqrt(), (products / torch.outer(norms, norms)).square())

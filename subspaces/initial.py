@@ -6,6 +6,7 @@ from typing import Literal
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 Factory = Callable[[], nn.Module]
 Init = Literal["independent", "point"]
@@ -14,12 +15,12 @@ Init = Literal["independent", "point"]
 def initial_networks(network: nn.Module | Factory, count: int, init: Init) -> list[nn.Module]:
     """Return `count` networks of one architecture: independent ones, or the same one for "point".
 
-    A module is never changed: it is copied, and the copies after the first are initialised anew.
+    What the user holds is never changed: the first network is a copy, and the others are new.
     """
     if init not in ("independent", "point"):
         raise ValueError(f"init={init!r}: expected 'independent' or 'point'")
     if isinstance(network, nn.Module):
-        first = copy.deepcopy(network)
+        first = network
         make: Factory = lambda: reinitialise(copy.deepcopy(network))  # noqa: E731
     elif callable(network):
         make = network
@@ -30,9 +31,8 @@ def initial_networks(network: nn.Module | Factory, count: int, init: Init) -> li
     others = [first if init == "point" else _made(make) for _ in range(count - 1)]
     if init != "point" and len({id(other) for other in [first, *others]}) < count:
         raise ValueError("the factory returned the same module twice: it must make a new one at each call")
-    networks = [first, *others]
-    check_same_architecture(networks)
-    return networks
+    check_same_architecture([first, *others])
+    return [copy.deepcopy(first), *others]
 
 
 def _made(factory: Factory) -> nn.Module:
@@ -44,13 +44,15 @@ def _made(factory: Factory) -> nn.Module:
 
 def _check_supported(module: nn.Module) -> None:
     """Refuse what cannot be in a subspace."""
-    if any(isinstance(parameter, nn.UninitializedParameter) for parameter in module.parameters()):
+    if any(is_lazy(tensor) for tensor in (*module.parameters(), *module.buffers())):
         raise ValueError("the network has lazy parameters without a shape: run it once on a batch first")
     if not any(parameter.requires_grad for parameter in module.parameters()):
         raise ValueError("the network has no trainable parameters, so there is nothing to make a subspace of")
     for name, part in module.named_modules():
         if isinstance(part, (nn.Embedding, nn.EmbeddingBag)) and part.sparse:
             raise ValueError(f"embedding {name!r} has sparse gradients, which a subspace cannot mix: pass sparse=False")
+        if isinstance(part, (nn.Embedding, nn.EmbeddingBag)) and part.max_norm is not None:
+            raise ValueError(f"embedding {name!r} has max_norm, which changes weights in place: pass max_norm=None")
 
 
 def reinitialise(module: nn.Module) -> nn.Module:
@@ -75,15 +77,26 @@ def _reinitialise(module: nn.Module, name: str) -> None:
         )
 
 
+def check_given(networks: Sequence[nn.Module]) -> None:
+    """Refuse existing networks that cannot span one family."""
+    for index, network in enumerate(networks):
+        if not isinstance(network, nn.Module):
+            raise TypeError(f"network {index} is a {type(network).__name__}: expected an nn.Module")
+        _check_supported(network)
+    check_same_architecture(networks)
+    _check_same_frozen(networks)
+
+
 def check_same_architecture(networks: Sequence[nn.Module]) -> None:
-    """Refuse networks whose parameters or buffers differ in name, shape, dtype or being trainable."""
+    """Refuse networks whose parameters or buffers differ in name, shape, dtype, device, ties or being trainable."""
 
     def signature(module: nn.Module) -> dict[str, str]:
-        parameters = module.named_parameters(remove_duplicate=False)
-        described = {
-            f"parameter {name}": f"{tuple(p.shape)} {p.dtype}, {'trainable' if p.requires_grad else 'frozen'}"
-            for name, p in parameters
-        }
+        described: dict[str, str] = {}
+        names: dict[nn.Parameter, str] = {}
+        for name, p in module.named_parameters(remove_duplicate=False):
+            tie = "" if names.setdefault(p, name) == name else f", tied to {names[p]}"
+            trainable = "trainable" if p.requires_grad else "frozen"
+            described[f"parameter {name}"] = f"{tuple(p.shape)} {p.dtype} on {p.device}, {trainable}{tie}"
         buffers = module.named_buffers(remove_duplicate=False)
         return described | {f"buffer {name}": f"{tuple(b.shape)} {b.dtype}" for name, b in buffers}
 
@@ -98,7 +111,7 @@ def check_same_architecture(networks: Sequence[nn.Module]) -> None:
                 )
 
 
-def check_same_frozen(networks: Sequence[nn.Module]) -> None:
+def _check_same_frozen(networks: Sequence[nn.Module]) -> None:
     """Refuse networks that differ in a frozen parameter, which a family shares."""
     shared = {name: p for name, p in networks[0].named_parameters() if not p.requires_grad}
     for index, network in enumerate(networks[1:], 1):

@@ -74,6 +74,7 @@ class Layout:
 
     groups: tuple[Group, ...]
     layers: tuple[str, ...]
+    places: tuple[str, ...]  # each parameter's names, but only one for a module that has several
 
     @property
     def entries(self) -> dict[str, Entry]:
@@ -94,8 +95,11 @@ class Layout:
             _check_label(label, names[0])
             entry = Entry(names, layers.index(layer), tuple(parameter.shape), _memory_order(parameter))
             members.setdefault((label, parameter.dtype, penalise), []).append(entry)
-        groups = (Group(_unique(key, members), key[0], key[2], tuple(entries)) for key, entries in members.items())
-        return cls(tuple(groups), tuple(layers))
+        groups = [Group(_unique(key, members), key[0], key[2], tuple(entries)) for key, entries in members.items()]
+        _check_names([group.name for group in groups])
+        owners = dict(module.named_modules())  # a shared module under its first name
+        places = (name for names, _ in trainable(module) for name in names if name.rpartition(".")[0] in owners)
+        return cls(tuple(groups), tuple(layers), tuple(places))
 
 
 def trainable(module: nn.Module) -> Iterable[tuple[tuple[str, ...], nn.Parameter]]:
@@ -127,3 +131,11 @@ def _unique(key: tuple[str, torch.dtype, bool], keys: Iterable[tuple[str, torch.
 def _check_label(label: object, name: str) -> None:
     if not isinstance(label, str) or not label.isidentifier():
         raise ValueError(f"group() returned {label!r} for parameter {name!r}: expected a name such as 'norms'")
+
+
+def _check_names(names: list[str]) -> None:
+    """Refuse names that cannot be the keys of one `nn.ParameterDict`."""
+    reserved = nn.ParameterDict()
+    for name in names:
+        if names.count(name) > 1 or hasattr(reserved, name):
+            raise ValueError(f"group() gives a group the name {name!r}, which is taken: expected another one")

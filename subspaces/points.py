@@ -33,8 +33,11 @@ def nearest(name: str, names: Iterable[str]) -> str:
 def to_alpha(value: Alpha, shape: Shape, like: Tensor, outside: bool) -> Tensor:
     """Return `value` as a tensor on the device and of the dtype of `like`, or say what is wrong with it."""
     try:
-        alpha = torch.as_tensor(value, dtype=like.dtype, device=like.device)
-    except (TypeError, ValueError, RuntimeError) as error:
+        if isinstance(value, int | float):
+            alpha = like.new_zeros(()) + value  # not a constant when traced: compiled once for all numbers
+        else:
+            alpha = torch.as_tensor(value, dtype=like.dtype, device=like.device)
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise TypeError(
             f"alpha={value!r} cannot be read as numbers ({error}): expected {shape.domain}, "
             "a tensor with one such point per layer, or a dict by layer name"

@@ -46,5 +46,6 @@ def uniform(state: Tensor, size: tuple[int, ...] = ()) -> Tensor:
 
 def pair(state: Tensor, m: int) -> Tensor:
     """Return two different indices below `m`, every ordered pair equally likely, as int64 [2]."""
-    first, step = (uniform(state, (2,)) * torch.tensor([m, m - 1], device=state.device)).long()
+    draws = uniform(state, (2,))
+    first, step = (draws[0] * m).long(), (draws[1] * (m - 1)).long()
     return torch.stack([first, (first + 1 + step) % m])

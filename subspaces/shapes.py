@@ -85,6 +85,18 @@ class _Interval(Shape):
 
 
 @dataclass(frozen=True)
+class Point(_Interval):
+    """A single network, wherever alpha is: P(alpha) = omega. Ordinary training, in the words of a subspace."""
+
+    @property
+    def vertices(self) -> int:
+        return 1
+
+    def coefficients(self, alpha: Tensor) -> Tensor:
+        return torch.ones_like(alpha)[..., None]
+
+
+@dataclass(frozen=True)
 class Line(_Interval):
     """The line between two networks: P(alpha) = (1 - alpha) omega_1 + alpha omega_2."""
 

@@ -1,6 +1,7 @@
 """A family of networks: every point of a line, curve or simplex in weight space is one."""
 
 import copy
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -11,7 +12,7 @@ from torch.func import functional_call
 from subspaces import geometry, nested, points, randomness
 from subspaces.ensembles import Average, Ensemble
 from subspaces.features import Sampled, similarity, watch
-from subspaces.initial import Factory, Init, check_same_architecture, check_same_frozen, initial_networks
+from subspaces.initial import Factory, Init, check_given, initial_networks
 from subspaces.layout import Grouping, Layout, Predicate, is_weight
 from subspaces.points import Alpha, nearest
 from subspaces.shapes import Shape
@@ -60,8 +61,7 @@ class Subspace(nn.Module):
         seed: int | None = None,
     ) -> None:
         super().__init__()
-        if not isinstance(shape, Shape):
-            raise TypeError(f"shape={shape!r}: expected Line(), Bezier(bends), Simplex(m) or another Shape instance")
+        _check_shape(shape)
         networks = initial_networks(network, shape.vertices, init)
         self.shape = shape
         self.layerwise = layerwise
@@ -72,6 +72,7 @@ class Subspace(nn.Module):
         )
         self.template = networks[0]
         self._fill(self.template, dict.fromkeys(self.layout.entries))
+        self._recurrent = _recurrent(self.template)
         seed = int(torch.randint(2**62, ())) if seed is None else seed
         self.register_buffer("rng", randomness.new_state(seed).to(next(iter(self.omega.values())).device))
 
@@ -83,13 +84,13 @@ class Subspace(nn.Module):
 
         The buffers are those of the first network: recalibrate before evaluating a network with batch norm.
         """
+        _check_shape(shape)
         networks = list(modules)
         if len(networks) != shape.vertices:
             raise ValueError(f"from_modules got {len(networks)} networks: {shape} has {shape.vertices} vertices")
-        check_same_architecture(networks)
-        check_same_frozen(networks)
+        check_given(networks)
         copies = iter(networks)
-        return cls(lambda: copy.deepcopy(next(copies)), shape, layerwise, **options)
+        return cls(lambda: copy.deepcopy(next(copies)), shape, layerwise, init="independent", **options)
 
     # The points of the family
 
@@ -150,19 +151,25 @@ class Subspace(nn.Module):
         rows = [group.unpack(self.omega[group.name].detach()[index]) for group in self.layout.groups]
         return {name: view for row in rows for name, view in row.items()}
 
+    @torch.inference_mode(False)  # else its tensors could not be trained or recalibrated later
+    @torch.no_grad()
     def at(self, alpha: Alpha, outside: bool = False) -> nn.Module:
         """Return the network at alpha: an independent, ordinary module with the network's own `state_dict`.
 
         Its batch-norm statistics are copies of the family's, which belong to no point: recalibrate it.
         """
-        with torch.no_grad():
-            weights = self.theta(self.coefficients(alpha, outside))
-        network = copy.deepcopy(self.template)
+        weights = self.theta(self.coefficients(alpha, outside))
+        kept = (value for part in self.template.modules() for value in vars(part).values())
+        results = (value for value in kept if isinstance(value, Tensor) and not value.is_leaf)
+        # What a part kept of its last call, such as a loss, is copied without its graph: torch refuses to.
+        network = copy.deepcopy(self.template, {id(value): value.detach().clone() for value in results})
         parameters: dict[str, nn.Parameter | None] = {}
         for name, entry in self.layout.entries.items():  # one parameter for all names of tied weights
             known = parameters.get(entry.names[0])
             parameters[name] = nn.Parameter(weights[name].clone()) if known is None else known
         self._fill(network, parameters)
+        for part in _recurrent(network):
+            part._init_flat_weights()
         return network
 
     def midpoint(self) -> nn.Module:
@@ -215,35 +222,44 @@ class Subspace(nn.Module):
             samples = 1
         size = nested.batch_size(inputs) or 1
         groups = min(samples, size)
-        alphas = [self._point(alpha) for _ in range(groups)]
         parts = nested.split(inputs, size, groups) if groups > 1 else [inputs]
+        outputs, entered = [], []
         with watch(self.template, features) as seen:
-            pairs = zip(parts, alphas, strict=True)
-            outputs = [self._run(positional, named, point, outside) for (positional, named), point in pairs]
+            alphas = [self._point(alpha) for _ in range(groups)]
+            for (positional, named), point in zip(parts, alphas, strict=True):
+                weights = self.theta(self._trusted(point) if alpha is None else self.coefficients(point, outside))
+                outputs.append(self._run(positional, named, weights))
+                entered.extend(seen[-1:])  # of the last call, where the network calls that module several times
+                seen.clear()
         output = nested.join(outputs) if groups > 1 else outputs[0]
         if features is None:
             return output
-        if len(seen) < groups:
+        if len(entered) < groups:
             raise ValueError(f"features={features!r}: the network ran without calling that module on a tensor")
-        return Sampled(output, tuple(alphas), tuple(seen[-groups:]))
+        return Sampled(output, tuple(alphas), tuple(entered))
 
     def _point(self, alpha: Alpha | None) -> Any:
         if alpha is not None:
             return alpha
-        return self.sample() if self.training else self.shape.midpoint()
+        return self.sample() if self.training else self.shape.midpoint().to(self._like)
 
-    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any], alpha: Alpha, outside: bool) -> Any:
+    def _trusted(self, alpha: Tensor) -> dict[str, Tensor]:
+        """Return the coefficients of a point of our own: to check it would be to wait for the device."""
+        return points.coefficients(alpha, self.shape, self.layout)
+
+    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any], weights: Mapping[str, Tensor]) -> Any:
         try:
-            return functional_call(self.template, self.theta(self.coefficients(alpha, outside)), args, kwargs)
+            self._forget()
+            return functional_call(self.template, {name: weights[name] for name in self.layout.places}, args, kwargs)
         finally:
-            if not torch.compiler.is_compiling():
-                self._forget()
+            self._forget()
 
     def _forget(self) -> None:
-        """Drop the weights of the last point from recurrent modules, which keep a list of their own."""
-        for module in self.template.modules():
-            if isinstance(module, nn.RNNBase):
-                module._init_flat_weights()
+        """Make recurrent modules, which keep a list of their weights, drop it and read the next ones."""
+        for module in self._recurrent:
+            count = len(module._flat_weights_names)
+            module._flat_weights = [None] * count
+            module._flat_weight_refs = [weakref.ref(nn.Parameter())] * count  # none of them is there any more
 
     def penalty(self, beta: float = 1.0) -> Tensor:
         """Return beta cos^2(omega_j, omega_k) for a random pair of vertices, over the penalised weights.
@@ -251,9 +267,9 @@ class Subspace(nn.Module):
         Its expectation over the pairs is the paper's regularisation term; with two vertices it is exact.
         """
         rows = self._penalised()
-        if not rows or beta == 0:
-            return self._like.new_zeros(())
         m = self.shape.vertices
+        if not rows or beta == 0 or m < 2:
+            return self._like.new_zeros(())
         if m > 2:
             chosen = randomness.pair(self.rng, m)
             rows = [row.index_select(0, chosen) for row in rows]
@@ -297,3 +313,12 @@ class Subspace(nn.Module):
     def extra_repr(self) -> str:
         weights = sum(omega.shape[1] for omega in self.omega.values())
         return f"{self.shape}, layerwise={self.layerwise}, {self.shape.vertices} vertices of {weights:,} weights"
+
+
+def _recurrent(network: nn.Module) -> list[nn.RNNBase]:
+    return [part for part in network.modules() if isinstance(part, nn.RNNBase)]
+
+
+def _check_shape(shape: object) -> None:
+    if not isinstance(shape, Shape):
+        raise TypeError(f"shape={shape!r}: expected Line(), Bezier(bends), Simplex(m) or another Shape instance")

@@ -93,7 +93,6 @@ def test_given_alpha_varies_without_recompilation(shape: ss.Shape, layerwise: bo
     assert not torch.allclose(outputs[0], outputs[1])
 
 
-@pytest.mark.xfail(reason="torch.as_tensor makes a number a constant of the graph")
 def test_alpha_as_a_number_varies_without_recompilation(forward_counter):
     eager = family(ss.Line()).eval()
     compiled = torch.compile(eager, backend=forward_counter, fullgraph=True)

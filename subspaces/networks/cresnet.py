@@ -45,6 +45,10 @@ class CResNet20(nn.Module):
                 inputs = width
         self.blocks = nn.Sequential(*blocks)
         self.head = nn.Conv2d(inputs, classes, 1, bias=False)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw every convolution from the Kaiming-normal distribution."""
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight)

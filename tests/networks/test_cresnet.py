@@ -127,7 +127,7 @@ def test_layers_of_a_family():
     "given",
     [
         pytest.param(lambda: CResNet20, id="factory"),
-        pytest.param(CResNet20, id="module", marks=pytest.mark.xfail(reason="its parts have other first weights")),
+        pytest.param(CResNet20, id="module"),
     ],
 )
 def test_every_vertex_is_kaiming_normal(given: Callable[[], Any]):

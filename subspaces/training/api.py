@@ -1,0 +1,85 @@
+"""Train recipes: the call behind `subspaces train`."""
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from subspaces import data as datasets
+from subspaces.points import nearest
+from subspaces.training import recipes as book
+from subspaces.training.config import Execution, Recipe
+from subspaces.training.display import Mode, display
+from subspaces.training.loop import TrainingError, train_runs
+from subspaces.training.runs import Run
+
+
+def train(
+    recipe: Recipe | str | Sequence[Recipe | str],
+    *,
+    seeds: Sequence[int] | None = None,
+    data: str | os.PathLike[str] | None = None,
+    out: str | os.PathLike[str] = "runs",
+    show: Mode = "bar",
+    tensorboard: bool = True,
+    **changes: Any,
+) -> list[Run]:
+    """Train one recipe or several, for each of the seeds, and return the finished runs.
+
+    A run lives in a folder below `out` that is named by its configuration. One that is finished is
+    not trained again, and one that was interrupted continues. On a GPU all runs are trained at once.
+
+    Args:
+        recipe: a `Recipe`, the name of one, or several of either.
+        seeds: train each recipe once for each of these instead of its own seed.
+        data: the folder with the data sets.
+        out: the folder for the runs.
+        show: "bar" for progress bars, "json" for a line per epoch on standard output, "quiet".
+        tensorboard: also write the log for TensorBoard, where that is installed.
+        changes: any field of `Recipe` (epochs=10) or `Execution` (device="cpu") to set.
+
+    Example:
+        >>> (run,) = ss.train("digits-line", epochs=20)
+        >>> run.result["test_accuracy"]
+    """
+    chosen, execution = configure(recipe, seeds, changes)
+    runs = list({run.folder: run for run in (Run.under(out, one) for one in chosen)}.values())
+    waiting = [run for run in runs if not run.finished]
+    groups: dict[tuple[Any, ...], list[Run]] = {}
+    for run in waiting:
+        one = run.recipe
+        key = (one.dataset, one.label_noise, one.validation, one.data_seed, one.batch)
+        groups.setdefault(key, []).append(run)
+    for (name, label_noise, validation, data_seed, batch), members in groups.items():
+        dataset = datasets.load(name, data, label_noise=label_noise, validation=validation, seed=data_seed)
+        batches = -(-len(dataset.train) // batch)
+        with display(members, batches, show, tensorboard) as (report, tick):
+            try:
+                train_runs(members, dataset, execution, report, tick)
+            except torch.OutOfMemoryError as error:
+                raise TrainingError(
+                    f"out of memory on {execution.device} with {len(members)} runs at once and batches of {batch}: "
+                    "lower --batch, train fewer --seeds at once, or use --device cpu"
+                ) from error
+    return runs
+
+
+def configure(
+    recipe: Recipe | str | Sequence[Recipe | str], seeds: Sequence[int] | None, changes: dict[str, Any]
+) -> tuple[list[Recipe], Execution]:
+    """Return the recipes with all changes and seeds applied, and how to run them."""
+    several = [recipe] if isinstance(recipe, (Recipe, str)) else list(recipe)
+    fields = {entry.name for entry in dataclasses.fields(Recipe)}
+    settings = {entry.name for entry in dataclasses.fields(Execution)}
+    for name in changes:
+        if name not in fields | settings:
+            raise TypeError(f"train({name}=…): no such setting; {nearest(name, sorted(fields | settings))}")
+    execution = Execution(**{name: value for name, value in changes.items() if name in settings}).resolved()
+    altered = {name: value for name, value in changes.items() if name in fields}
+    found = [one if isinstance(one, Recipe) else book.find(one) for one in several]
+    found = [dataclasses.replace(one, **altered) for one in found]
+    if seeds is not None:
+        found = [dataclasses.replace(one, seed=seed) for one in found for seed in seeds]
+    return found, execution

@@ -1,0 +1,145 @@
+"""What is trained (`Recipe`) and where and how fast (`Execution`)."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+import torch
+
+from subspaces.points import nearest
+from subspaces.shapes import Bezier, Line, Point, Shape, Simplex
+from subspaces.training.schedule import SCHEDULES
+
+Method = Literal["standard", "line", "curve", "simplex"]
+METHODS: tuple[str, ...] = get_args(Method)
+
+
+def _help(text: str, default: Any) -> Any:
+    return field(default=default, metadata={"help": text})
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that decides the result of a run; two runs with the same recipe are the same run."""
+
+    name: str = _help("Name of the recipe, for people and folders.", "custom")
+    dataset: str = _help("Data set: see `subspaces data list`.", "cifar10")
+    label_noise: float = _help("Fraction of training images whose label is drawn at random.", 0.0)
+    validation: int = _help("Training images held out for choices; 0 trains on all, as the paper does.", 0)
+    data_seed: int = _help("Fixes label noise and held-out images, the same for every method.", 0)
+    pad: int = _help("Random crops out of the image padded by this many pixels.", 4)
+    flip: bool = _help("Flip images left to right at random.", True)
+    network: str = _help("Network: a name, timm:NAME, torchvision:NAME or package.module:factory.", "cresnet20")
+    dropout: float = _help("Dropout rate of the network.", 0.0)
+    method: Method = _help("What is learned: one network, a line, a curve or a simplex.", "standard")
+    vertices: int = _help("Vertices of a curve (3: one bend) or a simplex.", 3)
+    layerwise: bool = _help("Draw one alpha for every layer.", False)
+    init: Literal["independent", "point"] = _help("Vertices start apart, or all at one point.", "independent")
+    beta: float = _help("Strength of the penalty cos² between vertices.", 1.0)
+    samples: int = _help("Points per batch: the batch is cut into as many groups.", 1)
+    feature_similarity: float = _help("Strength λ of the feature penalty; needs samples of 2 or more.", 0.0)
+    label_smoothing: float = _help("Label smoothing of the cross entropy.", 0.0)
+    epochs: int = _help("Passes over the training images.", 160)
+    batch: int = _help("Images in a batch.", 128)
+    optimizer: str = _help("Any optimiser of torch.optim, by its class name.", "SGD")
+    learning_rate: float = _help("Highest learning rate.", 0.1)
+    momentum: float = _help("Momentum, for optimisers that have one.", 0.9)
+    weight_decay: float = _help("Weight decay, on everything.", 1e-4)
+    schedule: str = _help(f"Learning rate over the epochs: {', '.join(SCHEDULES)}.", "warmup-cosine")
+    seed: int = _help("Fixes initial weights, order of the images, augmentation and alpha.", 0)
+
+    def __post_init__(self) -> None:
+        positive = ("epochs", "batch", "samples", "vertices")
+        fraction = ("label_noise", "dropout", "label_smoothing")
+        natural = ("validation", "pad", "beta", "feature_similarity", "weight_decay", "momentum", "data_seed", "seed")
+        for names, good, expected in (
+            (positive, lambda v: v >= 1, "at least 1"),
+            (fraction, lambda v: 0 <= v < 1, "a fraction of at least 0 and below 1"),
+            (natural, lambda v: v >= 0, "at least 0"),
+            (("learning_rate",), lambda v: v > 0, "more than 0"),
+        ):
+            for name in names:
+                if not good(getattr(self, name)):
+                    raise ValueError(f"{name}={getattr(self, name)!r}: expected {expected}")
+        for name, known in (("method", METHODS), ("schedule", tuple(SCHEDULES)), ("init", ("independent", "point"))):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name}={getattr(self, name)!r}: {nearest(getattr(self, name), known)}")
+        if self.feature_similarity > 0 and (self.samples < 2 or self.method == "standard"):
+            raise ValueError(
+                f"feature_similarity={self.feature_similarity}: expected a subspace and samples of 2 or more"
+            )
+        self.optimizer_class()
+        self.shape()
+
+    def shape(self) -> Shape:
+        """Return the shape of the subspace; a single network is a `Point`."""
+        if self.method == "curve":
+            if self.vertices < 3:
+                raise ValueError(f"vertices={self.vertices}: a curve has two ends and at least one bend")
+            return Bezier(self.vertices - 2)
+        return {"standard": Point, "line": Line}[self.method]() if self.method != "simplex" else Simplex(self.vertices)
+
+    def optimizer_class(self) -> type[torch.optim.Optimizer]:
+        """Return the class of the optimiser."""
+        known = [name for name, kind in vars(torch.optim).items() if isinstance(kind, type)]
+        if self.optimizer not in known or self.optimizer == "Optimizer":
+            raise ValueError(f"optimizer={self.optimizer!r}: {nearest(self.optimizer, known)}")
+        kind: type[torch.optim.Optimizer] = getattr(torch.optim, self.optimizer)
+        return kind
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all fields, for a JSON file."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "Recipe":
+        """Return the recipe with these fields; unknown ones are an error."""
+        known = [entry.name for entry in dataclasses.fields(cls)]
+        for name in values:
+            if name not in known:
+                raise ValueError(f"a recipe has no field {name!r}: {nearest(name, known)}")
+        return cls(**values)
+
+    @property
+    def key(self) -> str:
+        """A short hash of all fields but the name."""
+        fields = {name: value for name, value in self.to_dict().items() if name != "name"}
+        return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:10]
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How a recipe is run; its result is the same within rounding."""
+
+    device: str = _help("cpu, cuda, cuda:1, …; auto takes a GPU if there is one.", "auto")
+    precision: Literal["auto", "float32", "bfloat16"] = _help("auto: bfloat16 autocast on a GPU.", "auto")
+    channels_last: bool = _help("Images and weights in channels-last order.", True)
+    compile: bool | None = _help("Use torch.compile; by default on a GPU.", None)
+    graph: bool | None = _help("Capture the step as a CUDA graph; by default on a GPU.", None)
+    evaluate_every: int = _help("Epochs between evaluations of the midpoint; 0: only at the end.", 20)
+    evaluate_batches: int = _help("Batches for batch-norm statistics in evaluations during training.", 50)
+    checkpoint_seconds: float = _help("Seconds between checkpoints.", 60.0)
+
+    def resolved(self) -> "Execution":
+        """Return the same with every choice made."""
+        name = self.device if self.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
+        try:
+            device = torch.device(name)
+        except RuntimeError:
+            raise ValueError(f"device={name!r}: expected auto, cpu, cuda or cuda:N") from None
+        if device.type == "cuda" and (
+            not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count()
+        ):
+            raise ValueError(
+                f"device={name!r}: this machine has {torch.cuda.device_count()} CUDA devices; use cpu or auto"
+            )
+        gpu = device.type == "cuda"
+        precision = self.precision if self.precision != "auto" else "bfloat16" if gpu else "float32"
+        compiled = gpu if self.compile is None else self.compile
+        graph = gpu if self.graph is None else self.graph
+        if graph and not gpu:
+            raise ValueError(f"graph=True on {name}: a CUDA graph needs a CUDA device")
+        return dataclasses.replace(self, device=name, precision=precision, compile=compiled, graph=graph)

@@ -1,0 +1,212 @@
+"""One model in training: the step, as fast as the device allows.
+
+The step is one function for a single network and for every subspace: take a batch, run the network
+at a fresh point, loss and penalty, backward, optimiser. On a CPU it runs as written. On a GPU,
+batch, augmentation, forward, loss and their backward are compiled, and the whole step with the
+optimiser is captured once as a CUDA graph, so that a step costs one launch and no Python.
+"""
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from subspaces import data
+from subspaces.networks import registry
+from subspaces.subspace import Subspace
+from subspaces.training.config import Execution, Recipe
+from subspaces.training.schedule import SCHEDULES
+
+GRAPH_SAFE = ("SGD", "Adam", "AdamW", "RMSprop", "Adagrad")  # optimisers whose state may start as zeros
+WARMUP = 3
+
+
+class Engine:
+    """A family, its data and its optimiser on one device, and the step that moves them forward."""
+
+    def __init__(self, recipe: Recipe, dataset: data.Dataset, execution: Execution) -> None:
+        self.recipe = recipe
+        self.execution = execution
+        self.device = torch.device(execution.device)
+        self.family = build_family(recipe, dataset, execution).to(self.device)
+        self.loader = training_loader(recipe, dataset, execution)
+        self.learning_rate: Any = recipe.learning_rate
+        if self.device.type == "cuda":
+            self.learning_rate = torch.tensor(recipe.learning_rate, device=self.device)
+        self.optimizer = build_optimizer(recipe, self.family, self.learning_rate)
+        self.totals = torch.zeros(2, device=self.device)  # sum of the loss, correct predictions
+        self.features = registry.head_name(self.family.template) if recipe.feature_similarity else None
+        self.stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
+        self._compute = self.compute
+        if execution.compile and not self.features:
+            self._compute = torch.compile(self.compute, dynamic=False)
+        self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
+
+    def set_epoch(self, epoch: int) -> float:
+        """Set the learning rate of an epoch and return it."""
+        rate = SCHEDULES[self.recipe.schedule](epoch, self.recipe.epochs, self.recipe.learning_rate)
+        for group in self.optimizer.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
+        return rate
+
+    def compute(self, size: int) -> Tensor:
+        """Return the objective on the next batch, and add loss and correct predictions to the totals."""
+        recipe, family = self.recipe, self.family
+        x, y = self.loader.take(size)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.execution.precision == "bfloat16"):
+            result = family(x, samples=recipe.samples, features=self.features)
+        logits = (result if self.features is None else result.output).float()
+        loss = F.cross_entropy(logits, y, label_smoothing=recipe.label_smoothing)
+        correct = (logits.detach().argmax(1) == y).sum()
+        self.totals.add_(torch.stack([loss.detach() * size, correct]))
+        if recipe.method != "standard":
+            loss = loss + family.penalty(recipe.beta)
+        if self.features is not None:
+            loss = loss + family.feature_similarity(result, recipe.feature_similarity)
+        return loss
+
+    def _step(self, size: int) -> None:
+        self.optimizer.zero_grad(set_to_none=True)
+        self._compute(size).backward()
+        self.optimizer.step()
+
+    def step(self, size: int) -> None:
+        """Train on the next `size` images; on a GPU this only queues the work."""
+        if not self.execution.graph or self.recipe.optimizer not in GRAPH_SAFE:
+            self._step(size)
+            return
+        if size not in self._graphs:
+            self._graphs[size] = self._capture(size)
+        self._graphs[size].replay()
+
+    def _capture(self, size: int) -> torch.cuda.CUDAGraph:
+        """Record the step as a graph; the steps that warm it up leave no trace."""
+        before = {key: value.clone() for key, value in self.live().items()}
+        generator = torch.cuda.get_rng_state(self.device)
+        for _ in range(WARMUP):
+            self._step(size)
+        torch.cuda.current_stream().synchronize()
+        self.optimizer.zero_grad(set_to_none=True)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=self.stream):
+            self._step(size)
+        with torch.no_grad():
+            for key, value in self.live().items():
+                if key in before:
+                    value.copy_(before[key])
+                else:
+                    value.zero_()  # state that the optimiser made in the meantime
+        torch.cuda.set_rng_state(generator, self.device)
+        return graph
+
+    def _placed(self, name: str, value: Tensor) -> Tensor:
+        """Return optimiser state where the optimiser would have made it: counts of steps stay on the CPU."""
+        options = self.optimizer.param_groups[0]
+        on_device = value.ndim > 0 or options.get("fused") or options.get("capturable")
+        return value.to(self.device if on_device else "cpu").clone()
+
+    def start_epoch(self) -> None:
+        """Shuffle the images and forget the totals."""
+        self.loader.start_epoch()
+        self.totals.zero_()
+
+    def spread(self) -> Tensor:
+        """Return the mean L2 distance and the mean cos^2 of two vertices, as a tensor on the device."""
+        l2, cos2 = self.family.distances()
+        m = len(l2)
+        others = ~torch.eye(m, dtype=torch.bool, device=l2.device)
+        return torch.stack([(value * others).sum() / max(1, m * (m - 1)) for value in (l2, cos2)]).float()
+
+    def live(self) -> dict[str, Tensor]:
+        """Return every tensor that a step changes, by name; writing into them sets the state."""
+        state = {f"family.{name}": value for name, value in self.family.state_dict().items()}
+        for index, parameter in enumerate(self.family.parameters()):
+            for name, value in self.optimizer.state.get(parameter, {}).items():
+                if isinstance(value, Tensor):
+                    state[f"optimizer.{index}.{name}"] = value
+        return state | {"totals": self.totals, "position": self.loader.position}
+
+    def state(self) -> dict[str, Tensor]:
+        """Return what it takes to continue: what a step changes, and the order of the images."""
+        return self.live() | {f"loader.{name}": value for name, value in self.loader.state_dict().items()}
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Continue from what `state()` returned earlier."""
+        self.loader.load_state_dict({name: state[f"loader.{name}"] for name in self.loader.state_dict()})
+        own = self.live()
+        with torch.no_grad():
+            for name, value in own.items():
+                value.copy_(state[name])
+        parameters = list(self.family.parameters())
+        for key, value in state.items():
+            kind, _, rest = key.partition(".")
+            if kind == "optimizer" and key not in own:
+                index, _, name = rest.partition(".")
+                self.optimizer.state[parameters[int(index)]][name] = self._placed(name, value)
+
+
+def build_family(recipe: Recipe, dataset: data.Dataset, execution: Execution) -> Subspace:
+    """Return the family at its start, fixed by the recipe's seed."""
+
+    def network() -> nn.Module:
+        module = registry.build(
+            recipe.network, classes=len(dataset.classes), image_shape=dataset.image_shape, dropout=recipe.dropout
+        )
+        if execution.channels_last:
+            module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return module
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(recipe.seed)
+        return Subspace(network, recipe.shape(), recipe.layerwise, init=recipe.init, seed=recipe.seed)
+
+
+def training_loader(
+    recipe: Recipe, dataset: data.Dataset, execution: Execution, seed: int | None = None
+) -> data.ResidentLoader:
+    """Return the augmented, shuffled training images, in an order fixed by the seed."""
+    return data.ResidentLoader(
+        dataset.train,
+        batch=recipe.batch,
+        mean=dataset.mean,
+        std=dataset.std,
+        pad=recipe.pad,
+        flip=recipe.flip,
+        seed=recipe.seed + 2**32 if seed is None else seed,  # not the numbers that alpha is drawn from
+        device=execution.device,
+        channels_last=execution.channels_last,
+    )
+
+
+def evaluation_loader(
+    split: data.Split, recipe: Recipe, dataset: data.Dataset, execution: Execution
+) -> data.ResidentLoader:
+    """Return the images of a split as they are, in their order."""
+    return data.ResidentLoader(
+        split,
+        batch=max(recipe.batch, 500),
+        mean=dataset.mean,
+        std=dataset.std,
+        shuffle=False,
+        device=execution.device,
+        channels_last=execution.channels_last,
+    )
+
+
+def build_optimizer(recipe: Recipe, family: Subspace, learning_rate: Any) -> torch.optim.Optimizer:
+    """Return the recipe's optimiser with those options that it takes."""
+    kind = recipe.optimizer_class()
+    accepted = inspect.signature(kind).parameters
+    options: dict[str, Any] = {"momentum": recipe.momentum, "weight_decay": recipe.weight_decay}
+    if isinstance(learning_rate, Tensor):
+        options |= {"fused": True} if "fused" in accepted else {"capturable": True}
+        if kind not in (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.Adagrad):
+            options.pop("fused", None)
+    options = {name: value for name, value in options.items() if name in accepted}
+    return kind(family.parameters(), lr=learning_rate, **options)
