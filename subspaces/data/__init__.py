@@ -1,7 +1,26 @@
 """Data sets: reading their publishers' files, fetching them, and batches on the device."""
 
 from subspaces.data.dataset import DataError, Dataset, Files, Images, Split
+from subspaces.data.fetching import check, describe, get
 from subspaces.data.loading import NAMES, load
 from subspaces.data.resident import ResidentLoader
+from subspaces.data.sources import SOURCES, Published, Source
+from subspaces.data.streaming import StreamingLoader
 
-__all__ = ["NAMES", "DataError", "Dataset", "Files", "Images", "ResidentLoader", "Split", "load"]
+__all__ = [
+    "NAMES",
+    "SOURCES",
+    "DataError",
+    "Dataset",
+    "Files",
+    "Images",
+    "Published",
+    "ResidentLoader",
+    "Source",
+    "Split",
+    "StreamingLoader",
+    "check",
+    "describe",
+    "get",
+    "load",
+]

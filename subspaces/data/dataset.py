@@ -1,5 +1,6 @@
 """What a data set is: images as bytes, labels, and the constants that normalise them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+
+Progress = Callable[[str, int, int], None]  # what is being done, how much of it, of how much (0: not known)
 
 
 class DataError(ValueError):

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from subspaces.data.dataset import DataError, Dataset, Split, missing
+from subspaces.data.dataset import DataError, Dataset, Progress, Split, missing
 from subspaces.data.decoding import Pixels, decode
 
 MEAN, STD = (0.480, 0.448, 0.397), (0.276, 0.269, 0.282)
@@ -21,14 +21,20 @@ FOLDER = "tiny-imagenet-200"
 Listing = tuple[list[Path], list[int]]  # image files and their labels
 
 
-def load(root: Path, classes: int = CLASSES, per_class: int = PER_CLASS, validation: int = VALIDATION) -> Dataset:
+def load(
+    root: Path,
+    classes: int = CLASSES,
+    per_class: int = PER_CLASS,
+    validation: int = VALIDATION,
+    progress: Progress | None = None,
+) -> Dataset:
     """Read TinyImageNet from `root` or `root`/tiny-imagenet-200; the first time takes a minute or two."""
     folder = find(root)
     wnids = sorted(folder.joinpath("wnids.txt").read_text().split())
     if len(set(wnids)) != classes:
         raise DataError(f"{folder / 'wnids.txt'}: {len(set(wnids))} classes, expected {classes}: get it again")
-    train = _split(_train(folder, wnids, per_class), folder / "subspaces-train.npy")
-    test = _split(_validation(folder, wnids, validation), folder / "subspaces-val.npy")
+    train = _split(_train(folder, wnids, per_class), folder / "subspaces-train.npy", progress)
+    test = _split(_validation(folder, wnids, validation), folder / "subspaces-val.npy", progress)
     return Dataset("tiny-imagenet", train, None, test, _names(folder, wnids), MEAN, STD)
 
 
@@ -77,13 +83,13 @@ def _names(folder: Path, wnids: list[str]) -> tuple[str, ...]:
     return tuple(readable.get(wnid) or wnid for wnid in wnids)
 
 
-def _split(listing: Listing, cache: Path) -> Split:
+def _split(listing: Listing, cache: Path, progress: Progress | None) -> Split:
     """Return the images, mapped from the cache, which is made where it is missing or not whole."""
     files, labels = listing
     shape = (len(files), 64, 64, 3)
     array = _mapped(cache, shape)
     if array is None:
-        array = _build(files, cache, shape)
+        array = _build(files, cache, shape, progress)
     return Split(torch.from_numpy(array).permute(0, 3, 1, 2), torch.tensor(labels, dtype=torch.int64))
 
 
@@ -95,16 +101,16 @@ def _mapped(cache: Path, shape: tuple[int, ...]) -> Pixels | None:
     return array if array.shape == shape and array.dtype == np.uint8 else None
 
 
-def _build(files: list[Path], cache: Path, shape: tuple[int, ...]) -> Pixels:
+def _build(files: list[Path], cache: Path, shape: tuple[int, ...], progress: Progress | None) -> Pixels:
     """Decode all files into the cache; where the folder cannot be written, into memory."""
     partial = cache.with_name(f".{cache.stem}.{secrets.token_hex(4)}.partial")
     if not os.access(cache.parent, os.W_OK):
         array = np.empty(shape, np.uint8)
-        _decode_into(array, files)
+        _decode_into(array, files, progress)
         return array
     try:
         target = np.lib.format.open_memmap(partial, "w+", np.uint8, shape)
-        _decode_into(target, files)
+        _decode_into(target, files, progress)
         target.flush()
         del target
         os.replace(partial, cache)
@@ -116,10 +122,13 @@ def _build(files: list[Path], cache: Path, shape: tuple[int, ...]) -> Pixels:
     return whole
 
 
-def _decode_into(array: Pixels, files: list[Path]) -> None:
+def _decode_into(array: Pixels, files: list[Path], progress: Progress | None) -> None:
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # Pillow decodes outside the interpreter's lock
-        for index, pixels in enumerate(pool.map(_pixels, files)):
-            array[index] = pixels
+        for start in range(0, len(files), 1000):  # so that an error does not wait for all the others
+            for index, pixels in enumerate(pool.map(_pixels, files[start : start + 1000]), start):
+                array[index] = pixels
+            if progress is not None:
+                progress("decoding images", min(start + 1000, len(files)), len(files))
 
 
 def _pixels(file: Path) -> Pixels:

@@ -3,7 +3,7 @@ import pickle
 import pytest
 import torch
 
-from subspaces.data import NAMES, DataError, Dataset, Files, ResidentLoader, Split, digits, load
+from subspaces.data import NAMES, DataError, Split, digits, load
 
 
 def test_digits_are_scikit_learns():
@@ -88,5 +88,5 @@ def test_exports():
     assert all(hasattr(data, name) for name in data.__all__)
     assert list(data.__all__) == sorted(data.__all__, key=lambda name: (not name.isupper(), name))
     assert issubclass(DataError, ValueError)
-    assert {Dataset, Files, ResidentLoader} <= {getattr(data, name) for name in data.__all__}
+    assert {"Dataset", "ResidentLoader", "StreamingLoader", "check", "describe", "get", "load"} <= set(data.__all__)
     pickle.dumps(load("digits"))

@@ -1,0 +1,87 @@
+"""Whole data sets: getting them, checking them, saying what is there."""
+
+import os
+from pathlib import Path
+
+from subspaces.data import cifar10, folders, mnist, tiny_imagenet
+from subspaces.data.archives import is_archive, unpack
+from subspaces.data.dataset import DataError, Progress
+from subspaces.data.download import fetch
+from subspaces.data.loading import check_name_and_root, load
+from subspaces.data.sources import SOURCES
+from subspaces.points import nearest
+
+_PROBLEMS = {
+    "mnist": mnist.problems,
+    "cifar10": cifar10.problems,
+    "tiny-imagenet": tiny_imagenet.problems,
+    "imagenet": folders.problems,
+}
+
+
+def get(
+    name: str,
+    root: str | os.PathLike[str],
+    progress: Progress | None = None,
+    *,
+    base_url: str | None = None,
+) -> Path:
+    """Fetch a data set from its publisher and unpack it below `root`; what is there and right is left alone.
+
+    Args:
+        name: of the data set.
+        root: the folder, made if need be; pass it to `load` afterwards.
+        progress: is called with what is being done, how much of it is done, and of how much (0: not known).
+        base_url: a mirror to fetch the same files from.
+    """
+    if name not in SOURCES:
+        raise ValueError(f"no data set is called {name!r}: {nearest(str(name), SOURCES)}")
+    source, folder = SOURCES[name], Path(root).expanduser()
+    if source.instructions:
+        raise DataError(f"{name} cannot be fetched, because each user agrees to its terms: {source.instructions}")
+    if not source.files or not check(name, folder):
+        return folder
+    target = folder / source.folder
+    for published in source.files:
+        file = fetch(published, target, progress, base_url)
+        if is_archive(file):
+            unpack(file, target, progress)
+    if name == "tiny-imagenet":
+        tiny_imagenet.load(folder, progress=progress)  # decodes the images
+    if remaining := check(name, folder):
+        raise DataError(f"{name} was fetched to {target}, but: {'; '.join(remaining)}; move that out of the way")
+    return folder
+
+
+def check(name: str, root: str | os.PathLike[str] | None = None) -> list[str]:
+    """Return what is wrong with the files below `root`, a sentence each; nothing is wrong if it is empty."""
+    try:
+        folder = check_name_and_root(name, root)
+        return _PROBLEMS[name](folder) if name in _PROBLEMS else []
+    except (FileNotFoundError, DataError) as error:
+        return [str(error)]
+
+
+def describe(name: str, root: str | os.PathLike[str] | None = None) -> str:
+    """Return a sentence about what is below `root`: counts, classes and which version of the files."""
+    folder = check_name_and_root(name, root)
+    data = load(name, root)
+    channels, height, width = data.image_shape
+    return (
+        f"{name}: {len(data.train):,} training and {len(data.test):,} test images of {channels} × {height} × {width} "
+        f"in {len(data.classes):,} classes, {_version(name, folder)}"
+    )
+
+
+def _version(name: str, root: Path) -> str:
+    if name == "digits":
+        return "from scikit-learn"
+    if name == "mnist":
+        file = next(iter(mnist.find(root).values()))
+        return f"{'gzipped' if file.suffix == '.gz' else 'plain'} IDX files in {file.parent}"
+    if name == "cifar10":
+        paths = cifar10.find(root)
+        return f"the {'binary' if paths[0].suffix == '.bin' else 'Python'} version in {paths[0].parent}"
+    if name == "tiny-imagenet":
+        return f"the published folder in {tiny_imagenet.find(root)}"
+    return f"image files in {root / 'train'} and {root / 'val'}"

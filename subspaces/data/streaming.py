@@ -1,0 +1,201 @@
+"""Batches from images that are not held on the device: files, or arrays mapped from a file.
+
+Worker processes read, decode and crop; a batch travels as bytes, through pinned memory where there is
+a GPU, and is normalised on the device. What happens to an image is a function of (seed, epoch, index),
+so that the batches are the same for any number of workers.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils.data import DataLoader
+from torch.utils.data import Dataset as TorchDataset
+
+from subspaces.data import decoding
+from subspaces.data.dataset import Files, Images, Split
+from subspaces.data.pixels import Normalise
+from subspaces.data.resident import Batch, batch_sizes
+from subspaces.data.streams import Use, permutation, stream
+from subspaces.randomness import uniform
+
+
+class StreamingLoader:
+    """Shuffled, cropped, flipped and normalised batches (x, y) of image files or mapped arrays.
+
+    It iterates like `ResidentLoader`. Of files, a training view is a random crop of 8–100 % of the area
+    scaled to `size`; without `resized_crop`, the shorter side is scaled to `resize` and the centre taken.
+    Of arrays, crops and flips are those of `ResidentLoader`.
+
+    Args:
+        split: the images.
+        batch: images in a batch; the last one of an epoch may be smaller.
+        mean, std: the data set's constants, per channel.
+        pad: for arrays, the width of the black border for random crops.
+        flip: mirror at random.
+        resized_crop: for files, random crops.
+        shuffle: draw a new order each epoch.
+        seed: of order, crops and flips.
+        device, channels_last, dtype: of the batches.
+        workers: processes that read ahead; 0 reads in this one, None takes one per CPU core, 16 at most.
+        size, resize: for files, the side of a view and the scale of a centred one.
+    """
+
+    def __init__(
+        self,
+        split: Images,
+        *,
+        batch: int,
+        mean: Sequence[float],
+        std: Sequence[float],
+        pad: int = 0,
+        flip: bool = False,
+        resized_crop: bool = False,
+        shuffle: bool = True,
+        seed: int = 0,
+        device: torch.device | str = "cpu",
+        channels_last: bool = True,
+        dtype: torch.dtype = torch.float32,
+        workers: int | None = None,
+        size: int = 224,
+        resize: int = 256,
+    ) -> None:
+        if batch < 1 or pad < 0 or not len(split):
+            raise ValueError(f"{len(split)} images, batch={batch}, pad={pad}: expected at least 1, 1 and 0")
+        if isinstance(split, Files) and pad:
+            raise ValueError(f"pad={pad}: image files have no common size to pad; expected resized_crop=True or none")
+        if isinstance(split, Split) and resized_crop:
+            raise ValueError("resized_crop=True: only image files are scaled; arrays take pad")
+        if size > resize:
+            raise ValueError(f"size={size}, resize={resize}: expected a centred view that fits into the scaled image")
+        self.batch, self.device = batch, torch.device(device)
+        self.normalise = Normalise(mean, std, self.device, channels_last, dtype)
+        self._sampler = _Sampler(len(split), batch, shuffle, seed)
+        workers = min(os.cpu_count() or 1, 16) if workers is None else workers
+        reader = (
+            _FileReader(split, seed, flip, resized_crop, size, resize)
+            if isinstance(split, Files)
+            else _ArrayReader(split, seed, flip, pad)
+        )
+        self._loader = DataLoader(
+            reader,
+            batch_size=None,  # the reader makes whole batches
+            sampler=self._sampler,
+            num_workers=workers,
+            pin_memory=self.device.type == "cuda",
+            persistent_workers=workers > 0,
+            prefetch_factor=4 if workers else None,
+            generator=torch.Generator().manual_seed(0),  # or it would draw from the global one
+        )
+
+    @property
+    def sizes(self) -> list[int]:
+        """The sizes of an epoch's batches."""
+        return batch_sizes(self._sampler.images, self.batch)
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    @property
+    def epoch(self) -> int:
+        """The number of the current epoch, from 0; −1 before the first."""
+        return self._sampler.epoch
+
+    def start_epoch(self) -> None:
+        """Go to the beginning of the next epoch."""
+        self._sampler.epoch += 1
+
+    def __iter__(self) -> Iterator[Batch]:
+        self.start_epoch()
+        for images, labels in self._loader:
+            x = images.to(self.device, non_blocking=True)  # uint8 [n, H, W, C]
+            yield self.normalise(x), labels.to(self.device, non_blocking=True)
+
+    def state_dict(self) -> dict[str, int]:
+        """Return where the loader is: a loader that loads it goes on with the next epoch."""
+        return {"epoch": self.epoch}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on after the epoch in which `state_dict` was called."""
+        self._sampler.epoch = int(state["epoch"])
+
+
+class _Sampler:
+    """Tells the workers which images of which epoch make the next batch."""
+
+    def __init__(self, images: int, batch: int, shuffle: bool, seed: int) -> None:
+        self.images, self.batch, self.shuffle, self.seed = images, batch, shuffle, seed
+        self.epoch = -1
+
+    def __len__(self) -> int:
+        return len(batch_sizes(self.images, self.batch))
+
+    def __iter__(self) -> Iterator[tuple[int, list[int]]]:
+        epoch, order = self.epoch, torch.arange(self.images)
+        if self.shuffle:
+            order = permutation(_epoch_stream(self.seed, epoch, "batches"), self.images)
+        for part in order.split(self.batch):
+            yield epoch, part.tolist()
+
+
+def _epoch_stream(seed: int, epoch: int, use: Use) -> Tensor:
+    return stream(seed + (epoch << 32), use)
+
+
+class _FileReader(TorchDataset[Batch]):
+    def __init__(self, files: Files, seed: int, flip: bool, resized_crop: bool, size: int, resize: int) -> None:
+        self.files, self.seed, self.flip = files, seed, flip
+        self.resized_crop, self.size, self.resize = resized_crop, size, resize
+
+    def __getitem__(self, item: tuple[int, list[int]]) -> Batch:
+        epoch, indices = item
+        images = np.empty((len(indices), self.size, self.size, 3), np.uint8)
+        for place, index in enumerate(indices):
+            images[place] = self._view(epoch, index)
+        return torch.from_numpy(images), self.files.labels[indices]
+
+    def _view(self, epoch: int, index: int) -> decoding.Pixels:
+        image = decoding.decode(self.files.path(index))
+        numbers = self._numbers(epoch, index) if self.resized_crop or self.flip else []
+        if self.resized_crop:
+            return decoding.random_view(image, numbers, self.size, self.flip)
+        pixels = decoding.centre_view(image, self.resize, self.size)
+        return pixels[:, ::-1] if self.flip and numbers[-1] < 0.5 else pixels
+
+    def _numbers(self, epoch: int, index: int) -> list[float]:
+        """Return the random numbers of one image: its place in the epoch's stream."""
+        state = _epoch_stream(self.seed, epoch, "augmentation")
+        state[1] = index * decoding.NUMBERS
+        numbers: list[float] = uniform(state, (decoding.NUMBERS,)).tolist()
+        return numbers
+
+
+class _ArrayReader(TorchDataset[Batch]):
+    def __init__(self, split: Split, seed: int, flip: bool, pad: int) -> None:
+        self.split, self.seed, self.flip, self.pad = split, seed, flip, pad
+        self._drawn = -2, torch.empty(0)
+
+    def __getitem__(self, item: tuple[int, list[int]]) -> Batch:
+        epoch, indices = item
+        _, _, height, width = self.split.images.shape
+        images = self.split.images[indices].permute(0, 2, 3, 1)
+        if self.pad or self.flip:
+            pad, drawn = self.pad, self._numbers(epoch)[indices]
+            top, left = (drawn[:, :2] * (2 * pad + 1)).long().unbind(1)
+            mirrored = (drawn[:, 2] < 0.5).long() if self.flip else torch.zeros_like(top)
+            rows = top[:, None] + torch.arange(height)
+            columns = (left + mirrored * (width - 1))[:, None] + (1 - 2 * mirrored)[:, None] * torch.arange(width)
+            bordered = F.pad(images, (0, 0, pad, pad, pad, pad))
+            images = bordered[torch.arange(len(indices))[:, None, None], rows[:, :, None], columns[:, None, :]]
+        return images.contiguous(), self.split.labels[indices]
+
+    def _numbers(self, epoch: int) -> Tensor:
+        """Return the random numbers of all images in an epoch, [n, 3]."""
+        if self._drawn[0] != epoch:
+            state = _epoch_stream(self.seed, epoch, "augmentation")
+            self._drawn = epoch, uniform(state, (len(self.split), 3))
+        return self._drawn[1]
