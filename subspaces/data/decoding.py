@@ -20,8 +20,10 @@ NUMBERS = 4 * TRIES + 1  # that one random view of an image needs
 
 def decode(path: Path) -> "Image":
     """Return an image file as RGB; grey ones get three equal channels."""
-    from PIL import Image
-
+    try:
+        from PIL import Image
+    except ImportError:
+        raise ImportError("reading image files needs Pillow: install it with `pip install pillow`") from None
     try:
         with Image.open(path) as image:
             return image.convert("RGB")

@@ -1,8 +1,8 @@
 """Batches from a data set that lives on the device, made by a few batched operations there.
 
-An epoch is drawn at once, as a plan: for each place in the order, which image, its label, where the
-crop begins, and in which direction its columns are read. A batch is then a slice of the plan and one
-gather. Nothing waits for the host and all shapes are fixed, so that a CUDA graph can capture `take`.
+An epoch is drawn at once, as a plan: for each place in the order, which image, its label, the pixel
+where its crop begins, and in which direction rows are read. A batch is then a slice of the plan and
+one gather of pixels. Nothing waits for the host and all shapes are fixed, so that a CUDA graph can capture `take`.
 """
 
 import copy
@@ -18,7 +18,7 @@ from subspaces.data.streams import permutation, stream
 from subspaces.randomness import uniform
 
 Batch = tuple[Tensor, Tensor]
-_IMAGE, _LABEL, _TOP, _LEFT, _STEP = range(5)  # the rows of a plan
+_IMAGE, _LABEL, _START, _STEP = range(4)  # the rows of a plan
 
 
 class ResidentLoader:
@@ -70,6 +70,8 @@ class ResidentLoader:
         n, _, height, width = split.images.shape
         # A captured graph reads the tensors it was captured with: all of them are attributes.
         self._range = torch.arange(max(n, height, width), device=self.device)
+        self._rows = torch.arange(height, device=self.device) * (width + 2 * pad)  # where each begins
+        self._pixels = self.images.view(-1, self.images.shape[-1])
         self._size = (n, height, width)
         self._new_state(seed)
 
@@ -78,7 +80,7 @@ class ResidentLoader:
         self.rng = stream(seed, "batches").to(self.device)
         self._epoch_rng = self.rng.clone()  # where the current epoch's numbers began
         self.position = torch.zeros((), dtype=torch.int64, device=self.device)
-        self.plan = torch.zeros(5, n, dtype=torch.int64, device=self.device)
+        self.plan = torch.zeros(4, n, dtype=torch.int64, device=self.device)
         self.plan[_STEP] = 1
         self.order = self.plan[_IMAGE]
         self.start_epoch()
@@ -91,28 +93,35 @@ class ResidentLoader:
 
     def start_epoch(self) -> None:
         """Draw the order, crops and flips of a new epoch and go to its beginning, in place."""
-        n, _, width = self._size
+        n, height, width = self._size
         self._epoch_rng.copy_(self.rng)
         self.position.zero_()
         self.order.copy_(permutation(self.rng, n) if self.shuffle else self._range[:n])
         self.plan[_LABEL].copy_(self.labels[self.order])
+        if not (self.pad or self.flip):
+            return
+        tall, wide = height + 2 * self.pad, width + 2 * self.pad
+        start = self.order * tall
         if self.pad:
-            self.plan[_TOP : _LEFT + 1].copy_(uniform(self.rng, (2, n)) * (2 * self.pad + 1))  # rounds down
+            top, left = (uniform(self.rng, (2, n)) * (2 * self.pad + 1)).long()
+            start = (start + top) * wide + left
+        else:
+            start = start * wide
         if self.flip:
             mirrored = (uniform(self.rng, (n,)) < 0.5).long()
-            left = self.plan[_LEFT] if self.pad else 0
-            self.plan[_LEFT].copy_(left + mirrored * (width - 1))  # read backwards from the last column
+            start = start + mirrored * (width - 1)  # a mirrored row is read backwards from its last pixel
             self.plan[_STEP].copy_(1 - 2 * mirrored)
+        self.plan[_START].copy_(start)
 
     def take(self, size: int) -> Batch:
         """Return the next `size` images and labels of the epoch; past its end there are none."""
         _, height, width = self._size
-        index, labels, top, left, step = self.plan.index_select(1, self.position + self._range[:size])
+        index, labels, start, step = self.plan.index_select(1, self.position + self._range[:size])
         self.position.add_(size)
         if self.pad or self.flip:
-            rows = top[:, None] + self._range[:height]  # [size, H]
-            columns = torch.addcmul(left[:, None], step[:, None], self._range[:width])  # [size, W]
-            images = self.images[index[:, None, None], rows[:, :, None], columns[:, None, :]]
+            rows = start[:, None] + self._rows  # [size, H]
+            places = torch.addcmul(rows[:, :, None], step[:, None, None], self._range[:width])  # [size, H, W]
+            images = self._pixels.index_select(0, places.view(-1)).view(size, height, width, -1)
         else:
             images = self.images.index_select(0, index)
         return self.normalise(images), labels

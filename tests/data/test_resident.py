@@ -80,8 +80,9 @@ def test_against_a_reference_for_each_image():
 
 def test_offsets_and_flips_are_uniform():
     batches = loader(made(5000, 3, 2, 2), pad=4, flip=True)
-    top, step = batches.plan[2], batches.plan[4]
-    left = batches.plan[3] - (step == -1).long()  # a mirrored image is read from its last column
+    start, step = batches.plan[2], batches.plan[3]  # the first pixel of a crop in all images of 10 × 10
+    start = start - (step == -1).long()  # a mirrored image is read from its last column
+    top, left = start // 10 - 10 * batches.order, start % 10
     for offsets in (top, left):
         counts = offsets.bincount(minlength=9)
         assert len(counts) == 9

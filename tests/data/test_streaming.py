@@ -1,5 +1,6 @@
 import itertools
 import math
+import sys
 
 import made
 import numpy as np
@@ -189,6 +190,12 @@ def test_a_damaged_file_is_named_from_a_worker(tmp_path):
     for workers in (0, 1):
         with pytest.raises(ValueError, match=r"train_0\.JPEG: 8 bytes that are not a whole image"):
             list(loader(data.train, workers=workers))
+
+
+def test_without_pillow(files, monkeypatch):
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(ImportError, match="needs Pillow: install it with `pip install pillow`"):
+        list(loader(files.train))
 
 
 @pytest.mark.parametrize(
