@@ -64,14 +64,7 @@ class StreamingLoader:
         size: int = 224,
         resize: int = 256,
     ) -> None:
-        if batch < 1 or pad < 0 or not len(split):
-            raise ValueError(f"{len(split)} images, batch={batch}, pad={pad}: expected at least 1, 1 and 0")
-        if isinstance(split, Files) and pad:
-            raise ValueError(f"pad={pad}: image files have no common size to pad; expected resized_crop=True or none")
-        if isinstance(split, Split) and resized_crop:
-            raise ValueError("resized_crop=True: only image files are scaled; arrays take pad")
-        if size > resize:
-            raise ValueError(f"size={size}, resize={resize}: expected a centred view that fits into the scaled image")
+        _check(split, batch, pad, resized_crop, size, resize)
         self.batch, self.device = batch, torch.device(device)
         self.normalise = Normalise(mean, std, self.device, channels_last, dtype)
         self._sampler = _Sampler(len(split), batch, shuffle, seed)
@@ -122,6 +115,18 @@ class StreamingLoader:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on after the epoch in which `state_dict` was called."""
         self._sampler.epoch = int(state["epoch"])
+
+
+def _check(split: Images, batch: int, pad: int, resized_crop: bool, size: int, resize: int) -> None:
+    """Refuse arguments that do not fit the images or each other."""
+    if batch < 1 or pad < 0 or not len(split):
+        raise ValueError(f"{len(split)} images, batch={batch}, pad={pad}: expected at least 1, 1 and 0")
+    if isinstance(split, Files) and pad:
+        raise ValueError(f"pad={pad}: image files have no common size to pad; expected resized_crop=True or none")
+    if isinstance(split, Split) and resized_crop:
+        raise ValueError("resized_crop=True: only image files are scaled; arrays take pad")
+    if size > resize:
+        raise ValueError(f"size={size}, resize={resize}: expected a centred view that fits into the scaled image")
 
 
 class _Sampler:

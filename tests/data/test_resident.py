@@ -254,6 +254,7 @@ def test_captured_in_a_graph_it_gives_the_batches_of_the_cpu(pad, flip, shuffle)
 
 @pytest.mark.gpu
 @needs_gpu
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 def test_nothing_waits_for_the_gpu():
     batches = loader(pad=2, flip=True, device="cuda")
     batches.take(16)
