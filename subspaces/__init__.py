@@ -1,5 +1,7 @@
 """One training run, a whole family of networks: lines, curves and simplexes in weight space."""
 
+from typing import TYPE_CHECKING, Any
+
 from subspaces import networks
 from subspaces.batchnorm import recalibrate
 from subspaces.ensembles import Ensemble
@@ -9,12 +11,16 @@ from subspaces.storage import FileError, load, save
 from subspaces.subspace import Subspace
 from subspaces.version import __version__
 
+if TYPE_CHECKING:
+    from subspaces.training import Recipe, train
+
 __all__ = [
     "Bezier",
     "Ensemble",
     "FileError",
     "Line",
     "Point",
+    "Recipe",
     "Sampled",
     "Shape",
     "Simplex",
@@ -24,4 +30,14 @@ __all__ = [
     "networks",
     "recalibrate",
     "save",
+    "train",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import training when it is first asked for, so that the core stays quick to import."""
+    if name in ("Recipe", "train"):
+        from subspaces import training
+
+        return getattr(training, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

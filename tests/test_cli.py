@@ -1,4 +1,4 @@
-"""The command line, run as a user runs it."""
+"""The command line as a whole, run as a user runs it: help, exit codes, errors of one line, the demo."""
 
 import subprocess
 import sys
@@ -13,11 +13,28 @@ from subspaces.cli import app
 runner = CliRunner()
 
 
-@pytest.mark.parametrize("command", [[], ["demo"]])
+@pytest.mark.parametrize(
+    "command",
+    [[], ["demo"], ["train"], ["recipes"], ["data"], ["data", "list"], ["data", "get"], ["data", "check"]],
+    ids=" ".join,
+)
 def test_help(command: list[str]) -> None:
     result = runner.invoke(app, [*command, "--help"])
     assert result.exit_code == 0
     assert "Usage" in result.output
+
+
+def test_the_help_lists_all_commands() -> None:
+    output = runner.invoke(app, ["--help"]).output
+    assert all(command in output for command in ("demo", "train", "recipes", "data"))
+
+
+@pytest.mark.parametrize("command", [[], ["data"]], ids=" ".join)
+def test_no_command_is_wrong_and_shows_the_help(command: list[str]) -> None:
+    result = runner.invoke(app, command)
+    assert result.exit_code == 2
+    assert "Commands" in result.output
+    assert "error" not in result.output
 
 
 def test_version() -> None:
@@ -39,11 +56,38 @@ def test_demo_prints_a_table_and_saves_a_family(tmp_path: Path) -> None:
         (["demo", "--out", "missing/demo.safetensors"], "does not exist"),
         (["demo", "--seeds", "0"], "--seeds"),
         (["demo", "--label-noise", "2"], "--label-noise"),
-        (["demos"], "demo"),
+        (["demos"], "Did you mean 'demo'?"),
+        (["banana"], "see `subspaces --help`"),
+        (["data", "gte", "mnist"], "Did you mean 'get'?"),
+        (["--versoin"], "did you mean '--version'?"),
     ],
 )
-def test_bad_arguments_are_one_message(arguments: list[str], words: str) -> None:
-    result = runner.invoke(app, arguments)
+def test_a_wrong_command_is_one_line(arguments: list[str], words: str) -> None:
+    result = runner.invoke(app, arguments, prog_name="subspaces")
     assert result.exit_code == 2
-    assert words in result.output
-    assert "Traceback" not in result.output
+    assert words in result.stderr
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    assert result.stdout == ""
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    command = f"{sys.executable} -m subspaces recipes --json | true"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr == ""
+
+
+def test_a_context_is_raised_to_those_who_call_the_app_themselves() -> None:
+    with pytest.raises(Exception, match="No such command"):
+        app(["banana"], standalone_mode=False)
+
+
+@pytest.mark.parametrize("name", ["train", "Recipe"])
+def test_training_is_imported_when_it_is_asked_for(name: str) -> None:
+    code = f"import sys, subspaces as ss; assert 'subspaces.training' not in sys.modules; ss.{name}"
+    subprocess.run([sys.executable, "-c", f"{code}; assert 'subspaces.training' in sys.modules"], check=True)
+
+
+def test_the_package_has_nothing_else_hidden() -> None:
+    with pytest.raises(AttributeError, match="'subspaces' has no attribute 'trian'"):
+        _ = ss.trian

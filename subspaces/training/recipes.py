@@ -42,5 +42,5 @@ RECIPES: dict[str, Recipe] = {
 def find(name: str) -> Recipe:
     """Return the recipe of that name."""
     if name not in RECIPES:
-        raise ValueError(f"no recipe {name!r}: {nearest(name, RECIPES)}; `subspaces recipes` lists them all")
+        raise ValueError(f"no recipe {name!r}: {nearest(name, RECIPES)} (`subspaces recipes` lists them all)")
     return RECIPES[name]

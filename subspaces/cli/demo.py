@@ -1,4 +1,4 @@
-"""The command line: the only place that reads arguments and prints."""
+"""`subspaces demo`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,41 +8,18 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from subspaces.cli.options import Quiet
+
 if TYPE_CHECKING:
     from subspaces.demo import Row, Setting
 
-app = typer.Typer(
-    help="One training run, a whole family of networks: lines, curves and simplexes in weight space.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
 
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        from subspaces.version import __version__
-
-        typer.echo(f"subspaces {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
-    ] = False,
-) -> None:
-    """Read the options that come before a command."""
-
-
-@app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Where to save the last line.")] = Path("demo.safetensors"),
     seeds: Annotated[int, typer.Option(min=1, help="How many times everything is trained.")] = 5,
     epochs: Annotated[int, typer.Option(min=1, help="Epochs for each network and each line.")] = 60,
     label_noise: Annotated[float, typer.Option(min=0, max=1, help="Fraction of random training labels.")] = 0.4,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Train two networks and one line on scikit-learn's digits, compare them and save the line."""
     import torch
@@ -79,12 +56,3 @@ def _show(rows: "list[Row]", setting: "Setting") -> None:
         spread = [f"{v.mean():.1f} ± {v.std(correction=min(1, len(v) - 1)):.1f}" for v in (row.accuracy, row.ece)]
         table.add_row(row.name, *spread, str(row.training_steps), str(row.networks_at_test))
     Console().print(table)
-
-
-def main() -> None:
-    """Run the command line; what the user can mend is one line, not a traceback."""
-    try:
-        app()
-    except (ValueError, OSError) as error:
-        typer.echo(f"error: {error}", err=True)
-        raise SystemExit(1) from None

@@ -1,0 +1,71 @@
+"""`subspaces data list | get | check`."""
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from subspaces import data
+from subspaces.cli import printing
+from subspaces.cli.errors import usage
+from subspaces.cli.options import ROOT, Quiet, Root
+from subspaces.points import nearest
+
+app = typer.Typer(help="List, fetch and check data sets.", no_args_is_help=True)
+Name = Annotated[str, typer.Argument(help="The data set: see `subspaces data list`.", show_default=False)]
+
+
+@app.command("list")
+def list_() -> None:
+    """List the data sets, with their size and licence."""
+    caption = "`subspaces data get NAME` fetches one from its publisher"
+    table = printing.table("data set", "what it is", "size", "licence", caption=caption, names="data set")
+    for source in data.SOURCES.values():
+        table.add_row(source.name, source.description, source.size, source.licence)
+    printing.show(table)
+
+
+@app.command()
+def get(
+    name: Name,
+    root: Root = ROOT,
+    base_url: Annotated[
+        str | None, typer.Option(help="Fetch the same files from this address.", metavar="URL", show_default=False)
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Fetch a data set from its publisher, check it against the published checksums and unpack it.
+
+    Started again, it goes on where it stopped; what is there and right is left alone.
+    """
+    _check_name(name)
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), disable=quiet) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def progress(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = bars.add_task(what)
+            bars.update(tasks[what], completed=done, total=total or None)
+
+        data.get(name, root, progress, base_url=base_url)
+    typer.echo(data.describe(name, root))
+
+
+@app.command()
+def check(name: Name, root: Root = ROOT) -> None:
+    """Say what is there of a data set, and what is wrong with it; the exit code is 1 if something is."""
+    _check_name(name)
+    problems = data.check(name, root)
+    for problem in problems:
+        typer.echo(f"wrong: {problem}")
+    if problems:
+        raise typer.Exit(1)
+    typer.echo(data.describe(name, root))
+
+
+def _check_name(name: str) -> None:
+    with usage():
+        if name not in data.SOURCES:
+            raise ValueError(f"no data set is called {name!r}: {nearest(name, data.SOURCES)}")

@@ -1,0 +1,92 @@
+"""What the user can mend is one line and an exit code, not a traceback.
+
+2: the command was wrong; 1: it was right and failed; 130 and 143: it was stopped by Ctrl-C or SIGTERM.
+"""
+
+import dataclasses
+import re
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from subspaces.training import Execution, Recipe, RunError, Stopped, TrainingError
+
+EXPECTED = (ValueError, OSError, ImportError, TypeError, RunError, TrainingError)
+STOPPED = "stopped; the same command continues"
+# Typer brings click along under another name in newer versions, so its classes are found through one that it exports.
+UsageError, ClickError = (kind for kind in typer.BadParameter.__mro__[1:3] if issubclass(kind, Exception))
+
+
+class Group(TyperGroup):
+    """All commands, with errors of one line."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run a command and exit."""
+        try:
+            code = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
+        except ClickError as error:
+            if not standalone_mode:
+                raise
+            code = getattr(error, "exit_code", 1)
+            if text := _sentence(error):
+                _say(f"error: {text}")
+        if standalone_mode:
+            sys.exit(code or 0)
+        return code
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except Stopped as stopped:
+            _say(STOPPED)
+            raise typer.Exit(128 + signal.Signals[str(stopped)]) from None
+        except KeyboardInterrupt:
+            _say(STOPPED)
+            raise typer.Exit(128 + signal.SIGINT) from None
+        except BrokenPipeError:  # `subspaces recipes | head`
+            raise
+        except EXPECTED as error:
+            _say(f"error: {str(error) or type(error).__name__}")
+            raise typer.Exit(1) from None
+
+
+def _say(text: str) -> None:
+    """Print one line for people."""
+    typer.echo(" ".join(text.split()), err=True)
+
+
+def _sentence(error: Any) -> str:
+    """Return what is wrong with the command, and the nearest name or where to read on."""
+    if type(error).__name__ == "NoArgsIsHelpError":  # the help has been printed
+        return ""
+    text: str = error.format_message()
+    if getattr(error, "possibilities", None):
+        return f"{error.message}: did you mean {error.possibilities[0]!r}?"
+    if not text.startswith(("No such", "Missing")) or "did you mean" in text.lower():
+        return text
+    return f"{text.rstrip('.')}; see `{error.ctx.command_path} --help`"
+
+
+@contextmanager
+def usage() -> Iterator[None]:
+    """Treat errors in values as errors in the command, and name options as they are typed."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        known = {entry.name for kind in (Recipe, Execution) for entry in dataclasses.fields(kind)}
+        name, equals, rest = str(error).partition("=")
+        typed = f"--{name.replace('_', '-')}={rest}" if name in known and equals else str(error)
+        raise UsageError(re.sub(r"^--([\w-]+)=(True|False)", r"--\1", typed)) from None

@@ -1,0 +1,53 @@
+"""`subspaces recipes`."""
+
+import dataclasses
+import json
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from subspaces.cli import printing
+from subspaces.cli.errors import usage
+from subspaces.training import RECIPES, Recipe
+from subspaces.training.recipes import find
+
+
+def recipes(
+    name: Annotated[str | None, typer.Argument(help="Show all fields of this one.", show_default=False)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="A line of JSON for each recipe.")] = False,
+) -> None:
+    """List the recipes that `subspaces train` knows, or show one of them."""
+    with usage():
+        chosen = [find(name)] if name is not None else list(RECIPES.values())
+    if as_json:
+        for recipe in chosen:
+            typer.echo(json.dumps(recipe.to_dict()))
+    else:
+        printing.show(_fields(chosen[0]) if name is not None else _list(chosen))
+
+
+def _list(chosen: list[Recipe]) -> Table:
+    caption = "`subspaces recipes NAME` shows all fields, `subspaces train NAME` trains"
+    columns = ("recipe", "data set", "network", "method", "epochs")
+    table = printing.table(*columns, caption=caption, names="recipe", numbers=("epochs",))
+    for recipe in chosen:
+        table.add_row(recipe.name, recipe.dataset, recipe.network, _method(recipe), str(recipe.epochs))
+    return table
+
+
+def _method(recipe: Recipe) -> str:
+    """Return in words what is learned."""
+    if recipe.method == "standard":
+        return "one network"
+    vertices = f", {recipe.vertices} vertices" if recipe.method != "line" else ""
+    return f"{recipe.method}{vertices}{', layerwise' if recipe.layerwise else ''}"
+
+
+def _fields(recipe: Recipe) -> Table:
+    caption = f"to change some: `subspaces train {recipe.name} --epochs 10 …`"
+    table = printing.table("field", "value", "meaning", title=recipe.name, caption=caption, names="field")
+    for entry in dataclasses.fields(recipe):
+        table.add_row(entry.name, escape(str(getattr(recipe, entry.name))), escape(entry.metadata["help"]))
+    return table

@@ -1,0 +1,345 @@
+"""`subspaces train` and `subspaces recipes`: options from dataclasses, results, and how it ends."""
+
+import dataclasses
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+from typer.testing import CliRunner, Result
+
+import subspaces as ss
+from subspaces.cli import app
+from subspaces.cli.errors import EXPECTED
+from subspaces.cli.options import expanded
+from subspaces.training import RECIPES, Execution, Recipe, api
+
+WIDE = {"COLUMNS": "240", "TERMINAL_WIDTH": "240"}
+FIELDS = [entry for kind in (Recipe, Execution) for entry in dataclasses.fields(kind)]
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], prog_name="subspaces", env=WIDE)
+
+
+def train(out: Path, *arguments: str) -> Result:
+    return call("train", *arguments, "--out", str(out), "--no-tensorboard")
+
+
+def rows(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.fixture
+def received(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What `training.train` is called with; nothing is trained."""
+    seen: dict[str, Any] = {}
+
+    def pretend(recipes: list[Recipe], **settings: Any) -> list[Any]:
+        seen.update(settings, recipes=recipes)
+        return []
+
+    monkeypatch.setattr("subspaces.training.train", pretend)
+    return seen
+
+
+# Options
+
+
+@pytest.mark.parametrize("entry", FIELDS, ids=lambda entry: entry.name)
+def test_every_field_is_an_option_with_its_help(entry: dataclasses.Field[Any]) -> None:
+    output = call("train", "--help").output
+    option = f"--{entry.name.replace('_', '-')}"
+    assert f"{option} " in output
+    assert entry.metadata["help"] in output
+    if entry.type in (bool, bool | None):
+        assert f"--no{option[1:]} " in output
+
+
+def test_the_help_has_a_panel_for_each_kind_of_option() -> None:
+    output = call("train", "--help").output
+    panels = [line.split("─ ")[1].split(":")[0].split(" ")[0] for line in output.splitlines() if line.startswith("╭")]
+    assert panels == ["Arguments", "Options", "Recipe", "Execution", "Output"]
+    assert "as in the recipe" in output
+    assert "standard, line, curve, simplex" in output
+
+
+def test_option_names_fit_a_narrow_terminal() -> None:
+    runner = CliRunner().invoke(app, ["train", "--help"], env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"})
+    assert all(f"--{entry.name.replace('_', '-')} " in runner.output for entry in FIELDS)
+
+
+EXAMPLES: dict[Any, tuple[str, Any]] = {int: ("3", 3), float: ("0.25", 0.25), str: ("name", "name")}
+VALUES = {
+    "dataset": ("mnist", "mnist"),
+    "network": ("timm:resnet18", "timm:resnet18"),
+    "method": ("curve", "curve"),
+    "init": ("point", "point"),
+    "optimizer": ("Adam", "Adam"),
+    "schedule": ("constant", "constant"),
+    "device": ("cpu", "cpu"),
+    "precision": ("bfloat16", "bfloat16"),
+    "workers": ("3", 3),
+}
+
+
+@pytest.mark.parametrize("entry", FIELDS, ids=lambda entry: entry.name)
+def test_every_field_can_be_set(entry: dataclasses.Field[Any], received: dict[str, Any]) -> None:
+    option = f"--{entry.name.replace('_', '-')}"
+    needed = ["--samples", "2"] if entry.name == "feature_similarity" else []
+    if entry.type in (bool, bool | None):
+        opposite = not RECIPES["digits-line"].flip if entry.name == "flip" else not entry.default
+        if entry.name == "graph":
+            opposite = False  # True needs a GPU
+        given, expected = [option if opposite else f"--no{option[1:]}"], opposite
+    else:
+        text, expected = VALUES.get(entry.name) or EXAMPLES[entry.type]
+        given = [option, text]
+    result = call("train", "digits-line", *given, *needed, "--quiet")
+    assert result.exit_code == 0, result.output
+    found = received[entry.name] if entry.name in received else getattr(received["recipes"][0], entry.name)
+    assert found == expected
+    assert type(found) is type(expected)
+
+
+def test_what_is_not_given_is_as_in_the_recipe(received: dict[str, Any]) -> None:
+    assert call("train", "cifar10-simplex", "mnist-line", "--quiet").exit_code == 0
+    assert received["recipes"] == [RECIPES["cifar10-simplex"], RECIPES["mnist-line"]]
+    defaults = {entry.name: entry.default for entry in dataclasses.fields(Execution)}
+    assert {name: received[name] for name in defaults} == defaults
+    assert received["data"] == Path("data")
+    assert received["out"] == Path("runs")
+    assert received["tensorboard"] is True
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["digits-line", "--seeds", "0", "1", "2"],
+        ["digits-line", "--seeds", "0", "--seeds", "1", "--seeds", "2"],
+        ["--seeds", "0", "1", "2", "digits-line"],
+        ["--seeds=0", "1", "2", "digits-line"],
+        ["--seeds", "0", "--quiet", "--seeds", "1", "2", "--", "digits-line"],
+    ],
+    ids=" ".join,
+)
+def test_seeds_in_a_row(arguments: list[str], received: dict[str, Any]) -> None:
+    assert call("train", "--beta", "2", *arguments).exit_code == 0
+    assert [recipe.seed for recipe in received["recipes"]] == [0, 1, 2]
+    assert {recipe.name for recipe in received["recipes"]} == {"digits-line"}
+
+
+def test_only_repeated_options_take_several_values() -> None:
+    given = ["a", "--seeds", "0", "-1", "--epochs", "1", "2", "--seeds", "x", "3", "--", "--seeds", "4", "5"]
+    expected = ["a", "--seeds", "0", "--seeds", "-1", *given[4:]]
+    assert expanded(given, {"--seeds"}) == expected
+
+
+# Results
+
+
+def test_a_table_at_the_end_and_nothing_is_trained_twice(tmp_path: Path) -> None:
+    first = train(tmp_path, "digits-standard", "digits-line", "--seeds", "0", "1", "--epochs", "1", "--quiet")
+    assert first.exit_code == 0, first.output
+    assert first.stderr == ""
+    for word in ("recipe", "seed", "epochs", "train %", "test %", "L2", "cos²", "folder"):
+        assert word in first.stdout
+    assert "Finished before" not in first.stdout
+    folders = sorted(tmp_path.iterdir())
+    assert len(folders) == 4
+    assert all(str(folder) in first.stdout for folder in folders)
+    again = train(tmp_path, "digits-line", "--seeds", "0", "1", "2", "--epochs", "1", "--quiet")
+    assert again.exit_code == 0
+    assert len(list(tmp_path.iterdir())) == 5
+    (line,) = (line for line in again.stdout.splitlines() if line.startswith("Finished before"))
+    assert "digits-line-seed0" in line
+    assert "digits-line-seed1" in line
+    assert "digits-line-seed2" not in line
+
+
+def test_the_numbers_of_the_table_are_those_of_the_result(tmp_path: Path) -> None:
+    result = train(tmp_path, "digits-simplex", "--epochs", "2", "--validation", "200", "--quiet")
+    assert result.exit_code == 0, result.output
+    (folder,) = tmp_path.iterdir()
+    (line,) = (line.split() for line in result.stdout.splitlines() if str(folder) in line)
+    final = json.loads((folder / "result.json").read_text())
+    shares = [f"{100 * final[f'{name}_accuracy']:.1f}" for name in ("train", "validation", "test")]
+    assert line == ["digits-simplex", "0", "2", *shares, f"{final['l2']:.1f}", f"{final['cos2']:.3f}", str(folder)]
+
+
+def test_json_is_all_there_is_on_standard_output(tmp_path: Path) -> None:
+    arguments = ("digits-line", "digits-standard", "--epochs", "2", "--json")
+    result = train(tmp_path, *arguments)
+    assert result.exit_code == 0, result.output
+    assert result.stderr == ""
+    lines = rows(result.stdout)
+    epochs, runs = [line for line in lines if "epoch" in line], [line for line in lines if "result" in line]
+    assert [line["epoch"] for line in epochs] == [1, 2, 1, 2]
+    assert [line["recipe"] for line in runs] == ["digits-line", "digits-standard"]
+    for run in runs:
+        assert Path(run["folder"]).name == run["run"]
+        assert run["result"] == json.loads((Path(run["folder"]) / "result.json").read_text())
+        assert run["finished_before"] is False
+    again = rows(train(tmp_path, *arguments).stdout)
+    assert again == [{**run, "finished_before": True} for run in runs]
+
+
+def test_the_call_and_the_command_make_the_same_run(tmp_path: Path) -> None:
+    train(tmp_path / "a", "digits-line", "--epochs", "1", "--seed", "3", "--quiet")
+    (run,) = ss.train("digits-line", epochs=1, seed=3, out=tmp_path / "b", show="quiet", tensorboard=False)
+    (folder,) = (tmp_path / "a").iterdir()
+    assert folder.name == run.folder.name
+    a, b = (safetensors.torch.load_file(file) for file in (folder / "family.safetensors", run.family_file))
+    assert a.keys() == b.keys()
+    assert all(torch.equal(a[name], b[name]) for name in a)
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("", "Missing argument 'RECIPE'; see `subspaces train --help`"),
+        ("digits-lin", "no recipe 'digits-lin': did you mean 'digits-line'?"),
+        ("digits-line --epoch 3", "--epoch: did you mean '--epochs'?"),
+        ("digits-line --label_noise 0", "did you mean '--label-noise'?"),
+        ("digits-line --banana", "see `subspaces train --help`"),
+        ("digits-line --epochs", "--epochs"),
+        ("digits-line --epochs many", "--epochs"),
+        ("digits-line --epochs 0", "--epochs=0: expected at least 1"),
+        ("digits-line --label-noise 2", "--label-noise=2.0: expected a fraction"),
+        ("digits-line --method lin", "'lin': did you mean 'line'?"),
+        ("digits-line --precision float23", "'float23': did you mean 'float32'?"),
+        ("digits-line --network mpl", "no network is called 'mpl': did you mean 'mlp'?"),
+        ("digits-line --dataset mnits", "no data set is called 'mnits': did you mean 'mnist'?"),
+        ("digits-line --schedule cosine-warmup", "--schedule='cosine-warmup'"),
+        ("digits-line --optimizer Adm", "--optimizer='Adm': did you mean 'Adam'?"),
+        ("digits-line --device gpu", "--device='gpu': expected auto, cpu, cuda or cuda:N"),
+        ("digits-line --device meta", "--device='meta': expected auto, cpu, cuda or cuda:N"),
+        ("digits-line --device cuda:99", "--device='cuda:99': this machine has"),
+        ("digits-line --device cpu --graph", "--graph on cpu: a CUDA graph needs"),
+        ("digits-line --seeds 0 -1", "--seed=-1: expected at least 0"),
+        ("digits-line --seeds 0 --seed 1", "--seed and --seeds exclude each other"),
+        ("digits-line --quiet --json", "--quiet and --json exclude each other"),
+    ],
+)
+def test_a_wrong_command_is_one_line_with_the_nearest_name(arguments: str, words: str, tmp_path: Path) -> None:
+    result = train(tmp_path / "runs", *arguments.split())
+    assert result.exit_code == 2, result.output
+    assert words in result.stderr
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("cifar10-line --data nowhere", "subspaces data get cifar10 --root nowhere"),
+        ("digits-line --network cresnet20", "takes images of 3 channels"),
+        ("digits-line --network nosuchmodule:net", "module 'nosuchmodule' was not found"),
+        ("digits-line --network builtins:dict", "must return an nn.Module"),
+        ("digits-line --validation 5000", "1200 training images"),
+        ("digits-line --learning-rate 1e30 --epochs 3", "lower --learning-rate"),
+    ],
+)
+def test_a_run_that_fails_is_one_line(arguments: str, words: str, tmp_path: Path) -> None:
+    result = train(tmp_path, *arguments.split(), "--quiet")
+    assert result.exit_code == 1, result.output
+    assert words in result.stderr
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    assert result.stdout == ""
+
+
+def test_a_file_in_the_way_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    result = train(tmp_path / "file", "digits-line", "--epochs", "1", "--quiet")
+    assert result.exit_code == 1
+    assert str(tmp_path / "file") in result.stderr
+
+
+@pytest.mark.parametrize("kind", [*EXPECTED, KeyboardInterrupt])
+def test_errors_without_words_and_ctrl_c_while_nothing_trains(
+    kind: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise kind
+
+    monkeypatch.setattr("subspaces.training.train", fail)
+    result = call("train", "digits-line")
+    stopped = kind is KeyboardInterrupt
+    assert result.exit_code == (130 if stopped else 1)
+    assert result.stderr == ("stopped; the same command continues\n" if stopped else f"error: {kind.__name__}\n")
+
+
+def test_a_mistake_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("subspaces.training.train", lambda *_, **__: {}["missing"])
+    assert isinstance(call("train", "digits-line").exception, KeyError)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_stops_and_the_same_command_continues(number: signal.Signals, code: int, tmp_path: Path) -> None:
+    command = ["train", "digits-line", "--epochs", "100", "--json", "--out", str(tmp_path), "--no-tensorboard"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "subspaces", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert json.loads(process.stdout.readline())["epoch"] == 1
+    process.send_signal(number)
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert stderr == "stopped; the same command continues\n"
+    reached = max([1, *(row["epoch"] for row in rows(stdout))])
+    assert reached < 100
+    continued = call(*command)
+    assert continued.exit_code == 0, continued.output
+    *epochs, final = rows(continued.stdout)
+    assert [row["epoch"] for row in epochs] == list(range(reached + 1, 101))
+    assert final["finished_before"] is False
+
+
+# Recipes
+
+
+def test_recipes_are_listed() -> None:
+    lines = call("recipes").stdout.splitlines()
+    for name, recipe in RECIPES.items():
+        (line,) = (line for line in lines if line.split()[:1] == [name])
+        for word in (recipe.dataset, recipe.network, str(recipe.epochs)):
+            assert word in line.split()
+        assert ("one network" if recipe.method == "standard" else recipe.method) in line
+        assert ("layerwise" in line.removeprefix(f"  {name}")) == recipe.layerwise
+
+
+def test_a_recipe_is_shown_with_all_fields() -> None:
+    output = call("recipes", "cifar10-line").stdout
+    for entry in dataclasses.fields(Recipe):
+        value = str(getattr(RECIPES["cifar10-line"], entry.name))
+        (line,) = (line for line in output.splitlines() if line.split()[:1] == [entry.name])
+        assert line.split()[1] == value
+        assert entry.metadata["help"] in line
+
+
+def test_recipes_as_json() -> None:
+    everything = [Recipe.from_dict(row) for row in rows(call("recipes", "--json").stdout)]
+    assert everything == list(RECIPES.values())
+    (one,) = rows(call("recipes", "digits-curve", "--json").stdout)
+    assert Recipe.from_dict(one) == RECIPES["digits-curve"]
+
+
+def test_an_unknown_recipe_names_the_nearest() -> None:
+    result = call("recipes", "cifar-line")
+    assert result.exit_code == 2
+    assert "did you mean 'cifar10-line'?" in result.stderr
+
+
+def test_the_api_agrees_on_what_is_a_setting() -> None:
+    with pytest.raises(TypeError, match="did you mean 'epochs'"):
+        api.configure("digits-line", None, {"epoch": 1})
