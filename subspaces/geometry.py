@@ -19,8 +19,10 @@ def mix(coefficients: Tensor, omega: Tensor) -> Tensor:
     half = omega.dtype in (torch.float16, torch.bfloat16)
     vertices = omega.float() if half else omega
     c = coefficients.to(vertices.dtype)
-    row = c @ vertices if c.ndim == 1 else (c * vertices).sum(0)
-    return row.to(omega.dtype)
+    if c.ndim == 1 and not torch.compiler.is_compiling():
+        return (c @ vertices).to(omega.dtype)
+    columns = c[:, None] if c.ndim == 1 else c  # compiled, a sum fuses with what follows, a product does not
+    return (columns * vertices).sum(0).to(omega.dtype)
 
 
 def _real(omega: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ cut into named tensors by views alone.
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -52,6 +53,7 @@ class Group:
     name: str
     label: str
     penalised: bool
+    castable: bool  # by autocast, wherever they are used: the weights of linear layers and convolutions
     entries: tuple[Entry, ...]
 
     @property
@@ -84,7 +86,7 @@ class Layout:
     @classmethod
     def of(cls, module: nn.Module, penalised: Predicate = is_weight, group: Grouping | None = None) -> "Layout":
         """Lay out the trainable parameters of `module`."""
-        members: dict[tuple[str, torch.dtype, bool], list[Entry]] = {}
+        members: dict[_Key, list[Entry]] = {}
         layers: list[str] = []
         for names, parameter in trainable(module):
             layer = names[0].rpartition(".")[0]
@@ -94,12 +96,34 @@ class Layout:
             label = group(names[0], parameter) if group else "weights" if penalise else "others"
             _check_label(label, names[0])
             entry = Entry(names, layers.index(layer), tuple(parameter.shape), _memory_order(parameter))
-            members.setdefault((label, parameter.dtype, penalise), []).append(entry)
-        groups = [Group(_unique(key, members), key[0], key[2], tuple(entries)) for key, entries in members.items()]
+            key = _Key(label, parameter.dtype, penalise, _castable(module, names))
+            members.setdefault(key, []).append(entry)
+        groups = [
+            Group(_unique(key, members), key.label, key.penalised, key.castable, tuple(entries))
+            for key, entries in members.items()
+        ]
         _check_names([group.name for group in groups])
         owners = dict(module.named_modules())  # a shared module under its first name
         places = (name for names, _ in trainable(module) for name in names if name.rpartition(".")[0] in owners)
         return cls(tuple(groups), tuple(layers), tuple(places))
+
+
+class _Key(NamedTuple):
+    """What the parameters of a group have in common."""
+
+    label: str
+    dtype: torch.dtype
+    penalised: bool
+    castable: bool
+
+
+_CAST = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+
+
+def _castable(module: nn.Module, names: tuple[str, ...]) -> bool:
+    """Say whether autocast would cast this parameter at every use, so that all can be cast at once."""
+    owners = [(module.get_submodule(owner), key) for owner, _, key in (name.rpartition(".") for name in names)]
+    return all(type(owner) in _CAST and key == "weight" for owner, key in owners)
 
 
 def trainable(module: nn.Module) -> Iterable[tuple[tuple[str, ...], nn.Parameter]]:
@@ -117,14 +141,16 @@ def _memory_order(parameter: nn.Parameter) -> tuple[int, ...]:
     return tuple(sorted(range(len(strides)), key=lambda i: (-strides[i], i)))
 
 
-def _unique(key: tuple[str, torch.dtype, bool], keys: Iterable[tuple[str, torch.dtype, bool]]) -> str:
-    """Return the group's label, with the dtype or the penalty added where the label alone is not unique."""
-    label, dtype, penalised = key
-    name = label
-    if len({other[1] for other in keys if other[0] == label}) > 1:
-        name += f"_{str(dtype).removeprefix('torch.')}"
-    if len({other[2] for other in keys if other[0] == label}) > 1:
-        name += "_penalised" if penalised else "_free"
+def _unique(key: _Key, keys: Iterable[_Key]) -> str:
+    """Return the group's label, with what sets it apart added where the label alone is not unique."""
+    same = [other for other in keys if other.label == key.label]
+    name = key.label
+    if len({other.dtype for other in same}) > 1:
+        name += f"_{str(key.dtype).removeprefix('torch.')}"
+    if len({other.penalised for other in same}) > 1:
+        name += "_penalised" if key.penalised else "_free"
+    if len({other.castable for other in same}) > 1:
+        name += "_layers" if key.castable else "_rest"
     return name
 
 

@@ -41,7 +41,23 @@ def uniform(state: Tensor, size: tuple[int, ...] = ()) -> Tensor:
         high = (word >> shift) & ((1 << (64 - shift)) - 1)  # int64 shifts copy the sign bit
         word = (word ^ high) * _signed(multiplier)
     state[1].add_(count)
-    return (((word >> 40) & 0xFFFFFF).float() * 2.0**-24).view(size)
+    numbers = (((word >> 40) & 0xFFFFFF).float() * 2.0**-24).view(size)
+    return keep(numbers) if torch.compiler.is_compiling() else numbers
+
+
+@torch.library.custom_op("subspaces::keep", mutates_args=())
+def keep(numbers: Tensor) -> Tensor:
+    """Return a copy that a compiler cannot see through.
+
+    A compiled backward pass may compute cheap things again instead of keeping them: here it would do
+    so from the state after the draw, and get other numbers than the forward pass had.
+    """
+    return numbers.clone()
+
+
+@keep.register_fake
+def _(numbers: Tensor) -> Tensor:
+    return torch.empty_like(numbers)
 
 
 def pair(state: Tensor, m: int) -> Tensor:

@@ -11,7 +11,6 @@ import dataclasses
 import hashlib
 import json
 import os
-import secrets
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from subspaces import shapes
+from subspaces import files, shapes
 from subspaces.initial import Factory
 from subspaces.shapes import Shape
 from subspaces.subspace import Subspace
@@ -50,15 +49,7 @@ def save(family: Subspace, path: str | os.PathLike[str]) -> None:
     }
     header["checksum"] = _checksum(header, tensors)
     content = _serialised(tensors, header)
-    partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
-    try:
-        with open(partial, "xb") as file:  # not by safetensors' save_file, which makes it unreadable for others
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, target)
-    finally:
-        partial.unlink(missing_ok=True)
+    files.write(target, content)  # not by safetensors' save_file, which makes it unreadable for others
 
 
 def load(path: str | os.PathLike[str], network: nn.Module | Factory, shape: Shape | None = None) -> Subspace:

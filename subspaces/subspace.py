@@ -1,15 +1,13 @@
 """A family of networks: every point of a line, curve or simplex in weight space is one."""
 
 import copy
-import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
-from subspaces import geometry, nested, points, randomness
+from subspaces import geometry, nested, points, randomness, template
 from subspaces.ensembles import Average, Ensemble
 from subspaces.features import Sampled, similarity, watch
 from subspaces.initial import Factory, Init, check_given, initial_networks
@@ -71,8 +69,7 @@ class Subspace(nn.Module):
             {part.name: torch.stack([part.pack(row) for row in rows]) for part in self.layout.groups}
         )
         self.template = networks[0]
-        self._fill(self.template, dict.fromkeys(self.layout.entries))
-        self._recurrent = _recurrent(self.template)
+        template.fill(self.template, dict.fromkeys(self.layout.entries))
         seed = int(torch.randint(2**62, ())) if seed is None else seed
         self.register_buffer("rng", randomness.new_state(seed).to(next(iter(self.omega.values())).device))
 
@@ -134,12 +131,18 @@ class Subspace(nn.Module):
         checked = points.to_alpha(alpha, self.shape, self._like, outside)
         return points.coefficients(checked, self.shape, self.layout)
 
-    def theta(self, coefficients: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the named weights c^T Omega of one point, connected to Omega for autograd."""
+    def theta(self, coefficients: Mapping[str, Tensor], cast: torch.dtype | None = None) -> dict[str, Tensor]:
+        """Return the named weights c^T Omega of one point, connected to Omega for autograd.
+
+        `cast` is the dtype that autocast would give the weights of linear layers and convolutions at
+        each use: done here, it is one cast for all of them.
+        """
         weights: dict[str, Tensor] = {}
         with torch.autocast(self.device.type, enabled=False):  # a product in bfloat16 would break batch norm
             for group in self.layout.groups:
                 row = geometry.mix(coefficients[group.name], self.omega[group.name])
+                if cast is not None and group.castable and row.dtype == torch.float32:
+                    row = row.to(cast)
                 weights |= group.unpack(row)
         return weights
 
@@ -159,18 +162,11 @@ class Subspace(nn.Module):
         Its batch-norm statistics are copies of the family's, which belong to no point: recalibrate it.
         """
         weights = self.theta(self.coefficients(alpha, outside))
-        kept = (value for part in self.template.modules() for value in vars(part).values())
-        results = (value for value in kept if isinstance(value, Tensor) and not value.is_leaf)
-        # What a part kept of its last call, such as a loss, is copied without its graph: torch refuses to.
-        network = copy.deepcopy(self.template, {id(value): value.detach().clone() for value in results})
-        parameters: dict[str, nn.Parameter | None] = {}
+        parameters: dict[str, nn.Parameter] = {}
         for name, entry in self.layout.entries.items():  # one parameter for all names of tied weights
             known = parameters.get(entry.names[0])
             parameters[name] = nn.Parameter(weights[name].clone()) if known is None else known
-        self._fill(network, parameters)
-        for part in _recurrent(network):
-            part._init_flat_weights()
-        return network
+        return template.copy_with(self.template, parameters)
 
     def midpoint(self) -> nn.Module:
         """Return the network in the middle of the subspace, as `at` does."""
@@ -185,14 +181,9 @@ class Subspace(nn.Module):
         **options: Any,
     ) -> Ensemble:
         """Return the networks at several points as one module that averages their outputs (see `Ensemble`)."""
+        if isinstance(alphas, int | float) or (isinstance(alphas, Tensor) and not alphas.ndim):
+            raise TypeError(f"ensemble({alphas!r}): expected several points, such as [0.1, 0.9]")
         return Ensemble([self.at(alpha, outside) for alpha in alphas], average, **options)
-
-    @staticmethod
-    def _fill(network: nn.Module, parameters: Mapping[str, nn.Parameter | None]) -> None:
-        """Put the named parameters (None: nothing) into their places in `network`."""
-        for name, parameter in parameters.items():
-            owner, _, key = name.rpartition(".")
-            setattr(network.get_submodule(owner), key, parameter)
 
     # Training
 
@@ -224,11 +215,15 @@ class Subspace(nn.Module):
         groups = min(samples, size)
         parts = nested.split(inputs, size, groups) if groups > 1 else [inputs]
         outputs, entered = [], []
+        kind = self.device.type
+        cast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
         with watch(self.template, features) as seen:
             alphas = [self._point(alpha) for _ in range(groups)]
             for (positional, named), point in zip(parts, alphas, strict=True):
-                weights = self.theta(self._trusted(point) if alpha is None else self.coefficients(point, outside))
-                outputs.append(self._run(positional, named, weights))
+                c = self._trusted(point) if alpha is None else self.coefficients(point, outside)
+                weights = self.theta(c, cast)
+                placed = {name: weights[name] for name in self.layout.places}
+                outputs.append(template.call(self.template, placed, positional, named))
                 entered.extend(seen[-1:])  # of the last call, where the network calls that module several times
                 seen.clear()
         output = nested.join(outputs) if groups > 1 else outputs[0]
@@ -246,20 +241,6 @@ class Subspace(nn.Module):
     def _trusted(self, alpha: Tensor) -> dict[str, Tensor]:
         """Return the coefficients of a point of our own: to check it would be to wait for the device."""
         return points.coefficients(alpha, self.shape, self.layout)
-
-    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any], weights: Mapping[str, Tensor]) -> Any:
-        try:
-            self._forget()
-            return functional_call(self.template, {name: weights[name] for name in self.layout.places}, args, kwargs)
-        finally:
-            self._forget()
-
-    def _forget(self) -> None:
-        """Make recurrent modules, which keep a list of their weights, drop it and read the next ones."""
-        for module in self._recurrent:
-            count = len(module._flat_weights_names)
-            module._flat_weights = [None] * count
-            module._flat_weight_refs = [weakref.ref(nn.Parameter())] * count  # none of them is there any more
 
     def penalty(self, beta: float = 1.0) -> Tensor:
         """Return beta cos^2(omega_j, omega_k) for a random pair of vertices, over the penalised weights.
@@ -313,10 +294,6 @@ class Subspace(nn.Module):
     def extra_repr(self) -> str:
         weights = sum(omega.shape[1] for omega in self.omega.values())
         return f"{self.shape}, layerwise={self.layerwise}, {self.shape.vertices} vertices of {weights:,} weights"
-
-
-def _recurrent(network: nn.Module) -> list[nn.RNNBase]:
-    return [part for part in network.modules() if isinstance(part, nn.RNNBase)]
 
 
 def _check_shape(shape: object) -> None:

@@ -12,8 +12,19 @@ import subspaces
 
 ROOT = Path(subspaces.__file__).parent
 ORDER = (
-    *("version", "files", "shapes", "randomness", "layout", "points", "geometry", "nested", "initial", "ensembles"),
-    *("features", "subspace", "batchnorm", "storage", "networks", "data", "training", "baselines", "evaluation"),
+    *("version", "files", "shapes", "randomness", "layout", "points", "geometry", "nested", "initial", "template"),
+    *(
+        "ensembles",
+        "features",
+        "subspace",
+        "batchnorm",
+        "storage",
+        "networks",
+        "data",
+        "training",
+        "baselines",
+        "evaluation",
+    ),
     *("report", "experiments", "demo", "cli", "__main__"),
 )
 FILES = sorted(ROOT.rglob("*.py"))

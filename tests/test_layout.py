@@ -142,12 +142,14 @@ def test_groups_by_label_and_penalty():
         Small(), penalised=lambda name, p: name == "conv.weight", group=lambda name, p: name.partition(".")[0]
     )
     assert names(layout) == {
-        "conv_penalised": ["conv.weight"],
-        "conv_free": ["conv.bias"],
+        "conv_penalised_layers": ["conv.weight"],
+        "conv_free_rest": ["conv.bias"],
         "norm": ["norm.weight", "norm.bias"],
-        "head": ["head.weight", "head.bias"],
+        "head_layers": ["head.weight"],
+        "head_rest": ["head.bias"],
     }
-    assert [group.name for group in layout.groups if group.penalised] == ["conv_penalised"]
+    assert [group.name for group in layout.groups if group.penalised] == ["conv_penalised_layers"]
+    assert [group.label for group in layout.groups] == ["conv", "conv", "norm", "head", "head"]
 
 
 def test_tied_weights_are_one_entry_with_two_names():

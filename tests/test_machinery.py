@@ -325,6 +325,23 @@ def test_autocast_mixes_in_full_precision_and_runs_in_half():
         assert F.cosine_similarity(omega.grad, gradients[name], dim=1).min() > 0.99
 
 
+def test_autocast_is_bit_for_bit_that_of_the_plain_network():
+    module = family()
+    plain = module.at(ALPHA)
+    x, y = images(size=32)
+    with torch.autocast("cpu", torch.bfloat16):
+        outputs = module(x, ALPHA), plain(x)
+    assert torch.equal(*outputs)
+    for output in outputs:
+        F.cross_entropy(output.float(), y).backward()
+    c = module.coefficients(ALPHA)
+    for group in module.layout.groups:
+        row = group.pack({name: parameter.grad for name, parameter in plain.named_parameters()})
+        assert_close(module.omega[group.name].grad, torch.outer(c[group.name], row))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert {parameter.dtype for parameter in module.at(ALPHA).parameters()} == {torch.float32}
+
+
 def test_autocast_does_not_touch_the_penalty_or_the_draws():
     module, plain = family(), family()
     with torch.autocast("cpu", torch.bfloat16):

@@ -116,6 +116,10 @@ class StreamingLoader:
         """Go on after the epoch in which `state_dict` was called."""
         self._sampler.epoch = int(state["epoch"])
 
+    def skip(self, batches: int) -> None:
+        """Leave out the first batches of the next epoch, which were used before an interruption."""
+        self._sampler.skip = batches
+
 
 def _check(split: Images, batch: int, pad: int, resized_crop: bool, size: int, resize: int) -> None:
     """Refuse arguments that do not fit the images or each other."""
@@ -135,6 +139,7 @@ class _Sampler:
     def __init__(self, images: int, batch: int, shuffle: bool, seed: int) -> None:
         self.images, self.batch, self.shuffle, self.seed = images, batch, shuffle, seed
         self.epoch = -1
+        self.skip = 0
 
     def __len__(self) -> int:
         return len(batch_sizes(self.images, self.batch))
@@ -143,7 +148,9 @@ class _Sampler:
         epoch, order = self.epoch, torch.arange(self.images)
         if self.shuffle:
             order = permutation(_epoch_stream(self.seed, epoch, "batches"), self.images)
-        for part in order.split(self.batch):
+        rest = order.split(self.batch)[self.skip :]
+        self.skip = 0
+        for part in rest:
             yield epoch, part.tolist()
 
 

@@ -2,8 +2,9 @@
 
 from subspaces.training.api import train
 from subspaces.training.config import Execution, Recipe
-from subspaces.training.loop import Stopped, TrainingError
 from subspaces.training.recipes import RECIPES
 from subspaces.training.runs import Run, RunError
+from subspaces.training.signals import Stopped
+from subspaces.training.trainer import TrainingError
 
 __all__ = ["RECIPES", "Execution", "Recipe", "Run", "RunError", "Stopped", "TrainingError", "train"]

@@ -12,8 +12,9 @@ from subspaces.points import nearest
 from subspaces.training import recipes as book
 from subspaces.training.config import Execution, Recipe
 from subspaces.training.display import Mode, display
-from subspaces.training.loop import TrainingError, train_runs
+from subspaces.training.loop import train_runs
 from subspaces.training.runs import Run
+from subspaces.training.trainer import TrainingError
 
 
 def train(
@@ -46,6 +47,8 @@ def train(
     """
     chosen, execution = configure(recipe, seeds, changes)
     runs = list({run.folder: run for run in (Run.under(out, one) for one in chosen)}.values())
+    for run in runs:
+        run.check()
     waiting = [run for run in runs if not run.finished]
     groups: dict[tuple[Any, ...], list[Run]] = {}
     for run in waiting:

@@ -3,8 +3,10 @@
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from typing import Any, Literal, get_args
 
 import torch
@@ -15,10 +17,31 @@ from subspaces.training.schedule import SCHEDULES
 
 Method = Literal["standard", "line", "curve", "simplex"]
 METHODS: tuple[str, ...] = get_args(Method)
+Precision = Literal["auto", "float32", "bfloat16"]
+PRECISIONS: tuple[str, ...] = get_args(Precision)
+UNFIT = {  # optimisers that cannot train the vertices, which are the rows of one matrix
+    "LBFGS": "it runs the network several times in a step",
+    "SparseAdam": "it takes sparse gradients only",
+    "Muon": "it treats the vertices as the rows of one weight matrix",
+    "Adafactor": "it treats the vertices as the rows of one weight matrix",
+}
 
 
 def _help(text: str, default: Any) -> Any:
     return field(default=default, metadata={"help": text})
+
+
+def _typed(name: str, value: Any, kind: Any) -> Any:
+    """Return a value as the type of its field, so that 1 and 1.0 are one configuration."""
+    if isinstance(value, bool) == (kind is bool):
+        if kind is int and isinstance(value, Integral):
+            return int(value)
+        if kind is float and isinstance(value, Real) and math.isfinite(value):
+            return float(value)
+        if kind not in (int, float) and isinstance(value, bool if kind is bool else str):
+            return value
+    expected = {int: "an integer", float: "a finite number", bool: "True or False"}.get(kind, "a name")
+    raise ValueError(f"{name}={value!r}: expected {expected}")
 
 
 @dataclass(frozen=True)
@@ -52,15 +75,18 @@ class Recipe:
     seed: int = _help("Fixes initial weights, order of the images, augmentation and alpha.", 0)
 
     def __post_init__(self) -> None:
+        for entry in dataclasses.fields(self):
+            object.__setattr__(self, entry.name, _typed(entry.name, getattr(self, entry.name), entry.type))
         positive = ("epochs", "batch", "samples", "vertices")
         fraction = ("label_noise", "dropout", "label_smoothing")
         natural = ("validation", "pad", "beta", "feature_similarity", "weight_decay", "momentum", "data_seed", "seed")
-        for names, good, expected in (
+        tests: list[tuple[tuple[str, ...], Callable[[float], bool], str]] = [
             (positive, lambda v: v >= 1, "at least 1"),
             (fraction, lambda v: 0 <= v < 1, "a fraction of at least 0 and below 1"),
             (natural, lambda v: v >= 0, "at least 0"),
             (("learning_rate",), lambda v: v > 0, "more than 0"),
-        ):
+        ]
+        for names, good, expected in tests:
             for name in names:
                 if not good(getattr(self, name)):
                     raise ValueError(f"{name}={getattr(self, name)!r}: expected {expected}")
@@ -73,6 +99,10 @@ class Recipe:
             )
         self.optimizer_class()
         self.shape()
+        try:
+            SCHEDULES[self.schedule](0, self.epochs, self.learning_rate)
+        except ValueError as error:
+            raise ValueError(f"epochs={self.epochs} with schedule={self.schedule!r}: {error}") from None
 
     def shape(self) -> Shape:
         """Return the shape of the subspace; a single network is a `Point`."""
@@ -84,8 +114,11 @@ class Recipe:
 
     def optimizer_class(self) -> type[torch.optim.Optimizer]:
         """Return the class of the optimiser."""
-        known = [name for name, kind in vars(torch.optim).items() if isinstance(kind, type)]
-        if self.optimizer not in known or self.optimizer == "Optimizer":
+        if self.optimizer in UNFIT:
+            raise ValueError(f"optimizer={self.optimizer!r}: {UNFIT[self.optimizer]}; try 'SGD' or 'AdamW'")
+        classes = {name for name, kind in vars(torch.optim).items() if isinstance(kind, type)}
+        known = sorted(classes - {"Optimizer", *UNFIT})
+        if self.optimizer not in known:
             raise ValueError(f"optimizer={self.optimizer!r}: {nearest(self.optimizer, known)}")
         kind: type[torch.optim.Optimizer] = getattr(torch.optim, self.optimizer)
         return kind
@@ -115,21 +148,29 @@ class Execution:
     """How a recipe is run; its result is the same within rounding."""
 
     device: str = _help("cpu, cuda, cuda:1, …; auto takes a GPU if there is one.", "auto")
-    precision: Literal["auto", "float32", "bfloat16"] = _help("auto: bfloat16 autocast on a GPU.", "auto")
+    precision: Precision = _help("auto: bfloat16 autocast on a GPU.", "auto")
     channels_last: bool = _help("Images and weights in channels-last order.", True)
     compile: bool | None = _help("Use torch.compile; by default on a GPU.", None)
     graph: bool | None = _help("Capture the step as a CUDA graph; by default on a GPU.", None)
+    workers: int | None = _help("Processes that read image files; by default one per core.", None)
     evaluate_every: int = _help("Epochs between evaluations of the midpoint; 0: only at the end.", 20)
     evaluate_batches: int = _help("Batches for batch-norm statistics in evaluations during training.", 50)
     checkpoint_seconds: float = _help("Seconds between checkpoints.", 60.0)
 
     def resolved(self) -> "Execution":
         """Return the same with every choice made."""
+        if self.precision not in PRECISIONS:
+            raise ValueError(f"precision={self.precision!r}: {nearest(str(self.precision), PRECISIONS)}")
+        for setting, least in (("evaluate_every", 0), ("evaluate_batches", 1), ("checkpoint_seconds", 0)):
+            if not getattr(self, setting) >= least:
+                raise ValueError(f"{setting}={getattr(self, setting)!r}: expected at least {least}")
         name = self.device if self.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
         try:
             device = torch.device(name)
         except RuntimeError:
-            raise ValueError(f"device={name!r}: expected auto, cpu, cuda or cuda:N") from None
+            device = torch.device("meta")
+        if device.type not in ("cpu", "cuda"):
+            raise ValueError(f"device={name!r}: expected auto, cpu, cuda or cuda:N")
         if device.type == "cuda" and (
             not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count()
         ):

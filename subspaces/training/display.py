@@ -4,16 +4,17 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, Literal, TextIO
+from typing import Any, Literal, TextIO, get_args
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from subspaces.points import nearest
 from subspaces.training.runs import Run
 
 Mode = Literal["bar", "quiet", "json"]
 Report = Callable[[Run, dict[str, Any]], None]
-Tick = Callable[[Run], None]
+Tick = Callable[[Run, int], None]
 
 
 @contextmanager
@@ -21,6 +22,8 @@ def display(
     runs: Sequence[Run], batches: int, mode: Mode, tensorboard: bool, stream: TextIO | None = None
 ) -> Iterator[tuple[Report, Tick]]:
     """Yield two functions: one for each epoch's row, one for each step of `batches` to an epoch."""
+    if mode not in get_args(Mode):
+        raise ValueError(f"show={mode!r}: {nearest(str(mode), get_args(Mode))}")
     with ExitStack() as stack:
         writers = {run: stack.enter_context(_tensorboard(run)) for run in runs} if tensorboard else {}
         bars = _Bars(runs, batches, stack) if mode == "bar" else None
@@ -35,7 +38,7 @@ def display(
                 (stream or sys.stdout).write(line + "\n")
                 (stream or sys.stdout).flush()
 
-        yield report, bars.tick if bars is not None else lambda run: None
+        yield report, bars.tick if bars is not None else lambda run, steps: None
 
 
 class _Bars:
@@ -57,8 +60,8 @@ class _Bars:
     def _title(run: Run) -> str:
         return f"{run.recipe.name} seed {run.recipe.seed}"
 
-    def tick(self, run: Run) -> None:
-        self.waiting[run] += 1
+    def tick(self, run: Run, steps: int) -> None:
+        self.waiting[run] += steps
         if self.waiting[run] >= 10:  # a bar that moves at every step would cost more than the step
             self.progress.advance(self.tasks[run], self.waiting[run])
             self.waiting[run] = 0

@@ -7,20 +7,24 @@ optimiser is captured once as a CUDA graph, so that a step costs one launch and 
 """
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from subspaces import data
 from subspaces.networks import registry
 from subspaces.subspace import Subspace
+from subspaces.training.batches import training_batches
 from subspaces.training.config import Execution, Recipe
 from subspaces.training.schedule import SCHEDULES
 
 GRAPH_SAFE = ("SGD", "Adam", "AdamW", "RMSprop", "Adagrad")  # optimisers whose state may start as zeros
+GRAPH_STEPS = 10  # steps in one graph: between two graphs the device waits some microseconds
 WARMUP = 3
 
 
@@ -32,18 +36,46 @@ class Engine:
         self.execution = execution
         self.device = torch.device(execution.device)
         self.family = build_family(recipe, dataset, execution).to(self.device)
-        self.loader = training_loader(recipe, dataset, execution)
+        self.loader = training_batches(recipe, dataset, execution)
         self.learning_rate: Any = recipe.learning_rate
         if self.device.type == "cuda":
             self.learning_rate = torch.tensor(recipe.learning_rate, device=self.device)
-        self.optimizer = build_optimizer(recipe, self.family, self.learning_rate)
+        self.optimizer = build_optimizer(recipe, self.family, self.learning_rate, fused=not execution.compile)
         self.totals = torch.zeros(2, device=self.device)  # sum of the loss, correct predictions
-        self.features = registry.head_name(self.family.template) if recipe.feature_similarity else None
+        self.features = self.family.layers[-1] if recipe.feature_similarity else None
         self.stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
-        self._compute = self.compute
-        if execution.compile and not self.features:
-            self._compute = torch.compile(self.compute, dynamic=False)
-        self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
+        self._take, self._objective = self.loader.take, self.objective
+        self._update: Callable[[], Any] = self.optimizer.step
+        if execution.compile:
+            self._compile()
+        self._norms = [part for part in self.family.modules() if isinstance(part, _BatchNorm)]
+        self._track(False)
+        self._captures = bool(execution.graph) and recipe.optimizer in GRAPH_SAFE and not dataset.streaming
+        self._graphs: dict[tuple[int, int], torch.cuda.CUDAGraph] = {}
+
+    def _compile(self) -> None:
+        # One graph per engine is kept, and many engines may run at once.
+        torch._dynamo.config.recompile_limit = max(64, torch._dynamo.config.recompile_limit)
+        options: dict[str, Any] | None = {"combo_kernels": True} if self.device.type == "cuda" else None
+        self._update = torch.compile(self.optimizer.step, options=options)
+        if isinstance(self.loader, data.ResidentLoader):  # apart from the objective, whose backward must not redo it
+            self._take = torch.compile(self.loader.take, dynamic=False, options=options)
+        if not self.features:  # a hook cannot be traced
+            self._objective = torch.compile(self.objective, dynamic=False, options=options)
+
+    def _track(self, wanted: bool) -> None:
+        """Switch running statistics off and on: they belong to no point of a family, and training never reads them."""
+        for norm in self._norms:
+            norm.track_running_stats = wanted
+
+    @contextmanager
+    def at_rest(self) -> Iterator[Subspace]:
+        """Yield the family as a user knows it, with batch norms that can be recalibrated."""
+        self._track(True)
+        try:
+            yield self.family
+        finally:
+            self._track(False)
 
     def set_epoch(self, epoch: int) -> float:
         """Set the learning rate of an epoch and return it."""
@@ -55,16 +87,15 @@ class Engine:
                 group["lr"] = rate
         return rate
 
-    def compute(self, size: int) -> Tensor:
-        """Return the objective on the next batch, and add loss and correct predictions to the totals."""
+    def objective(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return loss and penalties on a batch, and add loss and correct predictions to the totals."""
         recipe, family = self.recipe, self.family
-        x, y = self.loader.take(size)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.execution.precision == "bfloat16"):
             result = family(x, samples=recipe.samples, features=self.features)
         logits = (result if self.features is None else result.output).float()
         loss = F.cross_entropy(logits, y, label_smoothing=recipe.label_smoothing)
         correct = (logits.detach().argmax(1) == y).sum()
-        self.totals.add_(torch.stack([loss.detach() * size, correct]))
+        self.totals.add_(torch.stack([loss.detach() * len(y), correct]))
         if recipe.method != "standard":
             loss = loss + family.penalty(recipe.beta)
         if self.features is not None:
@@ -72,30 +103,44 @@ class Engine:
         return loss
 
     def _step(self, size: int) -> None:
+        # The last batch of an epoch may be smaller; to compile the step for it alone would take longer than it saves.
+        whole = size == self.recipe.batch
+        x, y = (self._take if whole else self.loader.take)(size)
         self.optimizer.zero_grad(set_to_none=True)
-        self._compute(size).backward()
-        self.optimizer.step()
+        (self._objective if whole else self.objective)(x, y).backward()
+        self._update()
 
-    def step(self, size: int) -> None:
-        """Train on the next `size` images; on a GPU this only queues the work."""
-        if not self.execution.graph or self.recipe.optimizer not in GRAPH_SAFE:
+    def advance(self, sizes: list[int], done: int) -> int:
+        """Train on the next batch, or on several where they are one graph, and return on how many.
+
+        `sizes` are those of the epoch's batches, `done` is how many are behind us. On a GPU this only
+        queues the work.
+        """
+        size = sizes[done]
+        if not self._captures:
             self._step(size)
-            return
-        if size not in self._graphs:
-            self._graphs[size] = self._capture(size)
-        self._graphs[size].replay()
+            return 1
+        steps = GRAPH_STEPS if sizes[done : done + GRAPH_STEPS] == [size] * GRAPH_STEPS else 1
+        if (size, steps) not in self._graphs:
+            self._graphs[size, steps] = self._capture(size, steps)
+        self._graphs[size, steps].replay()
+        return steps
 
-    def _capture(self, size: int) -> torch.cuda.CUDAGraph:
-        """Record the step as a graph; the steps that warm it up leave no trace."""
+    def _capture(self, size: int, steps: int) -> torch.cuda.CUDAGraph:
+        """Record steps as a graph; what runs here to warm up leaves no trace."""
         before = {key: value.clone() for key, value in self.live().items()}
         generator = torch.cuda.get_rng_state(self.device)
-        for _ in range(WARMUP):
-            self._step(size)
-        torch.cuda.current_stream().synchronize()
-        self.optimizer.zero_grad(set_to_none=True)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=self.stream):
-            self._step(size)
+        tf32 = torch.backends.cudnn.allow_tf32
+        with torch.backends.cudnn.flags(enabled=True, benchmark=True, benchmark_limit=0, allow_tf32=tf32):
+            for _ in range(WARMUP):
+                self.loader.position.zero_()
+                self._step(size)
+            torch.cuda.current_stream().synchronize()
+            self.optimizer.zero_grad(set_to_none=True)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=self.stream):
+                for _ in range(steps):
+                    self._step(size)
         with torch.no_grad():
             for key, value in self.live().items():
                 if key in before:
@@ -167,46 +212,14 @@ def build_family(recipe: Recipe, dataset: data.Dataset, execution: Execution) ->
         return Subspace(network, recipe.shape(), recipe.layerwise, init=recipe.init, seed=recipe.seed)
 
 
-def training_loader(
-    recipe: Recipe, dataset: data.Dataset, execution: Execution, seed: int | None = None
-) -> data.ResidentLoader:
-    """Return the augmented, shuffled training images, in an order fixed by the seed."""
-    return data.ResidentLoader(
-        dataset.train,
-        batch=recipe.batch,
-        mean=dataset.mean,
-        std=dataset.std,
-        pad=recipe.pad,
-        flip=recipe.flip,
-        seed=recipe.seed + 2**32 if seed is None else seed,  # not the numbers that alpha is drawn from
-        device=execution.device,
-        channels_last=execution.channels_last,
-    )
-
-
-def evaluation_loader(
-    split: data.Split, recipe: Recipe, dataset: data.Dataset, execution: Execution
-) -> data.ResidentLoader:
-    """Return the images of a split as they are, in their order."""
-    return data.ResidentLoader(
-        split,
-        batch=max(recipe.batch, 500),
-        mean=dataset.mean,
-        std=dataset.std,
-        shuffle=False,
-        device=execution.device,
-        channels_last=execution.channels_last,
-    )
-
-
-def build_optimizer(recipe: Recipe, family: Subspace, learning_rate: Any) -> torch.optim.Optimizer:
+def build_optimizer(recipe: Recipe, family: Subspace, learning_rate: Any, fused: bool) -> torch.optim.Optimizer:
     """Return the recipe's optimiser with those options that it takes."""
     kind = recipe.optimizer_class()
     accepted = inspect.signature(kind).parameters
     options: dict[str, Any] = {"momentum": recipe.momentum, "weight_decay": recipe.weight_decay}
     if isinstance(learning_rate, Tensor):
-        options |= {"fused": True} if "fused" in accepted else {"capturable": True}
-        if kind not in (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.Adagrad):
-            options.pop("fused", None)
+        # A rate that a graph can read needs one kernel for all; compiled, that is made anyway, and better.
+        options |= {"fused": True} if fused and "fused" in accepted else {"capturable": True}
     options = {name: value for name, value in options.items() if name in accepted}
-    return kind(family.parameters(), lr=learning_rate, **options)
+    make: Callable[..., torch.optim.Optimizer] = kind
+    return make(family.parameters(), lr=learning_rate, **options)

@@ -52,7 +52,10 @@ class Run:
         path = Path(folder)
         if not (path / "config.json").is_file():
             raise RunError(f"{path} is not a run folder: it has no config.json")
-        return cls(path, Recipe.from_dict(_read_json(path / "config.json")))
+        try:
+            return cls(path, Recipe.from_dict(_read_json(path / "config.json", dict)))
+        except ValueError as error:
+            raise RunError(f"{path / 'config.json'} is not a recipe: {error}") from None
 
     @property
     def finished(self) -> bool:
@@ -69,19 +72,20 @@ class Run:
         """The final numbers."""
         if not self.finished:
             raise RunError(f"{self.folder} is not finished: train it first")
-        return _read_json(self.folder / "result.json")
+        result: dict[str, Any] = _read_json(self.folder / "result.json", dict)
+        return result
 
     def log(self) -> list[dict[str, Any]]:
         """Return the lines of the log."""
         path = self.folder / "log.jsonl"
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+        lines = path.read_bytes().splitlines() if path.is_file() else []
+        return [_parsed(line, dict, f"line {number} of {path}") for number, line in enumerate(lines, 1)]
 
-    def start(self, execution: Execution) -> None:
-        """Make the folder, or check that an existing one is of this recipe, and note this start."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+    def check(self) -> None:
+        """Refuse an existing folder of another recipe."""
         config = self.folder / "config.json"
         if config.is_file():
-            found, wanted = _read_json(config), self.recipe.to_dict()
+            found, wanted = _read_json(config, dict), self.recipe.to_dict()
             differing = [name for name in {**found, **wanted} if found.get(name) != wanted.get(name)]
             if differing and differing != ["name"]:
                 name = differing[0]
@@ -89,10 +93,17 @@ class Run:
                     f"{self.folder} is a run of another configuration: {name} is {found.get(name)!r} there and "
                     f"{wanted.get(name)!r} here; choose another --out or remove the folder"
                 )
-        else:
-            files.write_json(config, self.recipe.to_dict())
+
+    def start(self, execution: Execution) -> None:
+        """Make the folder, or check that an existing one is of this recipe, and note this start."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.check()
+        for partial in self.folder.glob(".*.partial"):  # of a process that was killed while it wrote
+            partial.unlink()
+        if not (self.folder / "config.json").is_file():
+            files.write_json(self.folder / "config.json", self.recipe.to_dict())
         starts = self.folder / "environment.json"
-        earlier = _read_json(starts) if starts.is_file() else []
+        earlier = _read_json(starts, list) if starts.is_file() else []
         files.write_json(starts, [*earlier, environment(execution)])
 
     @contextmanager
@@ -132,11 +143,11 @@ class Run:
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         except (SafetensorError, KeyError, ValueError) as error:
             raise RunError(f"{path} is damaged ({error}): remove the folder {self.folder} to train anew") from None
+        if (log.stat().st_size if log.is_file() else 0) < progress["log_bytes"]:
+            raise RunError(
+                f"{log} is shorter than when the checkpoint was written: remove the folder {self.folder} to train anew"
+            )
         if log.is_file():
-            if log.stat().st_size < progress["log_bytes"]:
-                raise RunError(
-                    f"{log} is shorter than when the checkpoint was written: remove the folder to train anew"
-                )
             os.truncate(log, progress["log_bytes"])
         return tensors, progress
 
@@ -151,11 +162,19 @@ class Run:
         (self.folder / "state.safetensors").unlink(missing_ok=True)
 
 
-def _read_json(path: Path) -> Any:
+def _read_json(path: Path, kind: type) -> Any:
+    return _parsed(path.read_bytes(), kind, str(path))
+
+
+def _parsed(content: bytes, kind: type, where: str) -> Any:
+    """Return JSON that must be a dict or a list."""
     try:
-        return json.loads(path.read_text())
+        value = json.loads(content)
+        if not isinstance(value, kind):
+            raise ValueError(f"expected a {kind.__name__}, found a {type(value).__name__}")
     except ValueError as error:
-        raise RunError(f"{path} is damaged ({error}): remove the folder {path.parent} to train anew") from None
+        raise RunError(f"{where} is damaged ({error}): remove the run's folder to train anew") from None
+    return value
 
 
 def environment(execution: Execution) -> dict[str, Any]:

@@ -1,0 +1,50 @@
+"""The network without its weights, which every point of a family fills with its own."""
+
+import copy
+import weakref
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor, nn
+from torch.func import functional_call
+
+
+def fill(network: nn.Module, parameters: Mapping[str, nn.Parameter | None]) -> None:
+    """Put the named parameters (None: nothing) into their places in `network`."""
+    for name, parameter in parameters.items():
+        owner, _, key = name.rpartition(".")
+        setattr(network.get_submodule(owner), key, parameter)
+
+
+def call(template: nn.Module, weights: Mapping[str, Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run the network with the given weights, and leave none of them behind."""
+    recurrent = _recurrent(template)
+    try:
+        _forget(recurrent)
+        return functional_call(template, dict(weights), args, kwargs)
+    finally:
+        _forget(recurrent)
+
+
+def copy_with(template: nn.Module, parameters: Mapping[str, nn.Parameter]) -> nn.Module:
+    """Return an independent copy of the network with the given parameters."""
+    kept = (value for part in template.modules() for value in vars(part).values())
+    results = (value for value in kept if isinstance(value, Tensor) and not value.is_leaf)
+    # What a part kept of its last call, such as a loss, is copied without its graph: torch refuses to.
+    network = copy.deepcopy(template, {id(value): value.detach().clone() for value in results})
+    fill(network, parameters)
+    for part in _recurrent(network):
+        part._init_flat_weights()
+    return network
+
+
+def _recurrent(network: nn.Module) -> list[nn.RNNBase]:
+    return [part for part in network.modules() if isinstance(part, nn.RNNBase)]
+
+
+def _forget(recurrent: list[nn.RNNBase]) -> None:
+    """Make recurrent modules, which keep a list of their weights, drop it and read the next ones."""
+    for module in recurrent:
+        count = len(module._flat_weights_names)
+        module._flat_weights = [None] * count
+        module._flat_weight_refs = [weakref.ref(nn.Parameter())] * count  # none of them is there any more

@@ -1,0 +1,107 @@
+"""The batches of a recipe: for training, for batch-norm statistics and for evaluation."""
+
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch import Tensor
+
+from subspaces.data import Dataset, Images, ResidentLoader, Split, StreamingLoader
+from subspaces.training.config import Execution, Recipe
+
+Batch = tuple[Tensor, Tensor]
+
+
+class Stream:
+    """Batches of a data set that is too large for the device, with the interface of `ResidentLoader`."""
+
+    def __init__(self, loader: StreamingLoader) -> None:
+        self.loader = loader
+        self.position = torch.zeros((), dtype=torch.int64)  # batches of this epoch that are behind us
+        self._iterator: Iterator[Batch] | None = None
+
+    @property
+    def sizes(self) -> list[int]:
+        """The sizes of an epoch's batches."""
+        return self.loader.sizes
+
+    def start_epoch(self) -> None:
+        """Go to the beginning of a new epoch."""
+        self._iterator = iter(self.loader)
+        self.position.zero_()
+
+    def take(self, size: int) -> Batch:
+        """Return the next batch; its size is given by the order of the epoch."""
+        if self._iterator is None:  # continued within an epoch
+            self._iterator = iter(self.loader)
+        x, y = next(self._iterator)
+        self.position.add_(1)
+        return x, y
+
+    def __iter__(self) -> Iterator[Batch]:
+        return iter(self.loader)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return where the loader is."""
+        return {"epoch": torch.tensor(self.loader.epoch), "batches": self.position.clone()}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Go back to where `state_dict` was called."""
+        batches = int(state["batches"])
+        within = 0 < batches < len(self.sizes)  # else an epoch begins next, and nothing of it was used
+        self.loader.load_state_dict({"epoch": int(state["epoch"]) - within})
+        self.loader.skip(batches if within else 0)
+        self.position.fill_(batches)
+        self._iterator = None
+
+
+def training_batches(recipe: Recipe, dataset: Dataset, execution: Execution) -> ResidentLoader | Stream:
+    """Return the augmented, shuffled training images, in an order fixed by the seed."""
+    return _batches(dataset.train, recipe, dataset, execution, recipe.seed, augment=True)
+
+
+def statistics_batches(recipe: Recipe, dataset: Dataset, execution: Execution) -> ResidentLoader | Stream:
+    """Return the same in another order, for batch-norm statistics, so that those do not disturb training."""
+    return _batches(dataset.train, recipe, dataset, execution, recipe.seed + 2**32, augment=True)
+
+
+def evaluation_batches(
+    split: Images, recipe: Recipe, dataset: Dataset, execution: Execution
+) -> ResidentLoader | Stream:
+    """Return the images of a split as they are, in their order."""
+    return _batches(split, recipe, dataset, execution, 0, augment=False)
+
+
+def _batches(
+    split: Images, recipe: Recipe, dataset: Dataset, execution: Execution, seed: int, augment: bool
+) -> ResidentLoader | Stream:
+    batch = recipe.batch if augment else max(recipe.batch, 250)
+    flip = recipe.flip and augment
+    if isinstance(split, Split):
+        return ResidentLoader(
+            split,
+            batch=batch,
+            mean=dataset.mean,
+            std=dataset.std,
+            pad=recipe.pad if augment else 0,
+            flip=flip,
+            shuffle=augment,
+            seed=seed,
+            device=execution.device,
+            channels_last=execution.channels_last,
+            dtype=torch.bfloat16 if execution.precision == "bfloat16" else torch.float32,
+        )
+    return Stream(
+        StreamingLoader(
+            split,
+            batch=batch,
+            mean=dataset.mean,
+            std=dataset.std,
+            flip=flip,
+            resized_crop=augment,
+            shuffle=augment,
+            seed=seed,
+            device=execution.device,
+            channels_last=execution.channels_last,
+            workers=execution.workers,
+        )
+    )

@@ -1,0 +1,41 @@
+"""Stop on Ctrl-C and SIGTERM, at a moment that suits training."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+
+class Stopped(Exception):  # noqa: N818
+    """Training was asked to stop, and has written a checkpoint."""
+
+
+@dataclass
+class Stop:
+    """Says whether a signal has asked to stop."""
+
+    signal: int | None = None
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[Stop]:
+    """Turn Ctrl-C and SIGTERM into a request; a second one acts at once."""
+    stop = Stop()
+    previous: dict[int, Any] = {}
+
+    def request(number: int, frame: object) -> None:
+        stop.signal = number
+        for known, handler in previous.items():
+            signal.signal(known, handler)
+
+    try:
+        for wanted in (signal.SIGINT, signal.SIGTERM):
+            previous[wanted] = signal.signal(wanted, request)
+    except ValueError:  # not in the main thread: signals are someone else's business
+        previous.clear()
+    try:
+        yield stop
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -1,0 +1,226 @@
+"""One run from where it is to its end: epochs, log, evaluations, checkpoints."""
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from subspaces import data, storage
+from subspaces.batchnorm import recalibrate
+from subspaces.training.batches import evaluation_batches, statistics_batches
+from subspaces.training.config import Execution
+from subspaces.training.engine import Engine
+from subspaces.training.runs import Run
+
+Report = Callable[[Run, dict[str, Any]], None]
+
+
+class TrainingError(RuntimeError):
+    """Training that cannot go on."""
+
+
+class Trainer:
+    """One run in training. `steps()` queues one step at a time, so that several trainers can take turns."""
+
+    def __init__(self, run: Run, dataset: data.Dataset, execution: Execution, report: Report) -> None:
+        self.run = run
+        self.dataset = dataset
+        self.execution = execution
+        self.report = report
+        self.engine = Engine(run.recipe, dataset, execution)
+        self.epoch = 0
+        self.done = 0  # batches of this epoch
+        self.rate = 0.0
+        self.saved_at = time.monotonic()
+        self.others: dict[str, Any] = {}
+        self.pending: list[Callable[[], None]] = []
+        self._resume()
+
+    def _on_stream(self) -> Any:
+        stream = self.engine.stream
+        return torch.cuda.stream(stream) if stream is not None else nullcontext()
+
+    def _resume(self) -> None:
+        torch.manual_seed(self.run.recipe.seed)  # for dropout
+        found = self.run.load_checkpoint()
+        if found is None:
+            return
+        tensors, progress = found
+        self.engine.load(tensors)
+        if "generator" in tensors:
+            torch.set_rng_state(tensors["generator"])
+        if "cuda_generator" in tensors and self.engine.stream is not None:
+            torch.cuda.set_rng_state(tensors["cuda_generator"], self.engine.device)
+        self.epoch, self.done = progress["epoch"], progress["done"]
+
+    def checkpoint(self) -> None:
+        """Write the state, so that the same command continues from here."""
+        with self._on_stream():
+            self.flush()
+            self._check_loss(float(self.engine.totals[0]), self.epoch + 1)
+            self._check_weights()
+            tensors = {**self.engine.state(), "generator": torch.get_rng_state()}
+            if self.engine.stream is not None:
+                tensors["cuda_generator"] = torch.cuda.get_rng_state(self.engine.device)
+            self.run.save_checkpoint(tensors, {"epoch": self.epoch, "done": self.done})
+        self.saved_at = time.monotonic()
+
+    def flush(self) -> None:
+        """Write the log lines that are still on their way from the device."""
+        while self.pending:
+            self.pending.pop(0)()
+
+    def steps(self) -> Iterator[int]:
+        """Train to the end, a step or a few at each turn; yield how many."""
+        sizes = self.engine.loader.sizes
+        while self.epoch < self.run.recipe.epochs:
+            with self._on_stream():
+                self.rate = self.engine.set_epoch(self.epoch)
+                if self.done == 0:
+                    self.engine.start_epoch()
+                clock = Clock(self.engine.stream)
+            timed = sum(sizes[self.done :])
+            while self.done < len(sizes):
+                with self._on_stream():
+                    steps = self.engine.advance(sizes, self.done)
+                self.done += steps
+                yield steps
+            with self._on_stream():
+                self._end_epoch(clock, timed)
+            if time.monotonic() - self.saved_at > self.execution.checkpoint_seconds:
+                self.checkpoint()
+        with self._on_stream():
+            self._finish()
+
+    def _end_epoch(self, clock: "Clock", timed: int) -> None:
+        """Queue the log line of the epoch: on a GPU it is written an epoch later, so that nobody waits for it."""
+        self.flush()
+        totals = torch.cat([self.engine.totals, self.engine.spread()]).to("cpu", non_blocking=True)
+        clock.stop()
+        self.epoch, self.done = self.epoch + 1, 0
+        epoch, rate, every = self.epoch, self.rate, self.execution.evaluate_every
+        scores: dict[str, float] = {}
+        if every and epoch % every == 0 and epoch < self.run.recipe.epochs:
+            scores = self.evaluate(self.execution.evaluate_batches)
+
+        def write() -> None:
+            speed = timed / max(clock.seconds(), 1e-9)  # waits until the device is there, and so for the totals
+            self._log(epoch, rate, totals, speed, scores)
+
+        self.pending.append(write)
+        if self.engine.stream is None:
+            self.flush()
+
+    def _check_loss(self, loss: float, epoch: int) -> None:
+        if not math.isfinite(loss):
+            raise TrainingError(
+                f"the loss of {self.run.folder.name} is {loss} in epoch {epoch}: lower --learning-rate "
+                f"(now {self.run.recipe.learning_rate:g}) or check the data; the last good checkpoint is kept"
+            )
+
+    def _check_weights(self) -> None:
+        """Refuse what a last step has ruined: its loss was computed before it."""
+        if not all(bool(omega.isfinite().all()) for omega in self.engine.family.parameters()):
+            raise TrainingError(
+                f"the weights of {self.run.folder.name} are not finite: lower --learning-rate "
+                f"(now {self.run.recipe.learning_rate:g}); the last good checkpoint is kept"
+            )
+
+    def _log(self, epoch: int, rate: float, totals: Tensor, speed: float, scores: dict[str, float]) -> None:
+        loss, correct, l2, cos2 = totals.tolist()
+        self._check_loss(loss, epoch)
+        images = sum(self.engine.loader.sizes)
+        row = {
+            "epoch": epoch,
+            "loss": loss / images,
+            "train_accuracy": correct / images,
+            "learning_rate": rate,
+            "l2": l2,
+            "cos2": cos2,
+            "images_per_second": speed,
+            **scores,
+        }
+        self.run.append_log(row)
+        self.report(self.run, row)
+
+    def evaluate(self, batches: int | None) -> dict[str, float]:
+        """Return the accuracy of the midpoint on held-out images, with statistics of so many batches.
+
+        It is a copy that is evaluated, on batches of its own, so that training is not disturbed. While
+        there are validation images, the test set is left alone until the end (batches=None).
+        """
+        with self.engine.at_rest() as family:
+            network = family.midpoint()
+        names = [name for name in ("validation", "test") if getattr(self.dataset, name) is not None]
+        with self._autocast(), self._own_random_numbers():
+            recalibrate(network, self._loaders("statistics"), batches=batches)
+            network.eval()
+            chosen = names if batches is None else names[:1]
+            return {f"{name}_accuracy": accuracy(network, self._loaders(name)) for name in chosen}
+
+    def _autocast(self) -> torch.autocast:
+        low = self.execution.precision == "bfloat16"
+        return torch.autocast(self.engine.device.type, torch.bfloat16, enabled=low)
+
+    def _own_random_numbers(self) -> Any:
+        """Give back the random numbers that dropout takes while statistics are made."""
+        return torch.random.fork_rng([self.engine.device] if self.engine.stream is not None else [])
+
+    def _loaders(self, name: str) -> Any:
+        """Return the batches for statistics or of a split, from their beginning however often they were used."""
+        recipe, dataset, execution = self.run.recipe, self.dataset, self.execution
+        loader = self.engine.loader
+        if name == "statistics" and isinstance(loader, data.ResidentLoader):
+            return loader.sibling(recipe.seed + 2**32)
+        if name == "statistics":
+            return statistics_batches(recipe, dataset, execution)
+        if name not in self.others:
+            self.others[name] = evaluation_batches(getattr(dataset, name), recipe, dataset, execution)
+        return self.others[name]
+
+    def _finish(self) -> None:
+        self.flush()
+        self._check_weights()
+        scores = self.evaluate(None)
+        with self.engine.at_rest() as family:
+            with self._autocast():
+                recalibrate(family, self._loaders("statistics"))
+            storage.save(family, self.run.family_file)
+        self.run.finish({**self.run.log()[-1], **scores})
+
+
+class Clock:
+    """Measures time where the work is done: on the device's stream, or here."""
+
+    def __init__(self, stream: torch.cuda.Stream | None) -> None:
+        self.events = [torch.cuda.Event(enable_timing=True) for _ in range(2)] if stream is not None else []
+        self.times = [time.perf_counter(), 0.0]
+        if self.events:
+            self.events[0].record()
+
+    def stop(self) -> None:
+        """Stop when the work that is queued so far is done."""
+        self.times[1] = time.perf_counter()
+        if self.events:
+            self.events[1].record()
+
+    def seconds(self) -> float:
+        """Return the time between start and stop; wait for the stop."""
+        if not self.events:
+            return self.times[1] - self.times[0]
+        self.events[1].synchronize()
+        return float(self.events[0].elapsed_time(self.events[1])) / 1000
+
+
+@torch.no_grad()
+def accuracy(network: torch.nn.Module, batches: Iterable[tuple[Tensor, Tensor]]) -> float:
+    """Return the share of right predictions."""
+    hits = torch.stack(
+        [torch.stack([(network(x).argmax(1) == y).sum(), torch.tensor(len(y)).to(y)]) for x, y in batches]
+    )
+    right, images = hits.sum(0).tolist()
+    return float(right) / float(images)
