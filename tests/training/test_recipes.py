@@ -1,0 +1,74 @@
+"""The recipes: those that are promised, with the paper's numbers."""
+
+import pytest
+
+from subspaces import data
+from subspaces.networks import registry
+from subspaces.training import RECIPES, Recipe, recipes
+
+BASES = [
+    "cifar10",
+    "tiny-imagenet-resnet18",
+    "tiny-imagenet-resnet50",
+    "imagenet-resnet50",
+    "imagenet-wide-resnet50",
+    "mnist",
+    "digits",
+]
+METHODS = ["standard", "line", "curve", "simplex", "line-layerwise", "curve-layerwise", "simplex-layerwise"]
+PAPER = {  # network, epochs, batch, weight decay, pad, flip
+    "cifar10": ("cresnet20", 160, 128, 1e-4, 4, True),
+    "tiny-imagenet-resnet18": ("resnet18", 160, 128, 1e-4, 4, True),
+    "tiny-imagenet-resnet50": ("resnet50", 160, 128, 1e-4, 4, True),
+    "imagenet-resnet50": ("torchvision:resnet50", 100, 256, 5e-5, None, True),
+    "imagenet-wide-resnet50": ("torchvision:wide_resnet50_2", 100, 256, 5e-5, None, True),
+    "mnist": ("lenet", None, 128, 1e-4, 0, False),
+    "digits": ("mlp", None, 128, 1e-4, 0, False),
+}
+
+
+def test_every_data_set_has_every_method_and_nothing_else():
+    assert set(RECIPES) == {f"{base}-{method}" for base in BASES for method in METHODS}
+    assert all(recipe.name == name for name, recipe in RECIPES.items())
+
+
+@pytest.mark.parametrize("base", BASES)
+@pytest.mark.parametrize("method", METHODS)
+def test_the_numbers_of_the_paper(base, method):
+    recipe = RECIPES[f"{base}-{method}"]
+    found = (recipe.network, recipe.epochs, recipe.batch, recipe.weight_decay, recipe.pad, recipe.flip)
+    assert all(expected in (None, value) for value, expected in zip(found, PAPER[base], strict=True))
+    assert (recipe.optimizer, recipe.learning_rate, recipe.momentum) == ("SGD", 0.1, 0.9)
+    assert recipe.schedule == "warmup-cosine"
+    assert (recipe.beta, recipe.samples, recipe.validation) == (1.0, 1, 0)
+    assert base.startswith(recipe.dataset)
+    assert recipe.dataset in data.NAMES
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_methods_differ_from_the_standard_recipe_only_in_the_method(base):
+    standard = RECIPES[f"{base}-standard"].to_dict()
+    for method in METHODS[1:]:
+        recipe = RECIPES[f"{base}-{method}"]
+        differing = {name for name, value in recipe.to_dict().items() if value != standard[name]}
+        assert differing <= {"name", "method", "vertices", "layerwise"}
+        assert recipe.method == method.split("-")[0]
+        assert recipe.layerwise == method.endswith("-layerwise")
+
+
+def test_the_default_recipe_is_standard_training_on_cifar10():
+    assert Recipe(name="cifar10-standard") == RECIPES["cifar10-standard"]
+
+
+@pytest.mark.parametrize(
+    "name", ["cifar10-line", "tiny-imagenet-resnet18-simplex", "mnist-curve", "digits-line-layerwise"]
+)
+def test_its_network_takes_its_images(name):
+    recipe = RECIPES[name]
+    shape = {"cifar10": (3, 32, 32), "tiny-imagenet": (3, 64, 64), "mnist": (1, 28, 28), "digits": (1, 8, 8)}
+    registry.build(recipe.network, classes=10, image_shape=shape[recipe.dataset])
+
+
+def test_an_unknown_recipe_gets_the_nearest_name():
+    with pytest.raises(ValueError, match=r"no recipe 'cifar-line': did you mean 'cifar10-line'\?.*subspaces recipes"):
+        recipes.find("cifar-line")

@@ -1,0 +1,207 @@
+"""A run that was interrupted and continued ends bitwise where an uninterrupted one ends."""
+
+import dataclasses
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from training_cases import CPU, DIGITS, Countdown, assert_same_end, child, made_dataset, train_one
+
+from subspaces import data
+from subspaces.training import Recipe, Run, RunError, Stopped
+
+BASE = dataclasses.replace(DIGITS, epochs=4, batch=16)  # of the 90 images of made_dataset: 6 steps an epoch
+STEPS = 24
+DROPOUT = {"network": "training_cases:dropped", "dropout": 0.4}
+CASES = {
+    "sgd": {"method": "line"},
+    "adam": {"method": "simplex", "optimizer": "Adam", "learning_rate": 0.01},
+    "dropout": {"method": "line", **DROPOUT},
+    "all": {
+        "method": "curve",
+        "layerwise": True,
+        "samples": 2,
+        "feature_similarity": 0.1,
+        "pad": 1,
+        "flip": True,
+        "label_smoothing": 0.1,
+        **DROPOUT,
+    },
+    "standard": {"optimizer": "RMSprop", "learning_rate": 0.01},
+}
+EXECUTION = dataclasses.replace(CPU, evaluate_every=2, evaluate_batches=2)
+DATA = made_dataset()
+
+
+def train_here(recipe: Recipe, out: Path, **options) -> Run:
+    return train_one(recipe, out, dataset=DATA, **{"execution": EXECUTION, **options})
+
+
+def recipe_of(case: str) -> Recipe:
+    return dataclasses.replace(BASE, **CASES[case])
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    return {case: train_here(recipe_of(case), tmp_path_factory.mktemp("whole")) for case in CASES}
+
+
+def signalled(number: int) -> None:
+    os.kill(os.getpid(), number)
+
+
+class Interrupted(Exception):
+    pass
+
+
+def crash() -> None:
+    raise Interrupted
+
+
+# In this process
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("steps", [3, 6, 16])
+def test_stopped_by_a_signal_and_continued(case, steps, uninterrupted, tmp_path: Path):
+    with pytest.raises(Stopped, match="SIGINT"):
+        train_here(recipe_of(case), tmp_path, tick=Countdown(steps, lambda: signalled(signal.SIGINT)))
+    run = Run.under(tmp_path, recipe_of(case))
+    assert (run.folder / "state.safetensors").is_file()
+    _, progress = run.load_checkpoint()
+    assert 6 * progress["epoch"] + progress["done"] == steps
+    torch.manual_seed(7)  # another process would not have our random numbers either
+    assert_same_end(train_here(recipe_of(case), tmp_path), uninterrupted[case])
+    assert not (run.folder / "state.safetensors").exists()
+
+
+@settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.integers(1, STEPS - 1), min_size=1, max_size=3), st.sampled_from(sorted(CASES)), st.booleans())
+def test_stopped_anywhere_any_number_of_times(uninterrupted, tmp_path_factory, stops, case, crashed):
+    out = tmp_path_factory.mktemp("parts")
+    execution = dataclasses.replace(EXECUTION, checkpoint_seconds=0.0 if crashed else 60.0)
+    action = crash if crashed else lambda: signalled(signal.SIGTERM)
+    for steps in stops:
+        try:
+            run = train_here(recipe_of(case), out, execution=execution, tick=Countdown(steps, action))
+        except (Stopped, Interrupted):
+            continue
+        break  # fewer steps were left
+    else:
+        run = train_here(recipe_of(case), out)
+    assert_same_end(run, uninterrupted[case])
+
+
+def test_a_signal_in_the_last_step_does_not_lose_the_run(uninterrupted, tmp_path: Path):
+    with pytest.raises(Stopped):
+        train_here(recipe_of("sgd"), tmp_path, tick=Countdown(STEPS, lambda: signalled(signal.SIGTERM)))
+    assert_same_end(train_here(recipe_of("sgd"), tmp_path), uninterrupted["sgd"])
+
+
+def test_handlers_of_signals_are_restored(tmp_path: Path):
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.getsignal(number) for number in numbers]
+    with pytest.raises(Stopped):
+        train_here(recipe_of("sgd"), tmp_path, tick=Countdown(2, lambda: signalled(signal.SIGINT)))
+    assert [signal.getsignal(number) for number in numbers] == before
+    train_here(recipe_of("sgd"), tmp_path)
+    assert [signal.getsignal(number) for number in numbers] == before
+
+
+# Images that are read from files
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> data.Dataset:
+    """A folder of images, as ImageNet is published."""
+    image = pytest.importorskip("PIL.Image")
+    root = tmp_path_factory.mktemp("images")
+    random = np.random.default_rng(0)
+    for split, count in (("train", 5), ("val", 2)):
+        for name, brightness in (("a", 60), ("b", 180)):
+            (root / split / name).mkdir(parents=True)
+            for index in range(count):
+                pixels = random.integers(brightness - 50, brightness + 50, (20, 24, 3)).astype(np.uint8)
+                image.fromarray(pixels).save(root / split / name / f"{index}.png")
+    return data.load("imagenet", root)
+
+
+@pytest.mark.parametrize("steps", [2, 4, 6])
+def test_a_streaming_run_continues_within_an_epoch_and_between_epochs(steps, folders, tmp_path: Path):
+    recipe = dataclasses.replace(
+        BASE, dataset="imagenet", network="training_cases:convolutional", batch=3, epochs=2, flip=True, method="line"
+    )  # 10 images: 4 steps an epoch
+    execution = dataclasses.replace(EXECUTION, workers=0, evaluate_every=1)
+    options = {"dataset": folders, "execution": execution}
+    whole = train_one(recipe, tmp_path / "whole", **options)
+    with pytest.raises(Stopped):
+        train_one(recipe, tmp_path, tick=Countdown(steps, lambda: signalled(signal.SIGTERM)), **options)
+    assert_same_end(train_one(recipe, tmp_path, **options), whole)
+
+
+def test_a_streaming_run_continues_from_the_end_of_an_epoch(folders, tmp_path: Path):
+    recipe = dataclasses.replace(
+        BASE, dataset="imagenet", network="training_cases:convolutional", batch=3, epochs=3, flip=True
+    )
+    execution = dataclasses.replace(EXECUTION, workers=0, checkpoint_seconds=0.0)
+    options = {"dataset": folders, "execution": execution}
+    whole = train_one(recipe, tmp_path / "whole", **options)
+    with pytest.raises(Interrupted):
+        train_one(recipe, tmp_path, tick=Countdown(9, crash), **options)  # after the checkpoint of the second epoch
+    assert_same_end(train_one(recipe, tmp_path, **options), whole)
+
+
+# Other processes
+
+TRAIN = """
+import os, signal, sys, time
+from test_resume import *
+
+def say(run, row):
+    print(row["epoch"], flush=True)
+
+case, out, seconds, action = sys.argv[1:]
+slow = lambda run, steps: time.sleep(0.02)
+kill = Countdown(16, lambda: signalled(signal.SIGKILL))  # in the third epoch
+execution = dataclasses.replace(EXECUTION, checkpoint_seconds=float(seconds))
+try:
+    train_here(recipe_of(case), Path(out), execution=execution, report=say, tick=kill if action == "kill" else slow)
+except Stopped as stop:
+    print("stopped by", stop)
+"""
+
+
+@pytest.mark.parametrize(("case", "seconds", "epochs"), [("adam", 0, 2), ("dropout", 60, 0)])
+def test_killed_in_the_middle_of_an_epoch(case, seconds, epochs, uninterrupted, tmp_path: Path):
+    """SIGKILL loses what came after the last checkpoint, which may be everything."""
+    with child(TRAIN, case, tmp_path, seconds, "kill") as process:
+        output, errors = process.communicate(timeout=100)
+    assert process.returncode == -signal.SIGKILL, errors
+    assert output.split() == ["1", "2"]
+    run = Run.under(tmp_path, recipe_of(case))
+    assert (run.folder / "state.safetensors").is_file() == bool(epochs)
+    seen = []
+    assert_same_end(
+        train_here(recipe_of(case), tmp_path, report=lambda _, row: seen.append(row["epoch"])), uninterrupted[case]
+    )
+    assert seen == list(range(epochs + 1, 5))
+
+
+def test_sigterm_writes_a_checkpoint_and_ends_cleanly(uninterrupted, tmp_path: Path):
+    with child(TRAIN, "sgd", tmp_path, 60, "slow") as process:
+        assert process.stdout.readline() == "1\n"
+        with pytest.raises(RunError, match=f"being trained by process {process.pid}"):
+            train_here(recipe_of("sgd"), tmp_path)
+        process.terminate()
+        output, errors = process.communicate(timeout=100)
+    assert process.returncode == 0, errors
+    assert output.endswith("stopped by SIGTERM\n")
+    run = Run.under(tmp_path, recipe_of("sgd"))
+    assert (run.folder / "state.safetensors").is_file()
+    assert not run.finished
+    assert_same_end(train_here(recipe_of("sgd"), tmp_path), uninterrupted["sgd"])

@@ -1,0 +1,332 @@
+"""Run folders: what is in them, what is refused, and who may write."""
+
+import dataclasses
+import json
+import os
+import platform
+import re
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+from training_cases import CPU, DIGITS, Countdown, child, contents, digits, make_mlp, nothing, rows, train_one
+
+import subspaces as ss
+from subspaces.training import Recipe, Run, RunError, TrainingError
+from subspaces.training.loop import train_runs
+from subspaces.version import __version__
+
+RECIPE = dataclasses.replace(DIGITS, method="line", epochs=2)
+EAGER = dataclasses.replace(CPU, checkpoint_seconds=0.0)  # a checkpoint after every epoch
+
+
+class Interrupted(Exception):
+    pass
+
+
+def interrupt() -> None:
+    raise Interrupted
+
+
+def interrupted(out: Path, steps: int = 8, recipe: Recipe = RECIPE) -> Run:
+    """A run that stopped without a word in its second epoch, after the checkpoint of the first."""
+    with pytest.raises(Interrupted):
+        train_one(recipe, out, execution=EAGER, tick=Countdown(steps, interrupt))
+    run = Run.under(out, recipe)
+    assert not run.finished
+    return run
+
+
+def folder_of(run: Run) -> dict[str, tuple[int, bytes]]:
+    return {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in run.folder.iterdir() if path.is_file()}
+
+
+# What is in a folder
+
+
+def test_a_finished_run_has_its_files_and_no_others(tmp_path: Path):
+    run = train_one(RECIPE, tmp_path)
+    assert run.folder == tmp_path / f"small-seed0-{RECIPE.key}"
+    found = {path.name for path in run.folder.iterdir()} - {".lock"}
+    assert found == {"config.json", "environment.json", "log.jsonl", "family.safetensors", "result.json"}
+    assert json.loads((run.folder / "config.json").read_text()) == RECIPE.to_dict()
+    assert isinstance(ss.load(run.family_file, make_mlp), ss.Subspace)
+    again = Run.open(run.folder)
+    assert (again.recipe, again.finished, again.result) == (RECIPE, True, run.result)
+
+
+def test_the_environment_says_what_made_it(tmp_path: Path):
+    run = train_one(RECIPE, tmp_path)
+    (start,) = json.loads((run.folder / "environment.json").read_text())
+    assert start["subspaces"] == __version__
+    assert start["python"] == platform.python_version()
+    assert start["torch"] == torch.__version__
+    assert start["commit"] is None or re.fullmatch(r"[0-9a-f]{12,}\+?", start["commit"])
+    assert re.fullmatch(r".+, \d+ cores", start["hardware"])
+    assert start["threads"] == torch.get_num_threads()
+    assert start["execution"] == dataclasses.asdict(CPU)
+    assert start["time"].startswith("20")
+
+
+def test_every_start_is_noted(tmp_path: Path):
+    run = interrupted(tmp_path)
+    train_one(RECIPE, tmp_path)
+    assert len(json.loads((run.folder / "environment.json").read_text())) == 2
+
+
+def test_the_log_has_a_row_for_every_epoch(tmp_path: Path):
+    seen = []
+    run = train_one(RECIPE, tmp_path, report=lambda run, row: seen.append(row))
+    names = ["epoch", "loss", "train_accuracy", "learning_rate", "l2", "cos2", "images_per_second"]
+    assert [list(row) for row in run.log()] == [names, names]
+    assert seen == run.log()
+    assert [row["epoch"] for row in run.log()] == [1, 2]
+    assert [row["learning_rate"] for row in run.log()] == pytest.approx([0.01, 0.02])
+    assert all(row["images_per_second"] > 0 for row in run.log())
+    assert run.log()[0]["l2"] > 1
+    assert 0 <= run.log()[0]["cos2"] < 0.1
+    assert run.result == {**run.log()[-1], "test_accuracy": run.result["test_accuracy"]}
+
+
+def test_an_unfinished_run_has_a_checkpoint_and_no_result(tmp_path: Path):
+    run = interrupted(tmp_path)
+    assert (run.folder / "state.safetensors").is_file()
+    assert not run.family_file.exists()
+    with pytest.raises(RunError, match="not finished"):
+        _ = run.result
+
+
+def test_a_checkpoint_is_whole_or_not_there(tmp_path: Path):
+    run = Run.under(tmp_path, RECIPE)
+    run.start(CPU)
+    run.save_checkpoint({"a": torch.ones(3)}, {"epoch": 1, "done": 2})
+    before = (run.folder / "state.safetensors").read_bytes()
+    with pytest.raises(TypeError):
+        run.save_checkpoint({"a": torch.zeros(3)}, {"epoch": object()})
+    with pytest.raises(AttributeError):
+        run.save_checkpoint({"a": None}, {"epoch": 2})  # type: ignore[dict-item]
+    assert (run.folder / "state.safetensors").read_bytes() == before
+    assert not list(run.folder.glob(".*.partial"))
+    tensors, progress = run.load_checkpoint()
+    assert torch.equal(tensors["a"], torch.ones(3))
+    assert progress == {"epoch": 1, "done": 2, "log_bytes": 0}
+
+
+def test_what_a_killed_writer_left_behind_is_removed(tmp_path: Path):
+    run = Run.under(tmp_path, RECIPE)
+    run.folder.mkdir()
+    (run.folder / ".state.safetensors.0123abcd.partial").write_bytes(b"half")
+    train_one(RECIPE, tmp_path)
+    assert not list(run.folder.glob(".*.partial"))
+
+
+def test_loading_a_checkpoint_cuts_the_log_back_to_it(tmp_path: Path):
+    run = Run.under(tmp_path, RECIPE)
+    run.start(CPU)
+    run.append_log({"epoch": 1})
+    run.save_checkpoint({"a": torch.ones(1)}, {"epoch": 1, "done": 0})
+    run.append_log({"epoch": 2})
+    with open(run.folder / "log.jsonl", "a") as file:
+        file.write('{"epoch": 3, "lo')  # the last words of a killed process
+    run.load_checkpoint()
+    assert run.log() == [{"epoch": 1}]
+
+
+def test_a_log_without_a_checkpoint_begins_anew(tmp_path: Path):
+    run = Run.under(tmp_path, RECIPE)
+    run.start(CPU)
+    run.append_log({"epoch": 1})
+    assert run.load_checkpoint() is None
+    assert run.log() == []
+
+
+# What is refused
+
+
+def test_a_finished_run_is_not_trained_again(tmp_path: Path):
+    (run,) = ss_train(tmp_path)
+    before = folder_of(run)
+    (again,) = ss_train(tmp_path)
+    assert again.folder == run.folder
+    assert folder_of(again) == before
+
+
+def ss_train(out: Path) -> list[Run]:
+    from subspaces.training import train
+
+    return train(RECIPE, out=out, device="cpu", show="quiet", tensorboard=False)
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_the_folder_of_another_configuration_is_refused_and_left_alone(finished, tmp_path: Path):
+    run = train_one(RECIPE, tmp_path) if finished else interrupted(tmp_path)
+    (run.folder / "config.json").write_text(json.dumps({**RECIPE.to_dict(), "beta": 0.25}))
+    before = folder_of(run)
+    with pytest.raises(RunError, match=r"another configuration: beta is 0\.25 there and 1\.0 here"):
+        ss_train(tmp_path)
+    assert folder_of(run) == before
+
+
+def test_a_recipe_under_another_name_is_the_same_run(tmp_path: Path):
+    run = interrupted(tmp_path)
+    renamed = Run(run.folder, dataclasses.replace(RECIPE, name="other"))
+    train_runs([renamed], digits(), CPU, nothing, nothing)
+    assert renamed.finished
+
+
+@pytest.mark.parametrize("content", ["", "{", "[1]", "\0\0", '{"epochs": 3'])
+def test_a_damaged_configuration_is_refused(content, tmp_path: Path):
+    run = interrupted(tmp_path)
+    (run.folder / "config.json").write_text(content)
+    for use in (lambda: ss_train(tmp_path), lambda: Run.open(run.folder)):
+        with pytest.raises(RunError, match=r"config\.json is damaged"):
+            use()
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path: Path):
+    with pytest.raises(RunError, match=r"not a run folder: it has no config\.json"):
+        Run.open(tmp_path)
+    (tmp_path / "config.json").write_text('{"epoch": 3}')
+    with pytest.raises(RunError, match=r"config\.json is not a recipe: .*'epochs'"):
+        Run.open(tmp_path)
+
+
+def test_a_damaged_environment_is_refused(tmp_path: Path):
+    run = interrupted(tmp_path)
+    (run.folder / "environment.json").write_text("{}")
+    with pytest.raises(RunError, match=r"environment\.json is damaged"):
+        ss_train(tmp_path)
+
+
+def cut(content: bytes) -> bytes:
+    return content[: len(content) // 2]
+
+
+def flipped(content: bytes) -> bytes:
+    return b"\xff" * 8 + content[8:]
+
+
+@pytest.mark.parametrize("damage", [cut, flipped, lambda content: b""])
+def test_a_damaged_checkpoint_is_refused_and_kept(damage, tmp_path: Path):
+    run = interrupted(tmp_path)
+    state = run.folder / "state.safetensors"
+    state.write_bytes(damage(state.read_bytes()))
+    before = state.read_bytes()
+    with pytest.raises(RunError, match=r"state\.safetensors is damaged .*remove the folder"):
+        ss_train(tmp_path)
+    assert state.read_bytes() == before
+
+
+@pytest.mark.parametrize("lost", ["half", "all", "file"])
+def test_a_log_that_lost_lines_is_refused(lost, tmp_path: Path):
+    run = interrupted(tmp_path)
+    log = run.folder / "log.jsonl"
+    if lost == "file":
+        log.unlink()
+    else:
+        log.write_bytes(cut(log.read_bytes()) if lost == "half" else b"")
+    with pytest.raises(RunError, match=r"log\.jsonl is shorter than when the checkpoint was written"):
+        ss_train(tmp_path)
+
+
+def test_a_damaged_line_of_the_log_is_named(tmp_path: Path):
+    run = train_one(RECIPE, tmp_path)
+    log = run.folder / "log.jsonl"
+    log.write_bytes(log.read_bytes().replace(b'{"epoch": 2', b"?"))
+    with pytest.raises(RunError, match=r"line 2 of .*log\.jsonl is damaged"):
+        run.log()
+
+
+def test_a_damaged_result_is_named(tmp_path: Path):
+    run = train_one(RECIPE, tmp_path)
+    (run.folder / "result.json").write_text("")
+    with pytest.raises(RunError, match=r"result\.json is damaged"):
+        _ = run.result
+
+
+# Training that goes wrong
+
+
+ABSURD = dataclasses.replace(RECIPE, learning_rate=1e30, schedule="constant")
+
+
+def test_a_loss_that_is_not_finite_stops_training(tmp_path: Path):
+    with pytest.raises(
+        TrainingError, match=r"loss of small-seed0-\w+ is (nan|inf).*lower --learning-rate \(now 1e\+30\)"
+    ):
+        train_one(ABSURD, tmp_path)
+    run = Run.under(tmp_path, ABSURD)
+    assert not run.finished
+    assert not (run.folder / "state.safetensors").exists()
+
+
+def test_the_last_good_checkpoint_is_kept(tmp_path: Path):
+    good = interrupted(tmp_path)
+    state = (good.folder / "state.safetensors").read_bytes()
+    run = Run.under(tmp_path, ABSURD)
+    run.start(CPU)
+    for name in ("state.safetensors", "log.jsonl"):  # a run that was good for an epoch
+        (run.folder / name).write_bytes((good.folder / name).read_bytes())
+    with pytest.raises(TrainingError, match="last good checkpoint is kept"):
+        train_one(ABSURD, tmp_path, execution=EAGER)
+    assert (run.folder / "state.safetensors").read_bytes() == state
+    tensors, progress = run.load_checkpoint()
+    assert progress["epoch"] == 1
+    assert all(value.isfinite().all() for value in tensors.values() if value.is_floating_point())
+    assert len(run.log()) == 1
+
+
+def test_weights_that_are_not_finite_are_never_a_checkpoint_nor_a_result(tmp_path: Path):
+    """With one batch in an epoch the loss is still finite when the step has already ruined the weights."""
+    recipe = dataclasses.replace(ABSURD, batch=1200, weight_decay=1e10, epochs=1)
+    with pytest.raises(TrainingError, match="lower --learning-rate"):
+        train_one(recipe, tmp_path, execution=EAGER)
+    run = Run.under(tmp_path, recipe)
+    assert not run.finished
+    assert not (run.folder / "state.safetensors").exists()
+
+
+def test_a_stop_after_the_loss_is_lost_keeps_the_last_good_checkpoint(tmp_path: Path):
+    stop = Countdown(4, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    with pytest.raises(TrainingError, match="lower --learning-rate"):
+        train_one(ABSURD, tmp_path, tick=stop)
+    assert not (Run.under(tmp_path, ABSURD).folder / "state.safetensors").exists()
+
+
+# Who may write
+
+
+def test_only_one_process_trains_a_run(tmp_path: Path):
+    holder = child(
+        "import sys\n"
+        "from training_cases import *\n"
+        "from test_runs import RECIPE\n"
+        "with Run.under(sys.argv[1], RECIPE).locked():\n"
+        "    print('locked', flush=True)\n"
+        "    sys.stdin.read()\n",
+        tmp_path,
+    )
+    with holder:
+        assert holder.stdout.readline() == "locked\n"
+        with pytest.raises(RunError, match=f"being trained by process {holder.pid}"):
+            ss_train(tmp_path)
+        holder.send_signal(signal.SIGKILL)
+    (run,) = ss_train(tmp_path)
+    assert run.finished
+
+
+def test_a_run_is_locked_in_its_own_process_too_and_free_afterwards(tmp_path: Path):
+    run = Run.under(tmp_path, RECIPE)
+    with run.locked(), pytest.raises(RunError, match=f"process {os.getpid()}"), run.locked():
+        pass
+    with run.locked():
+        pass
+
+
+def test_a_run_that_another_process_finished_in_the_meantime_is_left_alone(tmp_path: Path):
+    run = train_one(RECIPE, tmp_path)
+    before = rows(run), contents(run.family_file)
+    train_runs([run], digits(), CPU, nothing, nothing)  # it was not finished when we looked
+    assert (rows(run), contents(run.family_file)) == before
+    assert len(json.loads((run.folder / "environment.json").read_text())) == 1

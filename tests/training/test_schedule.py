@@ -1,0 +1,145 @@
+"""Learning rates over the epochs: the paper's values, and what holds at any number of epochs."""
+
+import math
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from subspaces.training import schedule
+
+lengths = st.integers(1, 400)
+quick = settings(max_examples=60, deadline=None, derandomize=True)
+
+
+def rates(name: str, epochs: int, peak: float = 0.1, **options) -> list[float]:
+    return [schedule.SCHEDULES[name](epoch, epochs, peak, **options) for epoch in range(epochs)]
+
+
+# The paper's 160 epochs
+
+
+def test_warmup_is_five_equal_steps_to_the_peak():
+    assert rates("warmup-cosine", 160)[:5] == pytest.approx([0.02, 0.04, 0.06, 0.08, 0.1])
+
+
+def test_cosine_by_formula_and_at_its_ends():
+    found = rates("warmup-cosine", 160)
+    expected = [0.1 * 0.5 * (1 + math.cos(math.pi * (epoch - 5) / 155)) for epoch in range(5, 160)]
+    assert found[5:] == pytest.approx(expected)
+    assert found[5] == pytest.approx(0.1)
+    assert found[-1] == pytest.approx(1e-5, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("m", "expected"),
+    [
+        (2, [120, 160]),
+        (3, [120, 140, 160]),
+        (4, [120, 133, 146, 160]),
+        (5, [120, 130, 140, 150, 160]),
+        (6, [120, 128, 136, 144, 152, 160]),
+    ],
+)
+def test_swa_checkpoints_of_the_paper(m, expected):
+    assert schedule.swa_checkpoints(160, m) == expected
+
+
+def test_swa_checkpoints_at_other_lengths():
+    assert schedule.swa_checkpoints(40, 3) == [30, 35, 40]
+    assert schedule.swa_checkpoints(100, 6) == [75, 80, 85, 90, 95, 100]
+    assert schedule.swa_checkpoints(4, 2) == [3, 4]
+
+
+@pytest.mark.parametrize("m", [2, 3, 4, 5, 6])
+@pytest.mark.parametrize("epochs", [80, 160, 200])
+def test_cyclic_rate_is_nearly_zero_before_each_checkpoint_and_restarts_after(epochs, m):
+    found = rates("swa-cyclic", epochs, m=m)
+    checkpoints = schedule.swa_checkpoints(epochs, m)
+    for checkpoint in checkpoints:
+        assert found[checkpoint - 1] < 1e-4
+    for start, end in pairwise(checkpoints):
+        assert 0.025 < found[start] <= 0.05
+        assert found[start:end] == sorted(found[start:end], reverse=True)
+
+
+def test_cyclic_begins_as_the_cosine_of_its_first_three_quarters():
+    assert rates("swa-cyclic", 160)[:120] == rates("warmup-cosine", 120)
+
+
+def test_high_constant_stays_then_moves_in_a_line_to_half_and_stays():
+    found = rates("swa-constant", 160)
+    assert found[:5] == pytest.approx([0.02, 0.04, 0.06, 0.08, 0.1])
+    assert found[5:81] == pytest.approx([0.1] * 76)
+    falls = [before - after for before, after in pairwise(found[80:121])]
+    assert falls == pytest.approx([0.05 / 40] * 40)
+    assert found[120:] == pytest.approx([0.05] * 40)
+
+
+def test_snapshot_has_six_cosine_cycles_from_the_peak():
+    assert schedule.snapshot_checkpoints(160, 6) == [26, 53, 80, 106, 133, 160]
+    found = rates("snapshot", 180)
+    cycle = [0.1 * 0.5 * (1 + math.cos(math.pi * position / 30)) for position in range(30)]
+    assert found == pytest.approx(cycle * 6)
+
+
+def test_constant_is_the_peak():
+    assert rates("constant", 7, 0.3) == [0.3] * 7
+
+
+# Any number of epochs
+
+
+@quick
+@given(lengths, st.floats(1e-6, 10), st.sampled_from(sorted(schedule.SCHEDULES)))
+def test_rates_lie_between_zero_and_the_peak(epochs, peak, name):
+    try:
+        found = rates(name, epochs, peak)
+    except ValueError:
+        assert name in ("snapshot", "swa-cyclic")  # too short for their cycles
+        assert epochs < 8
+        return
+    assert all(0 <= rate <= peak * (1 + 1e-12) for rate in found)
+    assert found[0] > 0
+
+
+@quick
+@given(lengths, st.integers(2, 8))
+def test_swa_checkpoints_increase_from_three_quarters_to_the_end(epochs, m):
+    try:
+        found = schedule.swa_checkpoints(epochs, m)
+    except ValueError:
+        assert epochs / 4 < m
+        return
+    assert len(found) == m
+    assert found == sorted(set(found))
+    assert found[-1] == epochs
+    assert abs(found[0] - 0.75 * epochs) <= 0.5
+
+
+@quick
+@given(lengths, st.integers(1, 8))
+def test_snapshot_cycles_are_equal_within_one_epoch_and_end_with_training(epochs, cycles):
+    if cycles > epochs:
+        with pytest.raises(ValueError, match=f"{cycles} cycles in {epochs} epochs"):
+            schedule.snapshot_checkpoints(epochs, cycles)
+        return
+    found = schedule.snapshot_checkpoints(epochs, cycles)
+    spans = [end - start for start, end in pairwise([0, *found])]
+    assert len(found) == cycles
+    assert found[-1] == epochs
+    assert max(spans) - min(spans) <= 1
+    assert min(spans) >= 1
+
+
+@pytest.mark.parametrize(("epochs", "m"), [(160, 1), (160, 0), (4, 3), (1, 2), (16, 6)])
+def test_swa_without_room_for_its_checkpoints_is_an_error(epochs, m):
+    with pytest.raises(ValueError, match=f"{m} checkpoints in {epochs} epochs"):
+        schedule.swa_checkpoints(epochs, m)
+
+
+@pytest.mark.parametrize("cycles", [0, -1, 7])
+def test_snapshot_without_room_for_its_cycles_is_an_error(cycles):
+    with pytest.raises(ValueError, match=f"{cycles} cycles in 6 epochs"):
+        schedule.snapshot_checkpoints(6, cycles)

@@ -1,0 +1,147 @@
+"""`train()`: recipes, seeds and changes in, finished runs out; and what is shown on the way."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from training_cases import DIGITS, contents, jsonl, rows
+
+from subspaces.training import RECIPES, Recipe, Run, train
+
+RECIPE = dataclasses.replace(DIGITS, epochs=2)
+
+
+def quietly(*arguments, out: Path, **options) -> list[Run]:
+    return train(*arguments, out=out, **{"device": "cpu", "show": "quiet", "tensorboard": False, **options})
+
+
+def test_a_name_is_enough(tmp_path: Path):
+    (run,) = quietly("digits-line", out=tmp_path, epochs=2)
+    assert run.recipe == dataclasses.replace(RECIPES["digits-line"], epochs=2)
+    assert run.folder.parent == tmp_path
+    assert run.result["epoch"] == 2
+    assert 0 <= run.result["test_accuracy"] <= 1
+
+
+def test_recipes_and_seeds_in_the_order_asked_for(tmp_path: Path):
+    line = dataclasses.replace(RECIPE, name="line", method="line")
+    runs = quietly([line, "digits-standard", RECIPE], seeds=[3, 1], out=tmp_path, epochs=1)
+    assert [(run.recipe.name, run.recipe.seed) for run in runs] == [
+        ("line", 3),
+        ("line", 1),
+        ("digits-standard", 3),
+        ("digits-standard", 1),
+        ("small", 3),
+        ("small", 1),
+    ]
+    assert all(run.finished for run in runs)
+    assert all(run.recipe.epochs == 1 for run in runs)
+    assert len({run.folder for run in runs}) == 6
+
+
+def test_a_run_among_others_is_that_run_alone(tmp_path: Path):
+    several = quietly(RECIPE, seeds=[0, 1, 2], out=tmp_path / "several", method="line")
+    (alone,) = quietly(dataclasses.replace(RECIPE, method="line", seed=1), out=tmp_path / "alone")
+    assert rows(several[1]) == rows(alone)
+    assert contents(several[1].family_file) == contents(alone.family_file)
+
+
+def test_the_same_run_twice_is_trained_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    runs = quietly([RECIPE, RECIPE], seeds=[0, 0], out=tmp_path, show="json")
+    assert {run.folder for run in runs} == {tmp_path / f"small-seed0-{RECIPE.key}"}
+    assert len(jsonl(capsys.readouterr().out)) == RECIPE.epochs
+
+
+def test_changes_reach_the_recipe_and_the_execution(tmp_path: Path):
+    changes = {"method": "simplex", "vertices": 4, "beta": 0.5, "validation": 100, "label_noise": 0.3}
+    (run,) = quietly(RECIPE, out=tmp_path, evaluate_every=1, channels_last=False, **changes)
+    assert {name: getattr(run.recipe, name) for name in changes} == changes
+    assert "validation_accuracy" in run.log()[0]
+    assert '"channels_last": false' in (run.folder / "environment.json").read_text()
+
+
+def test_a_finished_run_is_free(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    quietly(RECIPE, seeds=[0], out=tmp_path)
+    runs = quietly(RECIPE, seeds=[0, 1], out=tmp_path, show="json")
+    assert {row["run"] for row in jsonl(capsys.readouterr().out)} == {runs[1].folder.name}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "nearest"), [("epoch", "epochs"), ("learning_rates", "learning_rate"), ("devices", "device")]
+)
+def test_an_unknown_setting_gets_the_nearest_name(wrong, nearest, tmp_path: Path):
+    with pytest.raises(TypeError, match=f"{wrong}=….*did you mean '{nearest}'"):
+        quietly(RECIPE, out=tmp_path, **{wrong: 3})
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"epochs": 0}, "epochs=0"),
+        ({"device": "graphics"}, "device='graphics'"),
+        ({"show": "bars"}, "show='bars': did you mean 'bar'"),
+        ({"dataset": "digit"}, "no data set is called 'digit': did you mean 'digits'"),
+        ({"network": "mpl"}, "unknown network 'mpl'"),
+        ({"dropout": 0.5}, "'mlp' has no dropout"),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_is_said(options, message, tmp_path: Path):
+    with pytest.raises(ValueError, match=message):
+        quietly(RECIPE, out=tmp_path, **options)
+
+
+def test_an_unknown_recipe_is_an_error():
+    with pytest.raises(ValueError, match="did you mean 'digits-line'"):
+        train("digit-line")
+
+
+def test_a_missing_data_folder_is_an_error(tmp_path: Path):
+    with pytest.raises(FileNotFoundError, match="cifar10"):
+        quietly("cifar10-line", out=tmp_path, data=tmp_path / "none", epochs=1)
+
+
+# What is shown
+
+
+def test_quiet_prints_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    quietly(RECIPE, out=tmp_path, tensorboard=True)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_json_is_a_line_for_every_epoch(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    runs = quietly(RECIPE, seeds=[0, 1], out=tmp_path, show="json")
+    output, errors = capfd.readouterr()
+    expected = [{"run": run.folder.name, **row} for run in runs for row in run.log()]
+    assert jsonl(output) == expected
+    assert errors == ""
+
+
+def test_bars_go_to_standard_error_with_the_newest_numbers(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    quietly(RECIPE, out=tmp_path, show="bar")
+    output, errors = capfd.readouterr()
+    assert output == ""
+    assert "small seed 0" in errors
+    assert "epoch 2/2" in errors
+
+
+def test_the_log_is_written_for_tensorboard(tmp_path: Path):
+    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    (run,) = quietly(RECIPE, out=tmp_path, tensorboard=True, method="line")
+    events = reader.EventAccumulator(str(run.folder / "tensorboard")).Reload()
+    assert set(events.Tags()["scalars"]) == set(run.log()[0]) - {"epoch"}
+    for name in ("loss", "l2", "learning_rate"):
+        found = [(event.step, event.value) for event in events.Scalars(name)]
+        assert found == [(row["epoch"], pytest.approx(row[name])) for row in run.log()]
+
+
+def test_without_tensorboard_there_is_no_such_folder(tmp_path: Path):
+    (run,) = quietly(RECIPE, out=tmp_path)
+    assert not (run.folder / "tensorboard").exists()
+
+
+def test_a_recipe_of_ones_own(tmp_path: Path):
+    recipe = Recipe(dataset="digits", network="training_cases:dropped", dropout=0.2, method="line", epochs=1, pad=0)
+    (run,) = quietly(recipe, out=tmp_path)
+    assert run.folder.name.startswith("custom-seed0-")
