@@ -21,9 +21,11 @@ from subspaces.networks import registry
 from subspaces.subspace import Subspace
 from subspaces.training.batches import training_batches
 from subspaces.training.config import Execution, Recipe
+from subspaces.training.memory import keep_memory
 from subspaces.training.schedule import SCHEDULES
 
-GRAPH_SAFE = ("SGD", "Adam", "AdamW", "RMSprop", "Adagrad")  # optimisers whose state may start as zeros
+GRAPH_SAFE = ("SGD", "Adam", "AdamW", "RMSprop")  # optimisers whose state may start as zeros
+FUSED = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW)
 GRAPH_STEPS = 10  # steps in one graph: between two graphs the device waits some microseconds
 WARMUP = 3
 
@@ -35,6 +37,8 @@ class Engine:
         self.recipe = recipe
         self.execution = execution
         self.device = torch.device(execution.device)
+        if self.device.type == "cpu":
+            keep_memory()
         self.family = build_family(recipe, dataset, execution).to(self.device)
         self.loader = training_batches(recipe, dataset, execution)
         self.learning_rate: Any = recipe.learning_rate
@@ -130,8 +134,9 @@ class Engine:
         """Record steps as a graph; what runs here to warm up leaves no trace."""
         before = {key: value.clone() for key, value in self.live().items()}
         generator = torch.cuda.get_rng_state(self.device)
-        tf32 = torch.backends.cudnn.allow_tf32
-        with torch.backends.cudnn.flags(enabled=True, benchmark=True, benchmark_limit=0, allow_tf32=tf32):
+        cudnn = torch.backends.cudnn
+        kept = {"deterministic": cudnn.deterministic, "allow_tf32": cudnn.allow_tf32}
+        with cudnn.flags(enabled=True, benchmark=True, benchmark_limit=0, **kept):  # the fastest of all its kernels
             for _ in range(WARMUP):
                 self.loader.position.zero_()
                 self._step(size)
@@ -218,8 +223,8 @@ def build_optimizer(recipe: Recipe, family: Subspace, learning_rate: Any, fused:
     accepted = inspect.signature(kind).parameters
     options: dict[str, Any] = {"momentum": recipe.momentum, "weight_decay": recipe.weight_decay}
     if isinstance(learning_rate, Tensor):
-        # A rate that a graph can read needs one kernel for all; compiled, that is made anyway, and better.
-        options |= {"fused": True} if fused and "fused" in accepted else {"capturable": True}
+        # Both let a graph read the rate; compiled, one kernel for all weights is made anyway, and a better one.
+        options |= {"capturable": True, "fused": fused and kind in FUSED}
     options = {name: value for name, value in options.items() if name in accepted}
     make: Callable[..., torch.optim.Optimizer] = kind
     return make(family.parameters(), lr=learning_rate, **options)
