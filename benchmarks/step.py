@@ -2,14 +2,16 @@
 
 A step is forward, loss, penalty, backward and SGD with momentum, on cResNet20 with random images.
 All variants take turns, step by step, so that whatever else the machine does hits them alike; the
-result is the median over the rounds of each variant's time over the plain network's.
+result is the median over the rounds of each variant's time over the plain network's. On Linux freed
+memory is kept by the process, for all variants: otherwise it depends on chance how much of it the
+system takes back and hands out again page by page, which is a tenth of a step on a CPU and more than all
+that is measured here (--give-back leaves it so).
 
     python benchmarks/step.py [--device cuda] [--batch 128] [--rounds 40] [--json FILE]
 """
 
 import argparse
 import json
-import platform
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +23,8 @@ from torch import nn
 
 import subspaces as ss
 from subspaces.networks import CResNet20
+from subspaces.training.memory import keep_memory
+from subspaces.training.runs import commit, processor
 
 SHAPES: dict[str, ss.Shape | None] = {
     "plain": None,
@@ -87,9 +91,12 @@ def main() -> None:
     parser.add_argument("--channels-last", action="store_true")
     parser.add_argument("--bf16", action="store_true", help="autocast to bfloat16")
     parser.add_argument("--compile", action="store_true", help="torch.compile forward, loss and penalty")
+    parser.add_argument("--give-back", action="store_true", help="let freed memory go back to the system")
     parser.add_argument("--json", type=Path, help="write the numbers to this file")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
+    if not options.give_back:
+        keep_memory()
     seconds = measure(options)
     rows = {}
     for name, times in seconds.items():
@@ -98,11 +105,10 @@ def main() -> None:
         rows[name] = {"ms": 1000 * median(times), "ratio": median(ratios), "quartiles": [low, high]}
         print(f"{name:12} {rows[name]['ms']:9.2f} ms   {median(ratios):.3f} of plain   [{low:.3f}, {high:.3f}]")
     if options.json:
-        device = (
-            torch.cuda.get_device_name() if options.device == "cuda" else platform.processor() or platform.machine()
-        )
+        hardware = torch.cuda.get_device_name() if options.device == "cuda" else processor()
         settings = {key: value for key, value in vars(options).items() if key != "json"}
-        record = {"settings": settings, "hardware": device, "torch": torch.__version__, "rows": rows}
+        made = {"commit": commit(), "hardware": hardware, "torch": torch.__version__, "settings": settings}
+        record = {**made, "rows": rows}
         options.json.write_text(json.dumps(record, indent=2) + "\n")
 
 
