@@ -22,8 +22,8 @@ import torch.nn.functional as F
 from torch import nn
 
 import subspaces as ss
+from subspaces.memory import keep_memory
 from subspaces.networks import CResNet20
-from subspaces.training.memory import keep_memory
 from subspaces.training.runs import commit, processor
 
 SHAPES: dict[str, ss.Shape | None] = {

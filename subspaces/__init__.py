@@ -6,6 +6,7 @@ from subspaces import networks
 from subspaces.batchnorm import recalibrate
 from subspaces.ensembles import Ensemble
 from subspaces.features import Sampled
+from subspaces.memory import keep_memory
 from subspaces.shapes import Bezier, Line, Point, Shape, Simplex
 from subspaces.storage import FileError, load, save
 from subspaces.subspace import Subspace
@@ -26,6 +27,7 @@ __all__ = [
     "Simplex",
     "Subspace",
     "__version__",
+    "keep_memory",
     "load",
     "networks",
     "recalibrate",

@@ -12,7 +12,19 @@ import subspaces
 
 ROOT = Path(subspaces.__file__).parent
 ORDER = (
-    *("version", "files", "shapes", "randomness", "layout", "points", "geometry", "nested", "initial", "template"),
+    *(
+        "version",
+        "files",
+        "memory",
+        "shapes",
+        "randomness",
+        "layout",
+        "points",
+        "geometry",
+        "nested",
+        "initial",
+        "template",
+    ),
     *(
         "ensembles",
         "features",

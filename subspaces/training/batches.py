@@ -61,7 +61,12 @@ def training_batches(recipe: Recipe, dataset: Dataset, execution: Execution) -> 
 
 def statistics_batches(recipe: Recipe, dataset: Dataset, execution: Execution) -> ResidentLoader | Stream:
     """Return the same in another order, for batch-norm statistics, so that those do not disturb training."""
-    return _batches(dataset.train, recipe, dataset, execution, recipe.seed + 2**32, augment=True)
+    return _batches(dataset.train, recipe, dataset, execution, statistics_seed(recipe), augment=True)
+
+
+def statistics_seed(recipe: Recipe) -> int:
+    """Return a seed that no training uses."""
+    return recipe.seed + 2**62
 
 
 def evaluation_batches(

@@ -83,7 +83,8 @@ def _tensorboard(run: Run) -> Iterator[Callable[[dict[str, Any]], None]]:
     except ImportError:
         yield lambda row: None
         return
-    writer = SummaryWriter(str(run.folder / "tensorboard"))
+    # What an interrupted run wrote after its last checkpoint comes again.
+    writer = SummaryWriter(str(run.folder / "tensorboard"), purge_step=len(run.log()) + 1)
 
     def write(row: dict[str, Any]) -> None:
         for name, value in row.items():

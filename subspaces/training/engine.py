@@ -17,11 +17,11 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from subspaces import data
+from subspaces.memory import keep_memory
 from subspaces.networks import registry
 from subspaces.subspace import Subspace
 from subspaces.training.batches import training_batches
 from subspaces.training.config import Execution, Recipe
-from subspaces.training.memory import keep_memory
 from subspaces.training.schedule import SCHEDULES
 
 GRAPH_SAFE = ("SGD", "Adam", "AdamW", "RMSprop")  # optimisers whose state may start as zeros

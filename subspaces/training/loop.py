@@ -4,6 +4,8 @@ import signal
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 
+import torch
+
 from subspaces.data import Dataset
 from subspaces.training.config import Execution
 from subspaces.training.runs import Run
@@ -19,6 +21,8 @@ def train_runs(runs: Sequence[Run], dataset: Dataset, execution: Execution, repo
         for run in runs:
             stack.enter_context(run.locked())
         runs = [run for run in runs if not run.finished]  # by another process, before it let go of the lock
+        devices = [torch.device(execution.device)] if execution.device.startswith("cuda") else []
+        stack.enter_context(torch.random.fork_rng(devices))  # the caller's random numbers are left alone
         stop = stack.enter_context(stop_on_signals())
         together = len(runs) if execution.device.startswith("cuda") else 1
         for start in range(0, len(runs), together):

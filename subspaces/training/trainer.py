@@ -11,7 +11,7 @@ from torch import Tensor
 
 from subspaces import data, storage
 from subspaces.batchnorm import recalibrate
-from subspaces.training.batches import evaluation_batches, statistics_batches
+from subspaces.training.batches import evaluation_batches, statistics_batches, statistics_seed
 from subspaces.training.config import Execution
 from subspaces.training.engine import Engine
 from subspaces.training.runs import Run
@@ -175,7 +175,7 @@ class Trainer:
         recipe, dataset, execution = self.run.recipe, self.dataset, self.execution
         loader = self.engine.loader
         if name == "statistics" and isinstance(loader, data.ResidentLoader):
-            return loader.sibling(recipe.seed + 2**32)
+            return loader.sibling(statistics_seed(recipe))
         if name == "statistics":
             return statistics_batches(recipe, dataset, execution)
         if name not in self.others:
