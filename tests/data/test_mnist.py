@@ -52,7 +52,11 @@ def test_damaged(tmp_path, content, message, packed):
         mnist.load(tmp_path, 20, 10)
 
 
-@pytest.mark.parametrize("content", [gzip.compress(IMAGES)[:-4], gzip.compress(IMAGES)[:20], IMAGES, b""])
+@pytest.mark.parametrize(
+    "content",
+    [gzip.compress(IMAGES)[:-4], gzip.compress(IMAGES)[:20], IMAGES, b""],
+    ids=["cut at the end", "cut early", "not packed", "empty"],
+)
 def test_damaged_gzip(tmp_path, content):
     damaged(tmp_path, content, packed=True)
     with pytest.raises(DataError, match=r"ubyte\.gz: .*(expected 15,696)"):
