@@ -88,11 +88,11 @@ class Trainer:
                 with self._on_stream():
                     steps = self.engine.advance(sizes, self.done)
                 self.done += steps
+                if time.monotonic() - self.saved_at > self.execution.checkpoint_seconds:
+                    self.checkpoint()
                 yield steps
             with self._on_stream():
                 self._end_epoch(clock, timed)
-            if time.monotonic() - self.saved_at > self.execution.checkpoint_seconds:
-                self.checkpoint()
         with self._on_stream():
             self._finish()
 

@@ -152,7 +152,7 @@ def test_a_streaming_run_continues_from_the_end_of_an_epoch(folders, tmp_path: P
     options = {"dataset": folders, "execution": execution}
     whole = train_one(recipe, tmp_path / "whole", **options)
     with pytest.raises(Interrupted):
-        train_one(recipe, tmp_path, tick=Countdown(9, crash), **options)  # after the checkpoint of the second epoch
+        train_one(recipe, tmp_path, tick=Countdown(8, crash), **options)  # after the checkpoint of its last step
     assert_same_end(train_one(recipe, tmp_path, **options), whole)
 
 
@@ -176,20 +176,25 @@ except Stopped as stop:
 """
 
 
-@pytest.mark.parametrize(("case", "seconds", "epochs"), [("adam", 0, 2), ("dropout", 60, 0)])
-def test_killed_in_the_middle_of_an_epoch(case, seconds, epochs, uninterrupted, tmp_path: Path):
+@pytest.mark.parametrize(("case", "seconds", "saved"), [("adam", 0, 16), ("dropout", 60, 0)])
+def test_killed_in_the_middle_of_an_epoch(case, seconds, saved, uninterrupted, tmp_path: Path):
     """SIGKILL loses what came after the last checkpoint, which may be everything."""
     with child(TRAIN, case, tmp_path, seconds, "kill") as process:
         output, errors = process.communicate(timeout=100)
     assert process.returncode == -signal.SIGKILL, errors
     assert output.split() == ["1", "2"]
     run = Run.under(tmp_path, recipe_of(case))
-    assert (run.folder / "state.safetensors").is_file() == bool(epochs)
-    seen = []
-    assert_same_end(
-        train_here(recipe_of(case), tmp_path, report=lambda _, row: seen.append(row["epoch"])), uninterrupted[case]
+    assert (run.folder / "state.safetensors").is_file() == bool(saved)
+    seen, steps = [], []
+    again = train_here(
+        recipe_of(case),
+        tmp_path,
+        report=lambda _, row: seen.append(row["epoch"]),
+        tick=lambda _, done: steps.append(done),
     )
-    assert seen == list(range(epochs + 1, 5))
+    assert_same_end(again, uninterrupted[case])
+    assert STEPS - sum(steps) == saved
+    assert seen == list(range(saved // 6 + 1, 5))
 
 
 def test_sigterm_writes_a_checkpoint_and_ends_cleanly(uninterrupted, tmp_path: Path):
