@@ -49,24 +49,44 @@ def train(
     runs = list({run.folder: run for run in (Run.under(out, one) for one in chosen)}.values())
     for run in runs:
         run.check()
-    waiting = [run for run in runs if not run.finished]
+    failures: list[TrainingError] = []
+    for members in _groups([run for run in runs if not run.finished]):
+        one = members[0].recipe
+        dataset = datasets.load(
+            one.dataset, data, label_noise=one.label_noise, validation=one.validation, seed=one.data_seed
+        )
+        try:
+            _train_group(members, dataset, execution, show, tensorboard)
+        except TrainingError as error:  # the others can be trained nevertheless
+            failures.append(error)
+    if failures:
+        raise failures[0]
+    return runs
+
+
+def _groups(runs: Sequence[Run]) -> list[list[Run]]:
+    """Return the runs by what they must share to be trained at once: data and batches."""
     groups: dict[tuple[Any, ...], list[Run]] = {}
-    for run in waiting:
+    for run in runs:
         one = run.recipe
         key = (one.dataset, one.label_noise, one.validation, one.data_seed, one.batch)
         groups.setdefault(key, []).append(run)
-    for (name, label_noise, validation, data_seed, batch), members in groups.items():
-        dataset = datasets.load(name, data, label_noise=label_noise, validation=validation, seed=data_seed)
-        batches = -(-len(dataset.train) // batch)
-        with display(members, batches, show, tensorboard) as (report, tick):
-            try:
-                train_runs(members, dataset, execution, report, tick)
-            except torch.OutOfMemoryError as error:
-                raise TrainingError(
-                    f"out of memory on {execution.device} with {len(members)} runs at once and batches of {batch}: "
-                    "lower --batch, train fewer --seeds at once, or use --device cpu"
-                ) from error
-    return runs
+    return list(groups.values())
+
+
+def _train_group(
+    runs: Sequence[Run], dataset: datasets.Dataset, execution: Execution, show: Mode, tensorboard: bool
+) -> None:
+    """Train runs with the same data and batches."""
+    batch = runs[0].recipe.batch
+    with display(-(-len(dataset.train) // batch), show, tensorboard) as shown:
+        try:
+            train_runs(runs, dataset, execution, shown.report, shown.tick, shown.begin)
+        except torch.OutOfMemoryError as error:
+            raise TrainingError(
+                f"out of memory on {execution.device} with {len(runs)} runs at once and batches of {batch}: "
+                "lower --batch, train fewer --seeds at once, or use --device cpu"
+            ) from error
 
 
 def configure(

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, Literal, TextIO, get_args
 
@@ -13,48 +13,67 @@ from subspaces.points import nearest
 from subspaces.training.runs import Run
 
 Mode = Literal["bar", "quiet", "json"]
-Report = Callable[[Run, dict[str, Any]], None]
-Tick = Callable[[Run, int], None]
+
+
+class Display:
+    """Shows runs: `begin` when one starts or continues, `tick` for its steps and `report` for each epoch's row."""
+
+    def __init__(self, batches: int, mode: Mode, tensorboard: bool, stack: ExitStack, stream: TextIO | None) -> None:
+        self.mode = mode
+        self.tensorboard = tensorboard
+        self.stack = stack
+        self.stream = stream
+        self.bars = _Bars(batches, stack) if mode == "bar" else None
+        self.writers: dict[Run, Callable[[dict[str, Any]], None]] = {}
+
+    def begin(self, run: Run, epoch: int, done: int) -> None:
+        """Show a run that has so many epochs behind it, and so many steps of the next."""
+        if self.tensorboard:
+            self.writers[run] = self.stack.enter_context(_tensorboard(run, epoch))
+        if self.bars is not None:
+            self.bars.begin(run, epoch, done)
+
+    def tick(self, run: Run, steps: int) -> None:
+        """Show that a run has taken steps."""
+        if self.bars is not None:
+            self.bars.tick(run, steps)
+
+    def report(self, run: Run, row: dict[str, Any]) -> None:
+        """Show the row of an epoch."""
+        if run in self.writers:
+            self.writers[run](row)
+        if self.bars is not None:
+            self.bars.report(run, row)
+        elif self.mode == "json":
+            stream = self.stream or sys.stdout
+            stream.write(json.dumps({"run": run.folder.name, **row}) + "\n")
+            stream.flush()
 
 
 @contextmanager
-def display(
-    runs: Sequence[Run], batches: int, mode: Mode, tensorboard: bool, stream: TextIO | None = None
-) -> Iterator[tuple[Report, Tick]]:
-    """Yield two functions: one for each epoch's row, one for each step of `batches` to an epoch."""
+def display(batches: int, mode: Mode, tensorboard: bool, stream: TextIO | None = None) -> Iterator[Display]:
+    """Yield what shows runs with so many batches in an epoch."""
     if mode not in get_args(Mode):
         raise ValueError(f"show={mode!r}: {nearest(str(mode), get_args(Mode))}")
     with ExitStack() as stack:
-        writers = {run: stack.enter_context(_tensorboard(run)) for run in runs} if tensorboard else {}
-        bars = _Bars(runs, batches, stack) if mode == "bar" else None
-
-        def report(run: Run, row: dict[str, Any]) -> None:
-            if run in writers:
-                writers[run](row)
-            if bars is not None:
-                bars.report(run, row)
-            elif mode == "json":
-                line = json.dumps({"run": run.folder.name, **row})
-                (stream or sys.stdout).write(line + "\n")
-                (stream or sys.stdout).flush()
-
-        yield report, bars.tick if bars is not None else lambda run, steps: None
+        yield Display(batches, mode, tensorboard, stack, stream)
 
 
 class _Bars:
     """A progress bar for each run, with the newest numbers and the time that is left."""
 
-    def __init__(self, runs: Sequence[Run], batches: int, stack: ExitStack) -> None:
+    def __init__(self, batches: int, stack: ExitStack) -> None:
         columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
         console = Console(stderr=True)
         self.progress = stack.enter_context(Progress(*columns, console=console, refresh_per_second=4))
         self.batches = batches
         self.tasks: dict[Run, TaskID] = {}
-        for run in runs:
-            done = len(run.log()) * batches
-            total = run.recipe.epochs * batches
-            self.tasks[run] = self.progress.add_task(self._title(run), total=total, completed=done)
-        self.waiting = dict.fromkeys(runs, 0)
+        self.waiting: dict[Run, int] = {}
+
+    def begin(self, run: Run, epoch: int, done: int) -> None:
+        behind, total = epoch * self.batches + done, run.recipe.epochs * self.batches
+        self.tasks[run] = self.progress.add_task(self._title(run), total=total, completed=behind)
+        self.waiting[run] = 0
 
     @staticmethod
     def _title(run: Run) -> str:
@@ -63,10 +82,14 @@ class _Bars:
     def tick(self, run: Run, steps: int) -> None:
         self.waiting[run] += steps
         if self.waiting[run] >= 10:  # a bar that moves at every step would cost more than the step
-            self.progress.advance(self.tasks[run], self.waiting[run])
-            self.waiting[run] = 0
+            self._move(run)
+
+    def _move(self, run: Run) -> None:
+        self.progress.advance(self.tasks[run], self.waiting[run])
+        self.waiting[run] = 0
 
     def report(self, run: Run, row: dict[str, Any]) -> None:
+        self._move(run)
         held_out = next((f", {key.split('_')[0]} {row[key]:.1%}" for key in row if key in HELD_OUT), "")
         numbers = f"epoch {row['epoch']}/{run.recipe.epochs}, loss {row['loss']:.3f}, train {row['train_accuracy']:.1%}"
         self.progress.update(self.tasks[run], description=f"{self._title(run)}: {numbers}{held_out}")
@@ -76,7 +99,7 @@ HELD_OUT = ("validation_accuracy", "test_accuracy")
 
 
 @contextmanager
-def _tensorboard(run: Run) -> Iterator[Callable[[dict[str, Any]], None]]:
+def _tensorboard(run: Run, epoch: int) -> Iterator[Callable[[dict[str, Any]], None]]:
     """Yield a function that writes a row of the log for TensorBoard; it does nothing where that is missing."""
     try:
         from torch.utils.tensorboard import SummaryWriter
@@ -84,7 +107,7 @@ def _tensorboard(run: Run) -> Iterator[Callable[[dict[str, Any]], None]]:
         yield lambda row: None
         return
     # What an interrupted run wrote after its last checkpoint comes again.
-    writer = SummaryWriter(str(run.folder / "tensorboard"), purge_step=len(run.log()) + 1)
+    writer = SummaryWriter(str(run.folder / "tensorboard"), purge_step=epoch + 1)
 
     def write(row: dict[str, Any]) -> None:
         for name, value in row.items():

@@ -46,16 +46,19 @@ class Engine:
             self.learning_rate = torch.tensor(recipe.learning_rate, device=self.device)
         self.optimizer = build_optimizer(recipe, self.family, self.learning_rate, fused=not execution.compile)
         self.totals = torch.zeros(2, device=self.device)  # sum of the loss, correct predictions
-        self.features = self.family.layers[-1] if recipe.feature_similarity else None
+        self.features = registry.head_name(self.family.midpoint()) if recipe.feature_similarity else None
         self.stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
         self._take, self._objective = self.loader.take, self.objective
         self._update: Callable[[], Any] = self.optimizer.step
         if execution.compile:
             self._compile()
+        self.family.cast_weights = recipe.network in registry.names()  # whose weights stay in their layers
         self._norms = [part for part in self.family.modules() if isinstance(part, _BatchNorm)]
         self._track(False)
         self._captures = bool(execution.graph) and recipe.optimizer in GRAPH_SAFE and not dataset.streaming
         self._graphs: dict[tuple[int, int], torch.cuda.CUDAGraph] = {}
+        if self.stream is not None:  # what was made here is there before a step reads it
+            self.stream.wait_stream(torch.cuda.current_stream(self.device))
 
     def _compile(self) -> None:
         # One graph per engine is kept, and many engines may run at once.
@@ -192,6 +195,8 @@ class Engine:
         own = self.live()
         with torch.no_grad():
             for name, value in own.items():
+                if value.shape != state[name].shape:
+                    raise ValueError(f"{name} is {tuple(state[name].shape)}, expected {tuple(value.shape)}")
                 value.copy_(state[name])
         parameters = list(self.family.parameters())
         for key, value in state.items():

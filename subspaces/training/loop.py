@@ -3,6 +3,7 @@
 import signal
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
+from typing import NamedTuple
 
 import torch
 
@@ -13,52 +14,81 @@ from subspaces.training.signals import Stop, Stopped, stop_on_signals
 from subspaces.training.trainer import Report, Trainer, TrainingError
 
 Tick = Callable[[Run, int], None]
+Begin = Callable[[Run, int, int], None]
 
 
-def train_runs(runs: Sequence[Run], dataset: Dataset, execution: Execution, report: Report, tick: Tick) -> None:
-    """Train runs on one data set: all at once on a GPU, one after the other on a CPU."""
+def _nobody(run: Run, epoch: int, done: int) -> None:
+    """Tell nobody that a run begins."""
+
+
+class Watchers(NamedTuple):
+    """Who is told of each epoch's row, of each step, and of a run that begins at an epoch and a step of it."""
+
+    report: Report
+    tick: Tick
+    begin: Begin = _nobody
+
+
+def train_runs(
+    runs: Sequence[Run], dataset: Dataset, execution: Execution, report: Report, tick: Tick, begin: Begin = _nobody
+) -> None:
+    """Train runs on one data set: all at once on a GPU, one after the other on a CPU.
+
+    A run that fails does not stop the others; the first failure is raised when they are done.
+    """
+    gpu = execution.device.startswith("cuda")
+    watchers = Watchers(report, tick, begin)
+    failures: list[TrainingError] = []
     with ExitStack() as stack:
         for run in runs:
             stack.enter_context(run.locked())
         runs = [run for run in runs if not run.finished]  # by another process, before it let go of the lock
-        devices = [torch.device(execution.device)] if execution.device.startswith("cuda") else []
+        devices = [torch.device(execution.device)] if gpu else []
         stack.enter_context(torch.random.fork_rng(devices))  # the caller's random numbers are left alone
         stop = stack.enter_context(stop_on_signals())
-        together = len(runs) if execution.device.startswith("cuda") else 1
+        # Dropout draws from the one generator of the device: what a run gets would depend on the others.
+        together = len(runs) if gpu and not any(run.recipe.dropout for run in runs) else 1
         for start in range(0, len(runs), together):
-            _take_turns(runs[start : start + together], dataset, execution, report, tick, stop)
+            failures += _take_turns(runs[start : start + together], dataset, execution, watchers, stop)
+    if failures:
+        raise failures[0]
 
 
 def _take_turns(
-    runs: Sequence[Run],
-    dataset: Dataset,
-    execution: Execution,
-    report: Report,
-    tick: Tick,
-    stop: Stop,
-) -> None:
-    trainers = []
+    runs: Sequence[Run], dataset: Dataset, execution: Execution, watchers: Watchers, stop: Stop
+) -> list[TrainingError]:
+    """Train runs a step of each at a time, and return what went wrong with those that failed."""
+    trainers: list[Trainer] = []
+    failures: list[TrainingError] = []
     for run in runs:
         run.start(execution)
-        trainers.append(Trainer(run, dataset, execution, report))
+        trainers.append(Trainer(run, dataset, execution, watchers.report))
+        watchers.begin(run, trainers[-1].epoch, trainers[-1].done)
     turns = {trainer: trainer.steps() for trainer in trainers}
     while turns:
         for trainer, steps in list(turns.items()):
             try:
                 done = next(steps, None)
-            except TrainingError:
-                del turns[trainer]
-                _checkpoint(turns)
-                raise
+            except TrainingError as error:
+                failures.append(error)
+                done = None
             if done is None:
                 del turns[trainer]
             else:
-                tick(trainer.run, done)
+                watchers.tick(trainer.run, done)
             if stop.signal is not None:
                 _checkpoint(turns)
                 raise Stopped(signal.Signals(stop.signal).name)
+    return failures
 
 
 def _checkpoint(trainers: Iterable[Trainer]) -> None:
+    """Write the state of every trainer; raise the first failure when all had their turn."""
+    failures: list[Exception] = []
     for trainer in trainers:
-        trainer.checkpoint()
+        try:
+            trainer.checkpoint()
+        except Exception as error:
+            failures.append(error)
+    if failures:
+        raise failures[0]

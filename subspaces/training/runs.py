@@ -82,7 +82,7 @@ class Run:
         return [_parsed(line, dict, f"line {number} of {path}") for number, line in enumerate(lines, 1)]
 
     def check(self) -> None:
-        """Refuse an existing folder of another recipe."""
+        """Refuse an existing folder of another recipe, and a finished one whose family cannot be read."""
         config = self.folder / "config.json"
         if config.is_file():
             found, wanted = _read_json(config, dict), self.recipe.to_dict()
@@ -93,6 +93,15 @@ class Run:
                     f"{self.folder} is a run of another configuration: {name} is {found.get(name)!r} there and "
                     f"{wanted.get(name)!r} here; choose another --out or remove the folder"
                 )
+        if self.finished:
+            try:
+                with safe_open(self.family_file, framework="pt"):
+                    pass
+            except SafetensorError as error:
+                raise self._damaged(self.family_file, error) from None
+
+    def _damaged(self, path: Path, error: Exception) -> RunError:
+        return RunError(f"{path} is damaged ({error}): remove the folder {self.folder} to train anew")
 
     def start(self, execution: Execution) -> None:
         """Make the folder, or check that an existing one is of this recipe, and note this start."""
@@ -124,6 +133,9 @@ class Run:
     def save_checkpoint(self, tensors: Mapping[str, Tensor], progress: Mapping[str, Any]) -> None:
         """Write the state of training and how long the log is at that moment."""
         log = self.folder / "log.jsonl"
+        if log.is_file():  # on the disk before the state that counts on it
+            with open(log, "rb+") as file:
+                os.fsync(file.fileno())
         header = json.dumps({**progress, "log_bytes": log.stat().st_size if log.is_file() else 0})
         stored = {
             name: value.detach().cpu().clone(memory_format=torch.contiguous_format) for name, value in tensors.items()
@@ -141,14 +153,15 @@ class Run:
             with safe_open(path, framework="pt") as file:
                 progress = json.loads((file.metadata() or {})["progress"])
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        except (SafetensorError, KeyError, ValueError) as error:
-            raise RunError(f"{path} is damaged ({error}): remove the folder {self.folder} to train anew") from None
-        if (log.stat().st_size if log.is_file() else 0) < progress["log_bytes"]:
+            log_bytes = int(progress["log_bytes"])
+        except (SafetensorError, KeyError, ValueError, TypeError) as error:
+            raise self._damaged(path, error) from None
+        if (log.stat().st_size if log.is_file() else 0) < log_bytes:
             raise RunError(
                 f"{log} is shorter than when the checkpoint was written: remove the folder {self.folder} to train anew"
             )
         if log.is_file():
-            os.truncate(log, progress["log_bytes"])
+            os.truncate(log, log_bytes)
         return tensors, progress
 
     def append_log(self, row: Mapping[str, Any]) -> None:

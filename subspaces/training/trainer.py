@@ -14,7 +14,7 @@ from subspaces.batchnorm import recalibrate
 from subspaces.training.batches import evaluation_batches, statistics_batches, statistics_seed
 from subspaces.training.config import Execution
 from subspaces.training.engine import Engine
-from subspaces.training.runs import Run
+from subspaces.training.runs import Run, RunError
 
 Report = Callable[[Run, dict[str, Any]], None]
 
@@ -37,7 +37,7 @@ class Trainer:
         self.rate = 0.0
         self.saved_at = time.monotonic()
         self.others: dict[str, Any] = {}
-        self.pending: list[Callable[[], None]] = []
+        self.pending: list[tuple[Clock, Callable[[], None]]] = []
         self._resume()
 
     def _on_stream(self) -> Any:
@@ -50,12 +50,21 @@ class Trainer:
         if found is None:
             return
         tensors, progress = found
-        self.engine.load(tensors)
-        if "generator" in tensors:
-            torch.set_rng_state(tensors["generator"])
-        if "cuda_generator" in tensors and self.engine.stream is not None:
-            torch.cuda.set_rng_state(tensors["cuda_generator"], self.engine.device)
-        self.epoch, self.done = progress["epoch"], progress["done"]
+        try:
+            with self._on_stream():
+                self.engine.load(tensors)
+            if "generator" in tensors:
+                torch.set_rng_state(tensors["generator"])
+            if "cuda_generator" in tensors and self.engine.stream is not None:
+                torch.cuda.set_rng_state(tensors["cuda_generator"], self.engine.device)
+            self.epoch, self.done = int(progress["epoch"]), int(progress["done"])
+        except torch.OutOfMemoryError:
+            raise
+        except (KeyError, IndexError, ValueError, TypeError, RuntimeError) as error:
+            raise RunError(
+                f"{self.run.folder / 'state.safetensors'} does not fit this version's training ({error}): "
+                f"remove the folder {self.run.folder} to train anew"
+            ) from None
 
     def checkpoint(self) -> None:
         """Write the state, so that the same command continues from here."""
@@ -72,7 +81,7 @@ class Trainer:
     def flush(self) -> None:
         """Write the log lines that are still on their way from the device."""
         while self.pending:
-            self.pending.pop(0)()
+            self.pending.pop(0)[1]()
 
     def steps(self) -> Iterator[int]:
         """Train to the end, a step or a few at each turn; yield how many."""
@@ -91,13 +100,15 @@ class Trainer:
                 if time.monotonic() - self.saved_at > self.execution.checkpoint_seconds:
                     self.checkpoint()
                 yield steps
+                if self.pending and self.pending[-1][0].ready():
+                    self.flush()
             with self._on_stream():
                 self._end_epoch(clock, timed)
         with self._on_stream():
             self._finish()
 
     def _end_epoch(self, clock: "Clock", timed: int) -> None:
-        """Queue the log line of the epoch: on a GPU it is written an epoch later, so that nobody waits for it."""
+        """Queue the log line of the epoch: it is written when the device is there, so that nobody waits for it."""
         self.flush()
         totals = torch.cat([self.engine.totals, self.engine.spread()]).to("cpu", non_blocking=True)
         clock.stop()
@@ -111,7 +122,7 @@ class Trainer:
             speed = timed / max(clock.seconds(), 1e-9)  # waits until the device is there, and so for the totals
             self._log(epoch, rate, totals, speed, scores)
 
-        self.pending.append(write)
+        self.pending.append((clock, write))
         if self.engine.stream is None:
             self.flush()
 
@@ -151,13 +162,15 @@ class Trainer:
         """Return the accuracy of the midpoint on held-out images, with statistics of so many batches.
 
         It is a copy that is evaluated, on batches of its own, so that training is not disturbed. While
-        there are validation images, the test set is left alone until the end (batches=None).
+        there are validation images, the test set is left alone until the end (batches=None), when the
+        statistics are those of the family.
         """
         with self.engine.at_rest() as family:
             network = family.midpoint()
         names = [name for name in ("validation", "test") if getattr(self.dataset, name) is not None]
         with self._autocast(), self._own_random_numbers():
-            recalibrate(network, self._loaders("statistics"), batches=batches)
+            if batches is not None:
+                recalibrate(network, self._loaders("statistics"), batches=batches)
             network.eval()
             chosen = names if batches is None else names[:1]
             return {f"{name}_accuracy": accuracy(network, self._loaders(name)) for name in chosen}
@@ -185,11 +198,11 @@ class Trainer:
     def _finish(self) -> None:
         self.flush()
         self._check_weights()
-        scores = self.evaluate(None)
         with self.engine.at_rest() as family:
-            with self._autocast():
+            with self._autocast(), self._own_random_numbers():
                 recalibrate(family, self._loaders("statistics"))
             storage.save(family, self.run.family_file)
+        scores = self.evaluate(None)
         self.run.finish({**self.run.log()[-1], **scores})
 
 
@@ -208,6 +221,10 @@ class Clock:
         if self.events:
             self.events[1].record()
 
+    def ready(self) -> bool:
+        """Return whether the device has come to the stop."""
+        return not self.events or bool(self.events[1].query())
+
     def seconds(self) -> float:
         """Return the time between start and stop; wait for the stop."""
         if not self.events:
@@ -219,8 +236,8 @@ class Clock:
 @torch.no_grad()
 def accuracy(network: torch.nn.Module, batches: Iterable[tuple[Tensor, Tensor]]) -> float:
     """Return the share of right predictions."""
-    hits = torch.stack(
-        [torch.stack([(network(x).argmax(1) == y).sum(), torch.tensor(len(y)).to(y)]) for x, y in batches]
-    )
-    right, images = hits.sum(0).tolist()
-    return float(right) / float(images)
+    hits, images = [], 0
+    for x, y in batches:
+        hits.append((network(x).argmax(1) == y).sum())
+        images += len(y)  # counted here: a number made on the device would be waited for
+    return int(torch.stack(hits).sum()) / images

@@ -17,8 +17,9 @@ import subspaces as ss
 from subspaces import data, randomness
 from subspaces.networks import MLP
 from subspaces.training import Recipe, Run
-from subspaces.training.batches import training_batches
+from subspaces.training.batches import evaluation_batches, training_batches
 from subspaces.training.engine import Engine
+from subspaces.training.trainer import accuracy
 
 RATES = [0.01, 0.02, 0.03]  # of DIGITS: 0.05 e / 5 in epoch e = 1, 2, 3
 
@@ -88,9 +89,9 @@ def test_a_single_network_is_ordinary_training_bit_for_bit(changes, tmp_path: Pa
     vertex = ss.load(run.family_file, make_mlp).vertex(0)
     for name, value in network.named_parameters():
         assert torch.equal(vertex[name], value), name
-    for row, (loss, accuracy) in zip(run.log(), expected, strict=True):
+    for row, (loss, share) in zip(run.log(), expected, strict=True):
         assert row["loss"] == pytest.approx(loss, rel=1e-6)
-        assert row["train_accuracy"] == accuracy
+        assert row["train_accuracy"] == share
 
 
 def mixed_loop(
@@ -340,6 +341,21 @@ def test_the_result_is_the_accuracy_of_the_recalibrated_midpoint(tmp_path: Path)
     with torch.no_grad():
         right = (network(x).argmax(1) == test.labels).float().mean()
     assert run.result["test_accuracy"] == pytest.approx(float(right), abs=0.01)
+
+
+def test_the_statistics_are_made_once_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    made = []
+
+    def counted(module: nn.Module, *arguments, **options) -> nn.Module:
+        made.append(type(module))
+        return ss.recalibrate(module, *arguments, **options)
+
+    monkeypatch.setattr("subspaces.training.trainer.recalibrate", counted)
+    run = train_one(change(method="line", network="training_cases:dropped", dropout=0.3), tmp_path)
+    assert made == [ss.Subspace]
+    network = ss.load(run.family_file, Engine(run.recipe, digits(), CPU).family.midpoint()).midpoint().eval()
+    loader = evaluation_batches(digits().test, run.recipe, digits(), CPU)
+    assert run.result["test_accuracy"] == accuracy(network, loader)
 
 
 def test_the_test_set_is_left_alone_until_the_end_where_there_is_a_validation_set(tmp_path: Path):

@@ -9,12 +9,14 @@ import signal
 from pathlib import Path
 
 import pytest
+import safetensors.torch
 import torch
 from training_cases import CPU, DIGITS, Countdown, child, contents, digits, make_mlp, nothing, rows, train_one
 
 import subspaces as ss
 from subspaces.training import Recipe, Run, RunError, TrainingError
-from subspaces.training.loop import train_runs
+from subspaces.training.loop import Watchers, _take_turns, train_runs
+from subspaces.training.signals import stop_on_signals
 from subspaces.version import __version__
 
 RECIPE = dataclasses.replace(DIGITS, method="line", epochs=2)
@@ -230,6 +232,53 @@ def test_a_log_that_lost_lines_is_refused(lost, tmp_path: Path):
         ss_train(tmp_path)
 
 
+def unknown(content: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name.replace("family", "line"): value for name, value in content.items()}
+
+
+def larger(content: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name: torch.cat([value, value]) if value.ndim == 2 else value for name, value in content.items()}
+
+
+def stranger(content: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {**content, "optimizer.99.momentum_buffer": torch.zeros(3)}
+
+
+@pytest.mark.parametrize("change", [unknown, larger, stranger])
+def test_a_checkpoint_that_does_not_fit_is_refused(change, tmp_path: Path):
+    run = interrupted(tmp_path)
+    tensors, progress = run.load_checkpoint()
+    run.save_checkpoint(change(tensors), progress)
+    with pytest.raises(RunError, match=r"state\.safetensors does not fit .*remove the folder"):
+        ss_train(tmp_path)
+
+
+@pytest.mark.parametrize("progress", [{}, {"epoch": 1}])
+def test_a_checkpoint_without_its_place_is_refused(progress, tmp_path: Path):
+    run = interrupted(tmp_path)
+    tensors, _ = run.load_checkpoint()
+    run.save_checkpoint(tensors, progress)
+    with pytest.raises(RunError, match=r"state\.safetensors does not fit .*remove the folder"):
+        ss_train(tmp_path)
+
+
+@pytest.mark.parametrize("header", ["[]", "{}", "3"])
+def test_a_checkpoint_with_a_strange_header_is_refused(header, tmp_path: Path):
+    run = interrupted(tmp_path)
+    tensors, _ = run.load_checkpoint()
+    safetensors.torch.save_file(tensors, run.folder / "state.safetensors", {"progress": header})
+    with pytest.raises(RunError, match=r"state\.safetensors is damaged"):
+        ss_train(tmp_path)
+
+
+@pytest.mark.parametrize("damage", [cut, flipped, lambda content: b""])
+def test_a_damaged_family_of_a_finished_run_is_refused(damage, tmp_path: Path):
+    run = train_one(RECIPE, tmp_path)
+    run.family_file.write_bytes(damage(run.family_file.read_bytes()))
+    with pytest.raises(RunError, match=r"family\.safetensors is damaged .*remove the folder"):
+        ss_train(tmp_path)
+
+
 def test_a_damaged_line_of_the_log_is_named(tmp_path: Path):
     run = train_one(RECIPE, tmp_path)
     log = run.folder / "log.jsonl"
@@ -293,6 +342,39 @@ def test_a_stop_after_the_loss_is_lost_keeps_the_last_good_checkpoint(tmp_path: 
     with pytest.raises(TrainingError, match="lower --learning-rate"):
         train_one(ABSURD, tmp_path, tick=stop)
     assert not (Run.under(tmp_path, ABSURD).folder / "state.safetensors").exists()
+
+
+def test_a_run_that_fails_does_not_stop_the_others(tmp_path: Path):
+    recipes = [ABSURD, RECIPE, dataclasses.replace(ABSURD, seed=1), dataclasses.replace(RECIPE, seed=1)]
+    runs = [Run.under(tmp_path, recipe) for recipe in recipes]
+    with pytest.raises(TrainingError, match=f"the loss of {runs[0].folder.name}"):
+        train_runs(runs, digits(), CPU, nothing, nothing)
+    assert [run.finished for run in runs] == [False, True, False, True]
+
+
+def test_a_run_that_fails_does_not_stop_those_on_other_data(tmp_path: Path):
+    from subspaces.training import train
+
+    recipes = [ABSURD, dataclasses.replace(RECIPE, batch=100)]
+    with pytest.raises(TrainingError, match="lower --learning-rate"):
+        train(recipes, out=tmp_path, device="cpu", show="quiet", tensorboard=False)
+    assert [Run.under(tmp_path, recipe).finished for recipe in recipes] == [False, True]
+
+
+def test_runs_that_take_turns_go_on_without_one_that_fails(tmp_path: Path):
+    runs = [Run.under(tmp_path, recipe) for recipe in (ABSURD, RECIPE)]
+    with stop_on_signals() as stop:
+        (error,) = _take_turns(runs, digits(), CPU, Watchers(nothing, nothing), stop)
+    assert runs[0].folder.name in str(error)
+    assert runs[1].finished
+
+
+def test_a_stop_saves_every_run_even_if_one_cannot_be_saved(tmp_path: Path):
+    runs = [Run.under(tmp_path, recipe) for recipe in (ABSURD, RECIPE)]
+    tick = Countdown(8, lambda: os.kill(os.getpid(), signal.SIGTERM))  # before the end of an epoch
+    with stop_on_signals() as stop, pytest.raises(TrainingError, match="lower --learning-rate"):
+        _take_turns(runs, digits(), CPU, Watchers(nothing, tick), stop)
+    assert [(run.folder / "state.safetensors").is_file() for run in runs] == [False, True]
 
 
 # Who may write

@@ -1,12 +1,16 @@
 """`train()`: recipes, seeds and changes in, finished runs out; and what is shown on the way."""
 
 import dataclasses
+import os
+import signal
 from pathlib import Path
 
 import pytest
-from training_cases import DIGITS, contents, jsonl, rows
+from training_cases import CPU, DIGITS, Countdown, contents, digits, jsonl, rows
 
-from subspaces.training import RECIPES, Recipe, Run, train
+from subspaces.training import RECIPES, Recipe, Run, RunError, Stopped, train
+from subspaces.training.display import display
+from subspaces.training.loop import train_runs
 
 RECIPE = dataclasses.replace(DIGITS, epochs=2)
 
@@ -134,6 +138,59 @@ def test_the_log_is_written_for_tensorboard(tmp_path: Path):
     for name in ("loss", "l2", "learning_rate"):
         found = [(event.step, event.value) for event in events.Scalars(name)]
         assert found == [(row["epoch"], pytest.approx(row[name])) for row in run.log()]
+
+
+def stopped(out: Path, steps: int) -> Run:
+    """A run that a signal ended after so many steps of 6 to an epoch, seen by TensorBoard."""
+    run = Run.under(out, RECIPE)
+    count = Countdown(steps, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    with display(6, "quiet", tensorboard=True) as shown, pytest.raises(Stopped):
+        train_runs([run], digits(), CPU, shown.report, count, shown.begin)
+    return run
+
+
+def test_a_half_written_line_after_the_checkpoint_is_no_obstacle(tmp_path: Path):
+    run = stopped(tmp_path, 8)
+    with open(run.folder / "log.jsonl", "a") as file:
+        file.write('{"epoch": 2, "lo')
+    for show in ("bar", "quiet"):
+        quietly(RECIPE, out=tmp_path, show=show, tensorboard=True)
+    assert [row["epoch"] for row in run.log()] == [1, 2]
+
+
+def test_tensorboard_has_every_epoch_once_however_often_a_run_was_killed(tmp_path: Path):
+    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    run = stopped(tmp_path, 8)
+    state, log = (run.folder / "state.safetensors").read_bytes(), (run.folder / "log.jsonl").read_text()
+    quietly(RECIPE, out=tmp_path, tensorboard=True)
+    (run.folder / "result.json").unlink()  # as if it had been killed before the result, after two rows
+    (run.folder / "state.safetensors").write_bytes(state)
+    assert len(log.splitlines()) == 1
+    quietly(RECIPE, out=tmp_path, tensorboard=True)
+    events = reader.EventAccumulator(str(run.folder / "tensorboard")).Reload()
+    assert [event.step for event in events.Scalars("loss")] == [1, 2]
+
+
+def test_a_process_that_is_refused_leaves_no_events(tmp_path: Path):
+    run = Run.under(tmp_path, RECIPE)
+    with run.locked(), pytest.raises(RunError, match="being trained"):
+        quietly(RECIPE, out=tmp_path, tensorboard=True)
+    assert not (run.folder / "tensorboard").exists()
+
+
+def test_bars_begin_where_the_run_is_and_end_full(tmp_path: Path):
+    run = stopped(tmp_path, 8)
+    with display(6, "bar", tensorboard=False) as shown:
+        found = []
+
+        def begin(run: Run, epoch: int, done: int) -> None:
+            shown.begin(run, epoch, done)
+            found.append(shown.bars.progress.tasks[0].completed)
+
+        train_runs([run], digits(), CPU, shown.report, shown.tick, begin)
+        (task,) = shown.bars.progress.tasks
+    assert found == [8]
+    assert task.completed == task.total == 12
 
 
 def test_without_tensorboard_there_is_no_such_folder(tmp_path: Path):
