@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim.swa_utils import update_bn
 
-from subspaces import nested
+from subspaces import nested, template
 from subspaces.points import Alpha
 from subspaces.subspace import Subspace
 
@@ -34,7 +34,7 @@ def recalibrate(
 
     The statistics are reset and become the plain average over the batches of one pass in train mode,
     without autograd, as for stochastic weight averaging. Modes and momenta are restored whatever
-    happens, and after an error the old statistics too. Without batch norm nothing is run, and a batch
+    happens, and after an error all buffers too. Without batch norm nothing is run, and a batch
     norm that the pass does not reach keeps what it has.
 
     Args:
@@ -51,13 +51,15 @@ def recalibrate(
     if not isinstance(module, nn.Module):
         raise TypeError(f"recalibrate got {module!r}: expected a network, an Ensemble or a Subspace")
     call: Callable[..., Any] = module
-    family = _unwrapped(module)
+    family = template.unwrapped(module)
     if isinstance(family, Subspace):
         alpha = family.shape.midpoint() if alpha is None else alpha
         family.coefficients(alpha, outside)  # a bad alpha is an error before anything is reset
         call = partial(module, alpha=alpha, outside=outside)
     elif alpha is not None:
         raise TypeError(f"alpha={alpha!r}: only a Subspace has points, this is a {type(module).__name__}")
+    if not isinstance(loader, Iterable):
+        raise TypeError(f"loader={loader!r}: expected something that yields batches, such as a DataLoader")
     if batches is not None and batches < 1:
         raise ValueError(f"batches={batches}: expected at least 1, or None for the whole loader")
     norms = [part for part in module.modules() if isinstance(part, _BatchNorm)]
@@ -72,28 +74,21 @@ def recalibrate(
 
 @contextmanager
 def _restoring(module: nn.Module, norms: list[_BatchNorm]) -> Iterator[None]:
-    """Restore modes and momenta at the end, and statistics that were not renewed: all of them after an error."""
+    """Restore modes and momenta at the end, and statistics that were not renewed: after an error, all buffers."""
     modes = {part: part.training for part in module.modules()}
     momenta = {norm: norm.momentum for norm in norms}
-    statistics = {norm: [buffer.clone() for buffer in norm.buffers()] for norm in norms}
-    old = norms
+    buffers = {buffer: buffer.clone() for buffer in module.buffers()}
+    old = list(buffers)
     try:
         yield
-        old = [norm for norm in norms if norm.num_batches_tracked == 0]
+        old = [buffer for norm in norms if norm.num_batches_tracked == 0 for buffer in norm.buffers()]
     finally:
-        for norm in old:
-            for buffer, value in zip(norm.buffers(), statistics[norm], strict=True):
-                buffer.copy_(value)
+        for buffer in old:
+            buffer.copy_(buffers[buffer])
         for norm, momentum in momenta.items():
             norm.momentum = momentum
         for part, mode in modes.items():
             part.training = mode
-
-
-def _unwrapped(module: nn.Module) -> nn.Module:
-    """Return what `torch.compile`, `DistributedDataParallel` or `AveragedModel` has wrapped."""
-    inner = getattr(module, "_orig_mod", getattr(module, "module", None))
-    return _unwrapped(inner) if isinstance(inner, nn.Module) else module
 
 
 def _run(call: Callable[..., Any], batch: Any) -> None:

@@ -141,8 +141,8 @@ def run(setting: Setting, tick: Callable[[], None] = lambda: None) -> tuple[list
 
 def findings(rows: list[Row]) -> list[str]:
     """Say in words what the numbers show, seed by seed, whichever way they point."""
-    standard, _, midpoint, deep, line = rows
-    comparisons = [(midpoint, standard), (line, standard), (line, deep)]
+    standard, ends, midpoint, deep, line = rows
+    comparisons = [(midpoint, standard), (midpoint, ends), (line, standard), (line, deep)]
     return [_compare(first, second) for first, second in comparisons]
 
 

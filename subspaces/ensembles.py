@@ -63,7 +63,8 @@ class Ensemble(nn.Module):
         outputs = self.outputs(*args, **kwargs)
         if self.average == "probabilities":
             dim = self.dim + 1 if self.dim >= 0 else self.dim
-            outputs = outputs.softmax(dim)
+            half = outputs.dtype in (torch.float16, torch.bfloat16)
+            outputs = outputs.softmax(dim, dtype=torch.float32 if half else outputs.dtype)
         return outputs.mean(0)
 
     def extra_repr(self) -> str:

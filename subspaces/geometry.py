@@ -40,7 +40,8 @@ def cos2(rows: Sequence[Tensor]) -> Tensor:
             a, b = _real(piece)
             products.append(torch.stack([(a * b).sum(), (a * a).sum(), (b * b).sum()]))
     ab, aa, bb = torch.stack(products).sum(0).unbind()
-    return ab.square() / (aa * bb).clamp_min(torch.finfo(ab.dtype).tiny)
+    tiny = torch.finfo(ab.dtype).tiny
+    return (ab / aa.clamp_min(tiny)) * (ab / bb.clamp_min(tiny))  # aa * bb may overflow
 
 
 def distances(rows: Sequence[Tensor]) -> Distances:

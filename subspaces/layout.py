@@ -53,7 +53,7 @@ class Group:
     name: str
     label: str
     penalised: bool
-    castable: bool  # by autocast, wherever they are used: the weights of linear layers and convolutions
+    castable: bool  # by autocast where their layers use them: the weights of linear layers and convolutions
     entries: tuple[Entry, ...]
 
     @property
@@ -121,7 +121,7 @@ _CAST = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.Conv
 
 
 def _castable(module: nn.Module, names: tuple[str, ...]) -> bool:
-    """Say whether autocast would cast this parameter at every use, so that all can be cast at once."""
+    """Say whether autocast would cast this parameter in its layer, so that all such can be cast at once."""
     owners = [(module.get_submodule(owner), key) for owner, _, key in (name.rpartition(".") for name in names)]
     return all(type(owner) in _CAST and key == "weight" for owner, key in owners)
 

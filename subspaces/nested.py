@@ -69,18 +69,32 @@ def split(value: Any, size: int, groups: int) -> list[Any]:
     return [apply(part(index), value) for index in range(groups)]
 
 
-def join(values: list[Any]) -> Any:
-    """Put the outputs of the groups together: tensors end to end, scalars (a loss) as their mean."""
+def group_sizes(size: int, groups: int) -> list[int]:
+    """Return how many examples each group of a batch gets."""
+    return [size // groups + (index < size % groups) for index in range(groups)]
+
+
+def join(values: list[Any], sizes: list[int]) -> Any:
+    """Put the outputs of groups of these sizes together: tensors end to end, scalars (a loss) as their mean."""
     first = values[0]
     if isinstance(first, Tensor):
-        return torch.cat(values) if first.ndim else _mean(torch.stack(values))
+        return _join_tensors(values, sizes)
     inner = children(first)
     if inner is None:
         return first
     columns = [children(value) or [] for value in values]
-    return rebuild(first, [join(list(column)) for column in zip(*columns, strict=True)])
+    return rebuild(first, [join(list(column), sizes) for column in zip(*columns, strict=True)])
 
 
-def _mean(scalars: Tensor) -> Tensor:
-    whole = not (scalars.is_floating_point() or scalars.is_complex())
-    return scalars.float().mean() if whole else scalars.mean()
+def _join_tensors(values: list[Tensor], sizes: list[int]) -> Tensor:
+    first = values[0]
+    if not first.ndim:
+        whole = not (first.is_floating_point() or first.is_complex())
+        weighted = [(value.float() if whole else value) * size for value, size in zip(values, sizes, strict=True)]
+        return torch.stack(weighted).sum(0) / sum(sizes)
+    if [len(value) for value in values] != sizes:
+        raise ValueError(
+            f"samples={len(values)}: the network returned a tensor of shape {tuple(first.shape)} for {sizes[0]} "
+            "examples: expected the batch in the first dimension; return it so, or use samples=1"
+        )
+    return torch.cat(values)

@@ -36,6 +36,8 @@ def to_alpha(value: Alpha, shape: Shape, like: Tensor, outside: bool) -> Tensor:
     try:
         if isinstance(value, int | float):
             alpha = like.new_zeros(()) + value  # not a constant when traced: compiled once for all numbers
+        elif isinstance(value, list | tuple) and value and all(isinstance(each, int | float) for each in value):
+            alpha = torch.stack([like.new_zeros(()) + each for each in value])
         else:
             alpha = torch.as_tensor(value, dtype=like.dtype, device=like.device)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
@@ -44,19 +46,27 @@ def to_alpha(value: Alpha, shape: Shape, like: Tensor, outside: bool) -> Tensor:
             "a tensor with one such point per layer, or a dict by layer name"
         ) from None
     if alpha.ndim >= len(shape.point) and alpha.shape[alpha.ndim - len(shape.point) :] == shape.point:
-        _check_domain(alpha, shape, outside)
+        _check_domain(alpha, shape, outside, value)
     return alpha
 
 
-def _check_domain(alpha: Tensor, shape: Shape, outside: bool) -> None:
+def _check_domain(alpha: Tensor, shape: Shape, outside: bool, value: Alpha) -> None:
     """Refuse points that are not in the domain; a traced or captured alpha cannot be looked at."""
     if torch.compiler.is_compiling() or (alpha.is_cuda and torch.cuda.is_current_stream_capturing()):
         return
-    for test, hint in ((shape.valid, ""), (shape.inside, "; pass outside=True to go off the subspace")):
+    tests = [(shape.valid, shape.beyond, "")]
+    if not outside:
+        tests = [
+            (shape.valid, shape.domain, ""),
+            (shape.inside, shape.domain, "; pass outside=True to go off the subspace"),
+        ]
+    for test, expected, hint in tests:
         bad = ~test(alpha)
-        if bool(bad.any()) and not (outside and hint):
-            example = alpha[bad][0].tolist()
-            raise ValueError(f"alpha={example} is not a point of {shape}: expected {shape.domain}{hint}")
+        if bool(bad.any()):
+            shown, note = value, ""
+            if isinstance(value, Tensor):
+                shown, note = alpha[bad][0].tolist(), "; a second input of the network is passed by keyword"
+            raise ValueError(f"alpha={shown} is not a point of {shape}: expected {expected}{hint}{note}")
 
 
 def coefficients(alpha: Tensor, shape: Shape, layout: Layout) -> dict[str, Tensor]:

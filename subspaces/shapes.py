@@ -25,6 +25,9 @@ class Shape(ABC):
     domain: ClassVar[str]
     """The set of all alpha, in words, for error messages."""
 
+    beyond: ClassVar[str] = "finite numbers"
+    """What alpha may be off the domain, in words."""
+
     @property
     @abstractmethod
     def vertices(self) -> int:
@@ -140,6 +143,7 @@ class Simplex(Shape):
 
     m: int = 3
     domain: ClassVar[str] = "non-negative numbers that sum to 1"
+    beyond: ClassVar[str] = "finite numbers that sum to 1"
 
     def __post_init__(self) -> None:
         if not isinstance(self.m, int) or self.m < 2:
@@ -171,3 +175,9 @@ class Simplex(Shape):
 
     def separation(self, first: Tensor, second: Tensor) -> Tensor:
         return (first - second).abs().sum(-1) / 2
+
+
+def check_shape(shape: object) -> None:
+    """Refuse what is not a shape, such as the class instead of an instance."""
+    if not isinstance(shape, Shape):
+        raise TypeError(f"shape={shape!r}: expected Line(), Bezier(bends), Simplex(m) or another Shape instance")

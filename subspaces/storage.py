@@ -23,6 +23,7 @@ from subspaces import files, shapes
 from subspaces.initial import Factory
 from subspaces.shapes import Shape
 from subspaces.subspace import Subspace
+from subspaces.template import unwrapped
 
 FORMAT = "subspaces"
 VERSION = 1
@@ -32,8 +33,9 @@ class FileError(ValueError):
     """A file that is not a whole family, or not one of the given network."""
 
 
-def save(family: Subspace, path: str | os.PathLike[str]) -> None:
+def save(module: nn.Module, path: str | os.PathLike[str]) -> None:
     """Write a family to one safetensors file; an existing file is replaced only by a complete one."""
+    family = unwrapped(module)
     if not isinstance(family, Subspace):
         raise TypeError(f"save got a {type(family).__name__}: expected a Subspace; for a network save its state_dict()")
     target = Path(path)

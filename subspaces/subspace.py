@@ -1,7 +1,7 @@
 """A family of networks: every point of a line, curve or simplex in weight space is one."""
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -13,7 +13,7 @@ from subspaces.features import Sampled, similarity, watch
 from subspaces.initial import Factory, Init, check_given, initial_networks
 from subspaces.layout import Grouping, Layout, Predicate, is_weight
 from subspaces.points import Alpha, nearest
-from subspaces.shapes import Shape
+from subspaces.shapes import Shape, check_shape
 
 
 class Subspace(nn.Module):
@@ -59,10 +59,13 @@ class Subspace(nn.Module):
         seed: int | None = None,
     ) -> None:
         super().__init__()
-        _check_shape(shape)
+        check_shape(shape)
         networks = initial_networks(network, shape.vertices, init)
         self.shape = shape
         self.layerwise = layerwise
+        self.cast_weights = False
+        """Under autocast, cast the weights of all linear layers and convolutions at once: quicker, and the same for a
+        network that uses them in their own layers and under autocast alone."""
         self.layout = Layout.of(networks[0], penalised, group)
         rows = [dict(vertex.named_parameters(remove_duplicate=False)) for vertex in networks]
         self.omega = nn.ParameterDict(
@@ -75,13 +78,15 @@ class Subspace(nn.Module):
 
     @classmethod
     def from_modules(
-        cls, modules: Sequence[nn.Module], shape: Shape, layerwise: bool = False, **options: Any
+        cls, modules: Iterable[nn.Module], shape: Shape, layerwise: bool = False, **options: Any
     ) -> "Subspace":
         """Return the family spanned by networks that already exist, one per vertex; they are copied.
 
         The buffers are those of the first network: recalibrate before evaluating a network with batch norm.
         """
-        _check_shape(shape)
+        check_shape(shape)
+        if not isinstance(modules, Iterable):
+            raise TypeError(f"from_modules got a {type(modules).__name__}: expected a list of modules, one per vertex")
         networks = list(modules)
         if len(networks) != shape.vertices:
             raise ValueError(f"from_modules got {len(networks)} networks: {shape} has {shape.vertices} vertices")
@@ -116,6 +121,11 @@ class Subspace(nn.Module):
         def draw(size: tuple[int, ...]) -> Tensor:
             return self.shape.sample(size, lambda s: randomness.uniform(self.rng, s)).to(self._like)
 
+        if not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1:
+            raise RuntimeError(
+                "a point was drawn in a backward pass (activation checkpointing?) and is not the one of the forward "
+                "pass: draw it before, checkpoint(family, x, family.sample())"
+            )
         per = per or ("layer" if self.layerwise else "network")
         if per == "weight":
             entries = (entry for group in self.layout.groups for entry in group.entries)
@@ -181,7 +191,7 @@ class Subspace(nn.Module):
         **options: Any,
     ) -> Ensemble:
         """Return the networks at several points as one module that averages their outputs (see `Ensemble`)."""
-        if isinstance(alphas, int | float) or (isinstance(alphas, Tensor) and not alphas.ndim):
+        if isinstance(alphas, int | float | Mapping) or (isinstance(alphas, Tensor) and not alphas.ndim):
             raise TypeError(f"ensemble({alphas!r}): expected several points, such as [0.1, 0.9]")
         return Ensemble([self.at(alpha, outside) for alpha in alphas], average, **options)
 
@@ -202,12 +212,13 @@ class Subspace(nn.Module):
         Args:
             x: the network's first input; other inputs follow alpha or are given by keyword.
             alpha: the point, in any of the forms of `subspaces.points`.
-            samples: in train mode, cut the batch into this many groups, each with its own alpha.
+            samples: in train mode, cut the batch into this many groups, each with its own alpha: every
+                input whose first dimension is the batch; outputs are joined along theirs.
             features: the name of a module whose input is wanted too; the result is then `Sampled`.
             outside: allow points outside the domain, such as -0.05 and 1.05 on a line.
         """
-        if samples < 1 or (samples > 1 and alpha is not None):
-            raise ValueError(f"samples={samples}: expected at least 1, and no alpha where it is more than 1")
+        if not isinstance(samples, int) or samples < 1 or (samples > 1 and alpha is not None):
+            raise ValueError(f"samples={samples!r}: expected an integer from 1, and no alpha where it is more than 1")
         inputs = (args, kwargs) if x is None else ((x, *args), kwargs)
         if not self.training or alpha is not None:
             samples = 1
@@ -216,7 +227,7 @@ class Subspace(nn.Module):
         parts = nested.split(inputs, size, groups) if groups > 1 else [inputs]
         outputs, entered = [], []
         kind = self.device.type
-        cast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
+        cast = torch.get_autocast_dtype(kind) if self.cast_weights and torch.is_autocast_enabled(kind) else None
         with watch(self.template, features) as seen:
             alphas = [self._point(alpha) for _ in range(groups)]
             for (positional, named), point in zip(parts, alphas, strict=True):
@@ -226,7 +237,7 @@ class Subspace(nn.Module):
                 outputs.append(template.call(self.template, placed, positional, named))
                 entered.extend(seen[-1:])  # of the last call, where the network calls that module several times
                 seen.clear()
-        output = nested.join(outputs) if groups > 1 else outputs[0]
+        output = nested.join(outputs, nested.group_sizes(size, groups)) if groups > 1 else outputs[0]
         if features is None:
             return output
         if len(entered) < groups:
@@ -247,6 +258,8 @@ class Subspace(nn.Module):
 
         Its expectation over the pairs is the paper's regularisation term; with two vertices it is exact.
         """
+        if not isinstance(beta, int | float) or not beta >= 0:
+            raise ValueError(f"penalty(beta={beta!r}): expected a number of at least 0")
         rows = self._penalised()
         m = self.shape.vertices
         if not rows or beta == 0 or m < 2:
@@ -263,6 +276,10 @@ class Subspace(nn.Module):
         one long vector; groups that differ in size are compared on what they share. On a simplex the
         distance of the points is half their L1 distance; in a layerwise family it is the mean over layers.
         """
+        if not isinstance(sampled, Sampled):
+            raise TypeError(
+                f"feature_similarity got a {type(sampled).__name__}: expected family(x, samples=2, features=…)"
+            )
         if len(sampled.features) < 2:
             return self._like.new_zeros(())
         chosen = randomness.pair(self.rng, len(sampled.features))
@@ -294,8 +311,3 @@ class Subspace(nn.Module):
     def extra_repr(self) -> str:
         weights = sum(omega.shape[1] for omega in self.omega.values())
         return f"{self.shape}, layerwise={self.layerwise}, {self.shape.vertices} vertices of {weights:,} weights"
-
-
-def _check_shape(shape: object) -> None:
-    if not isinstance(shape, Shape):
-        raise TypeError(f"shape={shape!r}: expected Line(), Bezier(bends), Simplex(m) or another Shape instance")

@@ -38,6 +38,12 @@ def copy_with(template: nn.Module, parameters: Mapping[str, nn.Parameter]) -> nn
     return network
 
 
+def unwrapped(module: nn.Module) -> nn.Module:
+    """Return what `torch.compile`, `DistributedDataParallel` or `AveragedModel` has wrapped."""
+    inner = getattr(module, "_orig_mod", getattr(module, "module", None))
+    return unwrapped(inner) if isinstance(inner, nn.Module) else module
+
+
 def _recurrent(network: nn.Module) -> list[nn.RNNBase]:
     return [part for part in network.modules() if isinstance(part, nn.RNNBase)]
 

@@ -495,3 +495,22 @@ def test_a_loader_without_batches_is_an_error(loader: Callable[[], Iterable[Tens
 def test_what_is_no_module_is_refused(module):
     with pytest.raises(TypeError, match=r"expected a network, an Ensemble or a Subspace"):
         recalibrate(module, images())
+
+
+def test_after_an_error_buffers_of_other_kinds_are_back_too():
+    network = nn.Sequential(nn.BatchNorm1d(3), nn.InstanceNorm1d(3, track_running_stats=True))
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+
+    def loader():
+        yield torch.randn(4, 3, 5)
+        raise OSError("gone")
+
+    with pytest.raises(OSError, match="gone"):
+        recalibrate(network, loader())
+    for name, value in network.state_dict().items():
+        assert torch.equal(value, before[name]), name
+
+
+def test_a_loader_that_is_none_is_named():
+    with pytest.raises(TypeError, match="loader=None: expected something that yields batches"):
+        recalibrate(nn.BatchNorm1d(3), None)

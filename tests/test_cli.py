@@ -44,7 +44,7 @@ def test_version() -> None:
 def test_demo_prints_a_table_and_saves_a_family(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "subspaces", "demo", "--seeds", "1", "--epochs", "2"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200, check=True)
-    for words in ("midpoint", "accuracy %", "ECE %", "training steps", "better in", "demo.safetensors"):
+    for words in ("midpoint", "accuracy %", "ECE %", "steps", "better in", "demo.safetensors"):
         assert words in done.stdout
     family = ss.load(tmp_path / "demo.safetensors", ss.networks.MLP)
     assert family.shape == ss.Line()

@@ -212,3 +212,13 @@ def test_inductor():
     for name, omega in eager.omega.items():
         assert_close(original.omega[name].grad, omega.grad, rtol=1e-4, atol=1e-5)
     assert_same_state(original, eager)
+
+
+def test_alpha_as_a_list_varies_without_recompilation(forward_counter):
+    eager = family(ss.Simplex(3)).eval()
+    compiled = torch.compile(eager, backend=forward_counter, fullgraph=True)
+    x, _ = batch(0)
+    for first in (0.25, 0.5, 0.125, 0.75, 0.625):
+        alpha = [first, 0.1, 0.9 - first]
+        assert_close(compiled(x, alpha), eager(x, alpha))
+    assert forward_counter.frame_count <= 2

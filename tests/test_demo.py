@@ -40,7 +40,7 @@ def test_rows_findings_and_cost() -> None:
     sentences = demo.findings(rows)
     difference = float((rows[2].accuracy - rows[0].accuracy).mean())
     assert f"accuracy {difference:+.1f} points" in sentences[0]
-    assert len(sentences) == 3
+    assert len(sentences) == 4
 
 
 def test_findings_count_the_seeds_in_which_it_is_better() -> None:

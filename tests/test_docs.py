@@ -42,6 +42,11 @@ def test_readme_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert names["loss"].requires_grad
 
 
+def test_no_placeholder_is_left() -> None:
+    for file in ("README.md", "CONTRIBUTING.md", "results/README.md"):
+        assert re.findall(r"^[A-Z]{5,}$", (ROOT / file).read_text(), re.MULTILINE) == []
+
+
 def test_readme_links_exist() -> None:
     text = (ROOT / "README.md").read_text() + (ROOT / "CONTRIBUTING.md").read_text()
     local = [link for link in re.findall(r"\]\(([^)]+)\)", text) if not link.startswith("http")]

@@ -446,3 +446,51 @@ def test_families_nest_in_other_modules():
     assert all(parameter.grad.abs().max() > 0 for parameter in whole.parameters())
     nested = ss.Subspace(whole, ss.Line(), init="point", seed=1)
     assert nested(x).shape == (8, 3)
+
+
+class FullPrecisionHead(nn.Module):
+    """A network that leaves autocast for its head and reads a weight outside of its layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.Linear(4, 8), nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        y = self.body(x)
+        with torch.autocast("cpu", enabled=False):
+            return self.head(y.float()), self.body.weight.square().sum()
+
+
+def test_a_network_may_leave_autocast():
+    module = ss.Subspace(FullPrecisionHead, ss.Line())
+    plain, x = module.at(0.3), torch.randn(5, 4)
+    with torch.autocast("cpu", torch.bfloat16):
+        found, expected = module(x, 0.3), plain(x)
+    for mine, theirs in zip(found, expected, strict=True):
+        assert mine.dtype == torch.float32
+        assert torch.equal(mine, theirs)
+
+
+def test_casting_all_weights_at_once_changes_no_bit():
+    module = family()
+    x, _ = images(size=16)
+    with torch.autocast("cpu", torch.bfloat16):
+        one_by_one = module(x, ALPHA)
+        module.cast_weights = True
+        assert torch.equal(module(x, ALPHA), one_by_one)
+
+
+def test_checkpointing_a_family_needs_a_point_drawn_before():
+    from torch.utils.checkpoint import checkpoint
+
+    module = ss.Subspace(lambda: nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3)), ss.Line())
+    x = torch.randn(5, 4)
+    with pytest.raises(RuntimeError, match=r"drawn in a backward pass.*checkpoint\(family, x, family.sample\(\)\)"):
+        checkpoint(module, x, use_reentrant=False).sum().backward()
+    alpha = module.sample()
+    module.zero_grad()
+    checkpoint(module, x, alpha, use_reentrant=False).square().sum().backward()
+    found = module.omega["weights"].grad.clone()
+    module.zero_grad()
+    module(x, alpha).square().sum().backward()
+    assert_close(found, module.omega["weights"].grad)

@@ -96,7 +96,7 @@ structures = st.recursive(
 def test_joining_what_was_split_gives_it_back(value, groups):
     parts = nested.split(value, SIZE, groups)
     assert len(parts) == groups
-    assert same(nested.join(parts), value)
+    assert same(nested.join(parts, nested.group_sizes(SIZE, groups)), value)
 
 
 @settings(deadline=None, derandomize=True)
@@ -132,32 +132,39 @@ def test_only_tensors_of_the_batch_are_cut():
 
 
 def test_scalars_are_averaged():
-    assert nested.join([torch.tensor(1.0), torch.tensor(4.0)]) == 2.5
+    assert nested.join([torch.tensor(1.0), torch.tensor(4.0)], [8, 4]) == 2.0
     parts = [{"loss": torch.tensor(value, requires_grad=True)} for value in (1.0, 2.0, 6.0)]
-    loss = nested.join(parts)["loss"]
-    assert loss == 3.0
+    loss = nested.join(parts, [2, 2, 2])["loss"]
+    torch.testing.assert_close(loss.detach(), torch.tensor(3.0))
     loss.backward()
-    assert all(part["loss"].grad == torch.tensor(1 / 3) for part in parts)
+    assert all(part["loss"].grad.item() == pytest.approx(1 / 3) for part in parts)
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.uint8])
 def test_whole_number_scalars_are_averaged_too(dtype):
-    assert nested.join([torch.tensor(1, dtype=dtype), torch.tensor(0, dtype=dtype)]) == 0.5
+    assert nested.join([torch.tensor(1, dtype=dtype), torch.tensor(0, dtype=dtype)], [3, 3]) == 0.5
 
 
 def test_low_precision_scalars_keep_their_dtype():
-    assert nested.join([torch.tensor(1.0, dtype=torch.bfloat16)] * 3).dtype == torch.bfloat16
+    assert nested.join([torch.tensor(1.0, dtype=torch.bfloat16)] * 3, [1, 1, 1]).dtype == torch.bfloat16
 
 
 def test_joined_tensors_are_end_to_end_and_the_first_of_the_rest_is_kept():
-    joined = nested.join([(torch.zeros(2, 3), "a", None), (torch.ones(1, 3), "b", None)])
+    joined = nested.join([(torch.zeros(2, 3), "a", None), (torch.ones(1, 3), "b", None)], [2, 1])
     assert torch.equal(joined[0], torch.tensor([[0.0] * 3, [0.0] * 3, [1.0] * 3]))
     assert joined[1:] == ("a", None)
 
 
+def test_outputs_without_the_batch_in_front_are_refused():
+    with pytest.raises(
+        ValueError, match=r"samples=2: .* shape \(3, 4\) for 4 examples: expected the batch in the first"
+    ):
+        nested.join([torch.zeros(3, 4), torch.zeros(3, 4)], [4, 4])
+
+
 def test_outputs_of_different_structure_are_refused():
     with pytest.raises(ValueError, match="zip"):
-        nested.join([(torch.zeros(1),), (torch.zeros(1), torch.zeros(1))])
+        nested.join([(torch.zeros(1),), (torch.zeros(1), torch.zeros(1))], [1, 1])
 
 
 @pytest.mark.parametrize(
@@ -230,7 +237,7 @@ def test_a_family_joins_the_outputs_of_its_groups(wrap):
     alphas = [draws.sample(), draws.sample()]
     parts = [nested.children(family(part, alpha)) for part, alpha in zip(x.tensor_split(2), alphas, strict=True)]
     assert torch.equal(joined[0], torch.cat([part[0] for part in parts]))
-    assert torch.allclose(joined[1], (parts[0][1] + parts[1][1]) / 2)
+    assert torch.allclose(joined[1], (3 * parts[0][1] + 2 * parts[1][1]) / 5)  # of all five examples
 
 
 @pytest.mark.parametrize("wrap", [Pair, Record, lambda y, loss: {"y": y, "loss": loss}])

@@ -681,3 +681,10 @@ def test_a_family_comes_back_on_the_networks_device(path):
     assert loaded.device.type == "cuda"
     assert same(loaded(x), family(x))
     assert load(path, Net).device.type == "cpu"
+
+
+def test_a_wrapped_family_is_saved_as_what_it_wraps(path):
+    family = Subspace(Net, Line())
+    save(torch.optim.swa_utils.AveragedModel(family), path)
+    x = torch.randn(2, 3, 5, 5)
+    assert same(load(path, Net).eval()(x), family.eval()(x))

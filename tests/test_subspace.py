@@ -566,7 +566,9 @@ def test_samples_are_ignored_in_eval_mode():
 
 @pytest.mark.parametrize(("samples", "alpha"), [(0, None), (-1, None), (2, 0.5)])
 def test_impossible_samples(samples, alpha):
-    with pytest.raises(ValueError, match=f"samples={samples}: expected at least 1, and no alpha where it is more"):
+    with pytest.raises(
+        ValueError, match=f"samples={samples}: expected an integer from 1, and no alpha where it is more"
+    ):
         Subspace(Small, Line())(images(), alpha, samples=samples)
 
 
@@ -675,3 +677,31 @@ def test_feature_similarity_can_be_trained():
 def test_feature_similarity_of_one_group_is_nothing():
     family = Subspace(Small, Line())
     assert family.feature_similarity(family(images(), features="head")) == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "words"),
+    [
+        (lambda f: f.penalty(float("nan")), ValueError, "beta=nan.*at least 0"),
+        (lambda f: f.penalty(-1), ValueError, "beta=-1.*at least 0"),
+        (lambda f: f.penalty("1"), ValueError, "beta='1'.*a number"),
+        (lambda f: f.feature_similarity(torch.zeros(2)), TypeError, "got a Tensor: expected family"),
+        (lambda f: f.ensemble({"head": 0.3}), TypeError, "expected several points"),
+        (lambda f: f.ensemble(0.5), TypeError, "expected several points"),
+        (lambda f: f(torch.zeros(2, 3), samples=2.5), ValueError, "samples=2.5: expected an integer"),
+        (lambda f: Subspace.from_modules(f.midpoint(), Line()), TypeError, "expected a list of modules"),
+    ],
+)
+def test_more_wrong_calls(call, kind, words):
+    family = Subspace(lambda: nn.Linear(3, 2), Line())
+    with pytest.raises(kind, match=words):
+        call(family)
+
+
+def test_the_angle_of_very_large_and_very_small_weights():
+    for scale in (1e-12, 1e12):
+        family = Subspace(lambda: nn.Linear(30, 20, bias=False), Line())
+        expected = family.penalty().item()
+        with torch.no_grad():
+            family.omega["weights"].mul_(scale)
+        assert family.penalty().item() == pytest.approx(expected, rel=1e-4)

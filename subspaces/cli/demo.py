@@ -27,8 +27,9 @@ def demo(
     from subspaces import demo as study
     from subspaces.storage import save
 
-    if not out.parent.is_dir():
-        raise typer.BadParameter(f"the folder {out.parent} does not exist", param_hint="--out")
+    if out.is_dir() or not out.parent.is_dir():
+        problem = f"{out} is a folder" if out.is_dir() else f"the folder {out.parent} does not exist"
+        raise typer.BadParameter(problem, param_hint="--out")
     torch.set_num_threads(1)  # the networks are so small that more threads only wait for each other
     setting = study.Setting(seeds=seeds, epochs=epochs, label_noise=label_noise)
     columns = (TextColumn("training"), BarColumn(), MofNCompleteColumn(), TextColumn("steps"), TimeRemainingColumn())
@@ -47,10 +48,10 @@ def _show(rows: "list[Row]", setting: "Setting") -> None:
     table = Table(
         title=f"digits with {setting.label_noise:.0%} random training labels, {setting.epochs} epochs each",
         caption=f"mean ± standard deviation over {setting.seeds} seeds, clean test labels; two answer as an ensemble "
-        "(of the line: alpha = 0.1 and 0.9); a step is one batch through one network",
+        "(of the line: alpha = 0.1 and 0.9); steps in training, networks at test",
     )
     table.add_column("prediction by")
-    for title in ("accuracy %", "ECE %", "training steps", "networks at test"):
+    for title in ("accuracy %", "ECE %", "steps", "networks"):
         table.add_column(title, justify="right")
     for row in rows:
         spread = [f"{v.mean():.1f} ± {v.std(correction=min(1, len(v) - 1)):.1f}" for v in (row.accuracy, row.ece)]

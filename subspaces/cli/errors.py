@@ -54,7 +54,7 @@ class Group(TyperGroup):
             _say(STOPPED)
             raise typer.Exit(128 + signal.Signals[str(stopped)]) from None
         except KeyboardInterrupt:
-            _say(STOPPED)
+            _say("stopped")
             raise typer.Exit(128 + signal.SIGINT) from None
         except BrokenPipeError:  # `subspaces recipes | head`
             raise
