@@ -103,6 +103,11 @@ def configure(
     altered = {name: value for name, value in changes.items() if name in fields}
     found = [one if isinstance(one, Recipe) else book.find(one) for one in several]
     found = [dataclasses.replace(one, **altered) for one in found]
+    for one in found:
+        if "vertices" in altered and one.method in ("standard", "line"):
+            raise ValueError(
+                f"vertices={one.vertices}: {one.method} has a fixed number of them; choose the method curve or simplex"
+            )
     if seeds is not None:
         found = [dataclasses.replace(one, seed=seed) for one in found for seed in seeds]
     return found, execution

@@ -54,8 +54,17 @@ class Stream:
         self._iterator = None
 
 
-def training_batches(recipe: Recipe, dataset: Dataset, execution: Execution) -> ResidentLoader | Stream:
-    """Return the augmented, shuffled training images, in an order fixed by the seed."""
+def training_batches(
+    recipe: Recipe, dataset: Dataset, execution: Execution, images: ResidentLoader | Stream | None = None
+) -> ResidentLoader | Stream:
+    """Return the augmented, shuffled training images, in an order fixed by the seed.
+
+    `images` is a loader of another run on the same data, whose images are shared where both see the same.
+    """
+    if isinstance(images, ResidentLoader):
+        settings = (recipe.batch, recipe.pad, recipe.flip)
+        if (images.batch, images.pad, images.flip) == settings:
+            return images.sibling(recipe.seed)
     return _batches(dataset.train, recipe, dataset, execution, recipe.seed, augment=True)
 
 

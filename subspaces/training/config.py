@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from numbers import Integral, Real
@@ -77,6 +78,8 @@ class Recipe:
     def __post_init__(self) -> None:
         for entry in dataclasses.fields(self):
             object.__setattr__(self, entry.name, _typed(entry.name, getattr(self, entry.name), entry.type))
+        if not re.fullmatch(r"[\w.-]+", self.name):
+            raise ValueError(f"name={self.name!r}: expected letters, digits, '.', '_' and '-', as it names a folder")
         positive = ("epochs", "batch", "samples", "vertices")
         fraction = ("label_noise", "dropout", "label_smoothing")
         natural = ("validation", "pad", "beta", "feature_similarity", "weight_decay", "momentum", "data_seed", "seed")

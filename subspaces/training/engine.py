@@ -20,7 +20,7 @@ from subspaces import data
 from subspaces.memory import keep_memory
 from subspaces.networks import registry
 from subspaces.subspace import Subspace
-from subspaces.training.batches import training_batches
+from subspaces.training.batches import Stream, training_batches
 from subspaces.training.config import Execution, Recipe
 from subspaces.training.schedule import SCHEDULES
 
@@ -31,16 +31,25 @@ WARMUP = 3
 
 
 class Engine:
-    """A family, its data and its optimiser on one device, and the step that moves them forward."""
+    """A family, its data and its optimiser on one device, and the step that moves them forward.
 
-    def __init__(self, recipe: Recipe, dataset: data.Dataset, execution: Execution) -> None:
+    `images` is the loader of another engine with the same data on the same device, to share them in memory.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        dataset: data.Dataset,
+        execution: Execution,
+        images: data.ResidentLoader | Stream | None = None,
+    ) -> None:
         self.recipe = recipe
         self.execution = execution
         self.device = torch.device(execution.device)
         if self.device.type == "cpu":
             keep_memory()
         self.family = build_family(recipe, dataset, execution).to(self.device)
-        self.loader = training_batches(recipe, dataset, execution)
+        self.loader = training_batches(recipe, dataset, execution, images)
         self.learning_rate: Any = recipe.learning_rate
         if self.device.type == "cuda":
             self.learning_rate = torch.tensor(recipe.learning_rate, device=self.device)

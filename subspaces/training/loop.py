@@ -62,7 +62,7 @@ def _take_turns(
     failures: list[TrainingError] = []
     for run in runs:
         run.start(execution)
-        trainers.append(Trainer(run, dataset, execution, watchers.report))
+        trainers.append(Trainer(run, dataset, execution, watchers.report, trainers[0] if trainers else None))
         watchers.begin(run, trainers[-1].epoch, trainers[-1].done)
     turns = {trainer: trainer.steps() for trainer in trainers}
     while turns:

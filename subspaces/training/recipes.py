@@ -27,6 +27,7 @@ _IMAGENET = replace(
     epochs=100,
     batch=256,
     weight_decay=5e-5,
+    pad=0,  # crops are of random size instead
 )
 _WIDE = replace(_IMAGENET, name="imagenet-wide-resnet50-standard", network="torchvision:wide_resnet50_2")
 _MNIST = replace(_CIFAR10, name="mnist-standard", dataset="mnist", network="lenet", epochs=10, pad=0, flip=False)

@@ -24,14 +24,19 @@ class TrainingError(RuntimeError):
 
 
 class Trainer:
-    """One run in training. `steps()` queues one step at a time, so that several trainers can take turns."""
+    """One run in training. `steps()` queues one step at a time, so that several trainers can take turns.
 
-    def __init__(self, run: Run, dataset: data.Dataset, execution: Execution, report: Report) -> None:
+    `first` is the first of those, whose training images the others share.
+    """
+
+    def __init__(
+        self, run: Run, dataset: data.Dataset, execution: Execution, report: Report, first: "Trainer | None" = None
+    ) -> None:
         self.run = run
         self.dataset = dataset
         self.execution = execution
         self.report = report
-        self.engine = Engine(run.recipe, dataset, execution)
+        self.engine: Engine = Engine(run.recipe, dataset, execution, first.engine.loader if first is not None else None)
         self.epoch = 0
         self.done = 0  # batches of this epoch
         self.rate = 0.0

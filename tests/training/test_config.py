@@ -12,7 +12,7 @@ import subspaces as ss
 from subspaces.training import Execution, Recipe
 
 BAD = {
-    "name": [3],
+    "name": [3, "", "../../x", "a/b", "a b", "a\n"],
     "dataset": [None],
     "label_noise": [-0.1, 1, 1.5, math.nan, "0.1"],
     "validation": [-1, 0.5],

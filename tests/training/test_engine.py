@@ -220,6 +220,34 @@ def test_feature_similarity_changes_training(tmp_path: Path):
     assert with_it != without
 
 
+def test_feature_similarity_finds_a_parametrised_head(tmp_path: Path):
+    recipe = change(network="training_cases:spectral", method="line", samples=2, feature_similarity=0.5, epochs=1)
+    assert Engine(recipe, digits(), CPU).features == "3"
+    assert train_one(recipe, tmp_path).finished
+
+
+def test_engines_share_the_images(tmp_path: Path):
+    recipe = change(method="line", pad=1)
+    first = Engine(recipe, digits(), CPU)
+    other = change(recipe, seed=1, method="standard")
+    shared, alone = Engine(other, digits(), CPU, images=first.loader), Engine(other, digits(), CPU)
+    assert shared.loader.images is first.loader.images
+    assert shared.loader.position is not first.loader.position
+    for engine in (shared, alone):
+        run_epochs(engine, [0])
+    for name, value in copy_state(alone).items():
+        assert torch.equal(copy_state(shared)[name], value), name
+
+
+@pytest.mark.parametrize("changes", [{"batch": 100}, {"pad": 0}, {"flip": True}], ids=str)
+def test_engines_that_see_other_images_do_not_share_them(changes):
+    recipe = change(method="line", pad=1)
+    first = Engine(recipe, digits(), CPU)
+    assert (
+        Engine(change(recipe, **changes), digits(), CPU, images=first.loader).loader.images is not first.loader.images
+    )
+
+
 @pytest.mark.parametrize("optimizer", ["Adam", "AdamW", "RMSprop", "Adagrad", "NAdam", "Adamax", "RAdam"])
 def test_any_optimiser_by_name(optimizer, tmp_path: Path):
     run = train_one(change(method="line", optimizer=optimizer, learning_rate=0.01, momentum=0.0, epochs=5), tmp_path)

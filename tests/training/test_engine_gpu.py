@@ -23,7 +23,7 @@ from training_cases import (
     train_one,
 )
 
-from subspaces.training import Execution, Recipe, Run, Stopped
+from subspaces.training import Execution, Recipe, Run, Stopped, TrainingError
 from subspaces.training.engine import Engine
 from subspaces.training.loop import train_runs
 
@@ -197,3 +197,40 @@ def test_what_is_the_default_on_a_gpu_learns(tmp_path: Path):
     run = train_one(made("line", epochs=6, learning_rate=0.1), tmp_path, DATA, how)
     assert run.log()[-1]["loss"] < run.log()[0]["loss"]
     assert run.result["test_accuracy"] > 0.5
+
+
+def test_a_loss_that_is_lost_is_noticed_before_the_next_epoch_ends(tmp_path: Path):
+    recipe = made("line", epochs=50, learning_rate=1e30)
+    steps = []
+
+    def tick(run: Run, done: int) -> None:
+        torch.cuda.synchronize()
+        steps.append(done)
+
+    with pytest.raises(TrainingError, match="lower --learning-rate"):
+        train_one(recipe, tmp_path, DATA, execution(graph=True), tick=tick)
+    assert sum(steps) < 2 * 13
+
+
+def test_runs_with_dropout_are_each_alone(tmp_path: Path):
+    recipes = [made("line", seed=seed, network="training_cases:dropped", dropout=0.5) for seed in (0, 1)]
+    how = execution(graph=True)
+    together = [Run.under(tmp_path / "together", recipe) for recipe in recipes]
+    train_runs(together, DATA, how, nothing, nothing)
+    for run, recipe in zip(together, recipes, strict=True):
+        assert_same_run(run, train_one(recipe, tmp_path / "alone", DATA, how))
+
+
+def test_a_run_killed_within_an_epoch_continues_to_the_same_end(tmp_path: Path):
+    recipe = made("line", epochs=3)
+    how = execution(graph=True, checkpoint_seconds=0.0)
+    whole = train_one(recipe, tmp_path / "whole", DATA, how)
+
+    def crash() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_one(recipe, tmp_path, DATA, how, tick=Countdown(24, crash))
+    _, progress = Run.under(tmp_path, recipe).load_checkpoint()
+    assert (progress["epoch"], progress["done"] > 0) == (1, True)
+    assert_same_run(train_one(recipe, tmp_path, DATA, how), whole)

@@ -20,8 +20,8 @@ PAPER = {  # network, epochs, batch, weight decay, pad, flip
     "cifar10": ("cresnet20", 160, 128, 1e-4, 4, True),
     "tiny-imagenet-resnet18": ("resnet18", 160, 128, 1e-4, 4, True),
     "tiny-imagenet-resnet50": ("resnet50", 160, 128, 1e-4, 4, True),
-    "imagenet-resnet50": ("torchvision:resnet50", 100, 256, 5e-5, None, True),
-    "imagenet-wide-resnet50": ("torchvision:wide_resnet50_2", 100, 256, 5e-5, None, True),
+    "imagenet-resnet50": ("torchvision:resnet50", 100, 256, 5e-5, 0, True),
+    "imagenet-wide-resnet50": ("torchvision:wide_resnet50_2", 100, 256, 5e-5, 0, True),
     "mnist": ("lenet", None, 128, 1e-4, 0, False),
     "digits": ("mlp", None, 128, 1e-4, 0, False),
 }

@@ -88,6 +88,9 @@ def test_an_unknown_setting_gets_the_nearest_name(wrong, nearest, tmp_path: Path
         ({"dataset": "digit"}, "no data set is called 'digit': did you mean 'digits'"),
         ({"network": "mpl"}, "unknown network 'mpl'"),
         ({"dropout": 0.5}, "'mlp' has no dropout"),
+        ({"vertices": 4}, "vertices=4: .*standard.*method.*curve.*simplex"),
+        ({"vertices": 3, "method": "line"}, "vertices=3: .*line.*method.*curve.*simplex"),
+        ({"name": "../x"}, r"name='\.\./x'"),
     ],
     ids=str,
 )

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import math
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
@@ -49,6 +50,13 @@ class Dropped(nn.Module):
 def dropped(classes: int, image_shape: tuple[int, int, int], dropout: float) -> nn.Module:
     channels, height, width = image_shape
     return Dropped(channels * height * width, classes, dropout)
+
+
+def spectral(classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
+    """A network whose head is parametrised."""
+    inputs = math.prod(image_shape)
+    head = nn.utils.parametrizations.weight_norm(nn.Linear(16, classes))
+    return nn.Sequential(nn.Flatten(), nn.Linear(inputs, 16), nn.ReLU(), head)
 
 
 def convolutional(classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
