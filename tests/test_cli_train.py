@@ -91,7 +91,7 @@ VALUES = {
 @pytest.mark.parametrize("entry", FIELDS, ids=lambda entry: entry.name)
 def test_every_field_can_be_set(entry: dataclasses.Field[Any], received: dict[str, Any]) -> None:
     option = f"--{entry.name.replace('_', '-')}"
-    needed = ["--samples", "2"] if entry.name == "feature_similarity" else []
+    needed = {"feature_similarity": ["--samples", "2"], "vertices": ["--method", "simplex"]}.get(entry.name, [])
     if entry.type in (bool, bool | None):
         opposite = not RECIPES["digits-line"].flip if entry.name == "flip" else not entry.default
         if entry.name == "graph":
