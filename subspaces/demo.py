@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from subspaces import data
 from subspaces.batchnorm import recalibrate
 from subspaces.ensembles import Ensemble
 from subspaces.evaluation import accuracy, expected_calibration_error
@@ -68,20 +69,17 @@ class Digits:
 
 def digits(label_noise: float) -> Digits:
     """Load scikit-learn's digits; a fraction of the training labels is drawn uniformly, the same for everyone."""
-    from sklearn.datasets import load_digits
+    dataset = data.load("digits", label_noise=label_noise)
 
-    bundle = load_digits()
-    generator = torch.Generator().manual_seed(0)
-    order = torch.randperm(len(bundle.target), generator=generator)
-    images = (torch.tensor(bundle.images, dtype=torch.float32)[order, None] / 16 - 0.3) / 0.35
-    labels = torch.tensor(bundle.target)[order]
-    noisy = round(label_noise * TRAINING_IMAGES)
-    training = labels[:TRAINING_IMAGES].clone()
-    training[:noisy] = torch.randint(10, (noisy,), generator=generator)
-    return Digits(images[:TRAINING_IMAGES], training, images[TRAINING_IMAGES:], labels[TRAINING_IMAGES:])
+    def normalised(split: data.Images) -> Tensor:
+        assert isinstance(split, data.Split)
+        return (split.images / 255 - dataset.mean[0]) / dataset.std[0]
+
+    train, test = dataset.train, dataset.test
+    return Digits(normalised(train), train.labels, normalised(test), test.labels)
 
 
-def train(model: nn.Module, data: Digits, setting: Setting, seed: int, tick: Callable[[], None]) -> nn.Module:
+def train(model: nn.Module, images: Digits, setting: Setting, seed: int, tick: Callable[[], None]) -> nn.Module:
     """Train a network or a family with the same loop; a family differs by its penalty alone."""
     generator = torch.Generator().manual_seed(seed)
     optimizer = torch.optim.SGD(
@@ -89,8 +87,8 @@ def train(model: nn.Module, data: Digits, setting: Setting, seed: int, tick: Cal
     )
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, setting.epochs)
     for _ in range(setting.epochs):
-        for batch in torch.randperm(len(data.labels), generator=generator).split(BATCH):
-            loss = F.cross_entropy(model(data.images[batch]), data.labels[batch])
+        for batch in torch.randperm(len(images.labels), generator=generator).split(BATCH):
+            loss = F.cross_entropy(model(images.images[batch]), images.labels[batch])
             if isinstance(model, Subspace):
                 loss = loss + model.penalty(setting.beta)
             optimizer.zero_grad()
@@ -101,26 +99,26 @@ def train(model: nn.Module, data: Digits, setting: Setting, seed: int, tick: Cal
     return model
 
 
-def evaluate(model: nn.Module, data: Digits) -> tuple[float, float]:
+def evaluate(model: nn.Module, images: Digits) -> tuple[float, float]:
     """Return test accuracy and ECE in percent, with fresh batch-norm statistics."""
-    recalibrate(model, data.images.split(BATCH))
+    recalibrate(model, images.images.split(BATCH))
     model.eval()
     with torch.no_grad():
-        output = model(data.test_images)
+        output = model(images.test_images)
     probabilities = output if isinstance(model, Ensemble) else output.softmax(-1)
-    labels = data.test_labels
+    labels = images.test_labels
     return 100 * accuracy(probabilities, labels), 100 * expected_calibration_error(probabilities, labels)
 
 
 def run(setting: Setting, tick: Callable[[], None] = lambda: None) -> tuple[list[Row], Subspace]:
     """Train two networks and a line for every seed; return the table and the last line."""
-    data = digits(setting.label_noise)
+    images = digits(setting.label_noise)
     results: dict[str, list[Tensor]] = {}
     for seed in range(setting.seeds):
         torch.manual_seed(seed)
-        first, second = (train(MLP(), data, setting, seed + shift, tick) for shift in (0, 1000))
+        first, second = (train(MLP(), images, setting, seed + shift, tick) for shift in (0, 1000))
         family = Subspace(MLP, Line(), seed=seed)
-        train(family, data, setting, seed, tick)
+        train(family, images, setting, seed, tick)
         ways: dict[str, list[nn.Module]] = {
             "a network": [first],
             "the line's ends": [family.at(0.0), family.at(1.0)],
@@ -129,7 +127,7 @@ def run(setting: Setting, tick: Callable[[], None] = lambda: None) -> tuple[list
             "two points of the line": [family.ensemble([0.1, 0.9])],
         }
         for name, models in ways.items():
-            scores = torch.tensor([evaluate(model, data) for model in models])  # [models, 2]
+            scores = torch.tensor([evaluate(model, images) for model in models])  # [models, 2]
             results.setdefault(name, []).append(scores.mean(0))
     trained, used = (1, 1, 1, 2, 1), (1, 1, 1, 2, 2)
     rows = []

@@ -13,7 +13,6 @@ def test_label_noise_is_a_fixed_fraction_of_the_training_labels() -> None:
     assert torch.equal(noisy.labels, again.labels)
     changed = (clean.labels != noisy.labels).float().mean()
     assert 0.4 * 0.85 < changed < 0.4 * 0.95  # a random label is right by chance one time in ten
-    assert torch.equal(clean.labels[480:], noisy.labels[480:])
     assert torch.equal(clean.test_labels, noisy.test_labels)
     assert len(clean.labels) + len(clean.test_labels) == 1797
 

@@ -33,7 +33,8 @@ def _list(chosen: list[Recipe]) -> Table:
     columns = ("recipe", "data set", "network", "method", "epochs")
     table = printing.table(*columns, caption=caption, names="recipe", numbers=("epochs",))
     for recipe in chosen:
-        table.add_row(recipe.name, recipe.dataset, recipe.network, _method(recipe), str(recipe.epochs))
+        noise = f" ({recipe.label_noise:.0%} label noise)" if recipe.label_noise else ""
+        table.add_row(recipe.name, recipe.dataset + noise, recipe.network, _method(recipe), str(recipe.epochs))
     return table
 
 
