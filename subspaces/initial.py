@@ -1,12 +1,14 @@
 """The networks that a new family starts from."""
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
+
+from subspaces.shapes import Shape
 
 Factory = Callable[[], nn.Module]
 Init = Literal["independent", "point"]
@@ -77,14 +79,20 @@ def _reinitialise(module: nn.Module, name: str) -> None:
         )
 
 
-def check_given(networks: Sequence[nn.Module]) -> None:
-    """Refuse existing networks that cannot span one family."""
+def given_networks(modules: Iterable[nn.Module], shape: Shape) -> list[nn.Module]:
+    """Return existing networks as a list, or say why they cannot span one family of that shape."""
+    if not isinstance(modules, Iterable):
+        raise TypeError(f"from_modules got a {type(modules).__name__}: expected a list of modules, one per vertex")
+    networks = list(modules)
+    if len(networks) != shape.vertices:
+        raise ValueError(f"from_modules got {len(networks)} networks: {shape} has {shape.vertices} vertices")
     for index, network in enumerate(networks):
         if not isinstance(network, nn.Module):
             raise TypeError(f"network {index} is a {type(network).__name__}: expected an nn.Module")
         _check_supported(network)
     check_same_architecture(networks)
     _check_same_frozen(networks)
+    return networks
 
 
 def check_same_architecture(networks: Sequence[nn.Module]) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from subspaces import geometry, nested, points, randomness, template
 from subspaces.ensembles import Average, Ensemble
 from subspaces.features import Sampled, similarity, watch
-from subspaces.initial import Factory, Init, check_given, initial_networks
+from subspaces.initial import Factory, Init, given_networks, initial_networks
 from subspaces.layout import Grouping, Layout, Predicate, is_weight
 from subspaces.points import Alpha, nearest
 from subspaces.shapes import Shape, check_shape
@@ -85,14 +85,8 @@ class Subspace(nn.Module):
         The buffers are those of the first network: recalibrate before evaluating a network with batch norm.
         """
         check_shape(shape)
-        if not isinstance(modules, Iterable):
-            raise TypeError(f"from_modules got a {type(modules).__name__}: expected a list of modules, one per vertex")
-        networks = list(modules)
-        if len(networks) != shape.vertices:
-            raise ValueError(f"from_modules got {len(networks)} networks: {shape} has {shape.vertices} vertices")
-        check_given(networks)
-        copies = iter(networks)
-        return cls(lambda: copy.deepcopy(next(copies)), shape, layerwise, init="independent", **options)
+        networks = iter(given_networks(modules, shape))
+        return cls(lambda: copy.deepcopy(next(networks)), shape, layerwise, init="independent", **options)
 
     # The points of the family
 
@@ -121,11 +115,7 @@ class Subspace(nn.Module):
         def draw(size: tuple[int, ...]) -> Tensor:
             return self.shape.sample(size, lambda s: randomness.uniform(self.rng, s)).to(self._like)
 
-        if not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1:
-            raise RuntimeError(
-                "a point was drawn in a backward pass (activation checkpointing?) and is not the one of the forward "
-                "pass: draw it before, checkpoint(family, x, family.sample())"
-            )
+        randomness.refuse_in_backward("checkpoint(family, x, family.sample())")
         per = per or ("layer" if self.layerwise else "network")
         if per == "weight":
             entries = (entry for group in self.layout.groups for entry in group.entries)
@@ -231,7 +221,10 @@ class Subspace(nn.Module):
         with watch(self.template, features) as seen:
             alphas = [self._point(alpha) for _ in range(groups)]
             for (positional, named), point in zip(parts, alphas, strict=True):
-                c = self._trusted(point) if alpha is None else self.coefficients(point, outside)
+                if alpha is None:  # a point of our own: to check it would be to wait for the device
+                    c = points.coefficients(point, self.shape, self.layout)
+                else:
+                    c = self.coefficients(point, outside)
                 weights = self.theta(c, cast)
                 placed = {name: weights[name] for name in self.layout.places}
                 outputs.append(template.call(self.template, placed, positional, named))
@@ -248,10 +241,6 @@ class Subspace(nn.Module):
         if alpha is not None:
             return alpha
         return self.sample() if self.training else self.shape.midpoint().to(self._like)
-
-    def _trusted(self, alpha: Tensor) -> dict[str, Tensor]:
-        """Return the coefficients of a point of our own: to check it would be to wait for the device."""
-        return points.coefficients(alpha, self.shape, self.layout)
 
     def penalty(self, beta: float = 1.0) -> Tensor:
         """Return beta cos^2(omega_j, omega_k) for a random pair of vertices, over the penalised weights.
