@@ -242,16 +242,16 @@ class Subspace(nn.Module):
             return alpha
         return self.sample() if self.training else self.shape.midpoint().to(self._like)
 
-    def penalty(self, beta: float = 1.0) -> Tensor:
+    def penalty(self, beta: float | Tensor = 1.0) -> Tensor:
         """Return beta cos^2(omega_j, omega_k) for a random pair of vertices, over the penalised weights.
 
         Its expectation over the pairs is the paper's regularisation term; with two vertices it is exact.
         """
-        if not isinstance(beta, int | float) or not beta >= 0:
+        if not isinstance(beta, Tensor) and not (isinstance(beta, int | float) and beta >= 0):
             raise ValueError(f"penalty(beta={beta!r}): expected a number of at least 0")
         rows = self._penalised()
         m = self.shape.vertices
-        if not rows or beta == 0 or m < 2:
+        if not rows or m < 2 or (not isinstance(beta, Tensor) and beta == 0):
             return self._like.new_zeros(())
         if m > 2:
             chosen = randomness.pair(self.rng, m)

@@ -42,6 +42,13 @@ def test_readme_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert names["loss"].requires_grad
 
 
+def test_contributing_has_a_row_for_every_place_in_the_package() -> None:
+    rows = re.findall(r"^\| `([\w/.]+)` \|", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE)
+    entries = (ROOT / "subspaces").iterdir()
+    places = {f"{entry.name}/" if entry.is_dir() else entry.name for entry in entries if not entry.name.startswith("_")}
+    assert set(rows) == places - {"py.typed", "version.py"}
+
+
 def test_no_placeholder_is_left() -> None:
     for file in ("README.md", "CONTRIBUTING.md", "results/README.md"):
         assert re.findall(r"^[A-Z]{5,}$", (ROOT / file).read_text(), re.MULTILINE) == []

@@ -705,3 +705,9 @@ def test_the_angle_of_very_large_and_very_small_weights():
         with torch.no_grad():
             family.omega["weights"].mul_(scale)
         assert family.penalty().item() == pytest.approx(expected, rel=1e-4)
+
+
+def test_beta_may_be_a_tensor():
+    family = Subspace(lambda: nn.Linear(3, 2), Line())
+    assert family.penalty(torch.tensor(0.5)).item() == pytest.approx(family.penalty(0.5).item())
+    assert family.penalty(torch.tensor(0.0)).item() == 0

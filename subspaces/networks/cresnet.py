@@ -4,6 +4,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 
+def draw_convolutions(network: nn.Module) -> None:
+    """Draw every convolution of a network from the Kaiming-normal distribution, in place."""
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight)
+
+
 class Block(nn.Module):
     """Two 3 x 3 convolutions and a shortcut."""
 
@@ -49,9 +56,7 @@ class CResNet20(nn.Module):
 
     def reset_parameters(self) -> None:
         """Draw every convolution from the Kaiming-normal distribution."""
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight)
+        draw_convolutions(self)
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.blocks(F.relu(self.norm(self.stem(x))))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from subspaces.networks.cresnet import Block
+from subspaces.networks.cresnet import Block, draw_convolutions
 
 WIDTHS = (64, 128, 256, 512)
 
@@ -66,9 +66,7 @@ class ResNet(nn.Module):
 
     def reset_parameters(self) -> None:
         """Draw every convolution from the Kaiming-normal distribution."""
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight)
+        draw_convolutions(self)
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.blocks(F.relu(self.norm(self.stem(x))))

@@ -1,6 +1,7 @@
 """The batches of a recipe: for training, for batch-norm statistics and for evaluation."""
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -88,34 +89,17 @@ def evaluation_batches(
 def _batches(
     split: Images, recipe: Recipe, dataset: Dataset, execution: Execution, seed: int, augment: bool
 ) -> ResidentLoader | Stream:
-    batch = recipe.batch if augment else max(recipe.batch, 250)
-    flip = recipe.flip and augment
+    shared: dict[str, Any] = {
+        "batch": recipe.batch if augment else max(recipe.batch, 250),
+        "mean": dataset.mean,
+        "std": dataset.std,
+        "flip": recipe.flip and augment,
+        "shuffle": augment,
+        "seed": seed,
+        "device": execution.device,
+        "channels_last": execution.channels_last,
+        "dtype": torch.bfloat16 if execution.precision == "bfloat16" else torch.float32,
+    }
     if isinstance(split, Split):
-        return ResidentLoader(
-            split,
-            batch=batch,
-            mean=dataset.mean,
-            std=dataset.std,
-            pad=recipe.pad if augment else 0,
-            flip=flip,
-            shuffle=augment,
-            seed=seed,
-            device=execution.device,
-            channels_last=execution.channels_last,
-            dtype=torch.bfloat16 if execution.precision == "bfloat16" else torch.float32,
-        )
-    return Stream(
-        StreamingLoader(
-            split,
-            batch=batch,
-            mean=dataset.mean,
-            std=dataset.std,
-            flip=flip,
-            resized_crop=augment,
-            shuffle=augment,
-            seed=seed,
-            device=execution.device,
-            channels_last=execution.channels_last,
-            workers=execution.workers,
-        )
-    )
+        return ResidentLoader(split, pad=recipe.pad if augment else 0, **shared)
+    return Stream(StreamingLoader(split, resized_crop=augment, workers=execution.workers, **shared))

@@ -167,7 +167,7 @@ class Engine:
         torch.cuda.set_rng_state(generator, self.device)
         return graph
 
-    def _placed(self, name: str, value: Tensor) -> Tensor:
+    def _placed(self, value: Tensor) -> Tensor:
         """Return optimiser state where the optimiser would have made it: counts of steps stay on the CPU."""
         options = self.optimizer.param_groups[0]
         on_device = value.ndim > 0 or options.get("fused") or options.get("capturable")
@@ -212,7 +212,7 @@ class Engine:
             kind, _, rest = key.partition(".")
             if kind == "optimizer" and key not in own:
                 index, _, name = rest.partition(".")
-                self.optimizer.state[parameters[int(index)]][name] = self._placed(name, value)
+                self.optimizer.state[parameters[int(index)]][name] = self._placed(value)
 
 
 def build_family(recipe: Recipe, dataset: data.Dataset, execution: Execution) -> Subspace:
