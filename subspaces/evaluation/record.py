@@ -1,0 +1,159 @@
+"""What an evaluation leaves behind: `evaluation.json` in a run folder, as typed rows.
+
+Every number that a figure or a page shows is read from here, so that each of them can be made again
+without the data or the networks.
+"""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from subspaces import files
+from subspaces.training.runs import RunError
+
+SCHEMA = 1
+FILE = "evaluation.json"
+
+Kind = Literal["point", "ensemble"]
+Role = Literal["along", "midpoint", "vertex", "edge", "grid", "random"]
+Alpha = float | list[float]
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """Predictions by confidence, in bins of equal width; an empty bin has None."""
+
+    count: list[int]
+    confidence: list[float | None]
+    accuracy: list[float | None]
+
+
+@dataclass(frozen=True)
+class RiskCoverage:
+    """The error among the most confident predictions, for the share of them that is kept."""
+
+    coverage: list[float]
+    risk: list[float]
+
+
+@dataclass(frozen=True)
+class Row:
+    """How good one point, or the ensemble of several, is on one split."""
+
+    kind: Kind
+    role: Role
+    alphas: list[Alpha]
+    coefficients: list[list[float]]
+    split: str
+    images: int
+    metrics: dict[str, float]
+    reliability: Reliability
+    risk_coverage: RiskCoverage
+    average: Literal["probabilities", "logits"] | None = None
+    diversity: dict[str, float] | None = None
+
+
+@dataclass(frozen=True)
+class Corner:
+    """A network that a plane goes through."""
+
+    label: str
+    x: float
+    y: float
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A subspace or networks in the coordinates of a plane, and how far off it they lie."""
+
+    label: str
+    kind: Literal["path", "point"]
+    x: list[float]
+    y: list[float]
+    distance: list[float]
+
+
+@dataclass(frozen=True)
+class Plane:
+    """Accuracy and loss on a grid of the plane through three networks; None where not computed yet."""
+
+    name: str
+    corners: list[Corner]
+    xs: list[float]
+    ys: list[float]
+    accuracy: list[list[float | None]]  # [y][x]
+    nll: list[list[float | None]]
+    split: str
+    images: int
+    statistics_images: int
+    drawn: list[Drawn] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Something that was chosen by a metric; `on_test` marks a choice on the split that is reported."""
+
+    what: Literal["point", "pair", "threshold"]
+    by: str
+    chosen_on: str
+    on_test: bool
+    value: Any
+    reported: dict[str, dict[str, float]]
+
+
+@dataclass
+class Record:
+    """All that was measured of one run."""
+
+    run: str
+    recipe: dict[str, Any]
+    environment: dict[str, Any]
+    dataset: dict[str, Any]
+    statistics: dict[str, Any]
+    rows: list[Row] = field(default_factory=list)
+    planes: list[Plane] = field(default_factory=list)
+    choices: list[Choice] = field(default_factory=list)
+    schema: int = SCHEMA
+
+    @classmethod
+    def read(cls, folder: Path) -> "Record":
+        """Return the record of a run folder."""
+        path = Path(folder) / FILE
+        if not path.is_file():
+            raise RunError(f"{folder} has no {FILE}: run `subspaces evaluate {folder}` first")
+        try:
+            values = json.loads(path.read_bytes())
+            if values["schema"] != SCHEMA:
+                raise RunError(f"{path} has schema {values['schema']}, this version reads {SCHEMA}: evaluate anew")
+            return cls(
+                **{
+                    **values,
+                    "rows": [_row(row) for row in values["rows"]],
+                    "planes": [_plane(plane) for plane in values["planes"]],
+                    "choices": [Choice(**choice) for choice in values["choices"]],
+                }
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise RunError(f"{path} is damaged ({error}): remove it and evaluate anew") from None
+
+    def write(self, folder: Path) -> None:
+        """Write the record into a run folder, whole or not at all."""
+        files.write_json(Path(folder) / FILE, dataclasses.asdict(self))
+
+
+def _row(values: Mapping[str, Any]) -> Row:
+    return Row(
+        **{
+            **values,
+            "reliability": Reliability(**values["reliability"]),
+            "risk_coverage": RiskCoverage(**values["risk_coverage"]),
+        }
+    )
+
+
+def _plane(values: Mapping[str, Any]) -> Plane:
+    corners = [Corner(**corner) for corner in values["corners"]]
+    return Plane(**{**values, "corners": corners, "drawn": [Drawn(**drawn) for drawn in values["drawn"]]})
