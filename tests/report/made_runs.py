@@ -1,0 +1,264 @@
+"""Run folders as training and evaluation leave them, made up in a moment, for tests of figures and of the page.
+
+The numbers are those of pretended networks: vertex i answers with logits s·onehot(y) + noise_0 + noise_i, a
+point with the mixture of its vertices, so that metrics, bins and curves of a row belong together.
+
+    folder = made_runs.run(tmp_path, "line", seed=1, beta=0.5)       # one run
+    folders = made_runs.family(tmp_path)                              # a dict of lists: one of each kind, 3 seeds
+"""
+
+import dataclasses
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.numpy
+
+from subspaces import files
+from subspaces.evaluation.record import Choice, Corner, Drawn, Plane, Record, Reliability, RiskCoverage, Row
+from subspaces.training import RECIPES, Recipe, Run
+
+Array = np.ndarray[Any, Any]
+CLASSES, BINS = 10, 20
+SEEDS = (0, 1, 2)
+
+
+def run(
+    out: Path, method: str = "line", splits: dict[str, int] | None = None, planes: bool = True, **fields: Any
+) -> Path:
+    """Make the folder of one run of a digits recipe with some fields changed, and return it."""
+    recipe = dataclasses.replace(RECIPES[f"digits-{method}"], **{"epochs": 12, **fields})
+    folder = Run.under(out, recipe).folder
+    folder.mkdir(parents=True)
+    files.write_json(folder / "config.json", recipe.to_dict())
+    start = {"time": "2026-01-02T03:04:05+00:00", "subspaces": "0.1", "commit": "0123456789ab", "python": "3.13.0"}
+    start |= {"torch": "2.11.0", "hardware": "made up", "threads": 2, "execution": {"device": "cpu"}}
+    files.write_json(folder / "environment.json", [start])
+    log = logged(recipe)
+    (folder / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in log))
+    record, examples = evaluated(recipe, folder.name, start, splits or {"test": 297}, planes)
+    record.write(folder)
+    if examples is not None:
+        tensors, metadata = examples
+        files.write(folder / "examples.safetensors", safetensors.numpy.save(tensors, metadata))
+    accuracies = {f"{split}_accuracy": 0.7 for split in splits or ("test",)}
+    files.write_json(folder / "result.json", {**log[-1], **accuracies})
+    return folder
+
+
+def family(out: Path, seeds: tuple[int, ...] = SEEDS) -> dict[str, list[Path]]:
+    """Make a standard run, lines with three betas, a layerwise line, a curve and simplexes, for each seed."""
+    kinds: dict[str, dict[str, Any]] = {
+        "standard": {"method": "standard"},
+        "line": {"method": "line"},
+        "line-beta0": {"method": "line", "beta": 0.0},
+        "line-beta0.1": {"method": "line", "beta": 0.1},
+        "line-layerwise": {"method": "line-layerwise"},
+        "curve": {"method": "curve"},
+        **{f"simplex{m}": {"method": "simplex", "vertices": m} for m in range(2, 7)},
+    }
+    return {name: [run(out, seed=seed, **fields) for seed in seeds] for name, fields in kinds.items()}
+
+
+# The log
+
+
+def logged(recipe: Recipe) -> list[dict[str, Any]]:
+    """Return one row per epoch; the midpoint is tested in every fourth."""
+    random = np.random.default_rng([1, recipe.seed])
+    single = recipe.method == "standard"
+    rows = []
+    for epoch in range(1, recipe.epochs + 1):
+        done = epoch / recipe.epochs
+        row: dict[str, Any] = {
+            "epoch": epoch,
+            "loss": 2.3 * np.exp(-2 * done) + 0.02 * random.random(),
+            "train_accuracy": 0.2 + 0.5 * done + 0.02 * random.random(),
+            "learning_rate": 0.1 * (1 + np.cos(np.pi * done)) / 2,
+            "l2": 0.0 if single else 20 - (6 + 0.5 * random.random()) * done / (1 + recipe.beta),
+            "cos2": 0.0 if single else (0.4 * done + 0.02 * random.random()) / (1 + 50 * recipe.beta),
+            "images_per_second": 5e4,
+        }
+        if epoch % 4 == 0:
+            row["test_accuracy"] = 0.3 + 0.4 * done
+        rows.append(row)
+    return rows
+
+
+# The record
+
+
+class Pretended:
+    """The logits of a run's networks on one split."""
+
+    def __init__(self, recipe: Recipe, images: int, number: int) -> None:
+        random = np.random.default_rng([2, recipe.seed, recipe.vertices, number])
+        m = recipe.shape().vertices
+        self.labels = np.random.default_rng(number).integers(0, CLASSES, images)
+        shared = 0.6 + 0.3 / (1 + 20 * recipe.beta) + 0.05 * recipe.layerwise  # how alike the vertices are
+        common = random.normal(size=(images, CLASSES))
+        own = random.normal(size=(m, images, CLASSES))
+        self.logits = 2.4 * np.eye(CLASSES)[self.labels] + np.sqrt(shared) * common + np.sqrt(1 - shared) * own
+
+    def at(self, coefficients: list[float]) -> Array:
+        return softmax(1.8 * np.tensordot(coefficients, self.logits, 1))
+
+
+def softmax(logits: Array) -> Array:
+    powers = np.exp(logits - logits.max(-1, keepdims=True))
+    return np.asarray(powers / powers.sum(-1, keepdims=True))
+
+
+def row(
+    network: Pretended, split: str, role: str, alphas: list[Any], cs: list[list[float]], average: str | None
+) -> Row:
+    """Measure a point, or the ensemble of several."""
+    each = np.stack([network.at(c) for c in cs])
+    mean = each.mean(0) if average != "logits" else softmax(np.log(each).mean(0))
+    diversity = None
+    if average is not None:
+        pairs = list(itertools.combinations(range(len(cs)), 2))
+        tv = np.mean([np.abs(each[i] - each[j]).sum(-1).mean() / 2 for i, j in pairs])
+        differ = np.mean([(each[i].argmax(-1) != each[j].argmax(-1)).mean() for i, j in pairs])
+        diversity = {"tv": float(tv), "disagreement": float(differ), "feature_cosine": float(1 - tv)}
+    reliability, metrics = measured(mean, network.labels)
+    curve = risk_coverage(mean, network.labels)
+    metrics["aurc"] = float(np.mean(curve.risk))
+    kind = "point" if average is None else "ensemble"
+    images = len(network.labels)
+    return Row(kind, role, alphas, cs, split, images, metrics, reliability, curve, average, diversity)
+
+
+def measured(p: Array, labels: Array) -> tuple[Reliability, dict[str, float]]:
+    right, confidence = p.argmax(-1) == labels, p.max(-1)
+    bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
+    members = [bins == b for b in range(BINS)]
+    count = [int(inside.sum()) for inside in members]
+    means = [
+        [float(values[inside].mean()) if inside.any() else None for inside in members]
+        for values in (confidence, right.astype(float))
+    ]
+    gaps = [n * abs(c - a) for n, c, a in zip(count, *means, strict=True) if c is not None and a is not None]
+    ece = sum(gaps) / len(labels)
+    nll = -np.log(p[np.arange(len(labels)), labels]).mean()
+    brier = ((p - np.eye(CLASSES)[labels]) ** 2).sum(-1).mean()
+    metrics = {"accuracy": float(right.mean()), "nll": float(nll), "brier": float(brier), "ece": float(ece)}
+    return Reliability(count, means[0], means[1]), {**metrics, "adaptive_ece": float(ece) * 0.9}
+
+
+def risk_coverage(p: Array, labels: Array, points: int = 50) -> RiskCoverage:
+    wrong = (p.argmax(-1) != labels)[np.argsort(-p.max(-1))]
+    kept = np.unique(np.linspace(1, len(wrong), points).round().astype(int))
+    risks = wrong.cumsum() / np.arange(1, len(wrong) + 1)
+    return RiskCoverage([float(k / len(wrong)) for k in kept], [float(risks[k - 1]) for k in kept])
+
+
+def coefficients(recipe: Recipe, alpha: Any) -> list[float]:
+    if recipe.method == "standard":
+        return [1.0]
+    if recipe.method == "simplex":
+        return [float(a) for a in alpha]
+    if recipe.method == "line":
+        return [1 - alpha, alpha]
+    return [(1 - alpha) ** 2, 2 * alpha * (1 - alpha), alpha**2]
+
+
+def wanted(recipe: Recipe) -> list[tuple[str, list[Any], bool]]:
+    """Return role, alphas and whether it is an ensemble of everything that is measured."""
+    m = recipe.vertices
+    if recipe.method == "standard":
+        return [("midpoint", [0.0], False)]
+    if recipe.method != "simplex":
+        grid = [k / 20 for k in range(21)]
+        points = [("midpoint" if alpha == 0.5 else "along", [alpha], False) for alpha in grid]
+        return [*points, *(("along", [alpha, 1 - alpha], True) for alpha in grid[:11])]
+    corners = np.eye(m).tolist()
+    edges = [((np.array(a) + b) / 2).tolist() for a, b in itertools.combinations(corners, 2)]
+    random = np.random.default_rng(recipe.seed).dirichlet(np.ones(m), 6).tolist()
+    grid = [[i / 6, j / 6, (6 - i - j) / 6] for i in range(7) for j in range(7 - i)] if m == 3 else []
+    roles = (("vertex", corners), ("midpoint", [[1 / m] * m]), ("edge", edges), ("grid", grid), ("random", random))
+    points = [(role, [alpha], False) for role, alphas in roles for alpha in alphas]
+    return [*points, ("vertex", corners, True), ("random", random, True)]
+
+
+def evaluated(
+    recipe: Recipe, name: str, environment: dict[str, Any], splits: dict[str, int], planes: bool
+) -> tuple[Record, Any]:
+    record = Record(
+        run=name,
+        recipe=recipe.to_dict(),
+        environment=environment,
+        dataset={"name": recipe.dataset, "classes": [str(c) for c in range(CLASSES)], "splits": splits},
+        statistics={"images": 1200, "batch": recipe.batch},
+    )
+    examples = None
+    for number, (split, images) in enumerate(splits.items()):
+        network = Pretended(recipe, images, number)
+        for role, alphas, together in wanted(recipe):
+            cs = [coefficients(recipe, alpha) for alpha in alphas]
+            for average in ("probabilities", "logits") if together else (None,):
+                record.rows.append(row(network, split, role, alphas, cs, average))
+        if split == "test":
+            examples = changing(network, record.rows, split) if recipe.method != "standard" else None
+    if planes and recipe.shape().vertices >= 2:
+        record.planes.append(plane(recipe))
+    if recipe.method in ("line", "curve"):
+        record.choices.append(best(record, "validation" if "validation" in splits else "test"))
+    return record, examples
+
+
+def best(record: Record, split: str) -> Choice:
+    """Choose the most accurate point on a split."""
+    points = [row for row in record.rows if row.kind == "point"]
+    chosen = max((row for row in points if row.split == split), key=lambda row: row.metrics["accuracy"])
+    reported = {row.split: row.metrics for row in points if row.alphas == chosen.alphas}
+    return Choice("point", "accuracy", split, split == "test", chosen.alphas[0], reported)
+
+
+def changing(network: Pretended, rows: list[Row], split: str) -> tuple[dict[str, Array], dict[str, str]]:
+    """Return the images whose predictions change most over the points."""
+    points = [row for row in rows if row.kind == "point" and row.split == split]
+    answers = np.stack([network.at(row.coefficients[0]) for row in points])  # [points, images, classes]
+    predicted = answers.argmax(-1)
+    changes = np.array([len(set(predicted[:, k])) for k in range(predicted.shape[1])])
+    chosen = np.argsort(-changes, kind="stable")[:12]
+    images = np.random.default_rng(4).integers(0, 256, (len(chosen), 1, 8, 8), np.uint8)
+    tensors = {
+        "images": images,
+        "labels": network.labels[chosen].astype(np.int64),
+        "indices": chosen.astype(np.int64),
+        "predicted": np.ascontiguousarray(predicted[:, chosen]).astype(np.int64),
+        "confidence": np.ascontiguousarray(answers.max(-1)[:, chosen]).astype(np.float32),
+    }
+    return tensors, {"alphas": json.dumps([row.alphas[0] for row in points]), "split": split}
+
+
+def plane(recipe: Recipe, side: int = 13) -> Plane:
+    """Return a valley around a subspace: the plane through three vertices, or two and another network."""
+    corners = [(0.0, 0.0), (20.0, 0.0), (9.0, 17.0)]
+    names = {"line": ["ω₁", "ω₂", "standard"], "simplex": ["ω₁", "ω₂", "ω₃"]}
+    labels = names.get(recipe.method, ["ω₁", "ω₃", "ω₂"])
+    xs, ys = np.linspace(-4, 24, side), np.linspace(-3.4, 20.4, side)
+    alphas = np.linspace(0, 1, 21)
+    path = np.array([(20 * a, 0.0) for a in alphas])
+    if recipe.method == "curve":
+        path = np.array([np.dot([(1 - a) ** 2, a**2, 2 * a * (1 - a)], corners) for a in alphas])
+    if recipe.method == "simplex":
+        path = np.array([*corners, corners[0]])
+    x, y = np.meshgrid(xs, ys)
+    away = np.min([np.hypot(x - u, y - v) for u, v in [*path, *corners]], axis=0)
+    accuracy = 0.1 + 0.7 * np.exp(-((away / 8) ** 2))
+    return Plane(
+        name="through " + ", ".join(labels),
+        corners=[Corner(label, *where) for label, where in zip(labels, corners, strict=True)],
+        xs=xs.tolist(),
+        ys=ys.tolist(),
+        accuracy=accuracy.tolist(),
+        nll=(-2 * np.log(accuracy)).tolist(),
+        split="test",
+        images=297,
+        statistics_images=1200,
+        drawn=[Drawn(recipe.method, "path", *path.T.tolist(), [0.0] * len(path))],
+    )
