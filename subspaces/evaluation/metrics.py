@@ -32,6 +32,15 @@ def log_mean(logits: Tensor, average: Average = "probabilities") -> Tensor:
     return logits.float().log_softmax(-1).logsumexp(0) - math.log(len(logits))
 
 
+def to_probabilities(log_probabilities: Tensor) -> Tensor:
+    """Return exp(log_probabilities), the same for equal numbers wherever they stand.
+
+    A float32 exponential may differ in its last digit between the vectorised part of a tensor and the rest, which
+    would put an order among equal confidences.
+    """
+    return log_probabilities.double().exp().to(log_probabilities.dtype)
+
+
 def accuracy(probabilities: Tensor, labels: Tensor) -> float:
     """Return the share of examples whose most probable class is the label."""
     return float(_accuracy(probabilities, labels))
@@ -85,7 +94,7 @@ def reliability(probabilities: Tensor, labels: Tensor, bins: int = 20) -> Reliab
 def total_variation(p: Tensor, q: Tensor) -> float:
     """Return the mean over examples of the total variation distance ½ sum_c |p_i[c] - q_i[c]|."""
     _check_pair(p, q)
-    return float((p - q).abs().sum(1).double().mean() / 2)
+    return float((p - q).abs().sum(1, dtype=torch.float64).mean() / 2)
 
 
 def disagreement(p: Tensor, q: Tensor) -> float:
@@ -102,7 +111,7 @@ def feature_cosine(a: Tensor, b: Tensor) -> float:
 
 def summary(log_probabilities: Tensor, labels: Tensor) -> dict[str, float]:
     """Return all of METRICS by name, with the work they share done once."""
-    probabilities = log_probabilities.exp()
+    probabilities = to_probabilities(log_probabilities)
     confidence, correct = top(probabilities, labels)
     ordered = by_confidence(confidence, correct)
     values = {
@@ -126,7 +135,7 @@ class Metric:
 
 
 def _of_probabilities(function: Callable[[Tensor, Tensor], float]) -> Callable[[Tensor, Tensor], float]:
-    return lambda log_probabilities, labels: function(log_probabilities.exp(), labels)
+    return lambda log_probabilities, labels: function(to_probabilities(log_probabilities), labels)
 
 
 METRICS = {
@@ -164,7 +173,7 @@ def _brier(probabilities: Tensor, labels: Tensor) -> Tensor:
     check(probabilities, labels)
     index = labels[:, None]
     difference = probabilities.scatter_add(1, index, -torch.ones_like(index, dtype=probabilities.dtype))
-    return difference.square_().sum(1).double().mean()
+    return difference.square_().sum(1, dtype=torch.float64).mean()
 
 
 def _ece(confidence: Tensor, correct: Tensor, bins: int) -> Tensor:

@@ -1,20 +1,63 @@
 """Metrics against independent implementations."""
 
+import math
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import accuracy_score
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.spatial import distance
+from scipy.special import logsumexp, softmax
+from sklearn.metrics import accuracy_score, brier_score_loss, log_loss
+from torch import Tensor
+from torchmetrics.functional.classification import multiclass_accuracy, multiclass_calibration_error
 
-from subspaces.evaluation import accuracy, expected_calibration_error
+from subspaces.evaluation import metrics
+from subspaces.evaluation.metrics import (
+    METRICS,
+    accuracy,
+    adaptive_calibration_error,
+    brier,
+    disagreement,
+    expected_calibration_error,
+    feature_cosine,
+    log_mean,
+    nll,
+    reliability,
+    summary,
+    to_probabilities,
+    total_variation,
+)
+from subspaces.evaluation.selective import aurc
+
+BINNED = (expected_calibration_error, adaptive_calibration_error)
 
 
-def predictions(n: int = 500, classes: int = 7, sharpness: float = 2.0) -> tuple[torch.Tensor, torch.Tensor]:
+def predictions(
+    n: int = 500, classes: int = 7, sharpness: float = 2.0, right: float = 0.0
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return probabilities and labels; a share `right` of the labels is the predicted class."""
     generator = torch.Generator().manual_seed(3)
     logits = sharpness * torch.randn(n, classes, generator=generator)
-    return logits.softmax(-1), torch.randint(classes, (n,), generator=generator)
+    labels = torch.randint(classes, (n,), generator=generator)
+    known = torch.rand(n, generator=generator) < right
+    return logits.softmax(-1), torch.where(known, logits.argmax(-1), labels)
 
 
-def slow_ece(probabilities: torch.Tensor, labels: torch.Tensor, bins: int) -> float:
+@st.composite
+def small(draw: st.DrawFn) -> tuple[Tensor, Tensor]:
+    """Few examples of few classes from few values, so that confidences are often equal, on a border or exactly 1."""
+    n, classes = draw(st.integers(1, 30)), draw(st.integers(1, 4))
+    values = st.sampled_from([0, 1, 3, 5, 10**9])
+    weights = draw(st.lists(st.lists(values, min_size=classes, max_size=classes), min_size=n, max_size=n))
+    labels = draw(st.lists(st.integers(0, classes - 1), min_size=n, max_size=n))
+    tensor = torch.tensor(weights, dtype=torch.float64) + 1e-12
+    return (tensor / tensor.sum(1, keepdim=True)).float(), torch.tensor(labels)
+
+
+def slow_ece(probabilities: Tensor, labels: Tensor, bins: int) -> float:
     confidence, prediction = (t.numpy() for t in probabilities.double().max(-1))
     correct = prediction == labels.numpy()
     index = np.minimum((confidence * bins).astype(int), bins - 1)
@@ -26,21 +69,262 @@ def slow_ece(probabilities: torch.Tensor, labels: torch.Tensor, bins: int) -> fl
     return total
 
 
-def test_accuracy_is_scikit_learns() -> None:
-    probabilities, labels = predictions()
-    assert accuracy(probabilities, labels) == pytest.approx(accuracy_score(labels, probabilities.argmax(-1)), abs=1e-7)
+def slow_adaptive_ece(probabilities: Tensor, labels: Tensor, bins: int) -> float:
+    confidence, prediction = probabilities.double().max(-1)
+    pairs = list(zip(confidence.tolist(), (prediction == labels).tolist(), strict=True))
+    shared = {
+        value: [right for other, right in pairs if other == value] for value in {confidence for confidence, _ in pairs}
+    }
+    queue = sorted(((value, sum(shared[value]) / len(shared[value])) for value, _ in pairs), reverse=True)
+    bins = min(bins, len(pairs))
+    total = 0.0
+    for b in range(bins):
+        members = queue[b * len(pairs) // bins : (b + 1) * len(pairs) // bins]
+        gap = np.mean([right for _, right in members]) - np.mean([value for value, _ in members])
+        total += len(members) / len(pairs) * abs(gap)
+    return total
+
+
+@pytest.mark.parametrize("right", [0.0, 0.9])
+def test_accuracy_is_scikit_learns_and_torchmetrics(right: float) -> None:
+    probabilities, labels = predictions(right=right)
+    assert accuracy(probabilities, labels) == accuracy_score(labels, probabilities.argmax(-1))
+    expected = multiclass_accuracy(probabilities, labels, 7, average="micro")
+    assert accuracy(probabilities, labels) == pytest.approx(float(expected), abs=1e-7)
+
+
+@pytest.mark.parametrize("sharpness", [0.1, 2.0, 8.0])
+def test_nll_and_brier_are_scikit_learns(sharpness: float) -> None:
+    probabilities, labels = predictions(sharpness=sharpness)
+    double = probabilities.double() / probabilities.double().sum(1, keepdim=True)
+    classes = list(range(7))
+    assert nll(probabilities.log(), labels) == pytest.approx(log_loss(labels, double, labels=classes), rel=1e-5)
+    expected = brier_score_loss(labels, double, labels=classes, scale_by_half=False)
+    assert brier(probabilities, labels) == pytest.approx(expected, rel=1e-6)
+
+
+def test_nll_is_finite_where_the_probability_is_not_a_float() -> None:
+    log_probabilities = torch.tensor([[0.0, -300.0]]).log_softmax(-1)
+    assert log_probabilities.exp()[0, 1] == 0
+    assert nll(log_probabilities, torch.tensor([1])) == pytest.approx(300)
 
 
 @pytest.mark.parametrize("bins", [1, 15, 20])
 @pytest.mark.parametrize("sharpness", [0.1, 2.0, 30.0])
 def test_ece_is_that_of_a_loop_in_float64(bins: int, sharpness: float) -> None:
     probabilities, labels = predictions(sharpness=sharpness)
-    assert expected_calibration_error(probabilities, labels, bins) == pytest.approx(
-        slow_ece(probabilities, labels, bins), abs=1e-5
-    )
+    expected = slow_ece(probabilities, labels, bins)
+    assert expected_calibration_error(probabilities, labels, bins) == pytest.approx(expected, abs=1e-12)
+
+
+def test_ece_is_torchmetrics_where_that_is_precise() -> None:
+    probabilities, labels = predictions(right=0.7)
+    expected = multiclass_calibration_error(probabilities, labels, 7, n_bins=20)
+    assert expected_calibration_error(probabilities, labels) == pytest.approx(float(expected), abs=1e-6)
+
+
+@pytest.mark.parametrize("calibration_error", BINNED)
+def test_calibration_errors_of_many_equal_confidences_are_precise(calibration_error: Callable[..., float]) -> None:
+    probabilities = torch.tensor([[0.9985, 0.0015]]).expand(50_000, 2)
+    labels = (torch.arange(50_000) % 100 == 0).long()
+    gap = float(probabilities[0, 0].double()) - 0.99
+    assert calibration_error(probabilities, labels) == pytest.approx(gap, rel=1e-9)
 
 
 def test_full_confidence_belongs_to_the_last_bin() -> None:
     probabilities = torch.tensor([[1.0, 0.0], [0.96, 0.04]])
     labels = torch.tensor([0, 1])
     assert expected_calibration_error(probabilities, labels) == pytest.approx(abs(0.5 - 0.98), abs=1e-6)
+    assert reliability(probabilities, labels).count == [0] * 19 + [2]
+
+
+def test_a_confidence_on_a_border_belongs_to_the_bin_above() -> None:
+    probabilities = torch.tensor([[0.5, 0.5], [0.75, 0.25], [0.7499, 0.2501]])
+    labels = torch.tensor([0, 1, 0])
+    binned = reliability(probabilities, labels)
+    assert {b: count for b, count in enumerate(binned.count) if count} == {10: 1, 14: 1, 15: 1}
+    assert binned.accuracy[10] == 1.0
+    assert binned.confidence[15] == 0.75
+    assert binned.accuracy[0] is None
+    assert binned.confidence[0] is None
+
+
+def test_a_confidence_that_rounding_puts_above_one_counts_as_one() -> None:
+    probabilities = torch.tensor([[1.0000001, 0.0]])
+    assert expected_calibration_error(probabilities, torch.tensor([0])) == pytest.approx(0, abs=1e-12)
+    assert reliability(probabilities, torch.tensor([0])).confidence[-1] == 1.0
+
+
+@given(small(), st.sampled_from([1, 4, 20]))
+@settings(max_examples=60, deadline=None)
+def test_the_gaps_of_the_reliability_are_the_ece(case: tuple[Tensor, Tensor], bins: int) -> None:
+    binned = reliability(*case, bins)
+    n = len(case[1])
+    assert sum(binned.count) == n
+    gaps = [
+        count * abs(right - confidence) / n
+        for count, right, confidence in zip(binned.count, binned.accuracy, binned.confidence, strict=True)
+        if right is not None and confidence is not None
+    ]
+    assert len(gaps) == sum(count > 0 for count in binned.count)
+    assert sum(gaps) == pytest.approx(expected_calibration_error(*case, bins), abs=1e-14)
+    for b, confidence in enumerate(binned.confidence):
+        assert confidence is None or b / bins - 1e-12 <= confidence <= (b + 1) / bins + 1e-12
+
+
+@given(small(), st.sampled_from([1, 4, 20]))
+@settings(max_examples=60, deadline=None)
+def test_adaptive_ece_is_that_of_a_loop(case: tuple[Tensor, Tensor], bins: int) -> None:
+    assert adaptive_calibration_error(*case, bins) == pytest.approx(slow_adaptive_ece(*case, bins), abs=1e-12)
+
+
+@pytest.mark.parametrize("bins", [1, 7, 20])
+def test_adaptive_ece_of_different_confidences_is_numpys_split(bins: int) -> None:
+    probabilities, labels = predictions(n=20 * 7 * 3)
+    confidence, prediction = (t.numpy() for t in probabilities.double().max(-1))
+    order = np.argsort(confidence)
+    gaps = ((prediction == labels.numpy()) - confidence)[order]
+    expected = np.mean([abs(part.mean()) for part in np.array_split(gaps, bins)])
+    assert adaptive_calibration_error(probabilities, labels, bins) == pytest.approx(expected, abs=1e-12)
+
+
+def test_with_fewer_examples_than_bins_each_is_a_bin() -> None:
+    probabilities = torch.tensor([[0.9, 0.1], [0.6, 0.4], [0.3, 0.7]])
+    labels = torch.tensor([0, 1, 1])
+    assert adaptive_calibration_error(probabilities, labels) == pytest.approx((0.1 + 0.6 + 0.3) / 3, abs=1e-6)
+
+
+@given(small(), st.randoms(use_true_random=False))
+@settings(max_examples=60, deadline=None)
+def test_the_order_of_the_examples_does_not_matter_and_ranges_hold(case: tuple[Tensor, Tensor], random) -> None:
+    probabilities, labels = case
+    found = summary(probabilities.log(), labels)
+    order = torch.tensor(random.sample(range(len(labels)), len(labels)))
+    assert summary(probabilities.log()[order], labels[order]) == pytest.approx(found, abs=1e-12)
+    for name in ("accuracy", "ece", "adaptive_ece", "aurc"):
+        assert -1e-12 <= found[name] <= 1 + 1e-12
+    assert 0 <= found["brier"] <= 2 + 1e-6
+    assert found["nll"] >= 0
+    # By the triangle inequality no binning can hide the gap of the means.
+    gap = abs(found["accuracy"] - float(to_probabilities(probabilities.log()).max(1).values.double().mean()))
+    assert found["ece"] >= gap - 1e-12
+    assert found["adaptive_ece"] >= gap - 1e-12
+
+
+@given(small())
+@settings(max_examples=40, deadline=None)
+def test_the_summary_is_the_metrics_one_by_one(case: tuple[Tensor, Tensor]) -> None:
+    probabilities, labels = case
+    log_probabilities = probabilities.log()
+    found = summary(log_probabilities, labels)
+    assert list(found) == list(METRICS)
+    exact = to_probabilities(log_probabilities)
+    for name, function in (("accuracy", accuracy), ("brier", brier), ("ece", expected_calibration_error)):
+        assert found[name] == function(exact, labels)
+    assert found["nll"] == nll(log_probabilities, labels)
+    assert found["adaptive_ece"] == adaptive_calibration_error(exact, labels)
+    assert found["aurc"] == aurc(exact, labels)
+    assert found == {name: each.function(log_probabilities, labels) for name, each in METRICS.items()}
+
+
+@pytest.mark.parametrize("classes", [1, 2, 5])
+@pytest.mark.parametrize("n", [1, 50])
+def test_a_perfect_predictor(n: int, classes: int) -> None:
+    labels = torch.arange(n) % classes
+    log_probabilities = torch.eye(classes)[labels].log()
+    expected = {"accuracy": 1.0, "nll": 0.0, "brier": 0.0, "ece": 0.0, "adaptive_ece": 0.0, "aurc": 0.0}
+    assert summary(log_probabilities, labels) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("n", [1, 7, 33, 1000])
+def test_equal_logarithms_are_equal_probabilities_wherever_they_stand(n: int) -> None:
+    logarithms = torch.linspace(-3, 0, 50).repeat_interleave(n).reshape(50, n)  # vectors, and what is left of them
+    found = to_probabilities(logarithms)
+    assert torch.equal(found, found[:, :1].expand_as(found))
+    assert found.numpy() == pytest.approx(np.exp(logarithms.double().numpy()), rel=1e-7)
+
+
+def test_a_constant_predictor() -> None:
+    labels = torch.arange(40) % 4
+    expected = {"accuracy": 0.25, "nll": math.log(4), "brier": 0.75, "ece": 0.0, "adaptive_ece": 0.0, "aurc": 0.75}
+    assert summary(torch.full((40, 4), 0.25).log(), labels) == pytest.approx(expected, abs=1e-6)
+
+
+def test_predictions_that_are_not_numbers_have_no_calibration() -> None:
+    log_probabilities = torch.tensor([[0.0, -9.0], [torch.nan, torch.nan]]).log_softmax(-1)
+    found = summary(log_probabilities, torch.tensor([0, 1]))
+    assert all(math.isnan(found[name]) for name in ("nll", "brier", "ece", "adaptive_ece"))
+
+
+def test_distances_are_scipys() -> None:
+    p, _ = predictions(n=60)
+    q = p.roll(1, 0)
+    pairs = list(zip(p.double().numpy(), q.double().numpy(), strict=True))
+    expected = np.mean([distance.cityblock(a, b) / 2 for a, b in pairs])
+    assert total_variation(p, q) == pytest.approx(expected, abs=1e-7)
+    assert disagreement(p, q) == np.mean([a.argmax() != b.argmax() for a, b in pairs])
+    expected = np.mean([1 - distance.cosine(a - 0.1, b - 0.1) for a, b in pairs])
+    assert feature_cosine(p - 0.1, q - 0.1) == pytest.approx(expected, abs=1e-6)
+
+
+def test_distances_at_their_ends() -> None:
+    p = torch.eye(3)
+    assert (total_variation(p, p), disagreement(p, p)) == (0.0, 0.0)
+    assert (total_variation(p, p.roll(1, 0)), disagreement(p, p.roll(1, 0))) == (1.0, 1.0)
+    assert feature_cosine(p, 5 * p) == pytest.approx(1)
+    assert feature_cosine(p, -p) == pytest.approx(-1)
+    assert feature_cosine(p, torch.zeros(3, 3)) == 0.0
+
+
+@pytest.mark.parametrize("members", [1, 2, 5])
+def test_the_log_of_a_mean_is_scipys(members: int) -> None:
+    logits = 20 * torch.randn(members, 30, 6, generator=torch.Generator().manual_seed(0))
+    double = logits.double().numpy()
+    exact = logsumexp(double - logsumexp(double, -1, keepdims=True), 0) - math.log(members)
+    assert log_mean(logits).numpy() == pytest.approx(exact, abs=1e-4)
+    assert log_mean(logits).exp().numpy() == pytest.approx(softmax(double, -1).mean(0), abs=1e-6)
+    averaged = log_mean(logits, "logits").exp().numpy()
+    assert averaged == pytest.approx(softmax(double.mean(0), -1), abs=1e-6)
+
+
+def test_the_table_names_what_was_meant() -> None:
+    assert metrics.metric("ece").title == "expected calibration error"
+    assert [name for name, each in METRICS.items() if not each.lower_is_better] == ["accuracy"]
+    with pytest.raises(ValueError, match=r"unknown metric 'acuracy': did you mean 'accuracy'\?"):
+        metrics.metric("acuracy")
+    with pytest.raises(ValueError, match=r"unknown metric 'loss': expected one of 'accuracy', 'nll'"):
+        metrics.metric("loss")
+
+
+LABELS = torch.tensor([0, 1])
+HALVES = torch.full((2, 2), 0.5)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: accuracy(HALVES[0], LABELS), r"predictions of shape \(2,\) .*expected .*\[n, classes\]"),
+        (lambda: brier(torch.ones(2, 2).long(), LABELS), r"predictions .*int64: expected floating-point"),
+        (lambda: summary(HALVES[:0], LABELS[:0]), r"predictions of shape \(0, 2\).*at least one example"),
+        (lambda: nll(HALVES, LABELS[:1]), r"labels of shape \(1,\).*each of the 2 predictions"),
+        (lambda: nll(HALVES, LABELS.int()), r"labels .*int32: expected one int64"),
+        (lambda: expected_calibration_error(HALVES, LABELS, 0), "bins=0: expected at least 1"),
+        (lambda: adaptive_calibration_error(HALVES, LABELS, 0), "bins=0: expected at least 1"),
+        (lambda: reliability(HALVES, LABELS, 0), "bins=0: expected at least 1"),
+        (lambda: total_variation(HALVES, HALVES[:1]), r"\(2, 2\) and \(1, 2\): expected two of the same shape"),
+        (lambda: log_mean(HALVES), r"logits of shape \(2, 2\): expected \[members, n, classes\]"),
+        (lambda: log_mean(HALVES[None], "votes"), "average='votes': expected 'probabilities' or 'logits'"),
+    ],
+)
+def test_what_does_not_fit_is_named(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_all_is_the_same() -> None:
+    probabilities, labels = predictions(n=10_000, right=0.8)
+    log_probabilities = probabilities.log()
+    there = summary(log_probabilities.cuda(), labels.cuda())
+    assert there == pytest.approx(summary(log_probabilities, labels), abs=1e-6)
+    assert reliability(probabilities.cuda(), labels.cuda()).count == reliability(probabilities, labels).count

@@ -1,0 +1,148 @@
+"""Selective prediction against its definitions, by brute force."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from subspaces.evaluation.selective import aurc, risk_coverage, selected, threshold_for_risk
+
+LEVELS = [0.5, 0.6, 0.75, 0.9, 1.0]
+
+
+def of(confidence: list[float], correct: list[bool]) -> tuple[Tensor, Tensor]:
+    """Return predictions of two classes with these confidences that are right where `correct` says so."""
+    first = torch.tensor(confidence, dtype=torch.float64)
+    return torch.stack([first, 1 - first], 1), (~torch.tensor(correct)).long()
+
+
+def cases(largest: int) -> st.SearchStrategy[list[tuple[float, bool]]]:
+    return st.lists(st.tuples(st.sampled_from(LEVELS), st.booleans()), min_size=1, max_size=largest)
+
+
+def split(case: list[tuple[float, bool]]) -> tuple[list[float], list[bool]]:
+    confidence, correct = zip(*case, strict=True)
+    return list(confidence), list(correct)
+
+
+def all_orders(case: list[tuple[float, bool]]) -> np.ndarray:
+    """Return the risks at k = 1 … n, averaged over all orders that have the more confident example first."""
+    curves = []
+    for order in itertools.permutations(case):
+        if all(a[0] >= b[0] for a, b in itertools.pairwise(order)):
+            wrong = np.cumsum([not right for _, right in order])
+            curves.append(wrong / np.arange(1, len(order) + 1))
+    return np.mean(curves, 0)
+
+
+@given(cases(6))
+@settings(max_examples=60, deadline=None)
+def test_risks_are_the_mean_over_all_orders_of_equals(case: list[tuple[float, bool]]) -> None:
+    expected = all_orders(case)
+    probabilities, labels = of(*split(case))
+    assert aurc(probabilities, labels) == pytest.approx(expected.mean(), abs=1e-12)
+    curve = risk_coverage(probabilities, labels)
+    assert curve.coverage == pytest.approx([k / len(case) for k in range(1, len(case) + 1)])
+    assert curve.risk == pytest.approx(expected.tolist(), abs=1e-12)
+
+
+def test_aurc_of_different_confidences_is_a_plain_loop() -> None:
+    generator = torch.Generator().manual_seed(1)
+    probabilities = torch.randn(300, 5, generator=generator).softmax(-1)
+    labels = torch.randint(5, (300,), generator=generator)
+    confidence, predicted = probabilities.max(1)
+    assert len(confidence.unique()) == 300
+    order = np.argsort(-confidence.numpy())
+    wrong = (predicted != labels).numpy()[order]
+    expected = np.mean([wrong[:k].mean() for k in range(1, 301)])
+    assert aurc(probabilities, labels) == pytest.approx(expected, abs=1e-12)
+
+
+@given(cases(40), st.randoms(use_true_random=False))
+@settings(max_examples=40, deadline=None)
+def test_the_order_of_the_examples_does_not_matter(case: list[tuple[float, bool]], random) -> None:
+    shuffled = random.sample(case, len(case))
+    first, second = of(*split(case)), of(*split(shuffled))
+    assert aurc(*first) == pytest.approx(aurc(*second), abs=1e-12)
+    assert risk_coverage(*first).risk == pytest.approx(risk_coverage(*second).risk, abs=1e-12)
+    assert threshold_for_risk(*first, 0.25) == threshold_for_risk(*second, 0.25)
+
+
+def test_the_best_and_the_worst_order() -> None:
+    confidence = np.linspace(0.51, 1.0, 100).tolist()
+    right_first = of(confidence, [k >= 30 for k in range(100)])
+    wrong_first = of(confidence, [k < 70 for k in range(100)])
+    assert aurc(*right_first) == pytest.approx(np.mean([max(0, k - 70) / k for k in range(1, 101)]))
+    assert aurc(*wrong_first) == pytest.approx(np.mean([min(30, k) / k for k in range(1, 101)]))
+    assert aurc(*of([0.9] * 100, [k < 70 for k in range(100)])) == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize(("n", "points"), [(1, 51), (2, 51), (50, 51), (51, 51), (1000, 51), (10_007, 51), (1000, 2)])
+def test_coverages_are_spread_from_one_example_to_all(n: int, points: int) -> None:
+    generator = torch.Generator().manual_seed(n)
+    probabilities = torch.randn(n, 3, generator=generator).softmax(-1)
+    labels = torch.randint(3, (n,), generator=generator)
+    curve = risk_coverage(probabilities, labels, points)
+    assert len(curve.coverage) == len(curve.risk)
+    assert len(curve.coverage) == (min(n, 50) if n <= 51 else points)  # 51: the first two coincide
+    assert curve.coverage[0] == 1 / n
+    assert curve.coverage[-1] == 1.0
+    assert max(np.diff(curve.coverage), default=0) <= 1 / (points - 1) + 1 / n
+    assert curve.risk[-1] == pytest.approx(float((probabilities.argmax(1) != labels).double().mean()))
+
+
+@given(cases(25), st.sampled_from([0.0, 0.1, 0.2, 1 / 3, 0.5, 1.0]))
+@settings(max_examples=100, deadline=None)
+def test_the_threshold_is_the_lowest_that_keeps_the_risk(case: list[tuple[float, bool]], risk: float) -> None:
+    allowed = []
+    for level in sorted({confidence for confidence, _ in case}):
+        kept = [right for confidence, right in case if confidence >= level]
+        if sum(not right for right in kept) / len(kept) <= risk:
+            allowed.append(level)
+    probabilities, labels = of(*split(case))
+    threshold = threshold_for_risk(probabilities, labels, risk)
+    assert threshold == (allowed[0] if allowed else None)
+    if threshold is not None:
+        found = selected(probabilities, labels, threshold)
+        assert found["risk"] <= risk + 1e-12
+        assert found["coverage"] == sum(confidence >= threshold for confidence, _ in case) / len(case)
+
+
+def test_equal_confidences_are_kept_or_left_together() -> None:
+    probabilities, labels = of([0.9, 0.9, 0.6], [True, False, True])
+    assert threshold_for_risk(probabilities, labels, 0.0) is None
+    assert threshold_for_risk(probabilities, labels, 0.4) == 0.6
+    assert selected(probabilities, labels, 0.9) == {"coverage": 2 / 3, "risk": pytest.approx(0.5)}
+
+
+def test_a_threshold_of_one_split_selects_on_another() -> None:
+    chosen = threshold_for_risk(*of([0.95, 0.9, 0.7, 0.6], [True, True, False, True]), 0.0)
+    assert chosen == 0.9
+    probabilities, labels = of([0.92, 0.91, 0.8, 0.99], [True, False, False, True])
+    assert selected(probabilities.float(), labels, chosen) == {"coverage": 0.75, "risk": pytest.approx(1 / 3)}
+
+
+def test_a_threshold_of_float32_predictions_selects_the_example_it_comes_from() -> None:
+    probabilities = torch.randn(200, 4, generator=torch.Generator().manual_seed(0)).softmax(-1)
+    labels = probabilities.argmax(1)
+    chosen = threshold_for_risk(probabilities, labels, 0.0)
+    assert chosen == float(probabilities.max(1).values.min())
+    assert selected(probabilities, labels, chosen) == {"coverage": 1.0, "risk": 0.0}
+
+
+def test_nothing_selected_is_no_error() -> None:
+    assert selected(*of([0.9], [False]), 0.95) == {"coverage": 0.0, "risk": 0.0}
+
+
+def test_what_does_not_fit_is_named() -> None:
+    one = of([0.9], [True])
+    with pytest.raises(ValueError, match="points=1: expected at least 2"):
+        risk_coverage(*one, 1)
+    with pytest.raises(ValueError, match=r"risk=5: expected an error between 0 and 1"):
+        threshold_for_risk(*one, 5)
+    with pytest.raises(ValueError, match=r"labels of shape \(3,\)"):
+        aurc(one[0], torch.zeros(3, dtype=torch.int64))
