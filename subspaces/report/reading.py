@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from subspaces.evaluation.record import Record, Row
 from subspaces.points import nearest
-from subspaces.training.config import Recipe
+from subspaces.training.config import METHODS, Recipe
 from subspaces.training.runs import Run, RunError
 
 Array = NDArray[np.float64]
@@ -182,7 +182,7 @@ def value(row: Row, metric: str) -> float:
 
 
 def gather(folders: Iterable[str | os.PathLike[str]], evaluated: bool = True) -> list[Group]:
-    """Read runs on one data set and group them by recipe, in the order in which they were given."""
+    """Read runs on one data set and group them by recipe: single networks, lines, curves, simplexes."""
     unique = dict.fromkeys(Path(folder).resolve() for folder in folders)
     runs = [Reading(folder) for folder in unique]
     if not runs:
@@ -200,6 +200,7 @@ def gather(folders: Iterable[str | os.PathLike[str]], evaluated: bool = True) ->
             raise RunError(f"{twin.folder} and {run.folder} are the same run: leave one of them out")
         members.append(run)
     ordered = [sorted(members, key=lambda run: run.recipe.seed) for members in groups.values()]
+    ordered.sort(key=lambda members: _place(members[0].recipe))
     labels = _labels([members[0].recipe for members in ordered])
     return [Group(label, members) for label, members in zip(labels, ordered, strict=True)]
 
@@ -210,6 +211,11 @@ def _same_data(first: Reading, other: Reading) -> None:
             f"{first.folder} is of {first.recipe.dataset!r} and {other.folder} of {other.recipe.dataset!r}: "
             "expected runs on one data set"
         )
+
+
+def _place(recipe: Recipe) -> tuple[Any, ...]:
+    """Return what groups are sorted by: the order in which a shell lists folders means nothing."""
+    return METHODS.index(recipe.method), recipe.layerwise, recipe.vertices, recipe.beta
 
 
 def _fields(recipe: Recipe) -> dict[str, Any]:

@@ -1,0 +1,93 @@
+"""A metric along lines and curves."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from subspaces.report.figures import style
+from subspaces.report.figures.style import Look
+from subspaces.report.reading import Curve, Group
+from subspaces.training.runs import RunError
+
+
+def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
+    """Draw points dashed and ensembles solid, for all groups in one panel."""
+    metric = metric or "accuracy"
+    if not any(group.runs[0].interval for group in groups):
+        raise RunError(f"no line or curve among the runs ({_methods(groups)}): there is no α to walk along")
+    with style.styled():
+        drawing = style.blank(style.COLUMN, 2.5)
+        axes = drawing.add_subplot()
+        handles = panel(axes, groups, style.looks(groups), metric, split)
+        axes.set_title(style.heading(groups, split))
+        axes.set_ylabel(style.measure(metric).label)
+        style.legend(drawing, handles, columns=2, title=style.seeds(groups))
+    return drawing
+
+
+def panel(axes: Axes, groups: Sequence[Group], looks: Sequence[Look], metric: str, split: str) -> list[Line2D]:
+    """Draw groups into one panel and return the handles of its legend."""
+    scale = style.measure(metric).scale
+    handles = []
+    for group, look in zip(groups, looks, strict=True):
+        if group.runs[0].interval:
+            style.band(axes, group.along(metric, split), scale, look, style.DASHED, every=4)
+            pairs = mirrored(group.along(metric, split, ensemble=True))
+            if len(pairs.grid):
+                style.band(axes, pairs, scale, look, "-", every=4)
+            handles.append(style.key(look, group.label))
+        else:
+            baseline = style.level(axes, group.center(metric, split), scale, look)
+            word = "" if group.runs[0].single else " midpoint"
+            baseline.set_label(group.label + word)
+            handles.append(baseline)
+    handles += [
+        Line2D([], [], color="#555555", linestyle=style.DASHED, label="point α"),
+        Line2D([], [], color="#555555", label="ensemble of α, 1−α"),
+        *chosen(axes, groups, looks, metric, split),
+    ]
+    axes.set_xlabel("α")
+    axes.margins(x=0.02)
+    return handles
+
+
+def mirrored(pairs: Curve) -> Curve:
+    """Return ensembles of alpha and 1 - alpha over the whole range: they are the same at both."""
+    above = pairs.grid < 0.5
+    grid = np.concatenate([pairs.grid, 1 - pairs.grid[above][::-1]])
+    return Curve(grid, np.concatenate([pairs.values, pairs.values[:, above][:, ::-1]], axis=1))
+
+
+def chosen(axes: Axes, groups: Sequence[Group], looks: Sequence[Look], metric: str, split: str) -> list[Line2D]:
+    """Mark what was chosen by the metric, where a group is one run; a choice on the split that is shown is hollow.
+
+    With several seeds every run has a choice of its own, and none belongs to the mean that is drawn.
+    """
+    handles: dict[str, Line2D] = {}
+    scale = style.measure(metric).scale
+    for group, look in zip(groups, looks, strict=True):
+        choices = group.runs[0].record.choices if len(group.runs) == 1 and group.runs[0].interval else []
+        for choice in choices:
+            if (
+                choice.what not in ("point", "pair")
+                or choice.by != metric
+                or metric not in choice.reported.get(split, {})
+            ):
+                continue
+            biased = choice.chosen_on == split
+            face = "white" if biased else look.colour
+            where = min(choice.value) if isinstance(choice.value, list) else choice.value
+            words = f"best {choice.what}, chosen on {choice.chosen_on} set{' itself' if biased else ''}"
+            star: dict[str, Any] = {"marker": "*", "markersize": 7, "markeredgewidth": 0.7, "linestyle": "none"}
+            axes.plot(where, choice.reported[split][metric] * scale, color=look.colour, markerfacecolor=face, **star)
+            grey = "white" if biased else "#555555"
+            handles.setdefault(words, Line2D([], [], color="#555555", markerfacecolor=grey, label=words, **star))
+    return list(handles.values())
+
+
+def _methods(groups: Sequence[Group]) -> str:
+    return ", ".join(group.label for group in groups)

@@ -1,0 +1,65 @@
+"""A metric along lines and curves for several strengths of the penalty."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import matplotlib as mpl
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from subspaces.report.figures import style
+from subspaces.report.figures.along import panel
+from subspaces.report.figures.style import MARKERS, Look
+from subspaces.report.reading import Group, method
+from subspaces.training.runs import RunError
+
+
+def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
+    """Draw a panel for every method, with colours from dark to light as beta grows."""
+    metric = metric or "accuracy"
+    families = by_method([group for group in groups if group.runs[0].interval])
+    if not any(len(members) > 1 for members in families.values()):
+        labels = ", ".join(group.label for group in groups)
+        raise RunError(f"no line or curve with several β among the runs ({labels}): expected two or more")
+    singles = [group for group in groups if group.runs[0].single]
+    betas = sorted({group.recipe.beta for members in families.values() for group in members})
+    looks = dict(zip(betas, shades(len(betas)), strict=True))
+    with style.styled():
+        width = style.COLUMN if len(families) == 1 else style.PAGE
+        drawing = style.blank(width, 2.35)
+        panels = drawing.subplots(1, len(families), sharey=True, squeeze=False)[0]
+        legend: dict[str, Line2D] = {}
+        for axes, (name, members) in zip(panels, families.items(), strict=True):
+            named = [*(replace(group, label=f"β = {group.recipe.beta:g}") for group in members), *singles]
+            shown = [*(looks[group.recipe.beta] for group in members), *style.looks(singles)]
+            legend |= {str(handle.get_label()): handle for handle in panel(axes, named, shown, metric, split)}
+            axes.set_title(name if len(families) > 1 else f"{name} · {style.heading(groups, split)}")
+        panels[0].set_ylabel(style.measure(metric).label)
+        if len(families) > 1:
+            drawing.suptitle(style.heading(groups, split), fontsize=style.FONT)
+        ordered = sorted(legend.values(), key=lambda handle: _rank(str(handle.get_label()), betas))
+        style.legend(drawing, ordered, columns=2 if len(families) == 1 else 4, title=style.seeds(groups))
+    return drawing
+
+
+def by_method(groups: Sequence[Group]) -> dict[str, list[Group]]:
+    """Return groups that differ in beta only, in order of beta, by what they are called without it."""
+    families: dict[str, list[Group]] = {}
+    for group in sorted(groups, key=lambda group: group.recipe.beta):
+        rest = [part for part in group.label.split(", ") if not part.startswith("β = ")]
+        families.setdefault(", ".join(rest) or method(group.recipe), []).append(group)
+    return families
+
+
+def shades(count: int) -> list[Look]:
+    """Return looks of a sequential colour map that is even in grey too, short of its lightest part."""
+    colours = mpl.colormaps["viridis"]
+    places = [0.8 * k / max(count - 1, 1) for k in range(count)]
+    return [Look(to_hex(colours(place)), MARKERS[k % len(MARKERS)]) for k, place in enumerate(places)]
+
+
+def _rank(label: str, betas: Sequence[float]) -> int:
+    """Return the place of a label in the legend: betas first, in order."""
+    names = [f"β = {beta:g}" for beta in betas]
+    return names.index(label) if label in names else len(names)

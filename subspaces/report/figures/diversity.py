@@ -1,0 +1,84 @@
+"""How different the vertices of a subspace are, in what they predict and in weights."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from subspaces.points import nearest
+from subspaces.report.figures import style
+from subspaces.report.reading import Array, Group, Reading
+from subspaces.training.config import METHODS
+from subspaces.training.runs import RunError
+
+LOGGED = ("l2", "cos2")
+HUES = dict(zip(METHODS[1:], style.COLOURS, strict=False))
+PREDICTED = ("tv", "disagreement", "feature_cosine")
+
+
+def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
+    """Draw a panel of bars for each measure, a bar for each group."""
+    if metric is not None and metric not in LOGGED + PREDICTED:
+        raise ValueError(f"metric={metric!r}: {nearest(metric, LOGGED + PREDICTED)}")
+    families = [group for group in groups if not group.runs[0].single]
+    if not families:
+        raise RunError("only single networks among the runs: expected a line, a curve or a simplex")
+    metrics = ["tv", "l2", "cos2"] if metric is None else [metric]
+    with style.styled():
+        width = style.COLUMN if metric else style.PAGE
+        drawing = style.blank(width, 0.9 + 0.24 * len(families))
+        panels = drawing.subplots(1, len(metrics), sharey=True, squeeze=False)[0]
+        for axes, name in zip(panels, metrics, strict=True):
+            _bars(axes, families, name, split)
+        panels[0].set_yticks(range(len(families)), [group.label for group in families])
+        panels[0].invert_yaxis()
+        drawing.suptitle(f"{style.heading(groups, split)}\n{style.seeds(families)}", fontsize=style.FONT)
+    return drawing
+
+
+def _bars(axes: Axes, groups: Sequence[Group], metric: str, split: str) -> None:
+    measure = style.measure(metric)
+    for place, group in enumerate(groups):
+        values = measure.scale * measured(group, metric, split)
+        mean, std = float(values.mean()), float(values.std(ddof=min(1, len(values) - 1)))
+        axes.barh(place, mean, 0.62, color=HUES[group.recipe.method])
+        if len(values) > 1:
+            axes.errorbar(mean, place, xerr=std, color="#222222", capsize=2, linewidth=0.9)
+        axes.annotate(f"{mean:.3g}", (mean + std, place), (4, 0), textcoords="offset points", va="center_baseline")
+    axes.set_xlabel(f"{measure.label}\n{of(groups, metric)}")
+    axes.grid(False, axis="y")
+    axes.tick_params(axis="y", length=0)
+    axes.margins(x=0.25)
+    axes.set_xlim(left=0)
+
+
+def of(groups: Sequence[Group], metric: str) -> str:
+    """Return in words between what a measure is taken."""
+    if metric in LOGGED:
+        return "of the vertices' weights"
+    words = {True: "ends", False: "vertices"}
+    return "predictions of " + " or ".join(sorted({words[group.runs[0].interval] for group in groups}))
+
+
+def measured(group: Group, metric: str, split: str) -> Array:
+    """Return a measure of difference for each seed: of weights from the log, of predictions from the record."""
+    return np.array(
+        [_weights(run, metric) if metric in LOGGED else _predictions(run, metric, split) for run in group.runs]
+    )
+
+
+def _weights(run: Reading, metric: str) -> float:
+    if not run.log:
+        raise RunError(f"{run.folder} has no log.jsonl: train it first")
+    return float(run.log[-1][metric])
+
+
+def _predictions(run: Reading, metric: str, split: str) -> float:
+    rows = list(run.pairs(split).values())  # of a line or curve; the first is that of its ends
+    rows += [row for row in run.rows(split) if row.kind == "ensemble" and row.role == "vertex"]
+    if not rows or rows[0].diversity is None or metric not in rows[0].diversity:
+        raise RunError(
+            f"{run.folder} has no {metric} of an ensemble on {split!r}: run `subspaces evaluate {run.folder}`"
+        )
+    return rows[0].diversity[metric]

@@ -1,0 +1,146 @@
+"""Error and loss on planes through three networks."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
+
+from subspaces.evaluation.record import Corner, Drawn, Plane
+from subspaces.points import nearest
+from subspaces.report.figures import style
+from subspaces.report.reading import Array, Group
+from subspaces.training.runs import RunError
+
+ACROSS = 3  # panels in a row
+COLOURS = "viridis"
+HALO = (withStroke(linewidth=2.2, foreground="white"),)
+CASING = (withStroke(linewidth=3.4, foreground="black"),)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A plane and of which run it is."""
+
+    title: str
+    plane: Plane
+
+
+def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
+    """Draw one panel for each plane, for the error and below it for the loss, each with one colour bar."""
+    known = ("accuracy", "error", "nll", "loss")
+    if metric is not None and metric not in known:
+        raise ValueError(f"metric={metric!r} was not measured on planes: {nearest(metric, known)}")
+    quantities = ["error", "loss"] if metric is None else ["error" if metric in known[:2] else "loss"]
+    panels = planes(groups, split)
+    across = min(len(panels), ACROSS)
+    rows = -(-len(panels) // across)  # for each quantity
+    with style.styled():
+        width = style.COLUMN if across == 1 else style.PAGE
+        side = (width - 0.9) / across
+        height = 0.3 + (side * _aspect(panels) + 0.5) * rows * len(quantities)
+        drawing = style.blank(width, height, layout="compressed")
+        axes = drawing.subplots(rows * len(quantities), across, squeeze=False)
+        for place, quantity in enumerate(quantities):
+            _quantity(drawing, axes[place * rows : (place + 1) * rows].ravel(), panels, quantity)
+        drawing.suptitle(style.heading(groups, split), fontsize=style.FONT)
+        drawing.supxlabel("L2 distance in weight space", fontsize=style.FONT)
+        style.fit(drawing)
+    return drawing
+
+
+def planes(groups: Sequence[Group], split: str) -> list[Panel]:
+    """Return every plane that was measured on a split."""
+    found, unfinished = [], ""
+    for group in groups:
+        for run in group.runs:
+            for plane in (plane for plane in run.record.planes if plane.split == split):
+                if all(cell is None for line in plane.accuracy for cell in line):
+                    unfinished = f"; the plane {plane.name!r} of {run.folder} is empty"
+                    continue
+                seed = f", seed {run.recipe.seed}" if len(group.runs) > 1 else ""
+                found.append(Panel(f"{group.label}{seed}", plane))
+    if not found:
+        first = groups[0].runs[0].folder
+        raise RunError(f"no plane on {split!r} among the runs{unfinished}: run `subspaces evaluate {first}` with one")
+    return found
+
+
+def values(plane: Plane, quantity: str) -> Array:
+    """Return error in percent or loss on the grid [y, x]; NaN where it was not computed."""
+    cells = np.array(plane.accuracy if quantity == "error" else plane.nll, float)
+    return np.asarray(100 * (1 - cells)) if quantity == "error" else cells
+
+
+def levels(grids: Sequence[Array], count: int = 12) -> Array:
+    """Return levels from the lowest value on, closer together there: what is of interest is the valley."""
+    known = np.concatenate([grid[np.isfinite(grid)] for grid in grids])
+    low, high = float(known.min()), float(np.quantile(known, 0.9))
+    if high <= low:
+        high = low + 1
+    spaced = low + (high - low) * np.linspace(0, 1, count) ** 1.7
+    digits = max(0, 2 - int(np.floor(np.log10(high - low))))
+    return np.unique([np.floor(low * 10**digits) / 10**digits, *np.round(spaced[1:], digits)])
+
+
+def _aspect(panels: Sequence[Panel]) -> float:
+    """Return the height of the highest plane for a width of one."""
+    return max((p.plane.ys[-1] - p.plane.ys[0]) / (p.plane.xs[-1] - p.plane.xs[0]) for p in panels)
+
+
+def _quantity(drawing: Figure, axes: Any, panels: Sequence[Panel], quantity: str) -> None:
+    grids = [values(panel.plane, quantity) for panel in panels]
+    steps = levels(grids)
+    for each, panel, grid in zip(axes, panels, grids, strict=False):
+        masked = np.ma.masked_invalid(grid)
+        filled = each.contourf(panel.plane.xs, panel.plane.ys, masked, steps, cmap=COLOURS, extend="max")
+        each.contour(panel.plane.xs, panel.plane.ys, masked, steps, colors="white", linewidths=0.3, alpha=0.6)
+        filled.set_rasterized(False)
+        _decorate(each, panel)
+    for each in axes[len(panels) :]:
+        each.set_axis_off()
+    label = "error (%)" if quantity == "error" else "negative log-likelihood"
+    bar = drawing.colorbar(filled, ax=list(axes), label=label, ticks=steps[::2], pad=0.02, aspect=25)
+    bar.ax.set_yticklabels([f"{step:g}" for step in steps[::2]])
+
+
+def _decorate(axes: Axes, panel: Panel) -> None:
+    """Draw the subspace and name the corners."""
+    for drawn in panel.plane.drawn:
+        _draw(axes, drawn, panel.plane)
+    for corner in panel.plane.corners:
+        axes.plot(corner.x, corner.y, "o", color="white", markeredgecolor="black", markersize=5, zorder=4)
+        _name(axes, corner, panel.plane.corners)
+    axes.spines[:].set_visible(True)
+    axes.set_aspect("equal")
+    axes.grid(False)
+    axes.set_title(panel.title)
+
+
+def _name(axes: Axes, corner: Corner, corners: Sequence[Corner]) -> None:
+    """Write the label of a corner on the side away from the others."""
+    center = np.mean([(each.x, each.y) for each in corners], axis=0)
+    away = np.array([corner.x, corner.y]) - center
+    x, y = 6 * away / max(float(np.hypot(*away)), 1e-12)
+    words: dict[str, Any] = {
+        "ha": "left" if x > 2 else "right" if x < -2 else "center",
+        "va": "bottom" if y > 0 else "top",
+    }
+    at = (corner.x, corner.y)
+    axes.annotate(corner.label, at, (x, y), textcoords="offset points", path_effects=HALO, zorder=5, **words)
+
+
+def _draw(axes: Axes, drawn: Drawn, plane: Plane) -> None:
+    """Draw a path or points; dashed or hollow where they are off the plane and only their shadow is seen."""
+    extent = max(plane.xs) - min(plane.xs)
+    off = max(drawn.distance, default=0.0) > 1e-2 * extent
+    if drawn.kind == "path":
+        axes.plot(
+            drawn.x, drawn.y, color="white", linewidth=1.8, linestyle=style.DASHED if off else "-", path_effects=CASING
+        )
+    else:
+        face = "none" if off else "white"
+        axes.plot(drawn.x, drawn.y, "D", color="white", markerfacecolor=face, markeredgecolor="black", markersize=4)

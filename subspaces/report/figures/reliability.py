@@ -1,0 +1,90 @@
+"""Reliability diagrams: accuracy against confidence."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from subspaces.report.figures import style
+from subspaces.report.figures.predictors import Predictor, predictors
+from subspaces.report.reading import Array, Group
+
+ACROSS = 4  # diagrams in a row
+BAR, GAP = "#56B4E9", "#D55E00"
+
+
+@dataclass(frozen=True)
+class Bins:
+    """Predictions of all seeds by confidence; NaN in empty bins."""
+
+    share: Array  # of all predictions
+    confidence: Array
+    accuracy: Array
+
+
+def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
+    """Draw a diagram for each single network, midpoint and ensemble, and below it how often a confidence occurs."""
+    shown = predictors(groups, split)
+    down = -(-len(shown) // ACROSS)
+    across = -(-len(shown) // down)
+    with style.styled():
+        drawing = style.blank(style.PAGE * max(across, 2) / ACROSS, 0.35 + 2.35 * down)
+        panels = drawing.subplots(2 * down, across, squeeze=False, sharey="row", height_ratios=[3, 1] * down)
+        for k, predictor in enumerate(shown):
+            row, column = divmod(k, across)
+            _diagram(panels[2 * row, column], panels[2 * row + 1, column], predictor)
+        for k in range(len(shown), down * across):
+            for axes in panels[2 * (k // across) : 2 * (k // across) + 2, k % across]:
+                axes.set_axis_off()
+        for row in range(down):
+            panels[2 * row, 0].set_ylabel("accuracy (%)")
+            panels[2 * row + 1, 0].set_ylabel("share (%)")
+        drawing.suptitle(style.heading(groups, split), fontsize=style.FONT)
+        handles = [
+            Patch(facecolor=BAR, edgecolor="white", label="accuracy"),
+            Patch(facecolor="none", edgecolor=GAP, hatch="/////", label="gap to confidence"),
+            Line2D([], [], color="black", linestyle=style.DASHED, linewidth=0.8, label="calibrated"),
+        ]
+        many = any(len(group.runs) > 1 for group in groups)
+        note = f"bins of all seeds together; ECE: {style.seeds(groups)}" if many else style.seeds(groups)
+        style.legend(drawing, handles, columns=3, title=note)
+    return drawing
+
+
+def pooled(predictor: Predictor) -> Bins:
+    """Return the bins of all seeds together, weighted by how many predictions each has."""
+    tables = [row.reliability for row in predictor.rows]
+    count = np.array([table.count for table in tables], float)  # [seeds, bins]
+    confidence = np.array([table.confidence for table in tables], float)  # None becomes NaN
+    accuracy = np.array([table.accuracy for table in tables], float)
+    total = count.sum(0)
+    weights = np.divide(count, total, out=np.zeros_like(count), where=total > 0)
+    means = [np.where(total > 0, np.nansum(weights * values, 0), np.nan) for values in (confidence, accuracy)]
+    return Bins(total / total.sum(), means[0], means[1])
+
+
+def _diagram(axes: Axes, below: Axes, predictor: Predictor) -> None:
+    bins = pooled(predictor)
+    edges = np.linspace(0, 100, len(bins.share) + 1)
+    width, centers = edges[1], (edges[:-1] + edges[1:]) / 2
+    accuracy, confidence = 100 * np.nan_to_num(bins.accuracy), 100 * np.nan_to_num(bins.confidence)
+    axes.bar(centers, accuracy, width, color=BAR, edgecolor="white", linewidth=0.4)
+    gap: dict[str, Any] = {"facecolor": "none", "edgecolor": GAP, "hatch": "/////", "linewidth": 0.5}
+    axes.bar(centers, confidence - accuracy, width, bottom=accuracy, **gap)
+    axes.plot([0, 100], [0, 100], color="black", linestyle=style.DASHED, linewidth=0.8)
+    below.bar(centers, 100 * bins.share, width, color="#6e6e6e", edgecolor="white", linewidth=0.4)
+    errors = 100 * np.array([row.metrics["ece"] for row in predictor.rows])
+    spread = f" ± {errors.std(ddof=1):.1f}" if len(errors) > 1 else ""
+    name = predictor.label.replace(": ", ":\n")
+    axes.set_title(f"{name}\nECE {errors.mean():.1f}{spread} %")
+    axes.set(ylim=(0, 100), yticks=(0, 25, 50, 75, 100))
+    axes.tick_params(labelbottom=False)
+    below.set_xlabel("confidence (%)")
+    for each in (axes, below):
+        each.set(xlim=(0, 100), xticks=(0, 50, 100))
+        each.grid(False, axis="x")

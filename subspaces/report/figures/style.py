@@ -1,0 +1,215 @@
+"""What all figures share: size, colours, words for metrics, bands, legends, files."""
+
+import io
+import textwrap
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.legend import Legend
+from matplotlib.lines import Line2D
+
+from subspaces import files
+from subspaces.report.reading import Curve, Group
+
+COLUMN, PAGE = 3.4, 6.9  # inches: the widths of a column and of a page of two columns
+FONT = 8.0
+STYLE: dict[Any, Any] = {
+    "font.family": "DejaVu Sans",  # comes with matplotlib, so that a figure is the same everywhere
+    "font.size": FONT,
+    "axes.labelsize": FONT,
+    "axes.titlesize": FONT,
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.6,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e3e3e3",
+    "grid.linewidth": 0.5,
+    "xtick.labelsize": FONT,
+    "ytick.labelsize": FONT,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "legend.fontsize": FONT,
+    "legend.title_fontsize": FONT,
+    "legend.frameon": False,
+    "legend.handlelength": 2.4,
+    "legend.columnspacing": 1.2,
+    "lines.linewidth": 1.3,
+    "lines.markeredgewidth": 0.5,
+    "figure.dpi": 100,
+    "savefig.dpi": 300,
+    "pdf.fonttype": 42,  # TrueType, as publishers ask for
+    "hatch.linewidth": 0.6,
+}
+# Okabe and Ito's palette without yellow, which is too light for a thin line; black is for single networks.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+GREYS = ("#000000", "#6e6e6e", "#a0a0a0")
+DOTS: tuple[Any, ...] = ((0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)), (0, (8, 2)))
+DASHED: Any = (0, (4, 1.6))
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a group is drawn, with and without colour."""
+
+    colour: str
+    marker: str
+    line: Any = "-"
+
+    @property
+    def mark(self) -> dict[str, Any]:
+        """The marker; a star needs more room than the others to be as large."""
+        return {"marker": self.marker, "markersize": 9 if self.marker == "*" else 4.8, "markeredgecolor": "white"}
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A metric in words, and what it is multiplied with."""
+
+    label: str
+    scale: float = 1.0
+
+
+MEASURES = {
+    "accuracy": Measure("accuracy (%)", 100),
+    "error": Measure("error (%)", 100),
+    "nll": Measure("negative log-likelihood"),
+    "brier": Measure("Brier score"),
+    "ece": Measure("ECE (%)", 100),
+    "adaptive_ece": Measure("adaptive ECE (%)", 100),
+    "aurc": Measure("AURC (%)", 100),
+    "loss": Measure("training loss"),
+    "learning_rate": Measure("learning rate"),
+    "train_accuracy": Measure("training accuracy (%)", 100),
+    "validation_accuracy": Measure("validation accuracy (%)", 100),
+    "test_accuracy": Measure("test accuracy (%)", 100),
+    "l2": Measure("L2 distance"),
+    "cos2": Measure("cos²"),
+    "tv": Measure("total variation"),
+    "disagreement": Measure("disagreement (%)", 100),
+    "feature_cosine": Measure("cosine of features"),
+}
+
+
+def measure(metric: str) -> Measure:
+    """Return a metric in words; one that is not known here goes by its name."""
+    return MEASURES.get(metric, Measure(metric.replace("_", " ")))
+
+
+def looks(groups: Sequence[Group]) -> list[Look]:
+    """Return a look for each group: greys for single networks, colours for subspaces."""
+    found, singles, others = [], 0, 0
+    for group in groups:
+        if group.runs[0].single:
+            found.append(Look(GREYS[singles % len(GREYS)], "*", DOTS[singles % len(DOTS)]))
+            singles += 1
+        else:
+            found.append(Look(COLOURS[others % len(COLOURS)], MARKERS[others % len(MARKERS)]))
+            others += 1
+    return found
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """Use this package's style and nothing of the user's."""
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(STYLE)
+        yield
+
+
+def blank(width: float, height: float, layout: Literal["constrained", "compressed"] = "constrained") -> Figure:
+    """Return an empty figure of so many inches, which makes room for what lies outside of its axes."""
+    figure = Figure(figsize=(width, height), layout=layout)
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def band(axes: Axes, curve: Curve, scale: float, look: Look, line: Any = None, every: int = 1) -> Line2D:
+    """Draw the mean over seeds, and one standard deviation to both sides if there are several.
+
+    Of `every` so many points one has a marker; which one depends on the marker, so that those of equal
+    curves lie beside each other.
+    """
+    mean, std = curve.mean * scale, curve.std * scale
+    first = MARKERS.index(look.marker) % every if look.marker in MARKERS else 0
+    (drawn,) = axes.plot(curve.grid, mean, color=look.colour, linestyle=line or look.line, **look.mark)
+    drawn.set_markevery((first, every))
+    if len(curve.values) > 1:
+        axes.fill_between(curve.grid, mean - std, mean + std, color=look.colour, alpha=0.13, linewidth=0)
+    return drawn
+
+
+def level(axes: Axes, curve: Curve, scale: float, look: Look) -> Line2D:
+    """Draw one number as a horizontal line, with the same band."""
+    mean, std = float(curve.mean[0]) * scale, float(curve.std[0]) * scale
+    drawn = axes.axhline(mean, color=look.colour, linestyle=look.line, zorder=1.5)
+    if len(curve.values) > 1:
+        axes.axhspan(mean - std, mean + std, color=look.colour, alpha=0.1, linewidth=0)
+    return drawn
+
+
+def heading(groups: Sequence[Group], split: str | None = None) -> str:
+    """Return what all groups have in common: data set, network, split."""
+    recipes = [group.recipe for group in groups]
+    noises = {recipe.label_noise for recipe in recipes}
+    noise = f", {100 * noises.pop():g} % label noise" if len(noises) == 1 and recipes[0].label_noise else ""
+    networks = {recipe.network for recipe in recipes}
+    network = f" · {networks.pop()}" if len(networks) == 1 else ""
+    return f"{recipes[0].dataset}{noise}{network}" + (f" · {split} set" if split else "")
+
+
+def seeds(groups: Sequence[Group]) -> str:
+    """Return what a band or an error bar is, in words."""
+    counts = sorted({len(group.runs) for group in groups})
+    if counts == [1]:
+        return "one seed"
+    return f"mean ± standard deviation over {'–'.join(map(str, (counts[0], counts[-1])[: len(counts)]))} seeds"
+
+
+def key(look: Look, label: str, line: Any = None) -> Line2D:
+    """Return the entry of a group in a legend."""
+    return Line2D([], [], color=look.colour, linestyle=line or look.line, label=label, **look.mark)
+
+
+def legend(figure: Figure, handles: Sequence[Any], columns: int, title: str = "") -> Legend:
+    """Put a legend below the axes, in as many columns as fit, and lengthen the figure by its height."""
+    width, height = figure.get_size_inches()
+    if any(len(str(handle.get_label())) > 22 * width for handle in handles):
+        for handle in handles:
+            handle.set_label(textwrap.fill(str(handle.get_label()), int(16 * width)))
+    while True:
+        made = figure.legend(handles=list(handles), loc="outside lower center", ncols=columns, title=title or None)
+        extent = made.get_window_extent(figure.canvas.get_renderer())  # type: ignore[attr-defined]
+        if extent.width <= width * figure.dpi or columns == 1:
+            figure.set_size_inches(width, height + extent.height / figure.dpi)
+            return made
+        made.remove()
+        columns -= 1
+
+
+def fit(figure: Figure) -> None:
+    """Make a figure as high as what is in it: axes of a fixed aspect leave room above and below."""
+    for _ in range(2):  # what is in it moves a little when the height changes
+        figure.draw_without_rendering()
+        drawn = figure.get_tightbbox()
+        figure.set_size_inches(figure.get_size_inches()[0], drawn.height + 0.08)
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure as its file's ending says; the same figure gives the same bytes."""
+    ending = path.suffix.lower()
+    undated = {"CreationDate": None} if ending == ".pdf" else {"Software": None}
+    content = io.BytesIO()
+    with styled():
+        figure.savefig(content, format=ending[1:], dpi=STYLE["savefig.dpi"], metadata=undated)
+    files.write(path, content.getvalue())
