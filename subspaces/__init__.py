@@ -13,6 +13,7 @@ from subspaces.subspace import Subspace
 from subspaces.version import __version__
 
 if TYPE_CHECKING:
+    from subspaces.evaluation import evaluate
     from subspaces.training import Recipe, train
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "Simplex",
     "Subspace",
     "__version__",
+    "evaluate",
     "keep_memory",
     "load",
     "networks",
@@ -37,9 +39,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import training when it is first asked for, so that the core stays quick to import."""
+    """Import training and evaluation when they are first asked for, so that the core stays quick to import."""
     if name in ("Recipe", "train"):
         from subspaces import training
 
         return getattr(training, name)
+    if name == "evaluate":
+        from subspaces.evaluation import evaluate
+
+        return evaluate
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,5 +1,18 @@
-"""From predictions to numbers."""
+"""From finished runs to numbers: `evaluation.json` in each run folder."""
 
+from subspaces.evaluation.api import evaluate
+from subspaces.evaluation.examples import Examples
 from subspaces.evaluation.metrics import accuracy, expected_calibration_error
+from subspaces.evaluation.record import Check, Choice, Plane, Record, Row
 
-__all__ = ["accuracy", "expected_calibration_error"]
+__all__ = [
+    "Check",
+    "Choice",
+    "Examples",
+    "Plane",
+    "Record",
+    "Row",
+    "accuracy",
+    "evaluate",
+    "expected_calibration_error",
+]

@@ -6,10 +6,10 @@ without the data or the networks.
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from subspaces import files
 from subspaces.training.runs import RunError
@@ -54,6 +54,11 @@ class Row:
     risk_coverage: RiskCoverage
     average: Literal["probabilities", "logits"] | None = None
     diversity: dict[str, float] | None = None
+
+    @property
+    def key(self) -> str:
+        """What the row is about: two rows of one record with the same key are the same measurement."""
+        return json.dumps([self.split, self.kind, self.role, self.alphas, self.average])
 
 
 @dataclass(frozen=True)
@@ -104,6 +109,18 @@ class Choice:
     reported: dict[str, dict[str, float]]
 
 
+@dataclass(frozen=True)
+class Check:
+    """The same points with batch-norm statistics of so many images: of the run, or of the plane of that name."""
+
+    where: str
+    at: list[list[float]]  # alphas, or x and y in the plane
+    split: str
+    statistics_images: int
+    accuracy: list[float]
+    nll: list[float]
+
+
 @dataclass
 class Record:
     """All that was measured of one run."""
@@ -116,6 +133,7 @@ class Record:
     rows: list[Row] = field(default_factory=list)
     planes: list[Plane] = field(default_factory=list)
     choices: list[Choice] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
     schema: int = SCHEMA
 
     @classmethod
@@ -134,14 +152,27 @@ class Record:
                     "rows": [_row(row) for row in values["rows"]],
                     "planes": [_plane(plane) for plane in values["planes"]],
                     "choices": [Choice(**choice) for choice in values["choices"]],
+                    "checks": [Check(**check) for check in values.get("checks", [])],
                 }
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise RunError(f"{path} is damaged ({error}): remove it and evaluate anew") from None
+            raise RunError(f"{path} is damaged ({error}): evaluate anew") from None
+
+    def add(self, rows: Iterable[Row]) -> None:
+        """Add rows, in place of earlier ones about the same, in an order that does not depend on when they came."""
+        found = {row.key: row for row in (*self.rows, *rows)}
+        self.rows = sorted(found.values(), key=_order)
 
     def write(self, folder: Path) -> None:
         """Write the record into a run folder, whole or not at all."""
         files.write_json(Path(folder) / FILE, dataclasses.asdict(self))
+
+
+def _order(row: Row) -> tuple[Any, ...]:
+    """Sort by split, points before ensembles, and along the subspace; a simplex begins with its first vertex."""
+    role = 0 if row.role == "midpoint" else get_args(Role).index(row.role)
+    places = [[-part for part in alpha] if isinstance(alpha, list) else [alpha] for alpha in row.alphas]
+    return (row.split, row.kind != "point", role, places, row.average != "probabilities")
 
 
 def _row(values: Mapping[str, Any]) -> Row:

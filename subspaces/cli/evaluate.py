@@ -1,0 +1,233 @@
+"""`subspaces evaluate`."""
+
+import dataclasses
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from subspaces.cli import printing
+from subspaces.cli.errors import usage
+from subspaces.cli.options import ROOT
+from subspaces.evaluation.record import Alpha, Choice, Record, Row
+from subspaces.evaluation.settings import Settings
+from subspaces.training import Execution
+
+POINTS = "Points: where the subspace is measured"
+PLANE = "Plane: error and loss around three networks"
+EXECUTION = "Execution: where and how it is measured"
+OUTPUT = "Output"
+TYPED = {"through": "plane-through"}
+REPORTED = "test"
+PAIR = 0.1  # the pair that is shown where none is chosen: of 0.1 and 0.9
+
+
+def evaluate(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="The folder of a finished run.")],
+    grid: Annotated[
+        tuple[float, float, float] | None,
+        typer.Option(
+            help="Points of a line or curve: --grid 0 1 0.05 is from 0 to 1 in steps of 0.05, as by default. "
+            "They may lie off the ends, and each comes with its opposite 1 - alpha.",
+            metavar="FROM TO STEP",
+            show_default=False,
+            rich_help_panel=POINTS,
+        ),
+    ] = None,
+    random: Annotated[int, typer.Option(help="Random points of a simplex.", rich_help_panel=POINTS)] = 6,
+    triangle: Annotated[
+        int, typer.Option(help="Grid on a triangle: pieces of an edge; 0 for none.", rich_help_panel=POINTS)
+    ] = 6,
+    split: Annotated[
+        str,
+        typer.Option(
+            help="Where best points and a threshold are chosen: validation, test (marked as such), or auto: on "
+            "held-out images where the run has them, else nothing is chosen.",
+            metavar="NAME",
+            rich_help_panel=POINTS,
+        ),
+    ] = "auto",
+    plane: Annotated[
+        bool, typer.Option("--plane", help="The plane through the first three vertices.", rich_help_panel=PLANE)
+    ] = False,
+    plane_through: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A plane through a network of another run: its midpoint, or the point named after a colon "
+            "(RUN:0.3, RUN:0.2,0.3,0.5). Once: with the run's own ends; twice: with its midpoint; or three times.",
+            metavar="RUN[:ALPHA]",
+            show_default=False,
+            rich_help_panel=PLANE,
+        ),
+    ] = None,
+    cells: Annotated[int, typer.Option(help="Cells of the plane in each direction.", rich_help_panel=PLANE)] = 21,
+    plane_statistics_batches: Annotated[
+        int, typer.Option(help="Batches for the batch-norm statistics of a cell.", rich_help_panel=PLANE)
+    ] = 50,
+    data: Annotated[
+        Path, typer.Option(help="The folder with the data sets.", metavar="DIR", rich_help_panel=EXECUTION)
+    ] = ROOT,
+    device: Annotated[
+        str, typer.Option(help="cpu, cuda, cuda:1, …; auto takes a GPU if there is one.", rich_help_panel=EXECUTION)
+    ] = "auto",
+    precision: Annotated[
+        str,
+        typer.Option(
+            help="auto (bfloat16 autocast on a GPU), float32 or bfloat16.", metavar="NAME", rich_help_panel=EXECUTION
+        ),
+    ] = "auto",
+    statistics_batches: Annotated[
+        int | None,
+        typer.Option(
+            help="Batches for the batch-norm statistics of a point; by default all training images.",
+            show_default=False,
+            rich_help_panel=EXECUTION,
+        ),
+    ] = None,
+    check_statistics: Annotated[
+        list[int] | None,
+        typer.Option(
+            help="Repeat some points and cells with so many batches, to see whether it matters: 10 50 200.",
+            metavar="INT...",
+            show_default=False,
+            rich_help_panel=EXECUTION,
+        ),
+    ] = None,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="No progress bars, only the table at the end.", rich_help_panel=OUTPUT)
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="A line of JSON for each run instead.", rich_help_panel=OUTPUT)
+    ] = False,
+) -> None:
+    """Measure finished runs: points, ensembles, calibration, planes.
+
+    The numbers go to evaluation.json in each run's folder.
+    The same command again continues what was stopped, and measures nothing twice.
+
+    Example: subspaces evaluate runs/* --plane
+    """
+    with usage():
+        if quiet and as_json:
+            raise ValueError("--quiet and --json exclude each other")
+        settings: dict[str, Any] = {
+            **({} if grid is None else {"grid": _steps(*grid)}),
+            "random": random,
+            "triangle": triangle,
+            "split": split,
+            "plane": plane,
+            "through": tuple(plane_through or ()),
+            "cells": cells,
+            "plane_statistics_batches": plane_statistics_batches,
+            "statistics_batches": statistics_batches,
+            "check_statistics": tuple(check_statistics or ()),
+        }
+        _check(settings)
+        Execution(device=device, precision=precision).resolved()  # type: ignore[arg-type]
+    from subspaces import evaluation
+
+    records = evaluation.evaluate(
+        runs, data=data, device=device, precision=precision, progress=not (quiet or as_json), **settings
+    )
+    folders = dict.fromkeys(Path(run).resolve() for run in runs)
+    if as_json:
+        for folder, record in zip(folders, records, strict=True):
+            typer.echo(json.dumps(_summary(folder, record)))
+    else:
+        _show(records)
+
+
+def _steps(first: float, last: float, step: float) -> tuple[float, ...]:
+    """Return the numbers from first to last."""
+    if not (step > 0 and first <= last):
+        raise ValueError(f"--grid {first:g} {last:g} {step:g}: expected FROM, TO that is not less, and a STEP above 0")
+    count = int((last - first) / step + 1e-6) + 1
+    return tuple(first + index * step for index in range(count))
+
+
+def _check(settings: dict[str, Any]) -> None:
+    """Refuse wrong settings, named as they are typed."""
+    try:
+        Settings(**settings)
+    except ValueError as error:
+        name, _, rest = str(error).partition("=")
+        raise ValueError(f"--{TYPED.get(name, name).replace('_', '-')}={rest}") from None
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the table: what answers, on which split it was chosen if it was, and how good it is."""
+
+    what: str
+    chosen_on: str | None
+    on_test: bool
+    metrics: dict[str, float]
+
+
+def _lines(record: Record) -> Iterator[Line]:
+    """Yield what a reader asks for first: the midpoint, an ensemble fixed beforehand, and what was chosen."""
+    rows = [row for row in record.rows if row.split == REPORTED]
+    points = [row for row in rows if row.kind == "point"]
+    middle = next(row for row in points if row.role == "midpoint")
+    yield Line("midpoint" if len(points) > 1 else "network", None, False, middle.metrics)
+    ensembles = [row for row in rows if row.average == "probabilities"]
+    along = [row for row in ensembles if row.role == "along"]
+    fixed = [min(along, key=_far)] if along else [row for row in ensembles if row.role in ("vertex", "random")]
+    for row in fixed:
+        names = {"vertex": f"the {len(row.alphas)} vertices", "random": f"{len(row.alphas)} random points"}
+        yield Line(f"ensemble of {names.get(row.role) or _named(row.alphas)}", None, False, row.metrics)
+    for choice in record.choices:
+        yield Line(_chosen(choice), choice.chosen_on, choice.on_test, choice.reported[REPORTED])
+
+
+def _far(row: Row) -> float:
+    return abs(min(alpha for alpha in row.alphas if not isinstance(alpha, list)) - PAIR)
+
+
+def _chosen(choice: Choice) -> str:
+    """Return in words what was chosen."""
+    if choice.what == "threshold":
+        coverage = choice.reported[REPORTED]["coverage"]
+        return f"midpoint where its confidence is at least {choice.value:.3f}: answers {coverage:.1%}"
+    by = {"nll": "NLL"}.get(choice.by, choice.by)
+    return f"best {choice.what} by {by}: {_named(choice.value if choice.what == 'pair' else [choice.value])}"
+
+
+def _named(alphas: Sequence[Alpha]) -> str:
+    return " and ".join(f"{a:g}" if isinstance(a, float) else f"({', '.join(f'{x:.3g}' for x in a)})" for a in alphas)
+
+
+def _show(records: Sequence[Record]) -> None:
+    """Print the lines of each run."""
+    numbers = ("accuracy %", "NLL", "ECE %", "Brier")
+    caption = "on the test set, mean of probabilities; * chosen on the very images it is reported on"
+    table = printing.table("run", "what", "chosen on", *numbers, caption=caption, names="run", numbers=numbers)
+    for record in records:
+        name = f"{record.recipe['name']} seed {record.recipe['seed']}"
+        for line in _lines(record):
+            chosen = f"{line.chosen_on}{' *' if line.on_test else ''}" if line.chosen_on else "–"
+            table.add_row(escape(name), escape(line.what), chosen, *_numbers(line.metrics))
+            name = ""
+    printing.show(table)
+
+
+def _numbers(metrics: dict[str, float]) -> list[str]:
+    if "risk" in metrics:
+        return [f"{100 * (1 - metrics['risk']):.2f}", "–", "–", "–"]
+    percent = [f"{100 * metrics[name]:.2f}" for name in ("accuracy", "ece")]
+    return [percent[0], f"{metrics['nll']:.4f}", percent[1], f"{metrics['brier']:.4f}"]
+
+
+def _summary(folder: Path, record: Record) -> dict[str, Any]:
+    recipe = record.recipe
+    return {
+        "run": record.run,
+        "recipe": recipe["name"],
+        "seed": recipe["seed"],
+        "folder": str(folder),
+        "results": [dataclasses.asdict(line) for line in _lines(record)],
+    }

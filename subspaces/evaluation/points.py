@@ -1,0 +1,136 @@
+"""Which points of a subspace are measured, and which of them together.
+
+A grid and its pairs on a line or curve; vertices, midpoint, edges, a grid and random points on a simplex.
+"""
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from subspaces import randomness
+from subspaces.evaluation.record import Alpha, Role
+from subspaces.shapes import Shape
+
+Place = float | tuple[float, ...]
+"""An alpha that can be the key of a dict."""
+
+GRID: tuple[float, ...] = tuple(step / 20 for step in range(21))
+_STREAM = 6 << 56  # the random points are none that training has drawn from the same seed
+
+
+@dataclass(frozen=True)
+class Item:
+    """Points that are measured together, and the role of the ensemble of them all, if it is wanted."""
+
+    role: Role
+    places: tuple[Place, ...]
+    ensemble: Role | None = None
+
+    @property
+    def points(self) -> list[Place]:
+        """The points, each once."""
+        return list(dict.fromkeys(self.places))
+
+
+def kind(shape: Shape) -> Literal["single", "interval", "simplex"]:
+    """Say what alpha is: nothing that matters, a number, or barycentric coordinates. Nothing else asks."""
+    if shape.vertices == 1:
+        return "single"
+    return "simplex" if shape.point else "interval"
+
+
+def plan(
+    shape: Shape, *, grid: Sequence[float] = GRID, random: int = 6, triangle: int = 6, seed: int = 0
+) -> list[Item]:
+    """Return everything that is to be measured.
+
+    Args:
+        shape: of the subspace.
+        grid: the points of a one-dimensional shape; each comes with its opposite 1 - alpha.
+        random: how many random points of a simplex.
+        triangle: into how many pieces the grid on a triangle cuts an edge.
+        seed: of the random points, which are the same on every device.
+    """
+    if kind(shape) == "single":
+        return [Item("midpoint", (0.0,))]
+    return _along(grid) if kind(shape) == "interval" else _inside(shape, random, triangle, seed)
+
+
+def _along(grid: Iterable[float]) -> list[Item]:
+    """Return the pairs of opposite points from the ends to the middle, which is always there."""
+    lower = {min(_rounded(alpha), _rounded(1 - alpha)) for alpha in grid} | {0.5}
+    return [
+        Item("midpoint" if alpha == 0.5 else "along", (alpha, _rounded(1 - alpha)), "along") for alpha in sorted(lower)
+    ]
+
+
+def _rounded(alpha: float) -> float:
+    return round(alpha, 9) + 0.0  # 1 - 0.95 is the same point as 0.05, and -0.0 as 0.0
+
+
+def _inside(shape: Shape, random: int, triangle: int, seed: int) -> list[Item]:
+    m = shape.vertices
+    vertices = [_barycentric([index], m) for index in range(m)]
+    roles: dict[Place, Role] = {_barycentric(range(m), m): "midpoint"}
+    for ends in itertools.combinations(range(m), 2):
+        roles.setdefault(_barycentric(ends, m), "edge")
+    for place in _triangle(triangle) if m == 3 and triangle else ():
+        roles.setdefault(place, "grid")
+    items = [Item("vertex", tuple(vertices), "vertex")]
+    items += [Item(role, (place,)) for place, role in roles.items() if place not in vertices]
+    if random:
+        state = randomness.new_state(seed + _STREAM)
+        drawn = shape.sample((random,), lambda size: randomness.uniform(state, size))
+        items.append(Item("random", tuple(map(tuple, drawn.tolist())), "random" if random > 1 else None))
+    return items
+
+
+def _triangle(pieces: int) -> list[tuple[float, ...]]:
+    """Return the points of a triangle whose coordinates are whole numbers of pieces."""
+    numbers = [(i, j, pieces - i - j) for i in range(pieces + 1) for j in range(pieces + 1 - i)]
+    return [tuple(number / pieces for number in corner) for corner in numbers]
+
+
+def _barycentric(vertices: Iterable[int], m: int) -> tuple[float, ...]:
+    """Return the point in the middle of some vertices."""
+    chosen = set(vertices)
+    return tuple(1 / len(chosen) if index in chosen else 0.0 for index in range(m))
+
+
+def coefficients(shape: Shape, place: Place) -> list[float]:
+    """Return c(alpha)."""
+    c: list[float] = shape.coefficients(torch.tensor(place, dtype=torch.float64)).tolist()
+    return c
+
+
+def to_alpha(place: Place) -> Alpha:
+    """Return a point as it stands in a file."""
+    return list(place) if isinstance(place, tuple) else place
+
+
+def to_place(alpha: Alpha) -> Place:
+    """Return a point of a file."""
+    return tuple(alpha) if isinstance(alpha, list) else alpha
+
+
+def outline(shape: Shape) -> list[list[float]] | None:
+    """Return coefficients along what one would draw of a subspace: the path, or the triangle's edge; else None."""
+    if kind(shape) == "interval":
+        return [coefficients(shape, step / 40) for step in range(41)]
+    if kind(shape) == "simplex" and shape.vertices == 3:
+        return [list(_barycentric([index], 3)) for index in (0, 1, 2, 0)]
+    return None
+
+
+def vertex_names(shape: Shape) -> list[str]:
+    """Return what to call each vertex."""
+    m = shape.vertices
+    if kind(shape) == "single":
+        return ["network"]
+    if kind(shape) == "simplex":
+        return [f"vertex {index + 1}" for index in range(m)]
+    bends = ["bend"] if m == 3 else [f"bend {index + 1}" for index in range(m - 2)]
+    return ["α = 0", *bends, "α = 1"]
