@@ -32,15 +32,6 @@ def log_mean(logits: Tensor, average: Average = "probabilities") -> Tensor:
     return logits.float().log_softmax(-1).logsumexp(0) - math.log(len(logits))
 
 
-def to_probabilities(log_probabilities: Tensor) -> Tensor:
-    """Return exp(log_probabilities), the same for equal numbers wherever they stand.
-
-    A float32 exponential may differ in its last digit between the vectorised part of a tensor and the rest, which
-    would put an order among equal confidences.
-    """
-    return log_probabilities.double().exp().to(log_probabilities.dtype)
-
-
 def accuracy(probabilities: Tensor, labels: Tensor) -> float:
     """Return the share of examples whose most probable class is the label."""
     return float(_accuracy(probabilities, labels))
@@ -111,7 +102,7 @@ def feature_cosine(a: Tensor, b: Tensor) -> float:
 
 def summary(log_probabilities: Tensor, labels: Tensor) -> dict[str, float]:
     """Return all of METRICS by name, with the work they share done once."""
-    probabilities = to_probabilities(log_probabilities)
+    probabilities = log_probabilities.exp()
     confidence, correct = top(probabilities, labels)
     ordered = by_confidence(confidence, correct)
     values = {
@@ -135,7 +126,7 @@ class Metric:
 
 
 def _of_probabilities(function: Callable[[Tensor, Tensor], float]) -> Callable[[Tensor, Tensor], float]:
-    return lambda log_probabilities, labels: function(to_probabilities(log_probabilities), labels)
+    return lambda log_probabilities, labels: function(log_probabilities.exp(), labels)
 
 
 METRICS = {
