@@ -191,7 +191,7 @@ def gather(folders: Iterable[str | os.PathLike[str]], evaluated: bool = True) ->
         _same_data(runs[0], run)
     if evaluated:
         for run in runs:
-            _ = run.record
+            _same_images(runs[0], run)
     groups: dict[tuple[Any, ...], list[Reading]] = {}
     for run in runs:
         members = groups.setdefault(tuple(_fields(run.recipe).items()), [])
@@ -210,6 +210,16 @@ def _same_data(first: Reading, other: Reading) -> None:
         raise RunError(
             f"{first.folder} is of {first.recipe.dataset!r} and {other.folder} of {other.recipe.dataset!r}: "
             "expected runs on one data set"
+        )
+
+
+def _same_images(first: Reading, other: Reading) -> None:
+    """Refuse evaluations on parts of the test set that differ: they would be compared."""
+    ours, theirs = (run.record.dataset.get("splits", {}).get("test") for run in (first, other))
+    if ours != theirs:
+        raise RunError(
+            f"{first.folder} was evaluated with {ours} test images and {other.folder} with {theirs}: "
+            "evaluate them alike"
         )
 
 

@@ -25,7 +25,7 @@ def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
         handles = panel(axes, groups, style.looks(groups), metric, split)
         axes.set_title(style.heading(groups, split))
         axes.set_ylabel(style.measure(metric).label)
-        style.legend(drawing, handles, columns=2, title=style.seeds(groups))
+        style.legend(drawing, handles, columns=2, title=caption(groups, handles))
     return drawing
 
 
@@ -42,7 +42,7 @@ def panel(axes: Axes, groups: Sequence[Group], looks: Sequence[Look], metric: st
             handles.append(style.key(look, group.label))
         else:
             baseline = style.level(axes, group.center(metric, split), scale, look)
-            word = "" if group.runs[0].single else " midpoint"
+            word = "" if group.runs[0].single else ": midpoint"
             baseline.set_label(group.label + word)
             handles.append(baseline)
     handles += [
@@ -81,12 +81,18 @@ def chosen(axes: Axes, groups: Sequence[Group], looks: Sequence[Look], metric: s
             biased = choice.chosen_on == split
             face = "white" if biased else look.colour
             where = min(choice.value) if isinstance(choice.value, list) else choice.value
-            words = f"best {choice.what}, chosen on {choice.chosen_on} set{' itself' if biased else ''}"
+            words = f"best {choice.what} by {choice.chosen_on}"
             star: dict[str, Any] = {"marker": "*", "markersize": 7, "markeredgewidth": 0.7, "linestyle": "none"}
             axes.plot(where, choice.reported[split][metric] * scale, color=look.colour, markerfacecolor=face, **star)
             grey = "white" if biased else "#555555"
             handles.setdefault(words, Line2D([], [], color="#555555", markerfacecolor=grey, label=words, **star))
     return list(handles.values())
+
+
+def caption(groups: Sequence[Group], handles: Sequence[Line2D]) -> str:
+    """Return what bands are, and what a hollow star is where there is one."""
+    hollow = any(handle.get_marker() == "*" and handle.get_markerfacecolor() == "white" for handle in handles)
+    return style.seeds(groups) + ("\nhollow star: chosen on the images shown here" if hollow else "")
 
 
 def _methods(groups: Sequence[Group]) -> str:

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from subspaces.report.figures import style
-from subspaces.report.figures.along import panel
+from subspaces.report.figures.along import caption, panel
 from subspaces.report.figures.style import MARKERS, Look
 from subspaces.report.reading import Group, method
 from subspaces.training.runs import RunError
@@ -33,13 +33,14 @@ def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
         for axes, (name, members) in zip(panels, families.items(), strict=True):
             named = [*(replace(group, label=f"β = {group.recipe.beta:g}") for group in members), *singles]
             shown = [*(looks[group.recipe.beta] for group in members), *style.looks(singles)]
-            legend |= {str(handle.get_label()): handle for handle in panel(axes, named, shown, metric, split)}
+            handles = panel(axes, named, shown, metric, split)
+            legend |= {str(handle.get_label()): handle for handle in handles}
             axes.set_title(name if len(families) > 1 else f"{name} · {style.heading(groups, split)}")
         panels[0].set_ylabel(style.measure(metric).label)
         if len(families) > 1:
             drawing.suptitle(style.heading(groups, split), fontsize=style.FONT)
         ordered = sorted(legend.values(), key=lambda handle: _rank(str(handle.get_label()), betas))
-        style.legend(drawing, ordered, columns=2 if len(families) == 1 else 4, title=style.seeds(groups))
+        style.legend(drawing, ordered, columns=2 if len(families) == 1 else 4, title=caption(groups, ordered))
     return drawing
 
 
@@ -56,7 +57,10 @@ def shades(count: int) -> list[Look]:
     """Return looks of a sequential colour map that is even in grey too, short of its lightest part."""
     colours = mpl.colormaps["viridis"]
     places = [0.8 * k / max(count - 1, 1) for k in range(count)]
-    return [Look(to_hex(colours(place)), MARKERS[k % len(MARKERS)]) for k, place in enumerate(places)]
+    return [
+        Look(to_hex(colours(place)), MARKERS[k % len(MARKERS)], shade=style.shading(count))
+        for k, place in enumerate(places)
+    ]
 
 
 def _rank(label: str, betas: Sequence[float]) -> int:

@@ -103,7 +103,9 @@ def _quantity(drawing: Figure, axes: Any, panels: Sequence[Panel], quantity: str
     for each in axes[len(panels) :]:
         each.set_axis_off()
     label = "error (%)" if quantity == "error" else "negative log-likelihood"
-    bar = drawing.colorbar(filled, ax=list(axes), label=label, ticks=steps[::2], pad=0.02, aspect=25)
+    bar = drawing.colorbar(
+        filled, ax=list(axes), label=label, ticks=steps[::2], pad=0.02, aspect=22 * len(axes) / min(len(panels), ACROSS)
+    )
     bar.ax.set_yticklabels([f"{step:g}" for step in steps[::2]])
 
 

@@ -64,6 +64,7 @@ class Look:
     colour: str
     marker: str
     line: Any = "-"
+    shade: float = 0.13  # of the band
 
     @property
     def mark(self) -> dict[str, Any]:
@@ -108,14 +109,20 @@ def measure(metric: str) -> Measure:
 def looks(groups: Sequence[Group]) -> list[Look]:
     """Return a look for each group: greys for single networks, colours for subspaces."""
     found, singles, others = [], 0, 0
+    shade = shading(sum(not group.runs[0].single for group in groups))
     for group in groups:
         if group.runs[0].single:
             found.append(Look(GREYS[singles % len(GREYS)], "*", DOTS[singles % len(DOTS)]))
             singles += 1
         else:
-            found.append(Look(COLOURS[others % len(COLOURS)], MARKERS[others % len(MARKERS)]))
+            found.append(Look(COLOURS[others % len(COLOURS)], MARKERS[others % len(MARKERS)], shade=shade))
             others += 1
     return found
+
+
+def shading(count: int) -> float:
+    """Return how dark bands may be where so many of them lie on top of each other."""
+    return 0.13 if count <= 3 else 0.07
 
 
 @contextmanager
@@ -145,7 +152,7 @@ def band(axes: Axes, curve: Curve, scale: float, look: Look, line: Any = None, e
     (drawn,) = axes.plot(curve.grid, mean, color=look.colour, linestyle=line or look.line, **look.mark)
     drawn.set_markevery((first, every))
     if len(curve.values) > 1:
-        axes.fill_between(curve.grid, mean - std, mean + std, color=look.colour, alpha=0.13, linewidth=0)
+        axes.fill_between(curve.grid, mean - std, mean + std, color=look.colour, alpha=look.shade, linewidth=0)
     return drawn
 
 

@@ -1,0 +1,173 @@
+"""Runs read from their folders and grouped by recipe over seeds."""
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import made_runs
+import numpy as np
+import pytest
+
+from subspaces.evaluation.record import Record
+from subspaces.report.reading import Curve, Reading, gather
+from subspaces.training.runs import RunError
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
+    return made_runs.family(tmp_path_factory.mktemp("runs"), seeds=(0, 1))
+
+
+def test_runs_of_one_recipe_are_one_group_in_the_order_of_their_seeds(made):
+    (group,) = gather(reversed(made["line"]))
+    assert group.label == "line"
+    assert group.seeds == [0, 1]
+    assert [run.folder for run in group.runs] == made["line"]
+
+
+def test_groups_come_in_one_order_however_they_are_given(made):
+    folders = [folder for name in ("simplex3", "curve", "line", "line-beta0", "simplex2") for folder in made[name]]
+    labels = [group.label for group in gather([*folders, *made["standard"]])]
+    assert labels == [
+        "standard",
+        "line, β = 0",
+        "line, β = 1",
+        "curve, β = 1",
+        "simplex (m = 2), β = 1",
+        "simplex (m = 3), β = 1",
+    ]
+    assert labels == [group.label for group in gather([*made["standard"], *reversed(folders)])]
+
+
+def test_only_what_differs_is_in_a_label(made, tmp_path: Path):
+    longer = made_runs.run(tmp_path, "standard", epochs=20)
+    labels = [group.label for group in gather([made["standard"][0], longer])]
+    assert labels == ["standard, epochs = 12", "standard, epochs = 20"]
+    assert gather(made["line-layerwise"])[0].label == "line, layerwise"
+
+
+def test_a_field_that_means_nothing_to_a_method_makes_no_group(tmp_path: Path):
+    folders = [made_runs.run(tmp_path, "standard", seed=seed, beta=beta) for seed, beta in ((0, 1.0), (1, 0.5))]
+    assert [group.seeds for group in gather(folders)] == [[0, 1]]
+
+
+def test_a_folder_given_twice_is_read_once(made):
+    folder = made["line"][0]
+    (group,) = gather([folder, folder / ".." / folder.name])
+    assert len(group.runs) == 1
+
+
+def test_a_copy_of_a_run_is_refused(made, tmp_path: Path):
+    shutil.copytree(made["line"][0], tmp_path / "copy")
+    with pytest.raises(RunError, match=r"are the same run: leave one of them out"):
+        gather([made["line"][0], tmp_path / "copy"])
+
+
+def test_mean_and_spread_over_seeds_are_those_of_the_records(made):
+    (group,) = gather(made["line"])
+    records = [Record.read(folder) for folder in made["line"]]
+    curve = group.along("ece", "test")
+    expected = np.array(
+        [[row.metrics["ece"] for row in record.rows if row.kind == "point"] for record in records]
+    )  # the builder writes them in order
+    assert curve.grid.tolist() == [k / 20 for k in range(21)]
+    assert np.array_equal(curve.values, expected)
+    assert np.allclose(curve.mean, expected.sum(0) / 2)
+    assert np.allclose(curve.std, np.abs(expected[0] - expected[1]) / np.sqrt(2))  # n - 1 for two seeds
+
+
+def test_one_seed_has_no_spread():
+    assert Curve(np.zeros(2), np.array([[1.0, 2.0]])).std.tolist() == [0, 0]
+
+
+def test_pairs_are_sorted_by_the_smaller_alpha_and_by_how_they_are_averaged(made):
+    run = Reading(made["curve"][0])
+    for average in ("probabilities", "logits"):
+        pairs = run.pairs("test", average)
+        assert list(pairs) == [k / 20 for k in range(11)]
+        assert {row.average for row in pairs.values()} == {average}
+    assert Reading(made["simplex3"][0]).pairs("test") == {}
+
+
+def test_what_stands_for_a_run(made):
+    assert Reading(made["standard"][0]).center("test").alphas == [0.0]
+    assert Reading(made["standard"][0]).ensemble("test") is None
+    assert Reading(made["line"][0]).center("test").alphas == [0.5]
+    assert Reading(made["line"][0]).ensemble("test").alphas == [0.1, 0.9]
+    assert Reading(made["simplex4"][0]).center("test").alphas == [[0.25] * 4]
+    assert Reading(made["simplex4"][0]).ensemble("test").alphas == np.eye(4).tolist()
+
+
+def test_the_log_is_read_where_every_seed_has_it(made):
+    (group,) = gather(made["line"], evaluated=False)
+    assert group.logged("l2").grid.tolist() == list(range(1, 13))
+    tested = group.logged("test_accuracy")
+    assert tested.grid.tolist() == [4, 8, 12]
+    assert tested.values.shape == (2, 3)
+
+
+def changed(folder: Path, to: Path, **fields) -> Path:
+    """Copy a run with another evaluation."""
+    shutil.copytree(folder, to)
+    dataclasses.replace(Record.read(folder), **fields).write(to)
+    return to
+
+
+def test_runs_of_different_data_sets_are_refused(made, tmp_path: Path):
+    shutil.copytree(made["line"][0], tmp_path / "other")
+    config = tmp_path / "other" / "config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "dataset": "mnist"}))
+    with pytest.raises(RunError, match=r"is of 'digits' and .*other of 'mnist': expected runs on one data set"):
+        gather([made["standard"][0], tmp_path / "other"])
+
+
+def test_evaluations_on_other_images_are_refused(made, tmp_path: Path):
+    record = Record.read(made["line"][0])
+    dataset = {**record.dataset, "splits": {"test": 10}}
+    other = changed(made["line"][0], tmp_path / "other", dataset=dataset)
+    with pytest.raises(RunError, match=r"with 297 test images and .* with 10: evaluate them alike"):
+        gather([made["standard"][0], other])
+
+
+def test_an_evaluation_of_another_configuration_is_refused(made, tmp_path: Path):
+    record = Record.read(made["line"][0])
+    for wrong in ({**record.recipe, "beta": 0.25}, {"nonsense": 1}):
+        shutil.rmtree(tmp_path / "other", ignore_errors=True)
+        other = changed(made["line"][0], tmp_path / "other", recipe=wrong)
+        with pytest.raises(RunError, match="another configuration"):
+            gather([other])
+
+
+def test_seeds_evaluated_at_different_alphas_are_refused(made, tmp_path: Path):
+    rows = [row for row in Record.read(made["line"][1]).rows if row.alphas != [0.25]]
+    other = changed(made["line"][1], tmp_path / "other", rows=rows)
+    (group,) = gather([made["line"][0], other])
+    with pytest.raises(RunError, match="'line' were evaluated at different alphas"):
+        group.along("accuracy", "test")
+
+
+def test_what_was_not_measured_is_named(made, tmp_path: Path):
+    (group,) = gather(made["line"])
+    with pytest.raises(ValueError, match=r"metric='acuracy': did you mean 'accuracy'\?"):
+        group.along("acuracy", "test")
+    with pytest.raises(RunError, match=r"was not evaluated on 'tset': did you mean 'test'\?"):
+        group.along("accuracy", "tset")
+    empty = changed(made["line"][0], tmp_path / "empty", rows=[])
+    with pytest.raises(RunError, match="not evaluated on 'test': run `subspaces evaluate"):
+        gather([empty])[0].center("accuracy", "test")
+    rows = [row for row in Record.read(made["line"][0]).rows if row.role != "midpoint"]
+    without = changed(made["line"][0], tmp_path / "without", rows=rows)
+    with pytest.raises(RunError, match="has no midpoint on 'test'"):
+        gather([without])[0].center("accuracy", "test")
+
+
+def test_no_runs_and_folders_that_are_none_are_refused(made, tmp_path: Path):
+    with pytest.raises(ValueError, match="no runs were given"):
+        gather([])
+    with pytest.raises(RunError, match="is not a run folder"):
+        gather([tmp_path])
+    shutil.copytree(made["line"][0], tmp_path / "raw", ignore=shutil.ignore_patterns("evaluation.json"))
+    with pytest.raises(RunError, match=r"has no evaluation\.json: run `subspaces evaluate"):
+        gather([tmp_path / "raw"])
+    assert gather([tmp_path / "raw"], evaluated=False)[0].label == "line"
