@@ -3,6 +3,8 @@
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from subspaces.networks.convolution import Conv2d
+
 
 def draw_convolutions(network: nn.Module) -> None:
     """Draw every convolution of a network from the Kaiming-normal distribution, in place."""
@@ -16,14 +18,14 @@ class Block(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, stride: int, dropout: float) -> None:
         super().__init__()
-        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
+        self.conv1 = Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
         self.norm1 = nn.BatchNorm2d(outputs)
-        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
+        self.conv2 = Conv2d(outputs, outputs, 3, padding=1, bias=False)
         self.norm2 = nn.BatchNorm2d(outputs)
         self.dropout = nn.Dropout(dropout)
         self.shortcut = nn.Sequential()
         if stride != 1 or inputs != outputs:
-            self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+            self.shortcut = nn.Sequential(Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.relu(self.norm1(self.conv1(x)))
@@ -41,7 +43,7 @@ class CResNet20(nn.Module):
     def __init__(self, classes: int = 10, dropout: float = 0.0) -> None:
         super().__init__()
         widths = (16, 32, 64)
-        self.stem = nn.Conv2d(3, widths[0], 3, padding=1, bias=False)
+        self.stem = Conv2d(3, widths[0], 3, padding=1, bias=False)
         self.norm = nn.BatchNorm2d(widths[0])
         blocks: list[nn.Module] = []
         inputs = widths[0]
@@ -51,7 +53,7 @@ class CResNet20(nn.Module):
                 blocks.append(Block(inputs, width, stride, dropout))
                 inputs = width
         self.blocks = nn.Sequential(*blocks)
-        self.head = nn.Conv2d(inputs, classes, 1, bias=False)
+        self.head = Conv2d(inputs, classes, 1, bias=False)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

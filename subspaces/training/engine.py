@@ -118,13 +118,15 @@ class Engine:
             loss = loss + family.feature_similarity(result, recipe.feature_similarity)
         return loss
 
-    def _step(self, size: int) -> None:
+    def _steps(self, size: int, steps: int = 1) -> None:
+        """Make so many steps with batches of one size, which are taken at once."""
         # The last batch of an epoch may be smaller; to compile the step for it alone would take longer than it saves.
         whole = size == self.recipe.batch
-        x, y = (self._take if whole else self.loader.take)(size)
-        self.optimizer.zero_grad(set_to_none=True)
-        (self._objective if whole else self.objective)(x, y).backward()
-        self._update()
+        images, labels = (self._take if whole else self.loader.take)(size * steps)
+        for x, y in zip(images.split(size), labels.split(size), strict=True):
+            self.optimizer.zero_grad(set_to_none=True)
+            (self._objective if whole else self.objective)(x, y).backward()
+            self._update()
 
     def advance(self, sizes: list[int], done: int) -> int:
         """Train on the next batch, or on several where they are one graph, and return on how many.
@@ -134,7 +136,7 @@ class Engine:
         """
         size = sizes[done]
         if not self._captures:
-            self._step(size)
+            self._steps(size)
             return 1
         steps = GRAPH_STEPS if sizes[done : done + GRAPH_STEPS] == [size] * GRAPH_STEPS else 1
         if (size, steps) not in self._graphs:
@@ -151,13 +153,12 @@ class Engine:
         with cudnn.flags(enabled=True, benchmark=True, benchmark_limit=0, **kept):  # the fastest of all its kernels
             for _ in range(WARMUP):
                 self.loader.position.zero_()
-                self._step(size)
+                self._steps(size, steps)
             torch.cuda.current_stream().synchronize()
             self.optimizer.zero_grad(set_to_none=True)
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph, stream=self.stream):
-                for _ in range(steps):
-                    self._step(size)
+                self._steps(size, steps)
         with torch.no_grad():
             for key, value in self.live().items():
                 if key in before:

@@ -1,0 +1,192 @@
+"""Convolutions of few channels on a GPU.
+
+With 16 to 64 channels a convolution moves little data and computes little, and most of the time of a
+library's kernel goes into tiles that are larger than the problem. These have tiles of its size.
+
+Images are bfloat16 with channels last in memory, rows [N H W, C], and weights are [K, R, R, C], padded
+to keep the size. R neighbouring pixels of a row are then R C numbers in a row: with j = (s, c), and for R = 3,
+
+    y[p, q, k]  = Σ_r Σ_j x[p + r - 1, q - 1 + j / C, j % C] w[k, r, j]
+    dw[k, r, j] = Σ_{n,p,q} dy[n, p, q, k] x[n, p + r - 1, q - 1 + j / C, j % C]
+
+each a product of matrices for every r; the gradient of x is the first of them with dy for x and the
+weights turned around. The sum over the pixels is taken in parts, in float32 and in a fixed order.
+"""
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+
+@triton.jit
+def _convolve(  # type: ignore[no-untyped-def]
+    x, w, y,
+    H: tl.constexpr, W: tl.constexpr, STRIDE: tl.constexpr, C: tl.constexpr, K: tl.constexpr,  # noqa: N803
+    R: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr, TURNED: tl.constexpr,  # noqa: N803
+):  # fmt: skip
+    """BLOCK pixels of y; TURNED: x is dy [.., C] and y is dx [.., K] of weights [C, R, R, K]."""
+    P: tl.constexpr = H // STRIDE  # noqa: N806
+    Q: tl.constexpr = W // STRIDE  # noqa: N806
+    pixel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    q, p, n = pixel % Q, (pixel // Q) % P, pixel // (P * Q)
+    j, k = tl.arange(0, COLUMNS), tl.arange(0, K)
+    s, c = j // C, j % C
+    across = (q * STRIDE - R // 2)[:, None] + s[None, :]
+    wide = (across >= 0) & (across < W) & (j < R * C)[None, :]
+    total = tl.zeros([BLOCK, K], tl.float32)
+    for r in tl.static_range(R):
+        row = p * STRIDE + r - R // 2
+        start = ((n * H + row) * W + q * STRIDE - R // 2) * C
+        image = tl.load(x + start[:, None] + j[None, :], mask=wide & ((row >= 0) & (row < H))[:, None], other=0.0)
+        if TURNED:
+            places = (c * (R * R) + (R - 1 - r) * R + (R - 1 - s))[:, None] * K + k[None, :]
+        else:
+            places = (r * R * C + j)[:, None] + k[None, :] * (R * R * C)
+        total = tl.dot(image, tl.load(w + places, mask=(j < R * C)[:, None], other=0.0), total)
+    tl.store(y + pixel[:, None] * K + k[None, :], total.to(y.dtype.element_ty))
+
+
+@triton.jit
+def _weight_gradient(  # type: ignore[no-untyped-def]
+    dy, x, partial,
+    H: tl.constexpr, W: tl.constexpr, STRIDE: tl.constexpr, C: tl.constexpr, K: tl.constexpr,  # noqa: N803
+    R: tl.constexpr, SPAN: tl.constexpr, COLUMNS: tl.constexpr,  # noqa: N803
+    PIXELS: tl.constexpr, BLOCK: tl.constexpr,  # noqa: N803
+):  # fmt: skip
+    """The sum over PIXELS pixels, for SPAN of the R² places of a weight."""
+    P: tl.constexpr = H // STRIDE  # noqa: N806
+    Q: tl.constexpr = W // STRIDE  # noqa: N806
+    chunk, first = tl.program_id(0), tl.program_id(1) * SPAN
+    r, s = first // R, first % R
+    j, k = tl.arange(0, COLUMNS), tl.arange(0, K)
+    shift = s - R // 2 + j // C
+    total = tl.zeros([K, COLUMNS], tl.float32)
+    for start in range(0, PIXELS, BLOCK):
+        pixel = chunk * PIXELS + start + tl.arange(0, BLOCK)
+        q, p, n = pixel % Q, (pixel // Q) % P, pixel // (P * Q)
+        row = p * STRIDE + r - R // 2
+        across = (q * STRIDE)[:, None] + shift[None, :]
+        inside = ((row >= 0) & (row < H))[:, None] & (across >= 0) & (across < W) & (j < SPAN * C)[None, :]
+        begin = ((n * H + row) * W + q * STRIDE + s - R // 2) * C
+        image = tl.load(x + begin[:, None] + j[None, :], mask=inside, other=0.0)
+        gradient = tl.load(dy + pixel[:, None] * K + k[None, :])
+        total = tl.dot(tl.trans(gradient), image, total)
+    places = chunk * (R * R * C * K) + k[:, None] * (R * R * C) + first * C + j[None, :]
+    tl.store(partial + places, total, mask=(j < SPAN * C)[None, :])
+
+
+PARTS = 128  # of the sum over all pixels, at most
+
+
+def _each(pixels: int) -> int:
+    """Return how many pixels are summed in one part."""
+    return max(256, pixels // PARTS)
+
+
+def _power(number: int) -> int:
+    """Return the least power of two that a matrix product takes and that is not below `number`."""
+    return max(16, 1 << (number - 1).bit_length())
+
+
+def fits(x: Tensor, weight: Tensor, stride: int) -> bool:
+    """Return whether these kernels can take a batch of images and the weights of a convolution."""
+    (images, channels, height, width), (outputs, _, size, _) = x.shape, weight.shape
+    pixels = images * height * width // stride**2
+    last = torch.channels_last
+    return (
+        x.is_cuda
+        and x.dtype == weight.dtype == torch.bfloat16
+        and channels <= 64
+        and outputs in (16, 32, 64)
+        and size in (1, 3)
+        and height % stride == width % stride == 0
+        and pixels % _each(pixels) == 0
+        and _each(pixels) % 256 == 0
+        and x.is_contiguous(memory_format=last)
+        and weight.is_contiguous(memory_format=last)
+    )
+
+
+def _launch(x: Tensor, weight: Tensor, stride: int, turned: bool) -> Tensor:
+    images, channels, height, width = x.shape
+    size = weight.shape[2]
+    outputs = weight.shape[1] if turned else weight.shape[0]
+    shape = (images, outputs, height // stride, width // stride)
+    y = torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
+    block = 4096 // max(16, channels, outputs)
+    _convolve[(y.numel() // outputs // block,)](
+        x, weight, y, height, width, stride, channels, outputs, size, _power(size * channels), block, turned,
+        num_warps=4,
+    )  # fmt: skip
+    return y
+
+
+@torch.library.custom_op("subspaces::convolve", mutates_args=())
+def convolve(x: Tensor, weight: Tensor, stride: int) -> Tensor:
+    """Return the convolution of images with weights, padded to keep their size before the stride."""
+    return _launch(x, weight, stride, turned=False)
+
+
+@torch.library.custom_op("subspaces::convolve_turned", mutates_args=())
+def convolve_turned(dy: Tensor, weight: Tensor) -> Tensor:
+    """Return the gradient of the images for a stride of 1."""
+    return _launch(dy, weight, 1, turned=True)
+
+
+@torch.library.custom_op("subspaces::weight_gradient", mutates_args=())
+def weight_gradient(dy: Tensor, x: Tensor, size: int, stride: int) -> Tensor:
+    """Return the gradient of the weights in parts, float32 [parts, K, R, R, C], to be summed."""
+    (_, channels, height, width), outputs = x.shape, dy.shape[1]
+    pixels = dy.numel() // outputs
+    span = size if outputs <= 32 else 1
+    each = _each(pixels)
+    parts = torch.empty(pixels // each, outputs, size, size, channels, device=x.device)
+    block = 128 if outputs <= 32 else 64
+    _weight_gradient[(len(parts), size * size // span)](
+        dy, x, parts, height, width, stride, channels, outputs, size, span, _power(span * channels), each, block,
+        num_warps=4, num_stages=3,
+    )  # fmt: skip
+    return parts
+
+
+@convolve.register_fake
+def _(x: Tensor, weight: Tensor, stride: int) -> Tensor:
+    shape = (x.shape[0], weight.shape[0], x.shape[2] // stride, x.shape[3] // stride)
+    return torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
+
+
+@convolve_turned.register_fake
+def _(dy: Tensor, weight: Tensor) -> Tensor:
+    shape = (dy.shape[0], weight.shape[1], *dy.shape[2:])
+    return torch.empty(shape, dtype=dy.dtype, device=dy.device, memory_format=torch.channels_last)
+
+
+@weight_gradient.register_fake
+def _(dy: Tensor, x: Tensor, size: int, stride: int) -> Tensor:
+    pixels = dy.numel() // dy.shape[1]
+    return torch.empty(pixels // _each(pixels), dy.shape[1], size, size, x.shape[1], device=x.device)
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    x, weight, ctx.stride = inputs
+    ctx.save_for_backward(x, weight)
+
+
+def _differentiate(ctx: Any, dy: Tensor) -> tuple[Tensor, Tensor, None]:
+    x, weight = ctx.saved_tensors
+    dy = dy.contiguous(memory_format=torch.channels_last)
+    if ctx.stride == 1 and weight.shape[1] >= 16:
+        dx = convolve_turned(dy, weight)
+    else:
+        stride, padding = [ctx.stride] * 2, [weight.shape[2] // 2] * 2
+        dx, _, _ = torch.ops.aten.convolution_backward(
+            dy, x, weight, None, stride, padding, [1, 1], False, [0, 0], 1, [True, False, False]
+        )
+    parts = weight_gradient(dy, x, weight.shape[2], ctx.stride)
+    return dx, parts.sum(0).to(weight.dtype).permute(0, 3, 1, 2), None
+
+
+convolve.register_autograd(_differentiate, setup_context=_keep)
