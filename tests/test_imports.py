@@ -129,10 +129,15 @@ def test_relative_imports_in_a_sub_package_are_resolved():
     assert list(imports(tree, "subspaces.networks")) == ["subspaces.networks.small.a", "subspaces.shapes.b"]
 
 
-def test_importing_the_package_leaves_heavy_dependencies_alone():
-    code = (
-        "import sys, subspaces; print(*sorted({'sklearn', 'torchmetrics', 'matplotlib', 'typer'} & set(sys.modules)))"
-    )
+@pytest.mark.parametrize(
+    ("module", "heavy"),
+    [
+        ("subspaces", {"sklearn", "torchmetrics", "matplotlib", "plotly", "typer", "subspaces.training"}),
+        ("subspaces.cli", {"sklearn", "torchmetrics", "matplotlib", "plotly", "torchvision", "timm"}),
+    ],
+)
+def test_importing_leaves_heavy_dependencies_alone(module, heavy):
+    code = f"import sys, {module}; print(*sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
 

@@ -125,14 +125,13 @@ def evaluate(
             "plane_statistics_batches": plane_statistics_batches,
             "statistics_batches": statistics_batches,
             "check_statistics": tuple(check_statistics or ()),
+            "precision": precision,
         }
         _check(settings)
-        Execution(device=device, precision=precision).resolved()  # type: ignore[arg-type]
+        Execution(device=device, precision=settings["precision"]).resolved()
     from subspaces import evaluation
 
-    records = evaluation.evaluate(
-        runs, data=data, device=device, precision=precision, progress=not (quiet or as_json), **settings
-    )
+    records = evaluation.evaluate(runs, data=data, device=device, progress=not (quiet or as_json), **settings)
     folders = dict.fromkeys(Path(run).resolve() for run in runs)
     if as_json:
         for folder, record in zip(folders, records, strict=True):
@@ -173,7 +172,8 @@ def _lines(record: Record) -> Iterator[Line]:
     rows = [row for row in record.rows if row.split == REPORTED]
     points = [row for row in rows if row.kind == "point"]
     middle = next(row for row in points if row.role == "midpoint")
-    yield Line("midpoint" if len(points) > 1 else "network", None, False, middle.metrics)
+    center = "midpoint" if len(points) > 1 else "network"
+    yield Line(center, None, False, middle.metrics)
     ensembles = [row for row in rows if row.average == "probabilities"]
     along = [row for row in ensembles if row.role == "along"]
     fixed = [min(along, key=_far)] if along else [row for row in ensembles if row.role in ("vertex", "random")]
@@ -181,18 +181,18 @@ def _lines(record: Record) -> Iterator[Line]:
         names = {"vertex": f"the {len(row.alphas)} vertices", "random": f"{len(row.alphas)} random points"}
         yield Line(f"ensemble of {names.get(row.role) or _named(row.alphas)}", None, False, row.metrics)
     for choice in record.choices:
-        yield Line(_chosen(choice), choice.chosen_on, choice.on_test, choice.reported[REPORTED])
+        yield Line(_chosen(choice, center), choice.chosen_on, choice.on_test, choice.reported[REPORTED])
 
 
 def _far(row: Row) -> float:
     return abs(min(alpha for alpha in row.alphas if not isinstance(alpha, list)) - PAIR)
 
 
-def _chosen(choice: Choice) -> str:
-    """Return in words what was chosen."""
+def _chosen(choice: Choice, center: str) -> str:
+    """Return in words what was chosen; a threshold is for the midpoint."""
     if choice.what == "threshold":
         coverage = choice.reported[REPORTED]["coverage"]
-        return f"midpoint where its confidence is at least {choice.value:.3f}: answers {coverage:.1%}"
+        return f"{center} where its confidence is at least {choice.value:.3f}: answers {coverage:.1%}"
     by = {"nll": "NLL"}.get(choice.by, choice.by)
     return f"best {choice.what} by {by}: {_named(choice.value if choice.what == 'pair' else [choice.value])}"
 
@@ -207,7 +207,7 @@ def _show(records: Sequence[Record]) -> None:
     caption = "on the test set, mean of probabilities; * chosen on the very images it is reported on"
     table = printing.table("run", "what", "chosen on", *numbers, caption=caption, names="run", numbers=numbers)
     for record in records:
-        name = f"{record.recipe['name']} seed {record.recipe['seed']}"
+        name = record.run
         for line in _lines(record):
             chosen = f"{line.chosen_on}{' *' if line.on_test else ''}" if line.chosen_on else "–"
             table.add_row(escape(name), escape(line.what), chosen, *_numbers(line.metrics))

@@ -5,7 +5,6 @@ import signal
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
 
 from subspaces import data as datasets
 from subspaces.data.dataset import Progress
@@ -19,7 +18,7 @@ from subspaces.evaluation.record import Record
 from subspaces.evaluation.settings import ChooseOn, Settings
 from subspaces.evaluation.sweep import sweep
 from subspaces.evaluation.through import Name, Network, corners, named
-from subspaces.training.config import Execution
+from subspaces.training.config import Execution, Precision
 from subspaces.training.runs import Run
 from subspaces.training.signals import Stop, Stopped, stop_on_signals
 
@@ -41,8 +40,9 @@ def evaluate(
     cells: int = 21,
     plane_statistics_batches: int = 50,
     check_statistics: Sequence[int] = (),
+    precision: Precision = "auto",
+    workers: int | None = None,
     progress: bool | Progress = True,
-    **execution: Any,
 ) -> list[Record]:
     """Measure finished runs and return what was measured, which is also `evaluation.json` in each run's folder.
 
@@ -65,8 +65,9 @@ def evaluate(
         cells: of the plane, in each direction.
         plane_statistics_batches: for the batch-norm statistics in each cell of the plane.
         check_statistics: repeat some points (and cells) with statistics of so many batches, to see whether it matters.
+        precision: "float32" or "bfloat16"; "auto" is bfloat16 on a GPU, or whatever the numbers that are there have.
+        workers: processes that read image files.
         progress: True for bars, False for none, or a function of (what, done, total).
-        execution: any other field of `Execution`, such as precision="float32".
 
     Example:
         >>> (run,) = ss.train("digits-line")
@@ -84,10 +85,11 @@ def evaluate(
         cells=cells,
         plane_statistics_batches=plane_statistics_batches,
         check_statistics=tuple(check_statistics),
+        precision=precision,
     )
     several = [runs] if isinstance(runs, (Run, str, os.PathLike)) else list(runs)
     opened = [one if isinstance(one, Run) else Run.open(one) for one in several]
-    bench = _benches(data, Execution(device=device, **execution).resolved())
+    bench = _benches(data, Execution(device=device, precision=precision, workers=workers).resolved())
     benches = list(dict.fromkeys(bench(run) for run in opened))
     others = [named(name, bench) for name in wanted.through]
     for one in benches:  # whatever is wrong is said before anything is measured
@@ -130,7 +132,7 @@ def _heeding(stop: Stop, progress: Progress, what: str, done: int, total: int) -
 def _evaluate(bench: Bench, others: Sequence[Network], wanted: Settings, progress: Progress) -> Record:
     """Measure what is missing of one run."""
     with bench.run.locked():
-        journal = Journal(bench, wanted.statistics_batches)
+        journal = Journal(bench, wanted.statistics_batches, wanted.precision)
         try:
             measured = _points(journal, wanted, progress)
             points = {"points": checks.points_of(bench)}

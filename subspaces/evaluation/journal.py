@@ -23,22 +23,32 @@ class Journal:
     continued; else they begin empty, and replace what is there with the first thing that is measured.
     """
 
-    def __init__(self, bench: Bench, statistics: int | None) -> None:
+    def __init__(self, bench: Bench, statistics: int | None, precision: str = "auto") -> None:
         self.bench = bench
         self.folder: Path = bench.run.folder
-        self.statistics = statistics
         self.changed = False
         self.written_at = time.monotonic()
-        self._stamp = json.dumps({"family": bench.checksum, "batch": bench.recipe.batch, "batches": statistics})
-        self._found: Record | None = None
-        self._predictions: Predictions | None = Predictions.read(self.folder, self._stamp)
+        self.statistics = {"batch": bench.recipe.batch, "batches": statistics}
+        self._stamp = json.dumps({"family": bench.checksum, **self.statistics})
+        self._found = self._continued(precision)
+        self._predictions = Predictions.read(self.folder, self._stamp) if self._found is not None else None
+        self.fresh = self._found is None
+
+    def _continued(self, precision: str) -> Record | None:
+        """Return the record that is there, unless it is damaged, of another version, or made from something else.
+
+        Whatever the device chooses by itself may change from one call to the next; a precision that is asked for
+        is kept.
+        """
         try:
             found = Record.read(self.folder)
-        except RunError:  # not there, damaged or of another version: measured anew
-            found = None
-        if found is not None and found.statistics.get("stamp") == self._stamp and found.run == self.folder.name:
-            self._found = found
-        self.fresh = self._found is None
+        except RunError:
+            return None
+        same = found.run == self.folder.name and found.environment.get("family") == self.bench.checksum
+        same &= all(found.statistics.get(name) == value for name, value in self.statistics.items())
+        if precision != "auto":
+            same &= found.environment.get("execution", {}).get("precision") == precision
+        return found if same else None
 
     @property
     def record(self) -> Record:
@@ -51,11 +61,18 @@ class Journal:
         dataset, recipe = self.bench.dataset, self.bench.recipe
         splits = {split: len(getattr(dataset, split)) for split in self.bench.splits}
         described = {"name": dataset.name, "classes": list(dataset.classes), "splits": splits}
-        statistics = {"images": 0, "batch": recipe.batch, "batches": self.statistics, "stamp": self._stamp}
+        statistics = {"images": 0, **self.statistics}
         return Record(self.folder.name, recipe.to_dict(), self._environment(), described, statistics)
 
     def _environment(self) -> dict[str, Any]:
         return {**environment(self.bench.execution), "family": self.bench.checksum}
+
+    def _note_environment(self) -> None:
+        """Note where it went on, if that is somewhere else or with another version than where it began."""
+        first, now = self.record.environment, self._environment()
+        known = [first, *first.get("later", [])]
+        if not any(all(old.get(name) == now[name] for name in now if name != "time") for old in known):
+            first["later"] = [*known[1:], now]
 
     @property
     def predictions(self) -> Predictions:
@@ -85,7 +102,7 @@ class Journal:
     def touch(self) -> None:
         """Note that the record has changed, and write it if the last time was some seconds ago."""
         if not self.changed:
-            self.record.environment = self._environment()
+            self._note_environment()
         self.changed = True
         if time.monotonic() - self.written_at > SECONDS:
             self.write()

@@ -9,6 +9,7 @@ from subspaces.evaluation.bench import Bench
 from subspaces.evaluation.points import GRID
 from subspaces.evaluation.through import Name
 from subspaces.points import nearest
+from subspaces.training.config import Precision
 
 ChooseOn = Literal["auto", "validation", "test"]
 
@@ -27,6 +28,7 @@ class Settings:
     cells: int = 21
     plane_statistics_batches: int = 50
     check_statistics: Sequence[int] = ()
+    precision: Precision = "auto"
 
     def __post_init__(self) -> None:
         if self.split not in get_args(ChooseOn):

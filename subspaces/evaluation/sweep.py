@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import get_args
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
@@ -36,9 +36,8 @@ def sweep(journal: Journal, items: Sequence[Item], predictor: Predictor, tick: T
 def rows_of(item: Item, answers: Mapping[Place, Prediction], labels: Tensor, split: str, shape: Shape) -> list[Row]:
     """Return the rows of an item on one split: each point, and both averages of their ensemble."""
 
-    def row(kind: Kind, role: Role, places: Sequence[Place], average: Average) -> Row:
-        logits = torch.stack([answers[place].logits for place in places])
-        found = metrics.log_mean(logits, average)
+    def row(kind: Kind, role: Role, places: Sequence[Place], mean: Average, **more: Any) -> Row:
+        found = metrics.log_mean(torch.stack([answers[place].logits for place in places]), mean)
         probabilities = found.exp()
         return Row(
             kind=kind,
@@ -50,13 +49,14 @@ def rows_of(item: Item, answers: Mapping[Place, Prediction], labels: Tensor, spl
             metrics=metrics.summary(found, labels),
             reliability=metrics.reliability(probabilities, labels),
             risk_coverage=selective.risk_coverage(probabilities, labels),
-            average=average if kind == "ensemble" else None,
-            diversity=diversity([answers[place] for place in places]) if kind == "ensemble" else None,
+            **more,
         )
 
     rows = [row("point", item.role, [place], "probabilities") for place in item.points]
     if item.ensemble:
-        rows += [row("ensemble", item.ensemble, item.places, average) for average in AVERAGES]
+        spread = diversity([answers[place] for place in item.places])
+        for average in AVERAGES:
+            rows.append(row("ensemble", item.ensemble, item.places, average, average=average, diversity=spread))
     return rows
 
 

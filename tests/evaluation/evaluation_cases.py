@@ -1,0 +1,133 @@
+"""A run's points predicted and measured without the evaluation's own code."""
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from sklearn.metrics import accuracy_score, brier_score_loss, log_loss
+
+import subspaces as ss
+from subspaces import data
+from subspaces.evaluation import Record, Row
+from subspaces.networks import MLP
+from subspaces.training import Execution, Run
+from subspaces.training.batches import statistics_batches
+
+CPU = Execution(device="cpu").resolved()
+Array = NDArray[np.float64]
+
+
+def evaluate(*folders: Path, **settings: Any) -> list[Record]:
+    return ss.evaluate(folders, device="cpu", **{"progress": False, **settings})
+
+
+class Independent:
+    """Predictions of a run's points without the evaluation's own code."""
+
+    def __init__(self, folder: Path) -> None:
+        self.recipe = Run.open(folder).recipe
+        self.family = ss.load(folder / "family.safetensors", lambda: MLP(64, 10))
+        recipe = self.recipe
+        self.dataset = data.load(
+            "digits", label_noise=recipe.label_noise, validation=recipe.validation, seed=recipe.data_seed
+        )
+
+    def network(self, alpha: Any) -> torch.nn.Module:
+        network = self.family.at(alpha, outside=True)
+        return ss.recalibrate(network, statistics_batches(self.recipe, self.dataset, CPU)).eval()
+
+    @torch.no_grad()
+    def predict(self, alpha: Any, split: str) -> tuple[Array, Array]:
+        """Return logits and features in float64."""
+        network = self.network(alpha)
+        images = getattr(self.dataset, split).images.float() / 255
+        features = network.body((images - self.dataset.mean[0]) / self.dataset.std[0])  # type: ignore[operator]
+        logits = network.head(features)  # type: ignore[operator]
+        return logits.double().numpy(), features.double().numpy()
+
+    def labels(self, split: str) -> NDArray[np.int64]:
+        return getattr(self.dataset, split).labels.numpy()  # type: ignore[no-any-return]
+
+
+def softmax(logits: Array) -> Array:
+    exponential = np.exp(logits - logits.max(1, keepdims=True))
+    return exponential / exponential.sum(1, keepdims=True)
+
+
+def calibration(confidence: Array, correct: Array, bins: list[NDArray[Any]]) -> float:
+    return sum(len(b) / len(correct) * abs(correct[b].mean() - confidence[b].mean()) for b in bins if len(b))
+
+
+def expected_metrics(p: Array, labels: NDArray[np.int64]) -> dict[str, float]:
+    confidence, correct = p.max(1), (p.argmax(1) == labels).astype(float)
+    equal_width = [np.flatnonzero(np.minimum((confidence * 20).astype(int), 19) == b) for b in range(20)]
+    order = np.argsort(-confidence, kind="stable")
+    equal_mass = [order[b * len(order) // 20 : (b + 1) * len(order) // 20] for b in range(20)]
+    risks = [1 - correct[order[: k + 1]].mean() for k in range(len(order))]
+    return {
+        "accuracy": accuracy_score(labels, p.argmax(1)),
+        "nll": log_loss(labels, p, labels=range(10)),
+        "brier": brier_score_loss(labels, p, labels=range(10), scale_by_half=False),
+        "ece": calibration(confidence, correct, equal_width),
+        "adaptive_ece": calibration(confidence, correct, equal_mass),
+        "aurc": float(np.mean(risks)),
+    }
+
+
+def check_row(row: Row, truth: Independent) -> None:
+    labels = truth.labels(row.split)
+    outputs = [truth.predict(alpha, row.split) for alpha in row.alphas]
+    shape = truth.family.shape
+    assert row.images == len(labels)
+    assert row.coefficients == [
+        pytest.approx(shape.coefficients(torch.tensor(alpha, dtype=torch.float64)).tolist()) for alpha in row.alphas
+    ]
+    members = [softmax(logits) for logits, _ in outputs]
+    p = np.mean(members, 0)
+    if row.average == "logits":
+        p = softmax(np.mean([logits for logits, _ in outputs], 0))
+    # Rounding may put a confidence on the other side of a border between bins: 1/n for each.
+    slack = {"ece": 2 / len(labels), "adaptive_ece": 2 / len(labels)}
+    for name, value in expected_metrics(p, labels).items():
+        assert row.metrics[name] == pytest.approx(value, abs=slack.get(name, 2e-5)), (row.alphas, name)
+    check_reliability(row, p, labels)
+    check_risk_coverage(row, p, labels)
+    if row.kind == "point":
+        assert (row.average, row.diversity) == (None, None)
+        return
+    pairs = list(itertools.combinations(range(len(outputs)), 2))
+    a, b = (np.array([members[pair[side]] for pair in pairs]) for side in (0, 1))
+    f, g = (np.array([outputs[pair[side]][1] for pair in pairs]) for side in (0, 1))
+    cosine = (f * g).sum(-1) / np.linalg.norm(f, axis=-1) / np.linalg.norm(g, axis=-1)
+    assert row.diversity == {
+        "tv": pytest.approx(np.abs(a - b).sum(-1).mean() / 2, abs=1e-5),
+        "disagreement": pytest.approx((a.argmax(-1) != b.argmax(-1)).mean(), abs=1e-9),
+        "feature_cosine": pytest.approx(cosine.mean(), abs=1e-5),
+    }
+
+
+def check_reliability(row: Row, p: Array, labels: NDArray[np.int64]) -> None:
+    bins = np.minimum((p.max(1) * 20).astype(int), 19)
+    counts = np.bincount(bins, minlength=20)
+    found = row.reliability
+    assert sum(found.count) == len(labels)
+    assert np.abs(counts - found.count).max() <= 1
+    for b in range(20):
+        assert (found.count[b] == 0) == (found.confidence[b] is None) == (found.accuracy[b] is None)
+        if counts[b] and counts[b] == found.count[b]:
+            assert found.confidence[b] == pytest.approx(p.max(1)[bins == b].mean(), abs=1e-5)
+            assert found.accuracy[b] == pytest.approx((p.argmax(1) == labels)[bins == b].mean(), abs=1e-9)
+
+
+def check_risk_coverage(row: Row, p: Array, labels: NDArray[np.int64]) -> None:
+    wrong = (p.argmax(1) != labels)[np.argsort(-p.max(1), kind="stable")]
+    found = row.risk_coverage
+    assert found.coverage[-1] == 1
+    for coverage, risk in zip(found.coverage, found.risk, strict=True):
+        kept = round(coverage * len(labels))
+        assert risk == pytest.approx(wrong[:kept].mean(), abs=1 / kept + 1e-9)  # two near equals may change places
+    assert found.risk[-1] == pytest.approx(1 - row.metrics["accuracy"])

@@ -1,0 +1,195 @@
+"""Every number of an evaluation, recomputed by other means; what is shown of it; errors."""
+
+import copy
+import dataclasses
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from evaluation_cases import CPU, Independent, check_row, evaluate, softmax
+
+import subspaces as ss
+from subspaces.evaluation import Examples, Record, Row
+from subspaces.training import Run, RunError
+from subspaces.training.batches import statistics_batches
+
+
+def described(rows: list[Row]) -> list[tuple[Any, ...]]:
+    return [(row.split, row.kind, row.role, row.alphas, row.average) for row in rows]
+
+
+# Numbers
+
+
+def test_a_line_with_held_out_images(runs: Callable[..., list[Path]]) -> None:
+    (folder,) = runs("held-out")
+    (record,) = evaluate(folder, grid=(-0.1, 0.0, 0.3, 0.5, 1.1))
+    alphas = [-0.1, 0.0, 0.3, 0.5, 0.7, 1.0, 1.1]
+    expected: list[tuple[Any, ...]] = []
+    for split in ("test", "validation"):
+        expected += [(split, "point", "midpoint" if a == 0.5 else "along", [a], None) for a in alphas]
+        expected += [
+            (split, "ensemble", "along", [a, round(1 - a, 9)], average)
+            for a in alphas[:4]
+            for average in ("probabilities", "logits")
+        ]
+    assert described(record.rows) == expected
+    truth = Independent(folder)
+    for row in record.rows:
+        check_row(row, truth)
+    assert Record.read(folder) == record
+    assert record.dataset == {
+        "name": "digits",
+        "classes": [str(c) for c in range(10)],
+        "splits": {"test": 597, "validation": 200},
+    }
+    assert (record.statistics["images"], record.statistics["batch"]) == (1000, 128)
+    middle = next(row for row in record.rows if row.role == "midpoint")
+    assert middle.metrics["accuracy"] == Run.open(folder).result["test_accuracy"]
+
+
+@pytest.mark.parametrize("name", ["simplex", "six", "curve", "standard"])
+def test_other_shapes(name: str, runs: Callable[..., list[Path]]) -> None:
+    (folder,) = runs(name)
+    (record,) = evaluate(folder, triangle=2, random=3, grid=(0.2, 1.0))
+    truth = Independent(folder)
+    assert {row.split for row in record.rows} == {"test"}
+    for row in record.rows:
+        check_row(row, truth)
+    roles = [(row.kind, row.role) for row in record.rows if row.average != "logits"]
+    m = truth.family.shape.vertices
+    edges = m * (m - 1) // 2
+    simplex = [("midpoint", 1), ("vertex", m), ("edge", edges), ("random", 3)]
+    along = [("along", 2), ("midpoint", 1), ("along", 2)]
+    counts = {"standard": [("midpoint", 1)], "curve": along}.get(name, simplex)
+    points = [("point", role) for role, count in counts for _ in range(count)]
+    ensembles = {"standard": [], "curve": ["along"] * 3}.get(name, ["vertex", "random"])
+    assert roles == points + [("ensemble", role) for role in ensembles]
+    vertices = [row.alphas[0] for row in record.rows if row.kind == "point" and row.role == "vertex"]
+    assert vertices == (np.eye(m).tolist() if vertices else [])
+
+
+def test_fewer_images_for_the_statistics(runs: Callable[..., list[Path]]) -> None:
+    (folder,) = runs("line")
+    (full,) = evaluate(folder, grid=())
+    (few,) = evaluate(folder, grid=(), statistics_batches=2)
+    assert (full.statistics["images"], few.statistics["images"]) == (1200, 256)
+    truth = Independent(folder)
+    network = truth.family.at(0.5)
+    ss.recalibrate(network, statistics_batches(truth.recipe, truth.dataset, CPU), batches=2)
+    truth.network = lambda alpha: network.eval()  # type: ignore[method-assign]
+    for row in few.rows:
+        check_row(row, truth)
+    assert few.rows[0].metrics["nll"] != full.rows[0].metrics["nll"]
+
+
+def test_statistics_are_checked_with_several_numbers_of_images(runs: Callable[..., list[Path]]) -> None:
+    (folder,) = runs("simplex")
+    evaluate(folder, random=0, triangle=0, check_statistics=(1,))
+    (record,) = evaluate(folder, random=0, triangle=0, check_statistics=(2, 50), plane=True, cells=5)
+    name = record.planes[0].name
+    images = [(check.where, check.statistics_images) for check in record.checks]
+    assert images == [("points", 128), ("points", 256), ("points", 1200), (name, 256), (name, 1200)]
+    rows = {tuple(row.alphas[0]): row.metrics for row in record.rows if row.kind == "point"}  # type: ignore[arg-type]
+    few, whole = record.checks[1], record.checks[2]
+    assert [tuple(at) for at in whole.at] == [(1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0), (1 / 3, 1 / 3, 1 / 3)]
+    assert whole.accuracy == [rows[tuple(at)]["accuracy"] for at in whole.at]
+    assert whole.nll == pytest.approx([rows[tuple(at)]["nll"] for at in whole.at])
+    assert few.nll != whole.nll
+    cells = record.checks[-1]
+    plane = record.planes[0]
+    assert cells.at == [[x, y] for y in plane.ys for x in plane.xs]
+    assert cells.nll == pytest.approx([value for row in plane.nll for value in row])
+    assert Record.read(folder) == record
+
+
+# Examples
+
+
+def test_examples_are_the_images_that_change(runs: Callable[..., list[Path]]) -> None:
+    (folder,) = runs("line")
+    (record,) = evaluate(folder, grid=(0.0, 0.2))
+    examples = Examples.read(folder)
+    assert examples is not None
+    assert examples.alphas == [row.alphas[0] for row in record.rows if row.kind == "point"] == [0.0, 0.2, 0.5, 0.8, 1.0]
+    truth = Independent(folder)
+    p = np.stack([softmax(truth.predict(alpha, "test")[0]) for alpha in examples.alphas])  # [p, n, classes]
+    index = examples.indices.numpy()
+    assert np.array_equal(examples.predicted.numpy(), p.argmax(-1)[:, index])
+    assert np.allclose(examples.confidence.numpy(), p.max(-1)[:, index], atol=1e-5)
+    assert torch.equal(examples.images, truth.dataset.test.images[examples.indices])  # type: ignore[union-attr]
+    assert np.array_equal(examples.labels.numpy(), truth.labels("test")[index])
+    changes = np.array([len(set(column)) for column in p.argmax(-1).T])
+    assert 0 < len(index) <= 48
+    assert changes[index].min() > 1
+    assert sorted(changes[index], reverse=True) == sorted(changes, reverse=True)[: len(index)]
+
+
+def test_one_network_has_no_examples(runs: Callable[..., list[Path]]) -> None:
+    (folder,) = runs("standard")
+    evaluate(folder)
+    assert Examples.read(folder) is None
+
+
+# Errors
+
+
+def test_runs_that_cannot_be_evaluated(runs: Callable[..., list[Path]], tmp_path: Path) -> None:
+    (folder,) = runs("line")
+    with pytest.raises(RunError, match="not a run folder"):
+        evaluate(tmp_path / "nowhere")
+    family = folder / "family.safetensors"
+    content = family.read_bytes()
+    family.write_bytes(content[:1000])
+    with pytest.raises(RunError, match="damaged"):
+        evaluate(folder)
+    family.unlink()
+    with pytest.raises(RunError, match="not finished, it has no trained family: train it"):
+        evaluate(folder)
+    family.write_bytes(content)
+    (folder / "result.json").unlink()
+    with pytest.raises(RunError, match="not finished, it has no result"):
+        evaluate(folder)
+    assert not (folder / "evaluation.json").exists()
+
+
+def test_a_run_that_is_in_use_is_left_alone(runs: Callable[..., list[Path]]) -> None:
+    (folder,) = runs("line")
+    with Run.open(folder).locked(), pytest.raises(RunError, match=f"by process {os.getpid()}"):
+        evaluate(folder)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"split": "tests"}, "split='tests': did you mean 'test'"),
+        ({"split": "validation"}, "held no images out; train with --validation"),
+        ({"grid": (0.5, float("nan"))}, "expected finite numbers"),
+        ({"cells": 1}, "cells=1: expected at least 2"),
+        ({"random": -1}, "random=-1"),
+        ({"statistics_batches": 0}, "statistics_batches=0: expected at least 1"),
+        ({"plane_statistics_batches": 0}, "plane_statistics_batches=0"),
+        ({"check_statistics": (5, 0)}, "check_statistics"),
+        ({"through": ("a", "b", "c", "d")}, "a plane goes through three networks"),
+        ({"device": "gpu"}, "device='gpu'"),
+    ],
+)
+def test_wrong_settings(settings: dict[str, Any], words: str, runs: Callable[..., list[Path]]) -> None:
+    (folder,) = runs("line")
+    with pytest.raises(ValueError, match=words):
+        ss.evaluate(folder, **{"progress": False, **settings})
+    assert not (folder / "evaluation.json").exists()
+
+
+def test_a_record_of_rows_is_in_order_however_they_come(runs: Callable[..., list[Path]]) -> None:
+    (folder,) = runs("simplex")
+    (record,) = evaluate(folder, triangle=2, random=2)
+    shuffled = copy.copy(record)
+    shuffled.rows = []
+    for row in reversed(record.rows):
+        shuffled.add([row, dataclasses.replace(row)])
+    assert shuffled.rows == record.rows

@@ -1,0 +1,174 @@
+"""Evaluating again: what is done is not measured twice, and what was interrupted continues."""
+
+import json
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from evaluation_cases import Independent, check_row, evaluate
+
+from subspaces.evaluation import Examples, Record, journal
+from subspaces.evaluation.predictor import Predictor
+from subspaces.training import Stopped
+
+
+def comparable(folder: Path) -> dict[str, Any]:
+    values: dict[str, Any] = json.loads((folder / "evaluation.json").read_text())
+    del values["environment"]["time"]
+    return values
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Grows by one for every network that is measured."""
+    seen: list[int] = []
+    measure = Predictor.__call__
+
+    def counted(self: Predictor, weights: Any) -> Any:
+        seen.append(1)
+        return measure(self, weights)
+
+    monkeypatch.setattr(Predictor, "__call__", counted)
+    return seen
+
+
+def test_nothing_is_measured_twice(runs: Callable[..., list[Path]], calls: list[int]) -> None:
+    (folder,) = runs("held-out")
+    settings = {"grid": (0.0, 0.1), "plane": False}
+    (first,) = evaluate(folder, **settings)
+    assert len(calls) == 5
+    stamps = {name: (folder / name).stat().st_mtime_ns for name in ("evaluation.json", "examples.safetensors")}
+    (again,) = evaluate(folder, **settings, data="there is no such folder")
+    assert len(calls) == 5
+    assert again == first
+    assert stamps == {name: (folder / name).stat().st_mtime_ns for name in stamps}
+    (more,) = evaluate(folder, grid=(0.0, 0.1, 0.2))
+    assert len(calls) == 7
+    assert {row.key for row in more.rows} > {row.key for row in first.rows}
+    evaluate(folder, **settings, check_statistics=(1,))
+    assert len(calls) == 7 + 3
+    evaluate(folder, **settings, statistics_batches=1)
+    assert len(calls) == 10 + 5
+
+
+class Breaks(Exception):
+    """What a test stops an evaluation with."""
+
+
+@pytest.mark.parametrize(
+    ("name", "after", "stop"),
+    [
+        ("curve", 4, "error"),
+        ("curve", 4, "kill"),
+        ("curve", 20, "signal"),
+        ("simplex", 10, "signal"),
+        ("simplex", 10, "kill"),
+        ("simplex", 28, "error"),
+    ],
+)
+def test_an_interrupted_evaluation_ends_like_one_that_was_not(
+    name: str, after: int, stop: str, runs: Callable[..., list[Path]], calls: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder,) = runs(name)
+    whole = folder.parent / "whole" / folder.name
+    shutil.copytree(folder, whole)
+    settings = {"grid": (0.0, 0.1, 0.2), "triangle": 3, "random": 2, "plane": True, "cells": 4, "split": "test"}
+    evaluate(whole, **settings)
+    total = len(calls)
+    assert total == {"curve": 7, "simplex": 7 + 6 + 2}[name] + 16
+    calls.clear()
+    left = folder.parent / "left"
+
+    def progress(*_: Any) -> None:
+        if len(calls) < after:
+            return
+        if stop == "error":
+            raise Breaks
+        if stop == "signal":
+            os.kill(os.getpid(), signal.SIGTERM)
+        elif not left.exists():  # what a kill would leave behind at this moment
+            shutil.copytree(folder, left / folder.name)
+
+    if stop == "kill":
+        monkeypatch.setattr(journal, "SECONDS", 0.0)
+        evaluate(folder, **settings, progress=progress)
+        folder = left / folder.name
+    else:
+        with pytest.raises(Breaks if stop == "error" else Stopped):
+            evaluate(folder, **settings, progress=progress)
+        assert after <= len(calls) <= after + 3
+    calls.clear()
+    assert Record.read(folder).rows
+    evaluate(folder, **settings)
+    assert 0 < len(calls) <= total - after + 3
+    assert comparable(folder) == comparable(whole)
+    first, second = Examples.read(folder), Examples.read(whole)
+    assert first is not None
+    assert second is not None
+    assert first.alphas == second.alphas
+    assert torch.equal(first.predicted, second.predicted)
+
+
+def test_another_family_is_not_mixed_with_the_first(
+    runs: Callable[..., list[Path]], trained: dict[str, Path], calls: list[int]
+) -> None:
+    (folder,) = runs("standard")
+    evaluate(folder)
+    shutil.copy(trained["other"] / "family.safetensors", folder)
+    (record,) = evaluate(folder)
+    assert len(calls) == 2
+    truth = Independent(folder)
+    assert len(record.rows) == 1
+    check_row(record.rows[0], truth)
+
+
+@pytest.mark.parametrize("damage", ["schema", "text", "predictions", "none"])
+def test_what_cannot_be_continued_is_measured_anew(
+    damage: str, runs: Callable[..., list[Path]], calls: list[int]
+) -> None:
+    (folder,) = runs("line")
+    (first,) = evaluate(folder, grid=())
+    file = folder / "evaluation.json"
+    if damage == "schema":
+        file.write_text(file.read_text().replace('"schema": 1', '"schema": 0'))
+    elif damage == "text":
+        file.write_text(file.read_text()[:100])
+    elif damage == "predictions":
+        (folder / "predictions.safetensors").write_bytes(b"nothing")
+    (second,) = evaluate(folder, grid=())
+    assert len(calls) == (1 if damage == "none" else 2)
+    assert second.rows == first.rows
+    assert Record.read(folder) == second
+
+
+def test_where_it_went_on_is_noted_and_a_precision_that_is_asked_for_is_kept(
+    runs: Callable[..., list[Path]], calls: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder,) = runs("line")
+    (first,) = evaluate(folder, grid=())
+    assert "later" not in first.environment
+    monkeypatch.setattr("subspaces.training.runs.processor", lambda: "another machine")
+    for alpha in (0.1, 0.2):
+        (record,) = evaluate(folder, grid=(alpha,), precision="float32")
+    assert record.environment["hardware"] == first.environment["hardware"]
+    assert [later["hardware"] for later in record.environment["later"]] == ["another machine"]
+    assert len(calls) == 5
+    (record,) = evaluate(folder, grid=(), precision="bfloat16")
+    assert len(calls) == 6
+    assert len(record.rows) == 3
+    assert record.environment["execution"]["precision"] == "bfloat16"
+    evaluate(folder, grid=())
+    assert len(calls) == 6
+
+
+def test_progress_counts_points_and_cells(runs: Callable[..., list[Path]]) -> None:
+    (folder,) = runs("curve")
+    seen: list[tuple[str, int, int]] = []
+    evaluate(folder, grid=(0.0,), plane=True, cells=2, progress=lambda *step: seen.append(step))
+    name = folder.name
+    assert seen == [(name, done, 3) for done in (0, 2, 3)] + [(f"{name}: plane", done, 4) for done in range(5)]

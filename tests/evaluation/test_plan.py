@@ -1,0 +1,95 @@
+"""Which points are measured."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import subspaces as ss
+from subspaces.evaluation import points
+from subspaces.evaluation.points import Item, plan
+
+
+def test_a_line_is_measured_in_pairs_from_the_ends_to_the_middle() -> None:
+    items = plan(ss.Line())
+    assert [item.places for item in items] == [(round(k / 20, 9), round(1 - k / 20, 9)) for k in range(11)]
+    assert [item.role for item in items] == ["along"] * 10 + ["midpoint"]
+    assert {item.ensemble for item in items} == {"along"}
+    assert items[-1].points == [0.5]
+    assert plan(ss.Bezier(2)) == items
+
+
+@pytest.mark.parametrize(
+    ("grid", "expected"),
+    [
+        ([], [0.5]),
+        ([0.1, 0.9], [0.1, 0.5, 0.9]),
+        ([0.7], [0.3, 0.5, 0.7]),
+        ([-0.05, 1.05], [-0.05, 0.5, 1.05]),
+        ([1.0, 0.1 + 0.2, 1 - 0.95], [0.0, 0.05, 0.3, 0.5, 0.7, 0.95, 1.0]),
+    ],
+)
+def test_every_point_of_a_grid_comes_with_its_opposite_and_the_middle(grid: list[float], expected: list[float]) -> None:
+    found = sorted(place for item in plan(ss.Line(), grid=grid) for place in item.points)
+    assert found == expected
+
+
+def test_one_network_is_one_point() -> None:
+    assert plan(ss.Point()) == [Item("midpoint", (0.0,))]
+
+
+def test_a_triangle_is_measured_at_vertices_middle_edges_grid_and_random_points() -> None:
+    items = plan(ss.Simplex(3), triangle=6, random=4, seed=3)
+    by_role = {role: [p for i in group for p in i.points] for role, group in itertools.groupby(items, lambda i: i.role)}
+    assert list(by_role) == ["vertex", "midpoint", "edge", "grid", "random"]
+    assert np.allclose(by_role["vertex"], np.eye(3))
+    assert by_role["midpoint"] == [(1 / 3, 1 / 3, 1 / 3)]
+    assert sorted(by_role["edge"]) == [(0.0, 0.5, 0.5), (0.5, 0.0, 0.5), (0.5, 0.5, 0.0)]
+    assert len(by_role["random"]) == 4
+    everywhere = {p for role in ("vertex", "midpoint", "edge", "grid") for p in by_role[role]}
+    assert len(everywhere) == sum(len(by_role[role]) for role in ("vertex", "midpoint", "edge", "grid")) == 28
+    assert {tuple(round(6 * x) for x in p) for p in everywhere} == {
+        (i, j, 6 - i - j) for i in range(7) for j in range(7 - i)
+    }
+    assert [(i.role, i.ensemble) for i in items if i.ensemble] == [("vertex", "vertex"), ("random", "random")]
+
+
+@pytest.mark.parametrize(("m", "count"), [(2, 3), (4, 4 + 1 + 6), (6, 6 + 1 + 15)])
+def test_other_simplexes_have_no_grid_and_nothing_twice(m: int, count: int) -> None:
+    places = [place for item in plan(ss.Simplex(m), random=0) for place in item.points]
+    assert len(places) == len(set(places)) == count
+
+
+def test_random_points_are_fixed_by_the_seed_and_begin_alike() -> None:
+    def drawn(count: int, seed: int) -> tuple[points.Place, ...]:
+        (item,) = (item for item in plan(ss.Simplex(3), random=count, seed=seed) if item.role == "random")
+        return item.places
+
+    assert drawn(6, 0) == drawn(6, 0)
+    assert drawn(8, 0)[:6] == drawn(6, 0)
+    assert not set(drawn(6, 0)) & set(drawn(6, 1))
+    many = np.array(drawn(20_000, 5))
+    assert np.allclose(many.sum(1), 1, atol=1e-6)
+    # uniform on the triangle: means 1/3, variances 1/18, and the share with a coordinate above 1/2 is 3/4
+    assert np.allclose(many.mean(0), 1 / 3, atol=0.01)
+    assert np.allclose(many.var(0), 1 / 18, atol=0.003)
+    assert (many.max(1) > 0.5).mean() == pytest.approx(0.75, abs=0.02)
+
+
+def test_one_random_point_is_no_ensemble() -> None:
+    assert plan(ss.Simplex(3), random=1)[-1].ensemble is None
+
+
+@pytest.mark.parametrize("shape", [ss.Point(), ss.Line(), ss.Bezier(1), ss.Bezier(3), ss.Simplex(3), ss.Simplex(5)])
+def test_coefficients_outlines_and_names_fit_the_shape(shape: ss.Shape) -> None:
+    for item in plan(shape):
+        for place in item.places:
+            assert points.to_place(points.to_alpha(place)) == place
+            c = points.coefficients(shape, place)
+            assert len(c) == shape.vertices
+            assert sum(c) == pytest.approx(1, abs=1e-6)
+    assert len(set(points.vertex_names(shape))) == shape.vertices
+    path = points.outline(shape)
+    if path is not None:
+        assert {len(row) for row in path} == {shape.vertices}
+        assert np.allclose(path[0], np.eye(shape.vertices)[0])

@@ -1,0 +1,220 @@
+"""`subspaces evaluate`: options, the table, JSON, stopping and errors."""
+
+import json
+import os
+import re
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import subspaces as ss
+from subspaces.cli import app
+from subspaces.cli.evaluate import _steps
+from subspaces.evaluation import Record
+from subspaces.evaluation.predictor import Predictor
+
+WIDE = {"COLUMNS": "240", "TERMINAL_WIDTH": "240"}
+
+
+def call(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], prog_name="subspaces", env=WIDE)
+
+
+def evaluate(*arguments: object) -> Result:
+    return call("evaluate", *arguments, "--device", "cpu")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    out = tmp_path_factory.mktemp("runs")
+    settings: dict[str, Any] = {"out": out, "show": "quiet", "tensorboard": False, "device": "cpu", "epochs": 1}
+    runs = ss.train(["digits-standard", "digits-simplex"], **settings)
+    return [run.folder for run in [*runs, *ss.train("digits-line", validation=200, **settings)]]
+
+
+@pytest.fixture
+def runs(trained: list[Path], tmp_path: Path) -> list[Path]:
+    """A single network, a simplex and a line with held-out images."""
+    return [Path(shutil.copytree(folder, tmp_path / folder.name)) for folder in trained]
+
+
+@pytest.fixture
+def received(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What `evaluation.evaluate` is called with; nothing is measured."""
+    seen: dict[str, Any] = {}
+
+    def pretend(runs: list[Path], **settings: Any) -> list[Any]:
+        seen.update(settings, runs=runs)
+        return []
+
+    monkeypatch.setattr("subspaces.evaluation.evaluate", pretend)
+    return seen
+
+
+def test_help_names_every_option() -> None:
+    output = call("evaluate", "--help").output
+    options = "grid random triangle split plane plane-through cells plane-statistics-batches data device precision"
+    for option in [*options.split(), "statistics-batches", "check-statistics", "quiet", "json"]:
+        assert f"--{option} " in output
+
+
+def test_every_option_arrives(received: dict[str, Any]) -> None:
+    options = (
+        "--grid -0.1 1.1 0.3 --random 3 --triangle 4 --split test --plane --plane-through a --plane-through b:0.5 "
+        "--cells 5 --plane-statistics-batches 7 --statistics-batches 9 --check-statistics 1 2 3 --data there "
+        "--device cpu --precision float32"
+    )
+    result = call("evaluate", "one", "two", *options.split())
+    assert result.exit_code == 0, result.output
+    assert received == {
+        "runs": [Path("one"), Path("two")],
+        "grid": pytest.approx((-0.1, 0.2, 0.5, 0.8, 1.1)),
+        "random": 3,
+        "triangle": 4,
+        "split": "test",
+        "plane": True,
+        "through": ("a", "b:0.5"),
+        "cells": 5,
+        "plane_statistics_batches": 7,
+        "statistics_batches": 9,
+        "check_statistics": (1, 2, 3),
+        "data": Path("there"),
+        "device": "cpu",
+        "precision": "float32",
+        "progress": True,
+    }
+
+
+def test_the_defaults_are_those_of_the_call(received: dict[str, Any]) -> None:
+    import inspect
+
+    from subspaces.evaluation.api import evaluate as real
+
+    assert call("evaluate", "one", "--quiet").exit_code == 0
+    defaults = {name: value.default for name, value in inspect.signature(real).parameters.items()}
+    for name in ("random", "triangle", "split", "plane", "through", "cells", "device", "statistics_batches"):
+        assert received[name] == defaults[name], name
+    assert received["plane_statistics_batches"] == defaults["plane_statistics_batches"]
+    assert "grid" not in received
+    assert received["progress"] is False
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [((0, 1, 0.25), [0, 0.25, 0.5, 0.75, 1]), ((0, 1, 0.3), [0, 0.3, 0.6, 0.9]), ((0.5, 0.5, 1), [0.5])],
+)
+def test_steps(given: tuple[float, float, float], expected: list[float]) -> None:
+    assert _steps(*given) == pytest.approx(expected)
+
+
+def test_a_table_at_the_end(runs: list[Path]) -> None:
+    result = evaluate(*runs, "--grid", "0", "1", "0.1", "--random", "2", "--quiet")
+    assert result.exit_code == 0, result.output
+    assert result.stderr == ""
+    lines = [line.strip() for line in result.stdout.splitlines()]
+    records = [Record.read(folder) for folder in runs]
+    for record, center in zip(records, ("network", "midpoint", "midpoint"), strict=True):
+        (line,) = (line for line in lines if line.startswith(record.run))
+        row = next(row for row in record.rows if row.role == "midpoint" and row.split == "test")
+        m = row.metrics
+        numbers = [f"{100 * m['accuracy']:.2f}", f"{m['nll']:.4f}", f"{100 * m['ece']:.2f}", f"{m['brier']:.4f}"]
+        assert line.split()[1:] == [center, "–", *numbers]
+    for words in ("ensemble of the 3 vertices", "ensemble of 2 random points", "ensemble of 0.1 and 0.9"):
+        assert sum(line.startswith(words) for line in lines) == 1
+    (best,) = (line for line in lines if line.startswith("best point by accuracy"))
+    choice = records[2].choices[0]
+    assert f"{choice.value:g}" in best
+    assert f"{100 * choice.reported['test']['accuracy']:.2f}" in best
+    assert "validation" in best
+    assert "*" not in best
+    assert sum("where its confidence is at least" in line for line in lines) == 1
+
+
+def test_a_choice_on_the_test_set_is_marked(runs: list[Path]) -> None:
+    result = evaluate(runs[1], "--split", "test", "--triangle", "2", "--quiet")
+    marked = [line for line in result.stdout.splitlines() if re.search(r"\btest \*", line)]
+    assert len(marked) == len(Record.read(runs[1]).choices) == 3
+    assert "* chosen on the very images it is reported on" in result.stdout
+
+
+def test_json_is_all_there_is_on_standard_output(runs: list[Path]) -> None:
+    result = evaluate(*runs, "--grid", "0", "1", "0.5", "--triangle", "0", "--json")
+    assert result.exit_code == 0, result.output
+    assert result.stderr == ""
+    for line, folder in zip(result.stdout.splitlines(), runs, strict=True):
+        found, record = json.loads(line), Record.read(folder)
+        assert (found["run"], found["folder"]) == (folder.name, str(folder))
+        assert (found["recipe"], found["seed"]) == (record.recipe["name"], 0)
+        middle = next(row for row in record.rows if row.role == "midpoint" and row.split == "test")
+        assert found["results"][0]["metrics"] == middle.metrics
+        chosen = [entry for entry in found["results"] if entry["chosen_on"]]
+        assert [entry["metrics"] for entry in chosen] == [choice.reported["test"] for choice in record.choices]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_stops_and_the_same_command_continues(
+    number: signal.Signals, code: int, runs: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measure, seen = Predictor.__call__, [0]
+
+    def stopping(self: Predictor, weights: Any) -> Any:
+        seen[0] += 1
+        if seen[0] == 6:
+            os.kill(os.getpid(), number)
+        return measure(self, weights)
+
+    monkeypatch.setattr(Predictor, "__call__", stopping)
+    command = (runs[1], "--plane", "--cells", "3", "--triangle", "2", "--quiet")
+    result = evaluate(*command)
+    assert result.exit_code == code
+    assert result.stderr == "stopped; the same command continues\n"
+    assert seen == [6]
+    assert len(Record.read(runs[1]).rows) == 3 + 2 + 1 + 2  # vertices, both averages, midpoint, two edges
+    assert evaluate(*command).exit_code == 0
+    assert seen == [7 + 6 + 9]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("", "Missing argument 'RUN'; see `subspaces evaluate --help`"),
+        ("run --split tset", "--split='tset': did you mean 'test'?"),
+        ("run --cells 1", "--cells=1: expected at least 2"),
+        ("run --statistics-batches 0", "--statistics-batches=0: expected at least 1"),
+        ("run --check-statistics 3 0", "--check-statistics=[3, 0]"),
+        ("run --grid 0 1 0", "--grid 0 1 0: expected FROM, TO"),
+        ("run --grid 0 1", "--grid"),
+        ("run --plane-through a --plane-through b --plane-through c --plane-through d", "--plane-through="),
+        ("run --device gpu", "--device='gpu': expected auto, cpu, cuda or cuda:N"),
+        ("run --precision float23", "--precision='float23': did you mean 'float32'?"),
+        ("run --quiet --json", "--quiet and --json exclude each other"),
+        ("run --cell 3", "did you mean '--cells'?"),
+    ],
+)
+def test_a_wrong_command_is_one_line(arguments: str, words: str) -> None:
+    result = call("evaluate", *arguments.split())
+    assert result.exit_code == 2, result.output
+    assert words in result.stderr
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_run_that_cannot_be_evaluated_is_one_line(runs: list[Path], tmp_path: Path) -> None:
+    (runs[0] / "result.json").unlink()
+    cases: dict[str, tuple[object, ...]] = {
+        "is not a run folder": (tmp_path / "nowhere",),
+        "is not finished, it has no result": (runs[0],),
+        "held no images out": (runs[1], "--split", "validation"),
+        "name 1 of other runs, --plane-through RUN": (runs[2], "--plane"),
+    }
+    for words, arguments in cases.items():
+        result = evaluate(*arguments, "--quiet")
+        assert result.exit_code == 1, result.output
+        assert words in result.stderr
+        assert result.stderr.startswith("error: ")
+        assert result.stderr.count("\n") == 1
+        assert result.stdout == ""
