@@ -27,20 +27,31 @@ def _convolve(  # type: ignore[no-untyped-def]
     H: tl.constexpr, W: tl.constexpr, STRIDE: tl.constexpr, C: tl.constexpr, K: tl.constexpr,  # noqa: N803
     R: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr, TURNED: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
-    """BLOCK pixels of y; TURNED: x is dy [.., C] and y is dx [.., K] of weights [C, R, R, K]."""
-    P: tl.constexpr = H // STRIDE  # noqa: N806
-    Q: tl.constexpr = W // STRIDE  # noqa: N806
+    """BLOCK pixels of y; TURNED: x is dy [.., C], y is dx [.., K], and w the weights [C, R, R, K].
+
+    H and W are the sides of the larger images, before the stride. Turned, the smaller ones are spread
+    out over the larger, with zeros between their pixels.
+    """
+    DOWN: tl.constexpr = 1 if TURNED else STRIDE  # noqa: N806
+    UP: tl.constexpr = STRIDE if TURNED else 1  # noqa: N806
+    P: tl.constexpr = H // DOWN  # noqa: N806
+    Q: tl.constexpr = W // DOWN  # noqa: N806
     pixel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     q, p, n = pixel % Q, (pixel // Q) % P, pixel // (P * Q)
     j, k = tl.arange(0, COLUMNS), tl.arange(0, K)
     s, c = j // C, j % C
-    across = (q * STRIDE - R // 2)[:, None] + s[None, :]
-    wide = (across >= 0) & (across < W) & (j < R * C)[None, :]
+    across = (q * DOWN - R // 2)[:, None] + s[None, :]
+    wide = (across >= 0) & (across < W) & (across % UP == 0) & (j < R * C)[None, :]
     total = tl.zeros([BLOCK, K], tl.float32)
     for r in tl.static_range(R):
-        row = p * STRIDE + r - R // 2
-        start = ((n * H + row) * W + q * STRIDE - R // 2) * C
-        image = tl.load(x + start[:, None] + j[None, :], mask=wide & ((row >= 0) & (row < H))[:, None], other=0.0)
+        row = p * DOWN + r - R // 2
+        there = (row >= 0) & (row < H) & (row % UP == 0)
+        if UP == 1:
+            places = (((n * H + row) * W + q * DOWN - R // 2) * C)[:, None] + j[None, :]
+        else:
+            places = ((n * (H // UP) + row // UP) * (W // UP))[:, None] + across // UP
+            places = places * C + c[None, :]
+        image = tl.load(x + places, mask=wide & there[:, None], other=0.0)
         if TURNED:
             places = (c * (R * R) + (R - 1 - r) * R + (R - 1 - s))[:, None] * K + k[None, :]
         else:
@@ -110,12 +121,9 @@ def fits(x: Tensor, weight: Tensor, stride: int) -> bool:
     )
 
 
-def _launch(x: Tensor, weight: Tensor, stride: int, turned: bool) -> Tensor:
-    images, channels, height, width = x.shape
-    size = weight.shape[2]
-    outputs = weight.shape[1] if turned else weight.shape[0]
-    shape = (images, outputs, height // stride, width // stride)
-    y = torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
+def _launch(x: Tensor, weight: Tensor, y: Tensor, stride: int, turned: bool) -> Tensor:
+    channels, outputs, size = x.shape[1], y.shape[1], weight.shape[2]
+    height, width = (y if turned else x).shape[2:]
     block = 4096 // max(16, channels, outputs)
     _convolve[(y.numel() // outputs // block,)](
         x, weight, y, height, width, stride, channels, outputs, size, _power(size * channels), block, turned,
@@ -127,13 +135,13 @@ def _launch(x: Tensor, weight: Tensor, stride: int, turned: bool) -> Tensor:
 @torch.library.custom_op("subspaces::convolve", mutates_args=())
 def convolve(x: Tensor, weight: Tensor, stride: int) -> Tensor:
     """Return the convolution of images with weights, padded to keep their size before the stride."""
-    return _launch(x, weight, stride, turned=False)
+    return _launch(x, weight, _outputs(x, weight, stride), stride, turned=False)
 
 
 @torch.library.custom_op("subspaces::convolve_turned", mutates_args=())
-def convolve_turned(dy: Tensor, weight: Tensor) -> Tensor:
-    """Return the gradient of the images for a stride of 1."""
-    return _launch(dy, weight, 1, turned=True)
+def convolve_turned(dy: Tensor, weight: Tensor, stride: int) -> Tensor:
+    """Return the gradient of the images."""
+    return _launch(dy, weight, _inputs(dy, weight, stride), stride, turned=True)
 
 
 @torch.library.custom_op("subspaces::weight_gradient", mutates_args=())
@@ -153,14 +161,14 @@ def weight_gradient(dy: Tensor, x: Tensor, size: int, stride: int) -> Tensor:
 
 
 @convolve.register_fake
-def _(x: Tensor, weight: Tensor, stride: int) -> Tensor:
+def _outputs(x: Tensor, weight: Tensor, stride: int) -> Tensor:
     shape = (x.shape[0], weight.shape[0], x.shape[2] // stride, x.shape[3] // stride)
     return torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
 
 
 @convolve_turned.register_fake
-def _(dy: Tensor, weight: Tensor) -> Tensor:
-    shape = (dy.shape[0], weight.shape[1], *dy.shape[2:])
+def _inputs(dy: Tensor, weight: Tensor, stride: int) -> Tensor:
+    shape = (dy.shape[0], weight.shape[1], dy.shape[2] * stride, dy.shape[3] * stride)
     return torch.empty(shape, dtype=dy.dtype, device=dy.device, memory_format=torch.channels_last)
 
 
@@ -178,9 +186,9 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 def _differentiate(ctx: Any, dy: Tensor) -> tuple[Tensor, Tensor, None]:
     x, weight = ctx.saved_tensors
     dy = dy.contiguous(memory_format=torch.channels_last)
-    if ctx.stride == 1 and weight.shape[1] >= 16:
-        dx = convolve_turned(dy, weight)
-    else:
+    if weight.shape[1] >= 16:
+        dx = convolve_turned(dy, weight, ctx.stride)
+    else:  # images themselves, whose gradient nobody wants
         stride, padding = [ctx.stride] * 2, [weight.shape[2] // 2] * 2
         dx, _, _ = torch.ops.aten.convolution_backward(
             dy, x, weight, None, stride, padding, [1, 1], False, [0, 0], 1, [True, False, False]

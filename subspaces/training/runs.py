@@ -206,7 +206,10 @@ def environment(execution: Execution) -> dict[str, Any]:
 
 
 def commit() -> str | None:
-    """Return the commit of the source tree, with a plus sign if it has changed since; None outside of one."""
+    """Return the commit of the source tree, with a plus sign if it has changed since.
+
+    Outside of a repository, such as in a container, it is what SUBSPACES_COMMIT says, or None.
+    """
     here = Path(__file__).parent
     try:
         found = subprocess.run(
@@ -218,7 +221,7 @@ def commit() -> str | None:
             timeout=10,
         )
     except (OSError, subprocess.SubprocessError):
-        return None
+        return os.environ.get("SUBSPACES_COMMIT")
     return found.stdout.strip()
 
 
