@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from subspaces.evaluation import metrics
+from subspaces.evaluation.bench import Bench
 from subspaces.evaluation.journal import Journal
 from subspaces.evaluation.plane import Span
 from subspaces.evaluation.points import coefficients, kind, outline, to_place
@@ -21,7 +22,7 @@ Tick = Callable[[int], None]
 def planned(journal: Journal, span: Span, cells: int, statistics_images: int) -> Plane:
     """Return the plane of a record that has these cells, whatever of it is measured; an empty one if there is none."""
     images = len(getattr(journal.bench.dataset, SPLIT))
-    wanted = empty_plane(span, cells, images, statistics_images)
+    wanted = empty_plane(journal.bench, span, cells, images, statistics_images)
     same = next((plane for plane in journal.record.planes if same_grid(plane, wanted)), None)
     if same is not None:
         return same
@@ -43,7 +44,7 @@ def measure(journal: Journal, plane: Plane, span: Span, predictor: Predictor, ti
         tick(1)
 
 
-def empty_plane(span: Span, cells: int, images: int, statistics_images: int) -> Plane:
+def empty_plane(bench: Bench, span: Span, cells: int, images: int, statistics_images: int) -> Plane:
     """Return the plane of a span with nothing measured yet."""
     low, high = span.corners.min(0).values, span.corners.max(0).values
     margin = MARGIN * (high - low)
@@ -62,29 +63,30 @@ def empty_plane(span: Span, cells: int, images: int, statistics_images: int) -> 
         split=SPLIT,
         images=images,
         statistics_images=statistics_images,
-        drawn=drawings(span),
+        drawn=drawings(bench, span),
     )
 
 
-def drawings(span: Span) -> list[Drawn]:
-    """Return the subspaces that the three networks come from, in the coordinates of their plane."""
+def drawings(bench: Bench, span: Span) -> list[Drawn]:
+    """Return the run's subspace and those that the three networks come from, in the coordinates of the plane."""
     found = []
-    for bench in dict.fromkeys(network.bench for network in span.networks):
-        shape, name = bench.shape, f"{bench.recipe.name} seed {bench.recipe.seed}"
-        path = outline(shape)
-        if kind(shape) == "single":
-            continue  # one of the corners
-        if path is not None:
-            found.append(_drawn(span, bench.family, name, path))
+    corners = [network.bench for network in span.networks]
+    for one in dict.fromkeys([bench, *corners]):
+        shape, name = one.shape, f"{one.recipe.name} seed {one.recipe.seed}"
+        single = kind(shape) == "single"
+        if single and one in corners:
+            continue
+        if (path := outline(shape)) is not None:
+            found.append(_drawn(span, one.family, name, path))
         middle = coefficients(shape, to_place(shape.midpoint().tolist()))
-        found.append(_drawn(span, bench.family, f"{name} midpoint", [middle]))
+        found.append(_drawn(span, one.family, name if single else f"{name} midpoint", [middle]))
     return found
 
 
 def _drawn(span: Span, family: Subspace, label: str, rows: Sequence[Sequence[float]]) -> Drawn:
     places, distance = span.projected(family, rows)
-    kind_of = "path" if len(rows) > 1 else "point"
-    return Drawn(label, kind_of, places[:, 0].tolist(), places[:, 1].tolist(), distance.tolist())  # type: ignore[arg-type]
+    x, y = places.T.tolist()
+    return Drawn(label, "path" if len(rows) > 1 else "point", x, y, distance.tolist())
 
 
 def same_grid(first: Plane, second: Plane) -> bool:

@@ -147,7 +147,11 @@ def test_three_networks_of_any_runs(runs: Runs) -> None:
     check_drawn(plane, "digits-simplex seed 0", [ends[index] for index in (0, 1, 2, 0)], corners)
     assert min(plane.drawn[0].distance) > 0.1
     plane, _ = plane_of(simplex, through=[curve, f"{curve}:-0.1", f"{curve}:1"], cells=2)
-    check_coordinates(plane, [at(curve, 0.5), at(curve, -0.1), at(curve, 1.0)])
+    corners = [at(curve, 0.5), at(curve, -0.1), at(curve, 1.0)]
+    check_coordinates(plane, corners)
+    check_drawn(plane, "digits-simplex seed 0 midpoint", [at(simplex, [1 / 3] * 3)], corners)
+    plane, _ = plane_of(other, through=[curve, f"{curve}:-0.1", f"{curve}:1"], cells=2)
+    check_drawn(plane, "digits-standard seed 1", vertices(other), corners)
     assert plane.corners[0].label == "digits-curve seed 0 midpoint"
 
 
