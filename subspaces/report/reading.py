@@ -225,7 +225,7 @@ def _same_images(first: Reading, other: Reading) -> None:
 
 def _place(recipe: Recipe) -> tuple[Any, ...]:
     """Return what groups are sorted by: the order in which a shell lists folders means nothing."""
-    return METHODS.index(recipe.method), recipe.layerwise, recipe.vertices, recipe.beta
+    return METHODS.index(recipe.method), recipe.layerwise, recipe.vertices, recipe.beta, *_fields(recipe).values()
 
 
 def _fields(recipe: Recipe) -> dict[str, Any]:

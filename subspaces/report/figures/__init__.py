@@ -105,6 +105,8 @@ def draw(
             raise
         raise ImportError("figures need matplotlib: pip install 'subspaces[figures]'") from None
     figure: Figure = module.figure(groups, metric, split)
+    style = importlib.import_module(f"{__name__}.style")
+    style.settle(figure)
     return figure
 
 

@@ -81,7 +81,7 @@ def chosen(axes: Axes, groups: Sequence[Group], looks: Sequence[Look], metric: s
             biased = choice.chosen_on == split
             face = "white" if biased else look.colour
             where = min(choice.value) if isinstance(choice.value, list) else choice.value
-            words = f"best {choice.what} by {choice.chosen_on}"
+            words = f"best by {choice.chosen_on}"
             star: dict[str, Any] = {"marker": "*", "markersize": 7, "markeredgewidth": 0.7, "linestyle": "none"}
             axes.plot(where, choice.reported[split][metric] * scale, color=look.colour, markerfacecolor=face, **star)
             grey = "white" if biased else "#555555"

@@ -46,17 +46,17 @@ def _bars(axes: Axes, groups: Sequence[Group], metric: str, split: str) -> None:
         if len(values) > 1:
             axes.errorbar(mean, place, xerr=std, color="#222222", capsize=2, linewidth=0.9)
         axes.annotate(f"{mean:.3g}", (mean + std, place), (4, 0), textcoords="offset points", va="center_baseline")
-    axes.set_xlabel(f"{measure.label}\n{of(groups, metric)}")
+    axes.set_xlabel(f"{measure.label}\n{between(groups, metric)}")
     axes.grid(False, axis="y")
     axes.tick_params(axis="y", length=0)
     axes.margins(x=0.25)
     axes.set_xlim(left=0)
 
 
-def of(groups: Sequence[Group], metric: str) -> str:
+def between(groups: Sequence[Group], metric: str) -> str:
     """Return in words between what a measure is taken."""
     if metric in LOGGED:
-        return "of the vertices' weights"
+        return "weights of vertices"
     words = {True: "ends", False: "vertices"}
     return "predictions of " + " or ".join(sorted({words[group.runs[0].interval] for group in groups}))
 

@@ -9,15 +9,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 
-from subspaces.evaluation.record import Corner, Drawn, Plane
+from subspaces.evaluation.record import Drawn, Plane
 from subspaces.points import nearest
-from subspaces.report.figures import style
+from subspaces.report.figures import labels, style
 from subspaces.report.reading import Array, Group
 from subspaces.training.runs import RunError
 
 ACROSS = 3  # panels in a row
 COLOURS = "viridis"
-HALO = (withStroke(linewidth=2.2, foreground="white"),)
 CASING = (withStroke(linewidth=3.4, foreground="black"),)
 
 
@@ -47,8 +46,11 @@ def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
         for place, quantity in enumerate(quantities):
             _quantity(drawing, axes[place * rows : (place + 1) * rows].ravel(), panels, quantity)
         drawing.suptitle(style.heading(groups, split), fontsize=style.FONT)
-        drawing.supxlabel("L2 distance in weight space", fontsize=style.FONT)
         style.fit(drawing)
+        for place in range(len(quantities)):
+            for each, panel in zip(axes[place * rows :].ravel(), panels, strict=False):
+                corners = panel.plane.corners
+                labels.place(drawing, each, [(short(corner.label, groups), corner.x, corner.y) for corner in corners])
     return drawing
 
 
@@ -86,6 +88,11 @@ def levels(grids: Sequence[Array], count: int = 12) -> Array:
     return np.unique([np.floor(low * 10**digits) / 10**digits, *np.round(spaced[1:], digits)])
 
 
+def short(label: str, groups: Sequence[Group]) -> str:
+    """Return the name of a corner without the data set, which all have in common, and in two lines if it is long."""
+    return label.removeprefix(f"{groups[0].recipe.dataset}-").replace(" seed ", "\nseed ", 1)
+
+
 def _aspect(panels: Sequence[Panel]) -> float:
     """Return the height of the highest plane for a width of one."""
     return max((p.plane.ys[-1] - p.plane.ys[0]) / (p.plane.xs[-1] - p.plane.xs[0]) for p in panels)
@@ -102,7 +109,7 @@ def _quantity(drawing: Figure, axes: Any, panels: Sequence[Panel], quantity: str
         _decorate(each, panel)
     for each in axes[len(panels) :]:
         each.set_axis_off()
-    label = "error (%)" if quantity == "error" else "negative log-likelihood"
+    label = "error (%)" if quantity == "error" else "loss (NLL)"
     bar = drawing.colorbar(
         filled, ax=list(axes), label=label, ticks=steps[::2], pad=0.02, aspect=22 * len(axes) / min(len(panels), ACROSS)
     )
@@ -110,29 +117,18 @@ def _quantity(drawing: Figure, axes: Any, panels: Sequence[Panel], quantity: str
 
 
 def _decorate(axes: Axes, panel: Panel) -> None:
-    """Draw the subspace and name the corners."""
+    """Draw the subspace and the corners."""
     for drawn in panel.plane.drawn:
         _draw(axes, drawn, panel.plane)
     for corner in panel.plane.corners:
         axes.plot(corner.x, corner.y, "o", color="white", markeredgecolor="black", markersize=5, zorder=4)
-        _name(axes, corner, panel.plane.corners)
     axes.spines[:].set_visible(True)
     axes.set_aspect("equal")
     axes.grid(False)
+    axes.set(xlim=(panel.plane.xs[0], panel.plane.xs[-1]), ylim=(panel.plane.ys[0], panel.plane.ys[-1]))
     axes.set_title(panel.title)
-
-
-def _name(axes: Axes, corner: Corner, corners: Sequence[Corner]) -> None:
-    """Write the label of a corner on the side away from the others."""
-    center = np.mean([(each.x, each.y) for each in corners], axis=0)
-    away = np.array([corner.x, corner.y]) - center
-    x, y = 6 * away / max(float(np.hypot(*away)), 1e-12)
-    words: dict[str, Any] = {
-        "ha": "left" if x > 2 else "right" if x < -2 else "center",
-        "va": "bottom" if y > 0 else "top",
-    }
-    at = (corner.x, corner.y)
-    axes.annotate(corner.label, at, (x, y), textcoords="offset points", path_effects=HALO, zorder=5, **words)
+    if axes.get_subplotspec().is_last_row():  # type: ignore[union-attr]
+        axes.set_xlabel("L2 distance of weights")
 
 
 def _draw(axes: Axes, drawn: Drawn, plane: Plane) -> None:

@@ -34,7 +34,7 @@ def predictors(groups: Sequence[Group], split: str) -> list[Predictor]:
 def _members(row: Row) -> str:
     """Return in words of what an ensemble is."""
     if row.role == "vertex":
-        return f"ensemble of {len(row.alphas)} vertices"
+        return "ensemble of vertices"
     if row.role == "random":
         return f"ensemble of {len(row.alphas)} random points"
     return f"ensemble of {' and '.join(f'{alpha:g}' for alpha in row.alphas)}"

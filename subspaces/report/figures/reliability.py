@@ -51,7 +51,7 @@ def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
             Line2D([], [], color="black", linestyle=style.DASHED, linewidth=0.8, label="calibrated"),
         ]
         many = any(len(group.runs) > 1 for group in groups)
-        note = f"bins of all seeds together; ECE: {style.seeds(groups)}" if many else style.seeds(groups)
+        note = f"bins of all seeds together\nECE: {style.seeds(groups)}" if many else style.seeds(groups)
         style.legend(drawing, handles, columns=3, title=note)
     return drawing
 

@@ -22,7 +22,7 @@ def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
             look = looks[predictor.group.label]
             line = look.line if predictor.group.runs[0].single else "-" if predictor.ensemble else style.DASHED
             drawn = style.band(axes, curve(predictor), 100, look, line, every=8)
-            drawn.set_label(f"{predictor.label} ({area(predictor)})")
+            drawn.set_label(f"{predictor.label} ({area(predictor)})".replace(" ± ", "\u00a0±\u00a0"))
             drawn.set_clip_on(False)  # markers on the axes are whole
             handles.append(drawn)
         axes.set(xlabel="coverage (%)", ylabel="error of the predictions kept (%)", xlim=(0, 100))

@@ -14,6 +14,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
+from matplotlib.transforms import Bbox
 
 from subspaces import files
 from subspaces.report.reading import Curve, Group
@@ -191,25 +192,44 @@ def key(look: Look, label: str, line: Any = None) -> Line2D:
 def legend(figure: Figure, handles: Sequence[Any], columns: int, title: str = "") -> Legend:
     """Put a legend below the axes, in as many columns as fit, and lengthen the figure by its height."""
     width, height = figure.get_size_inches()
-    if any(len(str(handle.get_label())) > 22 * width for handle in handles):
-        for handle in handles:
-            handle.set_label(textwrap.fill(str(handle.get_label()), int(16 * width)))
-    while True:
-        made = figure.legend(handles=list(handles), loc="outside lower center", ncols=columns, title=title or None)
-        extent = made.get_window_extent(figure.canvas.get_renderer())  # type: ignore[attr-defined]
-        if extent.width <= width * figure.dpi or columns == 1:
-            figure.set_size_inches(width, height + extent.height / figure.dpi)
-            return made
+    made, size = _put(figure, handles, columns, title)
+    while size[0] > width and columns > 1:
         made.remove()
         columns -= 1
+        made, size = _put(figure, handles, columns, title)
+    if size[0] > width:  # long labels take two lines
+        made.remove()
+        longest = max(len(str(handle.get_label())) for handle in handles)
+        for handle in handles:
+            handle.set_label(textwrap.fill(str(handle.get_label()), max(12, int(longest * width / size[0]) - 6)))
+        made, size = _put(figure, handles, columns, title)
+    figure.set_size_inches(width, height + size[1])
+    return made
+
+
+def _put(figure: Figure, handles: Sequence[Any], columns: int, title: str) -> tuple[Legend, tuple[float, float]]:
+    """Add a legend and return it with its size in inches."""
+    made = figure.legend(handles=list(handles), loc="outside lower center", ncols=columns, title=title or None)
+    made.get_title().set_multialignment("center")
+    extent = made.get_window_extent(figure.canvas.get_renderer())  # type: ignore[attr-defined]
+    return made, (extent.width / figure.dpi, extent.height / figure.dpi)
 
 
 def fit(figure: Figure) -> None:
-    """Make a figure as high as what is in it: axes of a fixed aspect leave room above and below."""
-    for _ in range(2):  # what is in it moves a little when the height changes
+    """Make a figure as high as its axes and a heading: axes of a fixed aspect leave room above and below."""
+    for _ in range(2):  # they move a little when the height changes
         figure.draw_without_rendering()
-        drawn = figure.get_tightbbox()
-        figure.set_size_inches(figure.get_size_inches()[0], drawn.height + 0.08)
+        boxes = [box for axes in figure.axes if (box := axes.get_tightbbox()) is not None]
+        drawn = Bbox.union(boxes).height / figure.dpi
+        figure.set_size_inches(figure.get_size_inches()[0], drawn + 0.3)
+    figure.draw_without_rendering()
+
+
+def settle(figure: Figure) -> None:
+    """Place everything for good, so that all files of a figure are the same whichever is written first."""
+    with styled():
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
 
 
 def save(figure: Figure, path: Path) -> None:

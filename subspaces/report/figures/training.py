@@ -32,7 +32,7 @@ def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
                 axes.set_ylim(0, 1.06 * axes.dataLim.y1 or 1)
         panels[0].set_title(style.heading(groups))
         panels[-1].set_xlabel("epoch")
-        panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
+        panels[-1].xaxis.set_major_locator(MaxNLocator(7, integer=True, steps=[1, 2, 5, 10]))
         shown = [
             pair
             for pair in zip(groups, looks, strict=True)
