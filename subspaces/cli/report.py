@@ -1,0 +1,25 @@
+"""`subspaces report`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from subspaces.cli.errors import usage
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of evaluated runs on one data set.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The HTML file.")] = Path("report.html"),
+) -> None:
+    """Write one page about evaluated runs, which opens offline in any browser.
+
+    A summary in words, charts, a walk through each subspace, and how to make the runs again.
+
+    Example: subspaces report runs/* -o report.html
+    """
+    from subspaces.report.page import write_report
+
+    with usage():
+        path = write_report(runs, out)
+    typer.echo(f"wrote {path} ({path.stat().st_size / 1e6:.1f} MB)")

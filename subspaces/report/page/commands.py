@@ -1,0 +1,109 @@
+"""The commands that make a run again."""
+
+import dataclasses
+import itertools
+import math
+import shlex
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from subspaces.evaluation.points import GRID
+from subspaces.evaluation.record import Plane, Record, Row
+from subspaces.evaluation.settings import Settings
+from subspaces.report.reading import Reading
+from subspaces.training import RECIPES, Recipe, Run
+
+
+def changed(recipe: Recipe) -> tuple[str, dict[str, Any]]:
+    """Return the known recipe to start from, and the fields that differ from it."""
+    base = RECIPES.get(recipe.name) or min(RECIPES.values(), key=lambda known: len(_differing(known, recipe)))
+    return base.name, _differing(base, recipe)
+
+
+def _differing(base: Recipe, recipe: Recipe) -> dict[str, Any]:
+    names = [entry.name for entry in dataclasses.fields(Recipe)]
+    return {name: getattr(recipe, name) for name in names if getattr(recipe, name) != getattr(base, name)}
+
+
+def folders(runs: Iterable[Reading]) -> dict[str, str]:
+    """Return where each run is after it was made again, by the label that planes give it."""
+    return {f"{run.recipe.name} seed {run.recipe.seed}": _folder(run.recipe) for run in runs}
+
+
+def _folder(recipe: Recipe) -> str:
+    return str(Run.under("runs", recipe).folder)
+
+
+def reproduce(run: Reading, known: Mapping[str, str]) -> list[str]:
+    """Return the lines, for a shell, that train and evaluate a run again; `known` are the folders of other runs."""
+    base, fields = changed(run.recipe)
+    words = ["subspaces", "train", base]
+    for name, value in fields.items():
+        option = name.replace("_", "-")
+        words += [f"--{'' if value else 'no-'}{option}"] if isinstance(value, bool) else [f"--{option}", str(value)]
+    evaluate = ["subspaces", "evaluate", _folder(run.recipe), *_points(run.record)]
+    planes = [_plane(plane, run, known) for plane in run.record.planes]
+    evaluations = [[*evaluate, *plane] for plane in planes if plane is not None] or [evaluate]
+    missing = [
+        f"# the plane through {' '.join(plane.name.split())} also needs --plane-through RUN, of a run that is not here"
+        for plane, options in zip(run.record.planes, planes, strict=True)
+        if options is None
+    ]
+    return [shlex.join(words), *map(shlex.join, evaluations), *missing]
+
+
+def _points(record: Record) -> list[str]:
+    """Return the options that differ from those of a plain evaluation."""
+    points = [row for row in record.rows if row.kind == "point" and row.split == record.rows[0].split]
+    options = _grid([row for row in points if row.role in ("along", "midpoint")])
+    random = [row for row in points if row.role == "random"]
+    if random and len(random) != Settings.random:
+        options += ["--random", str(len(random))]
+    shares = [share for row in points if row.role == "grid" for a in row.alphas if isinstance(a, list) for share in a]
+    pieces = round(1 / min((share for share in shares if share > 1e-9), default=1 / Settings.triangle))
+    if pieces != Settings.triangle:
+        options += ["--triangle", str(pieces)]
+    if any(choice.on_test for choice in record.choices):
+        options += ["--split", "test"]
+    if record.statistics.get("batches"):
+        options += ["--statistics-batches", str(record.statistics["batches"])]
+    return options
+
+
+def _grid(rows: list[Row]) -> list[str]:
+    grid = sorted(float(alpha) for row in rows for alpha in row.alphas if not isinstance(alpha, list))
+    if len(grid) < 2 or grid == list(GRID):
+        return []
+    step = grid[1] - grid[0]
+    even = all(math.isclose(b - a, step, abs_tol=1e-6) for a, b in itertools.pairwise(grid))
+    return ["--grid", f"{grid[0]:g}", f"{grid[-1]:g}", f"{step:g}"] if even else []
+
+
+def _plane(plane: Plane, run: Reading, known: Mapping[str, str]) -> list[str] | None:
+    """Return the options of a plane; None where it goes through a run that is not known."""
+    own = {0: 3, 1: 2, 2: 1}  # the run's own corners come first, by the number of others
+    others = [_other(corner.label, known) for corner in plane.corners]
+    named = [name for name in others if name]
+    if any(name is None for name in others) and own.get(len(named)) != others.count(None):
+        return None
+    if not named and any(" seed " in corner.label for corner in plane.corners):
+        return None
+    options = [word for name in named for word in ("--plane-through", name)] or ["--plane"]
+    if len(plane.xs) != Settings.cells:
+        options += ["--cells", str(len(plane.xs))]
+    batches = math.ceil(plane.statistics_images / run.recipe.batch)
+    statistics = run.record.statistics
+    whole = not statistics.get("batches") and plane.statistics_images == statistics.get("images")
+    if batches != Settings.plane_statistics_batches and not whole:
+        options += ["--plane-statistics-batches", str(batches)]
+    return options
+
+
+def _other(label: str, known: Mapping[str, str]) -> str | None:
+    """Return how a network of another run is named on the command line."""
+    for name, folder in known.items():
+        if label in (name, f"{name} midpoint"):
+            return folder
+        if label.startswith(f"{name} at "):
+            return f"{folder}:{label.removeprefix(f'{name} at ')}"
+    return None

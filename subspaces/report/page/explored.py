@@ -1,0 +1,175 @@
+"""One run, to walk through: its points, ensembles, images and planes, and how it was made."""
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from subspaces.evaluation.examples import Examples
+from subspaces.evaluation.record import Alpha, Choice, Plane, Reliability, Row
+from subspaces.report.page.commands import changed, reproduce
+from subspaces.report.page.pictures import strip
+from subspaces.report.page.ways import METRICS, named
+from subspaces.report.reading import Reading
+
+
+def explored(run: Reading, group: int, split: str, pictures: int, known: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the page shows of one run.
+
+    Args:
+        run: the run.
+        group: the place of its group.
+        split: the images whose numbers are shown.
+        pictures: how many images at most.
+        known: where the other runs are, by the names that planes give them.
+    """
+    points, ensembles = _points(run, split), _ensembles(run, split)
+    places = {key: index for index, key in enumerate(ensembles)}
+    base, differing = changed(run.recipe)
+    single_answer = places.get("vertex", places.get("random"))
+    return {
+        "name": run.folder.name,
+        "group": group,
+        "seed": run.recipe.seed,
+        "kind": _kind(run),
+        "vertices": run.vertices,
+        "points": [
+            {
+                "alpha": row.alphas[0],
+                "name": _name(row),
+                "role": row.role,
+                "partner": places.get(_pair(row.alphas[0]), single_answer),
+                **_measured(row),
+            }
+            for row in points
+        ],
+        "ensembles": [{"name": named(run, row), **_measured(row)} for row in ensembles.values()],
+        "strip": strip(Examples.read(run.folder), points, split, pictures),
+        "planes": [_plane(plane) for plane in run.record.planes],
+        "choices": [_choice(choice) for choice in run.record.choices],
+        "recipe": base,
+        "fields": [[name, _text(value), name in differing] for name, value in run.recipe.to_dict().items()],
+        "environments": _environments(run),
+        "commands": reproduce(run, known),
+    }
+
+
+def _kind(run: Reading) -> str:
+    if run.single or run.interval:
+        return "single" if run.single else "interval"
+    return "triangle" if run.vertices == 3 else "list"
+
+
+def _points(run: Reading, split: str) -> list[Row]:
+    """Return every point once, in the order of alpha on a line or curve."""
+    if run.interval:
+        return list(run.points(split).values())
+    rows = [row for row in run.rows(split) if row.kind == "point"]
+    return list({json.dumps(row.alphas[0]): row for row in reversed(rows)}.values())[::-1]
+
+
+def _ensembles(run: Reading, split: str) -> dict[str, Row]:
+    """Return the ensembles by the pair of points, or by the role where alpha is not a number."""
+    if run.interval:
+        return {_pair(alpha): row for alpha, row in run.pairs(split).items()}
+    rows = [row for row in run.rows(split) if row.kind == "ensemble" and row.average == "probabilities"]
+    return {row.role: row for row in rows}
+
+
+def _pair(alpha: Alpha) -> str:
+    return "" if isinstance(alpha, list) else f"{min(alpha, 1 - alpha):.6f}"
+
+
+def _name(row: Row) -> str:
+    """Return a point of a simplex in words."""
+    alpha = row.alphas[0]
+    if not isinstance(alpha, list):
+        return f"α = {alpha:.3g}"
+    vertices = "–".join(str(place) for place, share in enumerate(alpha, 1) if share > 0)
+    if row.role == "midpoint":
+        return "midpoint"
+    if row.role in ("vertex", "edge"):
+        return f"{row.role} {vertices}"
+    return f"{row.role} point ({', '.join(f'{share:.2f}' for share in alpha)})"
+
+
+def _measured(row: Row) -> dict[str, Any]:
+    return {
+        "metrics": short(row.metrics.get(metric) for metric in METRICS),
+        "reliability": _bins(row.reliability),
+    }
+
+
+def _bins(reliability: Reliability) -> dict[str, Any]:
+    return {
+        "count": reliability.count,
+        "confidence": short(reliability.confidence, 4),
+        "accuracy": short(reliability.accuracy, 4),
+    }
+
+
+def _plane(plane: Plane) -> dict[str, Any]:
+    return {
+        "name": plane.name,
+        "corners": [[corner.label, corner.x, corner.y] for corner in plane.corners],
+        "x": short(plane.xs, 5),
+        "y": short(plane.ys, 5),
+        "accuracy": [short(line, 4) for line in plane.accuracy],
+        "nll": [short(line, 4) for line in plane.nll],
+        "note": f"{plane.split} split, {plane.images:,} images; batch-norm statistics of "
+        f"{plane.statistics_images:,} training images in every cell",
+        "drawn": [
+            {
+                "label": drawn.label,
+                "kind": drawn.kind,
+                "x": short(drawn.x, 5),
+                "y": short(drawn.y, 5),
+                "distance": short(drawn.distance, 3),
+            }
+            for drawn in plane.drawn
+        ],
+    }
+
+
+def _choice(choice: Choice) -> dict[str, Any]:
+    return {
+        "what": {"point": "best point", "pair": "best pair"}.get(choice.what, choice.what),
+        "value": _value(choice.value),
+        "by": choice.by,
+        "chosen_on": choice.chosen_on,
+        "on_test": choice.on_test,
+        "reported": {
+            split: {name: short([value])[0] for name, value in metrics.items()}
+            for split, metrics in choice.reported.items()
+        },
+    }
+
+
+def _value(value: Any) -> str:
+    """Return alphas or a threshold as text."""
+    if isinstance(value, list):
+        inner = [f"({_value(part)})" if isinstance(part, list) else _value(part) for part in value]
+        return ", ".join(inner)
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _environments(run: Reading) -> list[dict[str, Any]]:
+    """Return where the run was trained, each start of it, and where it was evaluated."""
+    path = run.folder / "environment.json"
+    starts = json.loads(path.read_bytes()) if path.is_file() else []
+    named = [("Training" if i == 0 else f"Training, start {i + 1}", start) for i, start in enumerate(starts)]
+    return [
+        {"name": name, "fields": [[key, _text(value)] for key, value in environment.items()]}
+        for name, environment in [*named, ("Evaluation", run.record.environment)]
+    ]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_text(part)}" for key, part in value.items())
+    return "–" if value is None else str(value)
+
+
+def short(values: Iterable[float | None], digits: int = 6) -> list[float | None]:
+    """Return numbers with so many digits; what is not a number becomes None."""
+    return [None if value is None or not math.isfinite(value) else float(f"{value:.{digits}g}") for value in values]

@@ -1,0 +1,99 @@
+"""The ways to predict with what was trained, each with its quality for every seed and its cost."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from subspaces.evaluation.record import Row
+from subspaces.report.reading import Group, Reading
+
+METRICS = ("accuracy", "nll", "brier", "ece", "adaptive_ece", "aurc")
+HIGHER_IS_BETTER = {"accuracy"}
+NOT_OF_THE_NETWORK = {  # what may differ between a subspace and the standard training it is compared with
+    *("name", "seed", "method", "vertices", "layerwise", "init", "beta", "samples", "feature_similarity")
+}
+SMALL = {1: "one", 2: "two", 3: "three", 4: "four", 5: "five", 6: "six"}
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to predict, measured for each seed of a group."""
+
+    kind: str  # "network", "ends", "midpoint", "ensemble" or "random", the ensemble of random points
+    name: str
+    by_seed: dict[int, dict[str, float]]
+    networks: int  # at test; all ways take one training run
+
+    def values(self, metric: str, seeds: Sequence[int] | None = None) -> list[float]:
+        """Return a metric for some seeds, by default for all."""
+        chosen = self.by_seed if seeds is None else seeds
+        return [self.by_seed[seed].get(metric, float("nan")) for seed in chosen]
+
+    def mean(self, metric: str) -> float:
+        """Return the mean over seeds."""
+        return float(np.mean(self.values(metric)))
+
+    def std(self, metric: str) -> float | None:
+        """Return the standard deviation over seeds; None for one seed."""
+        values = self.values(metric)
+        return float(np.std(values, ddof=1)) if len(values) > 1 else None
+
+
+def ways(group: Group, split: str) -> list[Way]:
+    """Return the ways to predict with the runs of a group, from the plainest to the ensembles."""
+    found: dict[tuple[str, str, int], dict[int, dict[str, float]]] = {}
+    for run in group.runs:
+        for kind, name, networks, rows in _of_run(run, split):
+            mean = {metric: float(np.mean([row.metrics[metric] for row in rows])) for metric in rows[0].metrics}
+            found.setdefault((kind, name, networks), {})[run.recipe.seed] = mean
+    return [Way(kind, name, by_seed, networks) for (kind, name, networks), by_seed in found.items()]
+
+
+def _of_run(run: Reading, split: str) -> list[tuple[str, str, int, list[Row]]]:
+    """Return kind, name, networks at test and rows of each way; several rows are meant on average."""
+    center, rows = run.center(split), run.rows(split)
+    if run.single:
+        return [("network", "one network", 1, [center])] if center else []
+    found: list[tuple[str, str, int, list[Row]]] = []
+    ends = ends_of(run, split)
+    if ends:
+        found.append(("ends", "ends, on average" if run.interval else "vertices, on average", 1, ends))
+    if center:
+        found.append(("midpoint", "midpoint", 1, [center]))
+    together = [row for row in rows if row.kind == "ensemble" and row.average == "probabilities"]
+    chosen = run.ensemble(split)
+    if run.interval and chosen:
+        found.append(("ensemble", f"ensemble of {named(run, chosen)}", len(chosen.alphas), [chosen]))
+    elif not run.interval:
+        found += [
+            ("random" if row.role == "random" else "ensemble", f"ensemble of {named(run, row)}", len(row.alphas), [row])
+            for row in together
+        ]
+    return found
+
+
+def ends_of(run: Reading, split: str) -> list[Row]:
+    """Return the two ends of a line or curve, or the vertices of a simplex."""
+    if run.interval:
+        points = run.points(split)
+        return [points[alpha] for alpha in (0.0, 1.0)] if {0.0, 1.0} <= set(points) else []
+    return [row for row in run.rows(split) if row.kind == "point" and row.role == "vertex"]
+
+
+def named(run: Reading, row: Row) -> str:
+    """Return the points of an ensemble in words."""
+    if run.interval:
+        return "α = " + " and ".join(f"{float(alpha):.3g}" for alpha in row.alphas if not isinstance(alpha, list))
+    count = SMALL.get(len(row.alphas), str(len(row.alphas)))
+    return f"the {count} vertices" if row.role == "vertex" else f"{count} random points"
+
+
+def standard_for(group: Group, groups: Sequence[Group]) -> Group | None:
+    """Return the standard training that differs from a subspace's in nothing but the subspace."""
+
+    def rest(other: Group) -> dict[str, object]:
+        return {k: v for k, v in other.recipe.to_dict().items() if k not in NOT_OF_THE_NETWORK}
+
+    found = [other for other in groups if other.runs[0].single and rest(other) == rest(group)]
+    return found[0] if found else None

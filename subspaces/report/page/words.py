@@ -1,0 +1,154 @@
+"""The summary in words, whichever way the numbers point."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from subspaces.report.page.ways import HIGHER_IS_BETTER, SMALL, Way, standard_for, ways
+from subspaces.report.reading import Group
+
+
+def summary(groups: Sequence[Group], split: str, images: int) -> list[dict[str, Any]]:
+    """Return label, figures and paragraphs for each subspace, or for single networks where there is nothing else."""
+    digits = places(images)
+    subspaces = [group for group in groups if not group.runs[0].single]
+    parts = []
+    for group in subspaces or groups:
+        found = {way.kind: way for way in reversed(ways(group, split))}  # the first of each kind
+        first = found.get("midpoint") or found.get("network")
+        paragraphs = []
+        if "network" in found:
+            paragraphs.append(("Network", f"It is right on {spread(found['network'], 'accuracy', digits)}."))
+        if "midpoint" in found:
+            paragraphs.append(("Midpoint", _midpoint(group, groups, found, split, digits)))
+        if "ensemble" in found and "midpoint" in found:
+            paragraphs.append(("Ensemble", _ensemble(found["ensemble"], found["midpoint"], digits)))
+        paragraphs.append(("Cost", _cost(group, found)))
+        parts.append(
+            {
+                "label": group.label[:1].upper() + group.label[1:],
+                "figures": _figures(first, digits) if first else [],
+                "paragraphs": paragraphs,
+            }
+        )
+    return parts
+
+
+def _figures(way: Way, digits: int) -> list[tuple[str, str]]:
+    return [
+        (f"{way.kind} {label}", f"{100 * way.mean(metric):.{digits}f}\u00a0%")
+        for label, metric in (("accuracy", "accuracy"), ("ECE", "ece"))
+    ]
+
+
+def _midpoint(group: Group, groups: Sequence[Group], found: dict[str, Way], split: str, digits: int) -> str:
+    """Compare the midpoint with standard training, or with the ends where there is none among the runs."""
+    midpoint, baseline = found["midpoint"], standard_for(group, groups)
+    other = ways(baseline, split)[0] if baseline else found.get("ends")
+    right = f"It is right on {spread(midpoint, 'accuracy', digits)}"
+    calibration = f"Its ECE is {spread(midpoint, 'ece', digits)}"
+    if other is None:
+        return f"{right}. {calibration}."
+    what = "standard training" if baseline else f"the {other.name}"
+    missing = "" if baseline else "No standard training of the same setting is among these runs. "
+    return (
+        f"{missing}{right}, {what} on {spread(other, 'accuracy', digits)}: "
+        f"{verdict(midpoint, other, 'accuracy', digits)}. "
+        f"{calibration}, against {spread(other, 'ece', digits)}: {verdict(midpoint, other, 'ece', digits)}."
+    )
+
+
+def _ensemble(ensemble: Way, midpoint: Way, digits: int) -> str:
+    return (
+        f"The {ensemble.name} is right on {spread(ensemble, 'accuracy', digits)}, "
+        f"{verdict(ensemble, midpoint, 'accuracy', digits, 'the midpoint')}. "
+        f"Its ECE is {spread(ensemble, 'ece', digits)}: {verdict(ensemble, midpoint, 'ece', digits)}."
+    )
+
+
+def _cost(group: Group, found: dict[str, Way]) -> str:
+    if "network" in found:
+        return "One training run, one network at test."
+    vertices = SMALL.get(group.runs[0].vertices, str(group.runs[0].vertices))
+    trained = f"One training run, which holds the weights of {vertices} networks"
+    if "ensemble" not in found:
+        return f"{trained}; one network at test."
+    networks = SMALL.get(found["ensemble"].networks, str(found["ensemble"].networks))
+    return f"{trained}. At test, one network for the midpoint and {networks} for the ensemble."
+
+
+def spread(way: Way, metric: str, digits: int) -> str:
+    """Return mean and standard deviation of a share in percent."""
+    deviation = way.std(metric)
+    around = "" if deviation is None else f"\u00a0±\u00a0{100 * deviation:.{digits}f}"
+    return f"{100 * way.mean(metric):.{digits}f}{around}\u00a0%"
+
+
+def verdict(first: Way, second: Way, metric: str, digits: int, other: str = "") -> str:
+    """Say how much better or worse the first way is than the other, and in how many of the seeds that both have."""
+    better = 1 if metric in HIGHER_IS_BETTER else -1
+    seeds = [seed for seed in first.by_seed if seed in second.by_seed]
+    paired = len(seeds) == len(first.by_seed) == len(second.by_seed)
+    difference = better * 100 * (first.mean(metric) - second.mean(metric))
+    if round(abs(difference), digits) == 0:
+        return f"no different{other and f' from {other}'}"
+    word = "better" if difference > 0 else "worse"
+    text = f"{abs(difference):.{digits}f} points {word}{other and f' than {other}'}"
+    if not paired or len(seeds) == 1:
+        return text
+    each = better * (np.array(first.values(metric, seeds)) - np.array(second.values(metric, seeds)))
+    agreeing = int((each * math.copysign(1, difference) > 0).sum())
+    return f"{text} (in {agreeing} of {len(seeds)} seeds)"
+
+
+def places(images: int) -> int:
+    """Return the decimal places of a percentage that a split of so many images can tell apart."""
+    return 1 if images < 5000 else 2
+
+
+def notes(groups: Sequence[Group], split: str, images: int) -> list[str]:
+    """Return what a reader has to know to judge the numbers."""
+    runs = [run for group in groups for run in group.runs]
+    found = [f"All numbers are on the {split} split, {images:,} images; ECE has 20 bins of equal width."]
+    if split == "validation":
+        found.append("The validation images were held out of training; choices may have been made on them.")
+    found.append(_seeds(groups))
+    if all(len(group.runs) == 1 for group in groups):
+        accuracy = float(np.mean([way.mean("accuracy") for group in groups for way in ways(group, split)]))
+        margin = 196 * math.sqrt(2 * accuracy * (1 - accuracy) / images)
+        found.append(
+            f"With one seed and {images:,} images, accuracies less than about {margin:.1f} points apart "
+            "may differ by chance (95 %, independent errors)."
+        )
+    statistics = sorted({int(run.record.statistics["images"]) for run in runs if run.record.statistics.get("images")})
+    if statistics:
+        counts = " or ".join(f"{count:,}" for count in statistics)
+        found.append(
+            f"Batch-norm statistics, where a network has them, are of {counts} training images, anew at every point."
+        )
+    if any(run.interval for run in runs):
+        found.append(
+            "The pair of points that stands for a line or curve, α = 0.1 and 0.9, was fixed beforehand, not chosen."
+        )
+    if any(choice.on_test for run in runs for choice in run.record.choices):
+        found.append(
+            "Some points were chosen on the test set itself, as the paper does; they are listed under Choices, "
+            "marked “chosen on the test set”, flatter the method, and are not used in this summary."
+        )
+    return found
+
+
+def _seeds(groups: Sequence[Group]) -> str:
+    def listed(group: Group) -> str:
+        return f"{'seed' if len(group.seeds) == 1 else 'seeds'} {', '.join(map(str, group.seeds))}"
+
+    different = len({tuple(group.seeds) for group in groups}) > 1
+    text = "; ".join(f"{group.label}: {listed(group)}" for group in groups) if different else listed(groups[0])
+    several = any(len(group.seeds) > 1 for group in groups)
+    return (
+        f"± is the standard deviation over training runs with different seeds ({text})."
+        if several
+        else f"Trained once ({text})."
+    )

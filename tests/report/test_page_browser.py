@@ -1,0 +1,389 @@
+"""The page in a real browser: charts, slider, triangle, copying, colours, widths, and that it asks for nothing."""
+
+import csv
+import io
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import made_runs
+import pytest
+
+from subspaces.evaluation.examples import Examples
+from subspaces.evaluation.record import Record, Row
+from subspaces.report.page import write_report
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+if CHROMIUM is None:
+    pytest.skip("needs Debian's chromium (apt-get install chromium)", allow_module_level=True)
+sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright (pip install playwright)")
+EVIL = "</script><img src=x onerror=alert(1)>"
+DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    out = tmp_path_factory.mktemp("runs")
+    made = {name: made_runs.run(out, name) for name in ("standard", "line", "simplex")}
+    return made | {"line1": made_runs.run(out, "line", seed=1), "standard1": made_runs.run(out, "standard", seed=1)}
+
+
+@pytest.fixture(scope="module")
+def report(runs, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_report(list(runs.values()), tmp_path_factory.mktemp("page") / "report.html")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator["sync_api.Browser"]:
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+class Visitor:
+    """Opens pages offline, and notes what they ask for and what goes wrong."""
+
+    def __init__(self, browser: "sync_api.Browser") -> None:
+        self.browser = browser
+        self.troubles: list[str] = []
+
+    def __call__(self, path: Path, **settings) -> "sync_api.Page":
+        context = self.browser.new_context(**{"viewport": DESKTOP, "offline": True, **settings})
+        page = context.new_page()
+        page.set_default_timeout(20_000)
+        page.on("console", lambda message: self.troubles.append(f"console: {message.text}"))
+        page.on("pageerror", lambda error: self.troubles.append(f"error: {error}"))
+        page.on("dialog", lambda dialog: (self.troubles.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        page.on("request", lambda request: self.asked(request.url, path.as_uri()))
+        page.goto(path.as_uri())
+        return page
+
+    def asked(self, url: str, own: str) -> None:
+        if url != own and not url.startswith(("data:", "blob:")):
+            self.troubles.append(f"request: {url}")
+
+
+@pytest.fixture(scope="module")
+def visitor(browser) -> Visitor:
+    return Visitor(browser)
+
+
+@pytest.fixture
+def visit(visitor) -> Iterator[Visitor]:
+    """Open a page; at the end, it may have asked for nothing and nothing may have gone wrong."""
+    before = len(visitor.browser.contexts)
+    yield visitor
+    for context in visitor.browser.contexts[before:]:
+        context.close()
+    assert visitor.troubles == []
+
+
+@pytest.fixture(scope="module")
+def opened(visitor, report):
+    return visitor(report, permissions=["clipboard-read", "clipboard-write"])
+
+
+@pytest.fixture
+def page(visit, opened):
+    """The page of all runs, at the midpoint of the first line."""
+    opened.select_option("#walk-run", label="simplex (m = 3), seed 0")
+    opened.select_option("#walk-run", label="line, seed 0")
+    opened.select_option("#along-metric", label="Accuracy")
+    return opened
+
+
+def eventually(condition: Callable[[], Any], page) -> Any:
+    """Return what a condition gives as soon as it holds; charts follow a new width when the browser gets to it."""
+    for _ in range(100):
+        if found := condition():
+            return found
+        page.wait_for_timeout(30)
+    raise AssertionError("it never came true")
+
+
+def rows_of(folder: Path, kind: str = "point") -> dict[str, Row]:
+    """Return the rows of a run by their alphas."""
+    rows = [row for row in Record.read(folder).rows if row.kind == kind and row.average != "logits"]
+    return {json.dumps(row.alphas): row for row in reversed(rows)}
+
+
+def cells(page, selector: str = "#walk-numbers") -> dict[str, list[str]]:
+    """Return the body of a table, by its first column."""
+    lines = page.locator(f"{selector} tbody tr").all()
+    return {line.locator("th").inner_text(): line.locator("td.number").all_inner_texts() for line in lines}
+
+
+def expected(row: Row) -> dict[str, str]:
+    metrics = row.metrics
+    percent = {name: f"{100 * metrics[key]:.1f}\u00a0%" for name, key in (("Accuracy", "accuracy"), ("ECE", "ece"))}
+    return {**percent, "NLL": f"{metrics['nll']:.3f}", "Brier score": f"{metrics['brier']:.3f}"}
+
+
+def assert_shows(page, row: Row, ensemble: Row) -> None:
+    shown = cells(page)
+    for column, wanted in ((0, expected(row)), (2, expected(ensemble))):
+        assert {name: shown[name][column] for name in wanted} == wanted
+    bars = page.evaluate("document.querySelector('#walk-reliability .chart').data[1].y")
+    assert bars == pytest.approx([100 * value if value else value for value in row.reliability.accuracy], abs=0.02)
+
+
+def pair(runs_of_line: dict[str, Row], alpha: float) -> Row:
+    return next(
+        row
+        for row in runs_of_line.values()
+        if any(abs(float(one) - min(alpha, 1 - alpha)) < 1e-9 for one in row.alphas)
+    )
+
+
+def test_every_chart_is_drawn(page):
+    drawn = {
+        "#along-figure": ".scatterlayer .trace path.js-line",
+        "#roles-figure": ".scatterlayer .trace path.point",
+        "#walk-reliability": ".barlayer .point path",
+        "#planes-figure": ".contourlines path",
+        "#training-figure": ".scatterlayer .trace path.js-line",
+        "#selective-figure": ".scatterlayer .trace path.js-line",
+    }
+    counts = {name: page.locator(f"{name} {marks}").count() for name, marks in drawn.items()}
+    assert all(count >= 2 for count in counts.values()), counts
+    assert page.locator(".js-plotly-plot").count() == len(drawn) + 1  # L2 and cos² are two
+    assert page.locator("#walk-strip img").first.evaluate("image => image.complete && image.naturalWidth") == 8
+
+
+def test_the_metric_and_the_legend_change_the_chart(page, runs):
+    chart = "document.querySelector('#along-figure .chart')"
+    page.select_option("#along-metric", label="NLL")
+    assert page.evaluate(f"{chart}.layout.yaxis.title.text") == "NLL"
+    lines = page.evaluate(f"{chart}.data.filter(trace => trace.meta === 'line: at α').map(trace => trace.y)")
+    two = [rows_of(runs[name]) for name in ("line", "line1")]
+    mean = [(two[0][key].metrics["nll"] + two[1][key].metrics["nll"]) / 2 for key in sorted(two[0], key=json.loads)]
+    assert lines[0] == pytest.approx(mean, rel=1e-5)
+    before = page.evaluate(f"{chart}.data.length")
+    box = page.get_by_role("checkbox", name="line: at α", exact=True)
+    box.focus()
+    page.keyboard.press("Space")
+    assert page.evaluate(f"{chart}.data.length") == before - 2  # the line and its band
+    page.keyboard.press("Space")
+    assert page.evaluate(f"{chart}.data.length") == before
+
+
+def test_the_slider_by_keyboard_shows_the_numbers_of_the_record(page, runs):
+    points, pairs = rows_of(runs["line"]), rows_of(runs["line"], "ensemble")
+    slider = page.get_by_role("slider", name="Point of the subspace, α")
+    slider.focus()
+    assert slider.get_attribute("aria-valuetext") == "α = 0.5"
+    assert_shows(page, points["[0.5]"], pair(pairs, 0.5))
+    for _ in range(5):
+        page.keyboard.press("ArrowRight")
+    assert slider.get_attribute("aria-valuetext") == "α = 0.75"
+    assert_shows(page, points["[0.75]"], pair(pairs, 0.75))
+    sync_api.expect(page.get_by_role("status").filter(has_text="accuracy")).to_contain_text(
+        f"α = 0.75: accuracy {expected(points['[0.75]'])['Accuracy']}"
+    )
+    page.keyboard.press("Home")
+    assert_shows(page, points["[0.0]"], pair(pairs, 0.0))
+
+
+def test_the_slider_by_pointer_changes_the_images_too(page, runs):
+    slider = page.locator("#walk-alpha")
+    slider.scroll_into_view_if_needed()
+    box = slider.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.25 * box["width"], box["y"] + box["height"] / 2, steps=4)
+    page.mouse.up()
+    assert slider.input_value() == "5"
+    examples = Examples.read(runs["line"])
+    place = examples.alphas.index(0.25)
+    items = page.locator("#walk-strip li").all_inner_texts()
+    for text, label, answer, sure in zip(
+        items, examples.labels, examples.predicted[place], examples.confidence[place], strict=True
+    ):
+        mark = "right: ✓" if label == answer else "wrong: ✗"
+        *words, percent, _, _ = text.split()
+        assert " ".join(words) == f"is {label} {mark} {answer}"
+        assert int(percent) == pytest.approx(100 * float(sure), abs=0.51)
+    assert_shows(page, rows_of(runs["line"])["[0.25]"], pair(rows_of(runs["line"], "ensemble"), 0.25))
+
+
+def test_the_triangle_by_keyboard_pointer_and_list(page, runs):
+    page.select_option("#walk-run", label="simplex (m = 3), seed 0")
+    points = rows_of(runs["simplex"])
+    vertices = next(row for row in rows_of(runs["simplex"], "ensemble").values() if row.role == "vertex")
+    triangle = page.locator("#walk-triangle")
+    assert page.locator("#walk-name").inner_text() == "midpoint"
+    triangle.focus()
+    for _ in range(8):
+        page.keyboard.press("ArrowUp")
+    assert page.locator("#walk-name").inner_text() == "vertex 3"
+    assert_shows(page, points["[[0.0, 0.0, 1.0]]"], vertices)
+    page.keyboard.press("Home")
+    assert page.locator("#walk-name").inner_text() == "midpoint"
+    corner = page.locator("#walk-triangle circle").nth(1).bounding_box()
+    page.mouse.click(corner["x"] + corner["width"] / 2, corner["y"] + corner["height"] / 2)
+    second = page.locator("#walk-point option").nth(1).inner_text()
+    assert page.locator("#walk-name").inner_text() == second
+    assert page.locator("#walk-point option:checked").inner_text() == second
+    page.select_option("#walk-point", label="edge 1–2")
+    assert_shows(page, points["[[0.5, 0.5, 0.0]]"], vertices)
+    page.select_option("#triangle-metric", label="ECE")
+    assert "best" in page.locator(".scale").inner_text()
+
+
+def copied(page, name: str) -> list[list[str]]:
+    page.evaluate("navigator.clipboard.writeText('')")
+    page.get_by_role("button", name=name).first.click()
+    text = eventually(lambda: page.evaluate("navigator.clipboard.readText()"), page)
+    return list(csv.reader(io.StringIO(text)))
+
+
+def test_tables_are_copied_as_csv(page, runs):
+    head, *rows = copied(page, "Copy as CSV: What each way")
+    assert head[:4] == ["trained", "prediction_by", "accuracy", "accuracy_std"]
+    middle = next(row for row in rows if row[:2] == ["line", "midpoint"])
+    mean = sum(rows_of(runs[name])["[0.5]"].metrics["accuracy"] for name in ("line", "line1")) / 2
+    assert float(middle[2]) == pytest.approx(mean, rel=1e-5)
+    head, *rows = copied(page, "Copy every evaluated point as CSV")
+    assert head[:6] == ["run", "seed", "split", "kind", "role", "alpha"]
+    assert sum(row[0] == runs["line"].name and row[3] == "point" for row in rows) == 21
+    page.locator("#along-figure summary").click()
+    head, *rows = copied(page, "Copy as CSV: Accuracy along")
+    assert head[0] == "alpha"
+    assert [float(row[0]) for row in rows] == [k / 20 for k in range(21)]
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_copying_where_the_clipboard_is_refused(page, works):
+    page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(new Error('refused')); }")
+    page.evaluate("works => { if (!works) document.execCommand = () => false; }", works)
+    button = page.get_by_role("button", name="Copy as CSV: What each way")
+    button.click()
+    if works:
+        sync_api.expect(button).to_have_text("Copied")
+        assert not page.locator("dialog").is_visible()
+    else:
+        assert page.locator("#copy-text").input_value().startswith("trained,prediction_by,accuracy")
+        page.get_by_role("button", name="Close").click()
+        assert not page.locator("dialog").is_visible()
+    page.evaluate("() => { delete navigator.clipboard.writeText; delete document.execCommand; }")
+
+
+def test_light_and_dark(page):
+    page.emulate_media(color_scheme="dark")
+    page.get_by_role("button", name="Switch to light colours").wait_for()
+    ground = "getComputedStyle(document.body).backgroundColor"
+    axis = "document.querySelector('#along-figure .chart').layout.font.color"
+    dark = page.evaluate(f"[{ground}, {axis}]")
+    page.get_by_role("button", name="Switch to light colours").click()
+    light = page.evaluate(f"[{ground}, {axis}]")
+    assert light[0] == "rgb(255, 255, 255)"
+    assert all(one != other for one, other in zip(light, dark, strict=True))
+    page.get_by_role("button", name="Switch to dark colours").click()
+    assert page.evaluate(f"[{ground}, {axis}]") == dark
+    page.emulate_media(color_scheme="light")
+    assert page.evaluate(ground) == dark[0]  # the reader's choice stays
+
+
+def test_it_is_never_wider_than_the_screen(visit, report):
+    page = visit(report, viewport=PHONE, is_mobile=True, has_touch=True)
+    for run in ("line, seed 0", "simplex (m = 3), seed 0"):
+        page.select_option("#walk-run", label=run)
+        assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
+    for details in page.locator("details").all():
+        details.evaluate("element => { element.open = true; }")
+    for width in (320, 390, 768):
+        page.set_viewport_size({**PHONE, "width": width})
+        eventually(lambda width=width: page.evaluate("document.documentElement.scrollWidth") == width, page)
+
+
+ACCESSIBLE = """() => {
+  const all = (selector) => [...document.querySelectorAll(selector)];
+  const wrong = [];
+  const named = (element) => element.getAttribute("aria-label") || element.textContent.trim();
+  for (const field of all("input, select, textarea"))
+    if (!field.labels?.length && !field.getAttribute("aria-label")) wrong.push("no label: " + field.outerHTML);
+  for (const button of all("button, a[href], summary")) if (!named(button)) wrong.push("no name: " + button.outerHTML);
+  for (const image of all("img")) if (!image.getAttribute("alt")) wrong.push("no alt: " + image.outerHTML.slice(0, 80));
+  for (const table of all("table")) if (!table.caption?.textContent) wrong.push("no caption");
+  for (const head of all("th")) if (!head.getAttribute("scope")) wrong.push("no scope: " + head.outerHTML);
+  for (const host of all("[role=group], [role=region], section, nav, fieldset"))
+    if (!host.matches("[aria-label], [aria-labelledby], :has(> legend)")) wrong.push("unnamed: " + host.className);
+  for (const name of ["aria-labelledby", "aria-describedby", "for"])
+    for (const to of all(`[${name}]`).map((element) => element.getAttribute(name)))
+      if (!document.getElementById(to)) wrong.push(name + " leads nowhere: " + to);
+  const ids = all("main [id], header [id]").map((element) => element.id);
+  ids.filter((id, at) => ids.indexOf(id) !== at).forEach((id) => wrong.push("twice: " + id));
+  let level = 0;
+  for (const heading of all("h1, h2, h3, h4, h5").filter((one) => one.checkVisibility())) {
+    const next = Number(heading.tagName[1]);
+    if (next > level + 1) wrong.push("skipped to " + heading.outerHTML);
+    level = next;
+  }
+  if (all("h1").length !== 1) wrong.push("not one h1");
+  if (document.documentElement.lang !== "en") wrong.push("no language");
+  return wrong;
+}"""
+
+
+@pytest.mark.parametrize("run", ["line, seed 0", "simplex (m = 3), seed 0", "standard, seed 0"])
+def test_it_can_be_read_by_a_screen_reader(page, run):
+    page.select_option("#walk-run", label=run)
+    for details in page.locator("details").all():
+        details.evaluate("element => { element.open = true; }")
+    assert page.evaluate(ACCESSIBLE) == []
+
+
+def test_the_keyboard_reaches_everything_and_is_seen(visit, report):
+    page = visit(report)
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the report"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    reached = set()
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        element = page.evaluate(
+            "(({ id, tagName }) => [id || tagName, getComputedStyle(document.activeElement).outlineStyle])"
+            "(document.activeElement)"
+        )
+        assert element[1] != "none", element
+        reached.add(element[0])
+    assert {"along-metric", "walk-run", "walk-alpha", "planes-plane", "SUMMARY", "INPUT"} <= reached
+
+
+def test_names_from_outside_stay_text(visit, tmp_path):
+    folders = [made_runs.run(tmp_path, "line", network=EVIL), made_runs.run(tmp_path, "simplex", network="mlp")]
+    for folder in folders:
+        record = Record.read(folder)
+        record.dataset["classes"] = [EVIL + str(index) for index in range(10)]
+        record.environment["hardware"] = EVIL
+        for plane in record.planes:
+            plane.drawn[0] = type(plane.drawn[0])(EVIL, *list(vars(plane.drawn[0]).values())[1:])
+            plane.corners[0] = type(plane.corners[0])(EVIL, 0.0, 0.0)
+        record.write(folder)
+    page = visit(write_report(folders, tmp_path / "evil.html"))
+    assert page.locator("img[src='x']").count() == 0
+    assert page.locator("#walk-strip li .truth").first.inner_text().startswith(f"is {EVIL}")
+    assert EVIL in page.locator("#along-figure .legend").inner_text()
+    assert EVIL in page.locator("#planes-figure .annotation-text").first.text_content()
+    page.locator("#runs-details summary").first.click()
+    assert page.locator("#runs-details td", has_text=EVIL).count() >= 2
+    assert page.evaluate("document.scripts.length") == 3
+
+
+def test_a_report_of_one_network_has_no_empty_sections(visit, runs, tmp_path):
+    page = visit(write_report([runs["standard"]], tmp_path / "one.html"))
+    names = page.locator("nav a").all_inner_texts()
+    assert names == ["Summary", "Walk through a subspace", "Selective prediction", "Runs"]
+    assert expected(rows_of(runs["standard"])["[0.0]"])["Accuracy"] == cells(page)["Accuracy"][0]
+
+
+def test_a_simplex_of_many_vertices_has_a_list(visit, tmp_path):
+    folder = made_runs.run(tmp_path, "simplex", vertices=5)
+    page = visit(write_report([folder], tmp_path / "five.html"))
+    page.select_option("#walk-point", label="vertex 4")
+    vertices = next(row for row in rows_of(folder, "ensemble").values() if row.role == "vertex")
+    assert_shows(page, rows_of(folder)["[[0.0, 0.0, 0.0, 1.0, 0.0]]"], vertices)
