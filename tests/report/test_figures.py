@@ -94,7 +94,7 @@ def test_files_are_what_their_endings_say_and_the_same_every_time(name, made, dr
         again = draw(made, name)  # nor does it depend on the user's style
     for ending in figures.FORMATS:
         style.save(figure, tmp_path / f"a{ending}")
-    for ending in (".pdf", ".png") if name == "along" else (".pdf",):  # whichever is written first
+    for ending in (".pdf", ".png") if name == "along" else (".png",):  # whichever is written first
         with mpl.rc_context({"pdf.fonttype": 3, "savefig.dpi": 50}):
             style.save(again, tmp_path / f"b{ending}")
         assert (tmp_path / f"a{ending}").read_bytes() == (tmp_path / f"b{ending}").read_bytes()

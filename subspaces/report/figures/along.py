@@ -1,6 +1,7 @@
 """A metric along lines and curves."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -41,10 +42,11 @@ def panel(axes: Axes, groups: Sequence[Group], looks: Sequence[Look], metric: st
                 style.band(axes, pairs, scale, look, "-", every=4)
             handles.append(style.key(look, group.label))
         else:
-            baseline = style.level(axes, group.center(metric, split), scale, look)
-            word = "" if group.runs[0].single else ": midpoint"
-            baseline.set_label(group.label + word)
-            handles.append(baseline)
+            single = group.runs[0].single
+            flat = look if single else replace(look, line=style.DOTS[1])
+            baseline = style.level(axes, group.center(metric, split), scale, flat)
+            baseline.set_label(group.label)
+            handles.append(baseline if single else style.key(flat, f"{group.label}: midpoint"))
     handles += [
         Line2D([], [], color="#555555", linestyle=style.DASHED, label="point α"),
         Line2D([], [], color="#555555", label="ensemble of α, 1−α"),

@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
+from matplotlib.ticker import MaxNLocator
 
 from subspaces.evaluation.record import Drawn, Plane
 from subspaces.points import nearest
@@ -126,6 +127,8 @@ def _decorate(axes: Axes, panel: Panel) -> None:
     axes.set_aspect("equal")
     axes.grid(False)
     axes.set(xlim=(panel.plane.xs[0], panel.plane.xs[-1]), ylim=(panel.plane.ys[0], panel.plane.ys[-1]))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
     axes.set_title(panel.title)
     if axes.get_subplotspec().is_last_row():  # type: ignore[union-attr]
         axes.set_xlabel("L2 distance of weights")

@@ -161,8 +161,10 @@ def level(axes: Axes, curve: Curve, scale: float, look: Look) -> Line2D:
     """Draw one number as a horizontal line, with the same band."""
     mean, std = float(curve.mean[0]) * scale, float(curve.std[0]) * scale
     drawn = axes.axhline(mean, color=look.colour, linestyle=look.line, zorder=1.5)
+    if look.marker != "*":  # single networks are told apart by their dots alone
+        axes.plot(0.985, mean, color=look.colour, transform=axes.get_yaxis_transform(), **look.mark)
     if len(curve.values) > 1:
-        axes.axhspan(mean - std, mean + std, color=look.colour, alpha=0.1, linewidth=0)
+        axes.axhspan(mean - std, mean + std, color=look.colour, alpha=min(look.shade, 0.1), linewidth=0)
     return drawn
 
 
@@ -222,7 +224,7 @@ def fit(figure: Figure) -> None:
         boxes = [box for axes in figure.axes if (box := axes.get_tightbbox()) is not None]
         drawn = Bbox.union(boxes).height / figure.dpi
         figure.set_size_inches(figure.get_size_inches()[0], drawn + 0.3)
-    figure.draw_without_rendering()
+    settle(figure)
 
 
 def settle(figure: Figure) -> None:
