@@ -55,9 +55,10 @@ class Predictor:
         statistics: int | None = None,
     ) -> None:
         self.device = torch.device(execution.device)
-        self.network = network.to(self.device).eval().requires_grad_(False)
+        named = network.to(self.device).named_parameters(remove_duplicate=False)
+        self._parameters = {name: value for name, value in named if value.requires_grad}  # frozen ones are shared
+        self.network = network.eval().requires_grad_(False)
         self.recipe, self.dataset, self.execution = recipe, dataset, execution
-        self._parameters = dict(self.network.named_parameters(remove_duplicate=False))
         self._norms = [part for part in network.modules() if isinstance(part, _BatchNorm) and part.track_running_stats]
         self._head = registry.head_name(network)
         self._training = statistics_batches(recipe, dataset, execution)

@@ -124,7 +124,7 @@ class Run:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 file.seek(0)
-                raise RunError(f"{self.folder} is being trained by process {file.read().strip() or '?'}") from None
+                raise RunError(f"{self.folder} is in use by process {file.read().strip() or '?'}") from None
             file.truncate(0)
             file.write(str(os.getpid()))
             file.flush()
@@ -206,10 +206,12 @@ def environment(execution: Execution) -> dict[str, Any]:
 
 
 def commit() -> str | None:
-    """Return the commit of the source tree, with a plus sign if it has changed since.
+    """Return the commit of the source tree, with a plus sign if it has changed since; None outside of one.
 
-    Outside of a repository, such as in a container, it is what SUBSPACES_COMMIT says, or None.
+    Where the tree is a copy, such as in a container, SUBSPACES_COMMIT says which.
     """
+    if named := os.environ.get("SUBSPACES_COMMIT"):
+        return named
     here = Path(__file__).parent
     try:
         found = subprocess.run(
@@ -221,7 +223,7 @@ def commit() -> str | None:
             timeout=10,
         )
     except (OSError, subprocess.SubprocessError):
-        return os.environ.get("SUBSPACES_COMMIT")
+        return None
     return found.stdout.strip()
 
 

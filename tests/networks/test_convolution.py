@@ -111,6 +111,7 @@ class TestKernels:
         x, weight, _, stride = _operands("first stage")
         assert not kernels.fits(*change(x, weight), stride)
 
+    @pytest.mark.filterwarnings("ignore")  # what the compiler's own parts warn of
     def test_a_compiled_layer_uses_them_under_autocast(self):
         x, _, _, _ = _operands("first stage")
         layer = Conv2d(16, 16, 3, padding=1, bias=False).cuda().to(memory_format=torch.channels_last)

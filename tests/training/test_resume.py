@@ -200,7 +200,7 @@ def test_killed_in_the_middle_of_an_epoch(case, seconds, saved, uninterrupted, t
 def test_sigterm_writes_a_checkpoint_and_ends_cleanly(uninterrupted, tmp_path: Path):
     with child(TRAIN, "sgd", tmp_path, 60, "slow") as process:
         assert process.stdout.readline() == "1\n"
-        with pytest.raises(RunError, match=f"being trained by process {process.pid}"):
+        with pytest.raises(RunError, match=f"in use by process {process.pid}"):
             train_here(recipe_of("sgd"), tmp_path)
         process.terminate()
         output, errors = process.communicate(timeout=100)
