@@ -289,6 +289,15 @@ def test_a_run_that_was_not_evaluated(tmp_path):
     assert not (tmp_path / "report.html").exists()
 
 
+def test_an_evaluation_that_has_no_point_yet(tmp_path):
+    folder = made_runs.run(tmp_path, "line")
+    record = Record.read(folder)
+    record.rows.clear()
+    record.write(folder)
+    with pytest.raises(RunError, match="has no evaluated point: run `subspaces evaluate"):
+        write_report([folder], tmp_path / "report.html")
+
+
 def test_runs_without_a_common_split(tmp_path):
     one = made_runs.run(tmp_path, "line", splits={"test": 60}, planes=False)
     other = made_runs.run(tmp_path, "curve", splits={"test": 60, "validation": 50}, validation=50, planes=False)

@@ -180,8 +180,8 @@ def test_the_slider_by_keyboard_shows_the_numbers_of_the_record(page, runs):
         page.keyboard.press("ArrowRight")
     assert slider.get_attribute("aria-valuetext") == "α = 0.75"
     assert_shows(page, points["[0.75]"], pair(pairs, 0.75))
-    sync_api.expect(page.get_by_role("status").filter(has_text="accuracy")).to_contain_text(
-        f"α = 0.75: accuracy {expected(points['[0.75]'])['Accuracy']}"
+    sync_api.expect(page.get_by_role("status").filter(has_text="Accuracy")).to_contain_text(
+        f"α = 0.75: Accuracy {expected(points['[0.75]'])['Accuracy']}"
     )
     page.keyboard.press("Home")
     assert_shows(page, points["[0.0]"], pair(pairs, 0.0))

@@ -49,7 +49,11 @@ def page(groups: Sequence[Group]) -> dict[str, Any]:
 
 def _split(runs: Iterable[Reading]) -> tuple[str, int]:
     """Return the split that all runs were evaluated on, test before others, and how many images it has."""
-    found = [{row.split: row.images for row in run.record.rows} for run in runs]
+    found = []
+    for run in runs:
+        found.append({row.split: row.images for row in run.record.rows if row.kind == "point"})
+        if not found[-1]:
+            raise RunError(f"{run.folder} has no evaluated point: run `subspaces evaluate {run.folder}`")
     common = [split for split in found[0] if all(split in splits for splits in found)]
     if not common:
         raise RunError("the runs were evaluated on different splits: evaluate them alike")

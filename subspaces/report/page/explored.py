@@ -45,7 +45,7 @@ def explored(run: Reading, group: int, split: str, pictures: int, known: Mapping
         ],
         "ensembles": [{"name": named(run, row), **_measured(row)} for row in ensembles.values()],
         "strip": strip(Examples.read(run.folder), points, split, pictures),
-        "planes": [_plane(plane) for plane in run.record.planes],
+        "planes": [_plane(plane) for plane in run.record.planes if any(map(any, plane.accuracy))],
         "choices": [_choice(choice) for choice in run.record.choices],
         "recipe": base,
         "fields": [[name, _text(value), name in differing] for name, value in run.recipe.to_dict().items()],

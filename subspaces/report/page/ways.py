@@ -8,7 +8,7 @@ import numpy as np
 from subspaces.evaluation.record import Row
 from subspaces.report.reading import Group, Reading
 
-METRICS = ("accuracy", "nll", "brier", "ece", "adaptive_ece", "aurc")
+METRICS = ("accuracy", "ece", "nll", "brier", "adaptive_ece", "aurc")
 HIGHER_IS_BETTER = {"accuracy"}
 NOT_OF_THE_NETWORK = {  # what may differ between a subspace and the standard training it is compared with
     *("name", "seed", "method", "vertices", "layerwise", "init", "beta", "samples", "feature_similarity")

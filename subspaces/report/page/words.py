@@ -130,7 +130,7 @@ def notes(groups: Sequence[Group], split: str, images: int) -> list[str]:
         )
     if any(run.interval for run in runs):
         found.append(
-            "The pair of points that stands for a line or curve, α = 0.1 and 0.9, was fixed beforehand, not chosen."
+            "The pair of points that stands for a line or curve, the nearest to α = 0.1 and 0.9, was fixed beforehand."
         )
     if any(choice.on_test for run in runs for choice in run.record.choices):
         found.append(
@@ -141,14 +141,10 @@ def notes(groups: Sequence[Group], split: str, images: int) -> list[str]:
 
 
 def _seeds(groups: Sequence[Group]) -> str:
-    def listed(group: Group) -> str:
-        return f"{'seed' if len(group.seeds) == 1 else 'seeds'} {', '.join(map(str, group.seeds))}"
-
-    different = len({tuple(group.seeds) for group in groups}) > 1
-    text = "; ".join(f"{group.label}: {listed(group)}" for group in groups) if different else listed(groups[0])
-    several = any(len(group.seeds) > 1 for group in groups)
-    return (
-        f"± is the standard deviation over training runs with different seeds ({text})."
-        if several
-        else f"Trained once ({text})."
-    )
+    seeds = groups[0].seeds
+    if any(group.seeds != seeds for group in groups):
+        return "± is the standard deviation over training runs with different seeds; without it there is one run."
+    text = f"{'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}"
+    if len(seeds) == 1:
+        return f"Everything was trained once ({text})."
+    return f"± is the standard deviation over {len(seeds)} training runs with different seeds ({text})."

@@ -17,7 +17,8 @@ const drawing = (tag, attributes = {}, ...children) =>
   fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 
 function options(select, names, chosen = 0) {
-  select.replaceChildren(...names.map((name, index) => el("option", { value: index, selected: index === chosen }, name)));
+  const all = names.map((name, index) => el("option", { value: index, selected: index === chosen }, name));
+  select.replaceChildren(...all);
 }
 
 // Numbers
@@ -35,6 +36,7 @@ function spread(metric, mean, std) {
   return shown(metric, mean, false) + (std === null || std === undefined ? "" : " ± " + shown(metric, std, false));
 }
 
+const runName = (run) => `${data.groups[run.group].label}, seed ${run.seed}`;
 const short = (number) => String(Number(number.toFixed(3))).replace("-", "−");
 
 // What changed, for those who do not see it: said when the reader pauses.
@@ -66,9 +68,8 @@ systemDark.addEventListener("change", showTheme);
 
 // Sections that have nothing to show are left out; the others are listed at the top.
 
-function leaveOut(id) {
-  $(id).remove();
-}
+const leaveOut = (id) => $(id).remove();
+
 function listSections() {
   for (const section of document.querySelectorAll("main > section")) {
     const title = section.querySelector("h2").textContent;

@@ -6,13 +6,16 @@ const PALETTES = {
   dark: ["#56b4e9", "#f0a04b", "#3ccf9f", "#e79ac8", "#e8dc5a", "#c3c8d0"],
 };
 const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "cross", "x"];
+const DASHES = { dash: "6 4", dot: "2 3", dashdot: "7 3 2 3", longdash: "10 4", longdashdot: "10 3 2 3" };
 const INK = {
   light: { text: "#1b1e24", muted: "#59606b", grid: "#e4e7eb", ground: "#ffffff" },
   dark: { text: "#e6e8ec", muted: "#a3abb8", grid: "#2d323b", ground: "#1e2127" },
 };
-const ink = () => INK[isDark() ? "dark" : "light"];
-const colour = (index) => { const palette = PALETTES[isDark() ? "dark" : "light"]; return palette[index % palette.length]; };
-const symbol = (index) => SYMBOLS[index % SYMBOLS.length];
+const theme = () => (isDark() ? "dark" : "light");
+const ink = () => INK[theme()];
+const colour = (index) => PALETTES[theme()][index % PALETTES.light.length];
+const symbol = (index) => SYMBOLS[(index + Math.floor(index / SYMBOLS.length)) % SYMBOLS.length]; // then other pairs
+const faint = (hex) => `rgba(${[1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16)).join(",")},0.12)`;
 const touch = matchMedia("(pointer: coarse)").matches;
 
 const CONFIG = {
@@ -53,61 +56,67 @@ function draw(host, traces, more) {
   });
 }
 
-const faint = (hex) => `rgba(${[1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16)).join(",")},0.12)`;
+// One box for all curves at a point, where there is room for it.
+const hovering = (visible) => (visible.length > 9 || innerWidth < 600 ? "closest" : "x unified");
 
-// A curve with its band over seeds; `style`: { index, dash, symbol }.
+// A curve with its band over seeds; `style`: { index, dash, symbol, band }.
 function curve(name, x, mean, std, style, hover) {
+  const paint = colour(style.index);
   const line = {
-    x, y: mean, mode: style.symbol ? "lines+markers" : "lines", type: "scatter", meta: plain(name),
-    line: { color: colour(style.index), dash: style.dash, width: 2 },
-    marker: { color: colour(style.index), symbol: style.symbol, size: 6 },
-    hovertemplate: hover ?? "%{y}<extra>%{meta}</extra>",
-    ...(std ? { customdata: std, error_y: { visible: false } } : {}),
+    type: "scatter", mode: style.symbol ? "lines+markers" : "lines", x, y: mean, customdata: std,
+    line: { color: paint, dash: style.dash, width: 2 }, marker: { color: paint, symbol: style.symbol, size: 6 },
+    meta: plain(name), hovertemplate: hover,
   };
-  if (!std) return [line];
+  if (!std || style.band === false) return [line];
+  const [above, below] = [mean.map((m, i) => m + std[i]), mean.map((m, i) => m - std[i])];
   const band = {
-    x: [...x, ...[...x].reverse()],
-    y: [...mean.map((m, i) => m + std[i]), ...mean.map((m, i) => m - std[i]).reverse()],
-    type: "scatter", mode: "lines", line: { width: 0 }, fill: "toself", fillcolor: faint(colour(style.index)), hoverinfo: "skip",
+    type: "scatter", mode: "lines", x: [...x, ...[...x].reverse()], y: [...above, ...below.reverse()],
+    line: { width: 0 }, fill: "toself", fillcolor: faint(paint), hoverinfo: "skip",
   };
   return [band, line];
 }
 
 function swatch(style) {
-  const dash = { solid: null, dash: "6 4", dot: "2 3", dashdot: "7 3 2 3", longdash: "10 4", longdashdot: "10 3 2 3" }[style.dash];
-  const line = drawing("line", { x1: 0, y1: 7, x2: 30, y2: 7, stroke: colour(style.index), "stroke-width": 2.5, "stroke-dasharray": dash });
+  const stroke = { stroke: colour(style.index), "stroke-width": 2.5, "stroke-dasharray": DASHES[style.dash] ?? null };
+  const line = style.dash ? [drawing("line", { x1: 0, y1: 7, x2: 30, y2: 7, ...stroke })] : [];
   const mark = style.symbol ? [drawing("circle", { cx: 15, cy: 7, r: 3.4, fill: colour(style.index) })] : [];
-  return drawing("svg", { width: 30, height: 14, "aria-hidden": "true" }, ...(style.dash ? [line] : []), ...mark);
+  return drawing("svg", { width: 30, height: 14, "aria-hidden": "true" }, ...line, ...mark);
 }
 
-// A chart with its legend and its numbers. `series()` returns [{ name, style, traces }], `more(shown)` the layout.
-function chart(figure, { label, caption, height = "", series, more, hosts = 1, table: tableOf = null, names = [] }) {
+// A chart with its legend and its numbers, or several with one legend; returns what draws it anew.
+// `series()` returns [{ name, style, traces, off }], `more(at, visible)` the layout of each chart.
+function chart(figure, { label, caption, series, more, names = [label], table: tableOf }) {
   const hidden = new Set(series().filter((one) => one.off).map((one) => one.name));
   const legend = el("fieldset", { class: "legend" });
-  const plots = Array.from({ length: hosts }, (_, at) =>
-    el("div", { class: "chart " + height, role: "group", "aria-label": names[at] ?? label }));
+  const plots = names.map((name) => el("div", { class: "chart", role: "group", "aria-label": name }));
   const text = el("figcaption");
-  const below = tableOf ? numbers(() => tableOf()) : null;
+  const below = numbers(tableOf);
 
-  function update() {
-    const all = series();
-    const boxes = all.map((one) => el("label", {},
-      el("input", { type: "checkbox", checked: !hidden.has(one.name), onchange: (event) => {
-        if (event.target.checked) hidden.delete(one.name); else hidden.add(one.name);
-        plot(all);
-      } }), swatch(one.style), one.name));
-    legend.replaceChildren(el("legend", { class: "hidden" }, "Shown in the chart: " + label), ...(all.length > 1 ? boxes : []));
-    text.textContent = typeof caption === "function" ? caption() : caption;
-    plot(all);
-    below?.update();
+  function box(one, all) {
+    const input = el("input", { type: "checkbox", checked: !hidden.has(one.name) });
+    input.addEventListener("change", () => {
+      if (input.checked) hidden.delete(one.name); else hidden.add(one.name);
+      plot(all);
+    });
+    return el("label", {}, input, swatch(one.style), one.name);
   }
   function plot(all) {
     const visible = all.filter((one) => !hidden.has(one.name));
     plots.forEach((host, at) => {
-      draw(host, visible.flatMap((one) => (hosts > 1 ? one.traces[at] : one.traces)), more(at, visible));
+      const traces = visible.flatMap((one) => (plots.length > 1 ? one.traces[at] : one.traces));
+      draw(host, traces, more(at, visible));
     });
   }
-  figure.replaceChildren(legend, el("div", { class: hosts > 1 ? "pair" : "" }, ...plots), text, ...(below ? [below.element] : []));
+  function update() {
+    const all = series();
+    const boxes = all.length > 1 ? all.map((one) => box(one, all)) : [];
+    legend.replaceChildren(el("legend", { class: "hidden" }, "Shown in the chart: " + label), ...boxes);
+    text.textContent = typeof caption === "function" ? caption() : caption;
+    plot(all);
+    below.update();
+  }
+  const together = el("div", { class: plots.length > 1 ? "pair" : null }, ...plots);
+  figure.replaceChildren(legend, together, text, below.element);
   themed.push(update);
   return update;
 }

@@ -1,5 +1,9 @@
 // Tables, and their numbers as CSV.
-// A column: { label, text: row => string, number, header, csv: { name: row => value }, best: row => comparable }
+// A column: { label, text: row => string, content: row => node, number, header, csv: { name: row => value }, best }
+
+const words = (label, text, more = {}) => ({ label, text, ...more });
+const figures = (label, text, name, value, more = {}) =>
+  ({ label, number: true, text, csv: { [name]: value }, ...more });
 
 function cell(value) {
   if (value === null || value === undefined) return "";
@@ -10,8 +14,9 @@ function cell(value) {
 
 function csv(columns, rows) {
   const fields = columns.flatMap((column) => Object.entries(column.csv ?? { [column.label]: column.text }));
-  const lines = [fields.map(([name]) => cell(name)), ...rows.map((row) => fields.map(([, value]) => cell(value(row))))];
-  return lines.map((line) => line.join(",")).join("\r\n") + "\r\n";
+  const head = fields.map(([name]) => cell(name));
+  const lines = rows.map((row) => fields.map(([, value]) => cell(value(row))));
+  return [head, ...lines].map((line) => line.join(",") + "\r\n").join("");
 }
 
 async function copy(text) {
@@ -22,8 +27,7 @@ async function copy(text) {
     $("copy-text").value = text; // also the way for browsers that only copy what is selected
     $("copy").showModal();
     $("copy-text").select();
-    let done = false;
-    try { done = document.execCommand("copy"); } catch { done = false; }
+    const done = document.execCommand("copy");
     if (done) $("copy").close();
     return done;
   }
@@ -31,7 +35,8 @@ async function copy(text) {
 $("copy-close").addEventListener("click", () => $("copy").close());
 
 function copyButton(label, text, described = "") {
-  const button = el("button", { type: "button", class: "quiet", "aria-label": described ? `${label}: ${described}` : null }, label);
+  const name = described ? `${label}: ${described}` : null;
+  const button = el("button", { type: "button", class: "quiet", "aria-label": name }, label);
   button.addEventListener("click", async () => {
     if (!(await copy(text()))) return;
     button.textContent = "Copied";
@@ -41,47 +46,64 @@ function copyButton(label, text, described = "") {
   return button;
 }
 
-function filled(tag, column, row, best) {
+function filled(tag, scope, column, content, best = false) {
   const style = [column.number ? "number" : "", column.style ?? "", best ? "best" : ""].join(" ").trim();
-  const content = column.content ? column.content(row) : column.text(row);
-  return el(tag, { class: style || null, scope: tag === "th" ? "row" : null }, content);
+  return el(tag, { class: style || null, scope, title: scope === "col" ? column.title ?? null : null }, content);
 }
 
-// Rows may be grouped under a heading: `group: row => string`.
+// Rows may stand in groups under a heading: `group: row => string`.
 function plainTable({ caption, columns, rows, hideCaption = false, group = null }) {
   const bests = columns.map((column) => (column.best ? Math.max(...rows.map(column.best)) : null));
-  const head = columns.map((column) => el("th", { scope: "col", class: [column.number ? "number" : "", column.style ?? ""].join(" ").trim() || null, title: column.title ?? null }, column.label));
-  const line = (row) => el("tr", {}, ...columns.map((column, at) =>
-    filled(column.header ? "th" : "td", column, row, rows.length > 1 && column.best && column.best(row) === bests[at])));
+  const line = (row) => el("tr", {}, ...columns.map((column, at) => {
+    const best = rows.length > 1 && column.best && column.best(row) === bests[at];
+    const content = column.content ? column.content(row) : column.text(row);
+    return column.header ? filled("th", "row", column, content) : filled("td", null, column, content, best);
+  }));
   const heading = (name) => el("tr", {}, el("th", { colspan: columns.length, scope: "colgroup" }, name));
-  const body = rows.flatMap((row, index) =>
-    group && (index === 0 || group(row) !== group(rows[index - 1])) ? [heading(group(row)), line(row)] : [line(row)]);
-  return el("table", {}, el("caption", { class: hideCaption ? "hidden" : null }, caption),
-    el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...body));
+  const body = rows.flatMap((row, index) => {
+    const first = group && (index === 0 || group(row) !== group(rows[index - 1]));
+    return first ? [heading(group(row)), line(row)] : [line(row)];
+  });
+  return el("table", {},
+    el("caption", { class: hideCaption ? "hidden" : null }, caption),
+    el("thead", {}, el("tr", {}, ...columns.map((column) => filled("th", "col", column, column.label)))),
+    el("tbody", {}, ...body));
 }
 
 function table(settings) {
+  const { caption, columns, rows } = settings;
   return el("div", {},
-    el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": settings.caption }, plainTable(settings)),
-    el("div", { class: "under" }, copyButton("Copy as CSV", () => csv(settings.columns, settings.rows), settings.caption)));
+    el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, plainTable(settings)),
+    el("div", { class: "under" }, copyButton("Copy as CSV", () => csv(columns, rows), caption)));
 }
 
 // The numbers of a chart, made when they are asked for.
 function numbers(settings) {
   const body = el("div");
   const details = el("details", {}, el("summary", {}, "The numbers as a table"), body);
-  const fillIt = () => { if (details.open) body.replaceChildren(table(settings())); };
-  details.addEventListener("toggle", fillIt);
-  return { element: details, update: fillIt };
+  const update = () => { if (details.open) body.replaceChildren(table(settings())); };
+  details.addEventListener("toggle", update);
+  return { element: details, update };
 }
 
-function metricColumns(mean, std) {
-  return METRICS.map((metric, index) => ({
-    label: axis(metric).replace(" (%)", " %"),
-    title: metric.meaning,
-    number: true,
-    text: (row) => spread(metric, mean(row)[index], std ? std(row)[index] : null),
-    csv: { [metric.name]: (row) => mean(row)[index], ...(std ? { [metric.name + "_std"]: (row) => std(row)[index] } : {}) },
-    best: (row) => (mean(row)[index] === null ? -Infinity : Number(shown(metric, mean(row)[index], false)) * (metric.higher ? 1 : -1)),
-  }));
+// A column for every metric; `mean` and `std` give a row's numbers in the order of METRICS.
+function metricColumns(mean, std = null) {
+  return METRICS.map((metric, at) => {
+    const value = (row) => mean(row)[at];
+    const deviation = std ? (row) => std(row)[at] : () => null;
+    const text = (row) => spread(metric, value(row), deviation(row));
+    return figures(metric.label + unit(metric), text, metric.name, value, {
+      title: metric.meaning,
+      csv: { [metric.name]: value, ...(std ? { [metric.name + "_std"]: deviation } : {}) },
+    });
+  });
+}
+
+// The same, with the best of each column marked: of numbers as they are shown, so that equals are equal.
+function judgedColumns(mean, std) {
+  return metricColumns(mean, std).map((column, at) => {
+    const metric = METRICS[at];
+    const rounded = (row) => Number(shown(metric, mean(row)[at], false)) * (metric.higher ? 1 : -1);
+    return { ...column, best: (row) => (mean(row)[at] === null ? -Infinity : rounded(row)) };
+  });
 }
