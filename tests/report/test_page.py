@@ -275,7 +275,13 @@ def test_a_plane_through_an_unknown_run_is_said_to_need_it(runs):
     run.record.planes[:] = [dataclasses.replace(plane, corners=corners, name="a,\nb")]
     *_, evaluate, comment = commands.reproduce(run, {})
     assert "--plane" not in evaluate
-    assert comment == "# the plane through a, b also needs --plane-through RUN, of a run that is not here"
+    assert comment == "# the plane through a, b also needs --plane-through RUN, which is not known here"
+
+
+def test_a_label_that_two_runs_share_names_neither(runs, tmp_path):
+    one, other = (reading.Reading(made_runs.run(tmp_path, "line", beta=beta)) for beta in (0.5, 2.0))
+    curve = reading.Reading(runs["curve"][0])
+    assert list(commands.folders([one, other, curve])) == ["digits-curve seed 0"]
 
 
 # What goes wrong is said

@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import math
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -26,8 +27,10 @@ def _differing(base: Recipe, recipe: Recipe) -> dict[str, Any]:
 
 
 def folders(runs: Iterable[Reading]) -> dict[str, str]:
-    """Return where each run is after it was made again, by the label that planes give it."""
-    return {f"{run.recipe.name} seed {run.recipe.seed}": _folder(run.recipe) for run in runs}
+    """Return where each run is after it was made again, by the label that planes give it, if only one has it."""
+    labels = [(f"{run.recipe.name} seed {run.recipe.seed}", _folder(run.recipe)) for run in runs]
+    count = Counter(label for label, _ in labels)
+    return {label: folder for label, folder in labels if count[label] == 1}
 
 
 def _folder(recipe: Recipe) -> str:
@@ -45,7 +48,7 @@ def reproduce(run: Reading, known: Mapping[str, str]) -> list[str]:
     planes = [_plane(plane, run, known) for plane in run.record.planes]
     evaluations = [[*evaluate, *plane] for plane in planes if plane is not None] or [evaluate]
     missing = [
-        f"# the plane through {' '.join(plane.name.split())} also needs --plane-through RUN, of a run that is not here"
+        f"# the plane through {' '.join(plane.name.split())} also needs --plane-through RUN, which is not known here"
         for plane, options in zip(run.record.planes, planes, strict=True)
         if options is None
     ]
@@ -81,12 +84,9 @@ def _grid(rows: list[Row]) -> list[str]:
 
 def _plane(plane: Plane, run: Reading, known: Mapping[str, str]) -> list[str] | None:
     """Return the options of a plane; None where it goes through a run that is not known."""
-    own = {0: 3, 1: 2, 2: 1}  # the run's own corners come first, by the number of others
-    others = [_other(corner.label, known) for corner in plane.corners]
-    named = [name for name in others if name]
-    if any(name is None for name in others) and own.get(len(named)) != others.count(None):
-        return None
-    if not named and any(" seed " in corner.label for corner in plane.corners):
+    others = [_other(corner.label, known) for corner in plane.corners if " seed " in corner.label]
+    named = [name for name in others if name is not None]
+    if len(named) < len(others):
         return None
     options = [word for name in named for word in ("--plane-through", name)] or ["--plane"]
     if len(plane.xs) != Settings.cells:
