@@ -176,7 +176,7 @@ def test_tensorboard_has_every_epoch_once_however_often_a_run_was_killed(tmp_pat
 
 def test_a_process_that_is_refused_leaves_no_events(tmp_path: Path):
     run = Run.under(tmp_path, RECIPE)
-    with run.locked(), pytest.raises(RunError, match="being trained"):
+    with run.locked(), pytest.raises(RunError, match="in use"):
         quietly(RECIPE, out=tmp_path, tensorboard=True)
     assert not (run.folder / "tensorboard").exists()
 
