@@ -89,6 +89,7 @@ def _weight_gradient(  # type: ignore[no-untyped-def]
     tl.store(partial + places, total, mask=(j < SPAN * C)[None, :])
 
 
+WIDTHS = (16, 32, 64)  # outputs that a tile can hold
 PARTS = 128  # of the sum over all pixels, at most
 
 
@@ -111,9 +112,10 @@ def fits(x: Tensor, weight: Tensor, stride: int) -> bool:
         x.is_cuda
         and x.dtype == weight.dtype == torch.bfloat16
         and channels <= 64
-        and outputs in (16, 32, 64)
+        and outputs in WIDTHS
         and size in (1, 3)
         and height % stride == width % stride == 0
+        and max(x.numel(), pixels * outputs) < 2**31  # places are counted with 32 bits
         and pixels % _each(pixels) == 0
         and _each(pixels) % 256 == 0
         and x.is_contiguous(memory_format=last)
@@ -125,10 +127,11 @@ def _launch(x: Tensor, weight: Tensor, y: Tensor, stride: int, turned: bool) -> 
     channels, outputs, size = x.shape[1], y.shape[1], weight.shape[2]
     height, width = (y if turned else x).shape[2:]
     block = 4096 // max(16, channels, outputs)
-    _convolve[(y.numel() // outputs // block,)](
-        x, weight, y, height, width, stride, channels, outputs, size, _power(size * channels), block, turned,
-        num_warps=4,
-    )  # fmt: skip
+    with torch.cuda.device_of(x):
+        _convolve[(y.numel() // outputs // block,)](
+            x, weight, y, height, width, stride, channels, outputs, size, _power(size * channels), block, turned,
+            num_warps=4,
+        )  # fmt: skip
     return y
 
 
@@ -153,10 +156,11 @@ def weight_gradient(dy: Tensor, x: Tensor, size: int, stride: int) -> Tensor:
     each = _each(pixels)
     parts = torch.empty(pixels // each, outputs, size, size, channels, device=x.device)
     block = 128 if outputs <= 32 else 64
-    _weight_gradient[(len(parts), size * size // span)](
-        dy, x, parts, height, width, stride, channels, outputs, size, span, _power(span * channels), each, block,
-        num_warps=4, num_stages=3,
-    )  # fmt: skip
+    with torch.cuda.device_of(x):
+        _weight_gradient[(len(parts), size * size // span)](
+            dy, x, parts, height, width, stride, channels, outputs, size, span, _power(span * channels), each, block,
+            num_warps=4, num_stages=3,
+        )  # fmt: skip
     return parts
 
 
@@ -186,9 +190,9 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 def _differentiate(ctx: Any, dy: Tensor) -> tuple[Tensor, Tensor, None]:
     x, weight = ctx.saved_tensors
     dy = dy.contiguous(memory_format=torch.channels_last)
-    if weight.shape[1] >= 16:
+    if weight.shape[1] in WIDTHS:
         dx = convolve_turned(dy, weight, ctx.stride)
-    else:  # images themselves, whose gradient nobody wants
+    else:  # such as the images themselves, whose gradient nobody wants: then this is not computed
         stride, padding = [ctx.stride] * 2, [weight.shape[2] // 2] * 2
         dx, _, _ = torch.ops.aten.convolution_backward(
             dy, x, weight, None, stride, padding, [1, 1], False, [0, 0], 1, [True, False, False]
