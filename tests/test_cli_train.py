@@ -209,7 +209,7 @@ def test_the_call_and_the_command_make_the_same_run(tmp_path: Path) -> None:
         ("digits-lin", "no recipe 'digits-lin': did you mean 'digits-line'?"),
         ("digits-line --epoch 3", "--epoch: did you mean '--epochs'?"),
         ("digits-line --label_noise 0", "did you mean '--label-noise'?"),
-        ("digits-line --banana", "see `subspaces train --help`"),
+        ("digits-line --xyzzy", "see `subspaces train --help`"),
         ("digits-line --epochs", "--epochs"),
         ("digits-line --epochs many", "--epochs"),
         ("digits-line --epochs 0", "--epochs=0: expected at least 1"),

@@ -26,7 +26,7 @@ class Bench:
             raise RunError(f"{run.folder} is not finished, it has {lacking}: train it to the end first")
         self.run = run
         self.recipe = run.recipe
-        self.shape = run.recipe.shape()
+        self.shape = run.recipe.result_shape()
         self.execution = execution
         self.splits = ["test", *(["validation"] if run.recipe.validation else [])]
         self._data = data

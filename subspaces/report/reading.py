@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from subspaces.evaluation.points import kind
 from subspaces.evaluation.record import Record, Row
 from subspaces.points import nearest
 from subspaces.training.config import METHODS, Recipe
@@ -52,17 +53,17 @@ class Reading:
     @property
     def single(self) -> bool:
         """Whether the run is of one network."""
-        return self.recipe.method == "standard"
+        return self.vertices == 1
 
     @property
     def interval(self) -> bool:
         """Whether alpha is a number: a line or a curve."""
-        return self.recipe.method in ("line", "curve")
+        return kind(self.recipe.result_shape()) == "interval"
 
     @property
     def vertices(self) -> int:
         """How many vertices the run has; a single network has one."""
-        return self.recipe.shape().vertices
+        return self.recipe.result_shape().vertices
 
     def rows(self, split: str) -> list[Row]:
         """Return what was measured on a split, or say which splits there are."""

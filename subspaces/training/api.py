@@ -13,6 +13,7 @@ from subspaces.training import recipes as book
 from subspaces.training.config import Execution, Recipe
 from subspaces.training.display import Mode, display
 from subspaces.training.loop import train_runs
+from subspaces.training.methods import COUNTED
 from subspaces.training.runs import Run
 from subspaces.training.trainer import TrainingError
 
@@ -104,9 +105,10 @@ def configure(
     found = [one if isinstance(one, Recipe) else book.find(one) for one in several]
     found = [dataclasses.replace(one, **altered) for one in found]
     for one in found:
-        if "vertices" in altered and one.method in ("standard", "line"):
+        if "vertices" in altered and one.method not in COUNTED:
             raise ValueError(
-                f"vertices={one.vertices}: {one.method} has a fixed number of them; choose the method curve or simplex"
+                f"vertices={one.vertices}: {one.method} has a fixed number of them; choose the method "
+                f"{', '.join(COUNTED[:-1])} or {COUNTED[-1]}"
             )
     if seeds is not None:
         found = [dataclasses.replace(one, seed=seed) for one in found for seed in seeds]

@@ -13,11 +13,12 @@ from typing import Any, Literal, get_args
 import torch
 
 from subspaces.points import nearest
-from subspaces.shapes import Bezier, Line, Point, Shape, Simplex
+from subspaces.shapes import Shape
+from subspaces.training import methods
+from subspaces.training.methods import Answer, Method
 from subspaces.training.schedule import SCHEDULES
 
-Method = Literal["standard", "line", "curve", "simplex"]
-METHODS: tuple[str, ...] = get_args(Method)
+METHODS = methods.METHODS
 Precision = Literal["auto", "float32", "bfloat16"]
 PRECISIONS: tuple[str, ...] = get_args(Precision)
 UNFIT = {  # optimisers that cannot train the vertices, which are the rows of one matrix
@@ -30,6 +31,11 @@ UNFIT = {  # optimisers that cannot train the vertices, which are the rows of on
 
 def _help(text: str, default: Any) -> Any:
     return field(default=default, metadata={"help": text})
+
+
+def _later(text: str, default: Any) -> Any:
+    """Return a field that recipes did not always have: at its default it leaves the key of a run as it was."""
+    return field(default=default, metadata={"help": text, "later": True})
 
 
 def _typed(name: str, value: Any, kind: Any) -> Any:
@@ -58,8 +64,8 @@ class Recipe:
     flip: bool = _help("Flip images left to right at random.", True)
     network: str = _help("Network: a name, timm:NAME, torchvision:NAME or package.module:factory.", "cresnet20")
     dropout: float = _help("Dropout rate of the network.", 0.0)
-    method: Method = _help("What is learned: one network, a line, a curve or a simplex.", "standard")
-    vertices: int = _help("Vertices of a curve (3: one bend) or a simplex.", 3)
+    method: Method = _help("What is learned, or what is made of one network on its way.", "standard")
+    vertices: int = _help("Vertices of a curve (3: one bend) or a simplex; checkpoints, or members.", 3)
     layerwise: bool = _help("Draw one alpha for every layer.", False)
     init: Literal["independent", "point"] = _help("Vertices start apart, or all at one point.", "independent")
     beta: float = _help("Strength of the penalty cos² between vertices.", 1.0)
@@ -74,6 +80,11 @@ class Recipe:
     weight_decay: float = _help("Weight decay, on everything.", 1e-4)
     schedule: str = _help(f"Learning rate over the epochs: {', '.join(SCHEDULES)}.", "warmup-cosine")
     seed: int = _help("Fixes initial weights, order of the images, augmentation and alpha.", 0)
+    ema_decay: float = _later("Of the average of ema: the share that a step leaves of it.", 0.999)
+    sam_rho: float = _later("How far sam climbs before it takes the gradient.", 0.05)
+    epsilon: float = _later("Step of the finite difference of integral.", 0.1)
+    trunk: int = _later("Epochs that all branches share; branch 0 is the run itself.", 0)
+    branch: int = _later("From 1: after the trunk, an order of the images that is fixed by seed and branch.", 0)
 
     def __post_init__(self) -> None:
         for entry in dataclasses.fields(self):
@@ -81,13 +92,14 @@ class Recipe:
         if not re.fullmatch(r"[\w.-]+", self.name):
             raise ValueError(f"name={self.name!r}: expected letters, digits, '.', '_' and '-', as it names a folder")
         positive = ("epochs", "batch", "samples", "vertices")
-        fraction = ("label_noise", "dropout", "label_smoothing")
-        natural = ("validation", "pad", "beta", "feature_similarity", "weight_decay", "momentum", "data_seed", "seed")
+        fraction = ("label_noise", "dropout", "label_smoothing", "ema_decay")
+        penalties = ("beta", "feature_similarity", "weight_decay", "momentum")
+        natural = ("validation", "pad", *penalties, "data_seed", "seed", "trunk", "branch")
         tests: list[tuple[tuple[str, ...], Callable[[float], bool], str]] = [
             (positive, lambda v: v >= 1, "at least 1"),
             (fraction, lambda v: 0 <= v < 1, "a fraction of at least 0 and below 1"),
             (natural, lambda v: v >= 0, "at least 0"),
-            (("learning_rate",), lambda v: v > 0, "more than 0"),
+            (("learning_rate", "sam_rho", "epsilon"), lambda v: v > 0, "more than 0"),
         ]
         for names, good, expected in tests:
             for name in names:
@@ -96,24 +108,61 @@ class Recipe:
         for name, known in (("method", METHODS), ("schedule", tuple(SCHEDULES)), ("init", ("independent", "point"))):
             if getattr(self, name) not in known:
                 raise ValueError(f"{name}={getattr(self, name)!r}: {nearest(getattr(self, name), known)}")
-        if self.feature_similarity > 0 and (self.samples < 2 or self.method == "standard"):
+        if self.schedule == "warmup-cosine" and self.method in methods.OWN_SCHEDULE:
+            object.__setattr__(self, "schedule", methods.OWN_SCHEDULE[self.method])
+        self.optimizer_class()
+        self._check_method()
+
+    def _check_method(self) -> None:
+        """Refuse fields that do not fit the method."""
+        if self.feature_similarity > 0 and (self.samples < 2 or self.shape().vertices < 2):
             raise ValueError(
                 f"feature_similarity={self.feature_similarity}: expected a subspace and samples of 2 or more"
             )
-        self.optimizer_class()
-        self.shape()
+        own = methods.OWN_SCHEDULE.get(self.method, self.schedule)
+        if self.schedule != own:
+            raise ValueError(f"schedule={self.schedule!r}: {self.method} has a schedule of its own, {own!r}")
+        if self.method == "early-stopping" and not self.validation:
+            raise ValueError(
+                f"validation={self.validation}: early-stopping chooses its epoch on held-out images; hold some out, "
+                "such as --validation 5000"
+            )
+        if self.trunk > self.epochs:
+            raise ValueError(f"trunk={self.trunk}: expected at most the epochs, {self.epochs}")
+        self.result_shape()
+        counted = f", vertices={self.vertices}" if self.method in methods.OWN_SCHEDULE else ""
         try:
-            SCHEDULES[self.schedule](0, self.epochs, self.learning_rate)
+            self.checkpoints()
+            self.rate(0)
         except ValueError as error:
-            raise ValueError(f"epochs={self.epochs} with schedule={self.schedule!r}: {error}") from None
+            raise ValueError(f"epochs={self.epochs}{counted} with schedule={self.schedule!r}: {error}") from None
 
     def shape(self) -> Shape:
-        """Return the shape of the subspace; a single network is a `Point`."""
-        if self.method == "curve":
-            if self.vertices < 3:
-                raise ValueError(f"vertices={self.vertices}: a curve has two ends and at least one bend")
-            return Bezier(self.vertices - 2)
-        return {"standard": Point, "line": Line}[self.method]() if self.method != "simplex" else Simplex(self.vertices)
+        """Return the shape of the family that is trained; a single network is a `Point`."""
+        return methods.trained_shape(self.method, self.vertices)
+
+    def result_shape(self) -> Shape:
+        """Return the shape of the family that a finished run holds."""
+        return methods.result_shape(self.method, self.vertices)
+
+    @property
+    def answers(self) -> tuple[Answer, ...]:
+        """The ways in which a run answers, the method's own first."""
+        return methods.answers(self.method, self.dropout)
+
+    @property
+    def training_cost(self) -> float:
+        """Network-steps per step: how many networks run forward and backward on a batch."""
+        return methods.cost(self.method)
+
+    def checkpoints(self) -> list[int]:
+        """Return after how many epochs the method keeps its weights; most keep none."""
+        return methods.checkpoints(self.method, self.epochs, self.vertices)
+
+    def rate(self, epoch: int) -> float:
+        """Return the learning rate of an epoch, counted from 0."""
+        options = {"m": self.vertices} if self.method in methods.OWN_SCHEDULE else {}
+        return SCHEDULES[self.schedule](epoch, self.epochs, self.learning_rate, **options)
 
     def optimizer_class(self) -> type[torch.optim.Optimizer]:
         """Return the class of the optimiser."""
@@ -141,8 +190,13 @@ class Recipe:
 
     @property
     def key(self) -> str:
-        """A short hash of all fields but the name."""
-        fields = {name: value for name, value in self.to_dict().items() if name != "name"}
+        """A short hash of all fields but the name; those added later count where they are not their default."""
+        fields = {
+            entry.name: value
+            for entry in dataclasses.fields(self)
+            for value in [getattr(self, entry.name)]
+            if entry.name != "name" and not (entry.metadata.get("later") and value == entry.default)
+        }
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:10]
 
 

@@ -22,7 +22,6 @@ from subspaces.networks import registry
 from subspaces.subspace import Subspace
 from subspaces.training.batches import Stream, training_batches
 from subspaces.training.config import Execution, Recipe
-from subspaces.training.schedule import SCHEDULES
 
 GRAPH_SAFE = ("SGD", "Adam", "AdamW", "RMSprop")  # optimisers whose state may start as zeros
 FUSED = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW)
@@ -95,7 +94,7 @@ class Engine:
 
     def set_epoch(self, epoch: int) -> float:
         """Set the learning rate of an epoch and return it."""
-        rate = SCHEDULES[self.recipe.schedule](epoch, self.recipe.epochs, self.recipe.learning_rate)
+        rate = self.recipe.rate(epoch)
         for group in self.optimizer.param_groups:
             if isinstance(group["lr"], Tensor):
                 group["lr"].fill_(rate)
@@ -112,7 +111,7 @@ class Engine:
         loss = F.cross_entropy(logits, y, label_smoothing=recipe.label_smoothing)
         correct = (logits.detach().argmax(1) == y).sum()
         self.totals.add_(torch.stack([loss.detach() * len(y), correct]))
-        if recipe.method != "standard":
+        if family.shape.vertices > 1:
             loss = loss + family.penalty(recipe.beta)
         if self.features is not None:
             loss = loss + family.feature_similarity(result, recipe.feature_similarity)

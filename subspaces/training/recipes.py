@@ -1,19 +1,61 @@
 """The recipes: the paper's experiments and small ones, each derived from another."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from subspaces.points import nearest
 from subspaces.training.config import Recipe
+from subspaces.training.methods import SUBSPACES
 
 
 def _methods(base: Recipe) -> list[Recipe]:
     """Return the standard recipe of a data set and one for every subspace."""
-    prefix = base.name.removesuffix("-standard")
-    line = replace(base, name=f"{prefix}-line", method="line")
-    curve = replace(base, name=f"{prefix}-curve", method="curve", vertices=3)
-    simplex = replace(base, name=f"{prefix}-simplex", method="simplex", vertices=3)
+    line, curve, simplex = (_derived(base, name, {"method": name, "vertices": 3}) for name in SUBSPACES)
     layerwise = [replace(recipe, name=f"{recipe.name}-layerwise", layerwise=True) for recipe in (line, curve, simplex)]
     return [base, line, curve, simplex, *layerwise]
+
+
+def _baselines(base: Recipe, *unfit: str, validation: int, **ema: float) -> list[Recipe]:
+    """Return the methods that a subspace is compared with, but for those that do not fit.
+
+    `validation` images choose the epoch of early stopping.
+    """
+    settings: dict[str, dict[str, Any]] = {
+        "swa-cyclic": {},
+        "swa-constant": {},
+        "swag": {"vertices": 6},
+        "snapshot": {"vertices": 6},
+        "fge": {"vertices": 6},
+        "ema": ema,
+        "early-stopping": {"validation": validation},
+        "sam": {},
+        "dropout": {"method": "standard", "dropout": 0.1},
+        "label-smoothing": {"method": "standard", "label_smoothing": 0.1},
+        "simplex-label-smoothing": {"method": "simplex", "vertices": 3, "label_smoothing": 0.1},
+        "integral": {},
+    }
+    return [
+        _derived(base, name, {"method": name, **changes}) for name, changes in settings.items() if name not in unfit
+    ]
+
+
+def _several(base: Recipe) -> list[Recipe]:
+    """Return lines and curves with several points per batch, and with features that are kept apart."""
+    settings: dict[str, dict[str, Any]] = {
+        "samples2": {"samples": 2},
+        "samples4": {"samples": 4},
+        "features": {"samples": 2, "feature_similarity": 1.0},
+    }
+    return [
+        _derived(base, f"{method}-{name}", {"method": method, "vertices": 3, **changes})
+        for method in ("line", "curve")
+        for name, changes in settings.items()
+    ]
+
+
+def _derived(base: Recipe, name: str, changes: Mapping[str, Any]) -> Recipe:
+    return replace(base, name=f"{base.name.removesuffix('standard')}{name}", **changes)
 
 
 _CIFAR10 = Recipe(name="cifar10-standard")
@@ -33,11 +75,16 @@ _WIDE = replace(_IMAGENET, name="imagenet-wide-resnet50-standard", network="torc
 _MNIST = replace(_CIFAR10, name="mnist-standard", dataset="mnist", network="lenet", epochs=10, pad=0, flip=False)
 _DIGITS = replace(_MNIST, name="digits-standard", dataset="digits", network="mlp", epochs=60, label_noise=0.4)
 
-RECIPES: dict[str, Recipe] = {
-    recipe.name: recipe
-    for base in (_CIFAR10, _TINY18, _TINY50, _IMAGENET, _WIDE, _MNIST, _DIGITS)
-    for recipe in _methods(base)
-}
+_LISTS = (
+    _methods(_CIFAR10),
+    _baselines(_CIFAR10, "integral", validation=5000),
+    _several(_CIFAR10),
+    *map(_methods, (_TINY18, _TINY50, _IMAGENET, _WIDE, _MNIST)),
+    _baselines(_MNIST, "dropout", "swag", "fge", validation=5000),  # LeNet has no dropout, 10 epochs are too short
+    _methods(_DIGITS),
+    _baselines(_DIGITS, "dropout", validation=200, ema_decay=0.98),  # an epoch has 10 steps
+)
+RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipes in _LISTS for recipe in recipes}
 
 
 def find(name: str) -> Recipe:

@@ -85,7 +85,8 @@ class Run:
         """Refuse an existing folder of another recipe, and a finished one whose family cannot be read."""
         config = self.folder / "config.json"
         if config.is_file():
-            found, wanted = _read_json(config, dict), self.recipe.to_dict()
+            wanted = self.recipe.to_dict()
+            found = {**_added_later(), **_read_json(config, dict)}
             differing = [name for name in {**found, **wanted} if found.get(name) != wanted.get(name)]
             if differing and differing != ["name"]:
                 name = differing[0]
@@ -173,6 +174,11 @@ class Run:
         """Write the result, which marks the run as finished, and drop the checkpoint."""
         files.write_json(self.folder / "result.json", dict(result))
         (self.folder / "state.safetensors").unlink(missing_ok=True)
+
+
+def _added_later() -> dict[str, Any]:
+    """Return the fields that an older configuration may lack, at their defaults."""
+    return {entry.name: entry.default for entry in dataclasses.fields(Recipe) if entry.metadata.get("later")}
 
 
 def _read_json(path: Path, kind: type) -> Any:

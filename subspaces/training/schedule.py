@@ -1,16 +1,18 @@
 """Learning rates as functions of the epoch, set once per epoch.
 
-Each takes (epoch, epochs, peak) with epoch from 0 to epochs - 1 and returns the learning rate; none
-knows a fixed number of epochs.
+Each takes (epoch, epochs, peak, m) with epoch from 0 to epochs - 1 and returns the learning rate; none
+knows a fixed number of epochs. m is the number of checkpoints, where there are any.
 """
 
 import math
 from collections.abc import Callable
 
-Schedule = Callable[[int, int, float], float]
+Schedule = Callable[..., float]
 
 SWA_START = 0.75
 SWA_RATE = 0.5  # of the peak
+FGE_START = 0.8
+FGE_RATES = (0.5, 0.005)  # of the peak: where a cycle begins and where a member is taken
 
 
 def cosine(position: float) -> float:
@@ -18,21 +20,21 @@ def cosine(position: float) -> float:
     return 0.5 * (1 + math.cos(math.pi * position))
 
 
-def warmup_cosine(epoch: int, epochs: int, peak: float, warmup: int = 5) -> float:
+def warmup_cosine(epoch: int, epochs: int, peak: float, m: int = 1, warmup: int = 5) -> float:
     """Rise to the peak in equal steps over `warmup` epochs, then fall along half a cosine."""
     if epoch < warmup:
         return peak * (epoch + 1) / warmup
     return peak * cosine((epoch - warmup) / max(1, epochs - warmup))
 
 
-def constant(epoch: int, epochs: int, peak: float) -> float:
+def constant(epoch: int, epochs: int, peak: float, m: int = 1) -> float:
     """Stay at the peak."""
     return peak
 
 
-def snapshot(epoch: int, epochs: int, peak: float, cycles: int = 6) -> float:
-    """Fall from the peak to nearly 0 in each of `cycles` equal parts (Huang et al., 2017)."""
-    start, end = _cycle(epoch, snapshot_checkpoints(epochs, cycles))
+def snapshot(epoch: int, epochs: int, peak: float, m: int = 6) -> float:
+    """Fall from the peak to nearly 0 in each of m equal parts (Huang et al., 2017)."""
+    start, end = _cycle(epoch, snapshot_checkpoints(epochs, m))
     return peak * cosine((epoch - start) / (end - start))
 
 
@@ -40,18 +42,50 @@ def swa_cyclic(epoch: int, epochs: int, peak: float, m: int = 3, warmup: int = 5
     """Cosine to nearly 0 at three quarters, then m - 1 cycles from half the peak to 0 (Izmailov et al., 2018)."""
     checkpoints = swa_checkpoints(epochs, m)
     if epoch < checkpoints[0]:
-        return warmup_cosine(epoch, checkpoints[0], peak, warmup)
+        return warmup_cosine(epoch, checkpoints[0], peak, warmup=warmup)
     start, end = _cycle(epoch, checkpoints)
     return SWA_RATE * peak * (1 - (epoch + 1 - start) / (end - start))
 
 
-def swa_constant(epoch: int, epochs: int, peak: float, warmup: int = 5) -> float:
+def swa_constant(epoch: int, epochs: int, peak: float, m: int = 3, warmup: int = 5) -> float:
     """Rise to the peak, stay for half of the training, move in a line to half the peak at three quarters, stay."""
     start, turn = 0.5 * epochs, SWA_START * epochs
     if epoch < warmup:
         return peak * (epoch + 1) / warmup
     share = min(1.0, max(0.0, (epoch - start) / (turn - start)))
     return peak * (1 - share * (1 - SWA_RATE))
+
+
+def fge(epoch: int, epochs: int, peak: float, m: int = 6, warmup: int = 5) -> float:
+    """Cosine to nearly 0 at four fifths, then short triangles around m low points (Garipov et al., 2018).
+
+    A triangle falls in a line from half the peak to a hundredth of that, where a member is taken, and rises
+    again. Training ends with the last member, at the low point of the last triangle.
+    """
+    turns = _fge_turns(epochs, m)
+    if epoch < turns[0]:
+        return warmup_cosine(epoch, turns[0], peak, warmup=warmup)
+    start, end = _cycle(epoch, turns)
+    share = (epoch + 1 - start) / (end - start)
+    falling = turns.index(start) % 2 == 0
+    high, low = FGE_RATES
+    return peak * (high + (low - high) * (share if falling else 1 - share))
+
+
+def fge_checkpoints(epochs: int, m: int) -> list[int]:
+    """Return after how many epochs the m members are taken: at the low points of the triangles."""
+    return _fge_turns(epochs, m)[1::2]
+
+
+def _fge_turns(epochs: int, m: int) -> list[int]:
+    """Return where the rate turns: the start, a low point, a high point, …, the last low point."""
+    start, sides = round(FGE_START * epochs), 2 * m - 1
+    if m < 1 or epochs - start < sides:
+        raise ValueError(
+            f"{m} members in the last {epochs - start} of {epochs} epochs: expected at least 1, and an epoch for each "
+            f"side of their triangles, {max(1, sides)} in all"
+        )
+    return [start + (epochs - start) * i // sides for i in range(sides + 1)]
 
 
 def swa_checkpoints(epochs: int, m: int) -> list[int]:
@@ -83,4 +117,11 @@ SCHEDULES: dict[str, Schedule] = {
     "snapshot": snapshot,
     "swa-cyclic": swa_cyclic,
     "swa-constant": swa_constant,
+    "fge": fge,
+}
+CHECKPOINTS: dict[str, Callable[[int, int], list[int]]] = {
+    "snapshot": snapshot_checkpoints,
+    "swa-cyclic": swa_checkpoints,
+    "swa-constant": swa_checkpoints,
+    "fge": fge_checkpoints,
 }

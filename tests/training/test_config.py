@@ -10,6 +10,7 @@ import torch
 
 import subspaces as ss
 from subspaces.training import Execution, Recipe
+from subspaces.training.config import METHODS
 
 BAD = {
     "name": [3, "", "../../x", "a/b", "a b", "a\n"],
@@ -37,6 +38,11 @@ BAD = {
     "weight_decay": [-1e-4, math.inf],
     "schedule": ["cosine-warmup", ""],
     "seed": [-1, 0.5, "0"],
+    "ema_decay": [-0.1, 1.0, math.nan],
+    "sam_rho": [0, -0.05, math.inf],
+    "epsilon": [0.0, -0.1],
+    "trunk": [-1, 161, 0.5],
+    "branch": [-1, 1.0],
 }
 OTHER = {
     "dataset": "digits",
@@ -63,6 +69,11 @@ OTHER = {
     "weight_decay": 1e-3,
     "schedule": "constant",
     "seed": 1,
+    "ema_decay": 0.9,
+    "sam_rho": 0.1,
+    "epsilon": 0.2,
+    "trunk": 3,
+    "branch": 1,
 }
 FIELDS = [entry.name for entry in dataclasses.fields(Recipe)]
 
@@ -116,6 +127,98 @@ def test_shapes():
     assert Recipe(method="line").shape() == ss.Line()
     assert Recipe(method="curve", vertices=4).shape() == ss.Bezier(2)
     assert Recipe(method="simplex", vertices=6).shape() == ss.Simplex(6)
+
+
+# What the methods say of themselves
+
+BASELINES = {  # trained shape, shape of the result, answers, cost
+    "swa-cyclic": (ss.Point(), ss.Simplex(4), ("midpoint",), 1),
+    "swa-constant": (ss.Point(), ss.Simplex(4), ("midpoint",), 1),
+    "swag": (ss.Point(), ss.Simplex(4), ("vertices",), 1),
+    "snapshot": (ss.Point(), ss.Simplex(4), ("vertices",), 1),
+    "fge": (ss.Point(), ss.Simplex(4), ("vertices",), 1),
+    "ema": (ss.Point(), ss.Point(), ("midpoint",), 1),
+    "early-stopping": (ss.Point(), ss.Point(), ("midpoint",), 1),
+    "sam": (ss.Point(), ss.Point(), ("midpoint",), 2),
+    "integral": (ss.Line(), ss.Point(), ("midpoint",), 3),
+    "standard": (ss.Point(), ss.Point(), ("midpoint",), 1),
+    "line": (ss.Line(), ss.Line(), ("midpoint", "pair"), 1),
+    "curve": (ss.Bezier(2), ss.Bezier(2), ("midpoint", "pair"), 1),
+    "simplex": (ss.Simplex(4), ss.Simplex(4), ("midpoint", "vertices", "random"), 1),
+}
+
+
+def test_every_method_is_in_the_table():
+    assert set(BASELINES) == set(METHODS)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_shapes_answers_and_cost(method):
+    recipe = Recipe(method=method, vertices=4, validation=100)
+    shape, result, answers, cost = BASELINES[method]
+    assert (recipe.shape(), recipe.result_shape(), recipe.answers, recipe.training_cost) == (
+        shape,
+        result,
+        answers,
+        cost,
+    )
+    dropped = dataclasses.replace(recipe, dropout=0.1)
+    assert dropped.answers == (*answers, "dropout")
+
+
+@pytest.mark.parametrize("method", ["swa-cyclic", "swa-constant"])
+def test_two_checkpoints_of_swa_are_a_line(method):
+    assert Recipe(method=method, vertices=2).result_shape() == ss.Line()
+    assert Recipe(method=method, vertices=2).checkpoints() == [120, 160]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"method": "swa-cyclic", "vertices": 42}, "epochs=160, vertices=42 .* 42 checkpoints in 160 epochs"),
+        ({"method": "swag", "vertices": 6, "epochs": 10}, "epochs=10, vertices=6 .* 6 checkpoints in 10 epochs"),
+        ({"method": "swa-constant", "vertices": 1}, "vertices=1: swa-constant keeps two checkpoints"),
+        ({"method": "snapshot", "vertices": 6, "epochs": 5}, "epochs=5, vertices=6 .* 6 cycles in 5 epochs"),
+        ({"method": "fge", "vertices": 6, "epochs": 40}, "6 members in the last 8 of 40 epochs.* 11 in all"),
+        ({"method": "early-stopping"}, "validation=0: early-stopping .* --validation"),
+        ({"method": "snapshot", "schedule": "constant"}, "schedule='constant': snapshot has a schedule of its own"),
+        ({"method": "sam", "samples": 2, "feature_similarity": 1.0}, "feature_similarity=1.0: expected a subspace"),
+        ({"trunk": 11, "epochs": 10}, "trunk=11: expected at most the epochs, 10"),
+    ],
+    ids=str,
+)
+def test_fields_that_do_not_fit_the_method(changes, message):
+    with pytest.raises(ValueError, match=message):
+        Recipe(**changes)
+
+
+def test_a_method_with_a_schedule_of_its_own_has_it_with_its_own_number_of_checkpoints():
+    recipe = Recipe(method="swag", vertices=6)
+    assert recipe.schedule == "swa-cyclic"
+    assert recipe.checkpoints() == [120, 128, 136, 144, 152, 160]
+    assert all(recipe.rate(epoch - 1) < 1e-4 for epoch in recipe.checkpoints())
+    assert Recipe(method="snapshot", vertices=2).rate(80) == 0.1
+    assert Recipe(schedule="snapshot").rate(80) == 0.1  # six cycles for whoever only borrows the schedule
+    assert Recipe(schedule="snapshot").checkpoints() == []
+
+
+# Keys
+
+
+@pytest.mark.parametrize(
+    ("recipe", "key"),
+    [
+        (Recipe(), "b874206d2f"),
+        (Recipe(name="cifar10-line", method="line"), "0a71351675"),
+        (Recipe(schedule="swa-cyclic"), "06372fb19e"),
+    ],
+    ids=str,
+)
+def test_fields_that_were_added_later_do_not_rename_older_runs(recipe, key):
+    assert recipe.key == key
+    later = ("ema_decay", "sam_rho", "epsilon", "trunk", "branch")
+    old = {name: value for name, value in recipe.to_dict().items() if name not in later}
+    assert Recipe.from_dict(old) == recipe
 
 
 def changed(name: str) -> Recipe:

@@ -16,6 +16,12 @@ BASES = [
     "digits",
 ]
 METHODS = ["standard", "line", "curve", "simplex", "line-layerwise", "curve-layerwise", "simplex-layerwise"]
+BASELINES = [
+    *("swa-cyclic", "swa-constant", "swag", "snapshot", "fge", "ema", "early-stopping", "sam", "dropout"),
+    *("label-smoothing", "simplex-label-smoothing", "integral"),
+]
+UNFIT = {"cifar10": {"integral"}, "mnist": {"dropout", "swag", "fge"}, "digits": {"dropout"}}
+SEVERAL = [f"{method}-{what}" for method in ("line", "curve") for what in ("samples2", "samples4", "features")]
 PAPER = {  # network, epochs, batch, weight decay, pad, flip
     "cifar10": ("cresnet20", 160, 128, 1e-4, 4, True),
     "tiny-imagenet-resnet18": ("resnet18", 160, 128, 1e-4, 4, True),
@@ -28,7 +34,9 @@ PAPER = {  # network, epochs, batch, weight decay, pad, flip
 
 
 def test_every_data_set_has_every_method_and_nothing_else():
-    assert set(RECIPES) == {f"{base}-{method}" for base in BASES for method in METHODS}
+    expected = {f"{base}-{method}" for base in BASES for method in METHODS}
+    expected |= {f"{base}-{name}" for base, unfit in UNFIT.items() for name in BASELINES if name not in unfit}
+    assert set(RECIPES) == expected | {f"cifar10-{name}" for name in SEVERAL}
     assert all(recipe.name == name for name, recipe in RECIPES.items())
 
 
@@ -54,6 +62,35 @@ def test_methods_differ_from_the_standard_recipe_only_in_the_method(base):
         assert differing <= {"name", "method", "vertices", "layerwise"}
         assert recipe.method == method.split("-")[0]
         assert recipe.layerwise == method.endswith("-layerwise")
+
+
+def differences(name: str, base: str) -> dict[str, object]:
+    standard = RECIPES[f"{base}-standard"].to_dict()
+    values = RECIPES[f"{base}-{name}"].to_dict()
+    return {field: value for field, value in values.items() if value != standard[field] and field != "name"}
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("swa-cyclic", {"method": "swa-cyclic", "schedule": "swa-cyclic"}),
+        ("swa-constant", {"method": "swa-constant", "schedule": "swa-constant"}),
+        ("swag", {"method": "swag", "schedule": "swa-cyclic", "vertices": 6}),
+        ("snapshot", {"method": "snapshot", "schedule": "snapshot", "vertices": 6}),
+        ("fge", {"method": "fge", "schedule": "fge", "vertices": 6}),
+        ("ema", {"method": "ema"}),
+        ("early-stopping", {"method": "early-stopping", "validation": 5000}),
+        ("sam", {"method": "sam"}),
+        ("dropout", {"dropout": 0.1}),
+        ("label-smoothing", {"label_smoothing": 0.1}),
+        ("simplex-label-smoothing", {"method": "simplex", "label_smoothing": 0.1}),
+        ("line-samples2", {"method": "line", "samples": 2}),
+        ("curve-samples4", {"method": "curve", "samples": 4}),
+        ("line-features", {"method": "line", "samples": 2, "feature_similarity": 1.0}),
+    ],
+)
+def test_baselines_differ_from_standard_training_in_what_they_are(name, expected):
+    assert differences(name, "cifar10") == expected
 
 
 def test_the_default_recipe_is_standard_training_on_cifar10():

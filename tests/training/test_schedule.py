@@ -88,7 +88,48 @@ def test_constant_is_the_peak():
     assert rates("constant", 7, 0.3) == [0.3] * 7
 
 
+def test_fge_begins_as_the_cosine_of_its_first_four_fifths():
+    assert rates("fge", 160)[:128] == rates("warmup-cosine", 128)
+
+
+def test_fge_at_160_epochs_has_its_members_at_the_low_points():
+    assert schedule.fge_checkpoints(160, 6) == [130, 136, 142, 148, 154, 160]
+    found = rates("fge", 160)
+    low = [epoch + 1 for epoch in range(128, 160) if found[epoch] == pytest.approx(5e-4)]
+    assert low == schedule.fge_checkpoints(160, 6)
+    cycle = [0.017, 0.0335, 0.05, 0.0335, 0.017, 5e-4]  # three epochs up to half the peak and three down
+    assert found[130:136] == pytest.approx(cycle)
+
+
+def test_fge_with_sides_of_one_epoch_alternates():
+    assert schedule.fge_checkpoints(25, 3) == [21, 23, 25]
+    assert rates("fge", 25, m=3)[20:] == pytest.approx([5e-4, 0.05, 5e-4, 0.05, 5e-4])
+
+
+@pytest.mark.parametrize(("epochs", "m"), [(160, 0), (20, 3), (160, 17)])
+def test_fge_without_room_for_its_members_is_an_error(epochs, m):
+    with pytest.raises(ValueError, match=f"{m} members in the last .* of {epochs} epochs"):
+        schedule.fge_checkpoints(epochs, m)
+
+
 # Any number of epochs
+
+
+@quick
+@given(lengths, st.integers(1, 8))
+def test_fge_members_increase_to_the_end_and_the_rate_turns_at_each(epochs, m):
+    try:
+        found = schedule.fge_checkpoints(epochs, m)
+    except ValueError:
+        assert epochs - round(0.8 * epochs) < 2 * m - 1
+        return
+    assert len(set(found)) == m
+    assert found == sorted(found)
+    assert found[-1] == epochs
+    for epoch in found:
+        low, others = (schedule.fge(e, epochs, 0.1, m) for e in (epoch - 1, max(epoch - 2, round(0.8 * epochs))))
+        assert low == pytest.approx(5e-4)
+        assert others >= low
 
 
 @quick
@@ -97,8 +138,7 @@ def test_rates_lie_between_zero_and_the_peak(epochs, peak, name):
     try:
         found = rates(name, epochs, peak)
     except ValueError:
-        assert name in ("snapshot", "swa-cyclic")  # too short for their cycles
-        assert epochs < 8
+        assert epochs < {"snapshot": 6, "swa-cyclic": 8, "fge": 58}[name]  # too short for their cycles
         return
     assert all(0 <= rate <= peak * (1 + 1e-12) for rate in found)
     assert found[0] > 0
