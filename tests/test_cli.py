@@ -15,7 +15,11 @@ runner = CliRunner()
 
 @pytest.mark.parametrize(
     "command",
-    [[], ["demo"], ["train"], ["recipes"], ["data"], ["data", "list"], ["data", "get"], ["data", "check"]],
+    [
+        [],
+        *([name] for name in ("demo", "train", "evaluate", "plot", "report", "recipes", "data")),
+        *(["data", name] for name in ("list", "get", "check")),
+    ],
     ids=" ".join,
 )
 def test_help(command: list[str]) -> None:
@@ -26,7 +30,7 @@ def test_help(command: list[str]) -> None:
 
 def test_the_help_lists_all_commands() -> None:
     output = runner.invoke(app, ["--help"]).output
-    assert all(command in output for command in ("demo", "train", "recipes", "data"))
+    assert all(command in output for command in ("demo", "train", "evaluate", "plot", "report", "recipes", "data"))
 
 
 @pytest.mark.parametrize("command", [[], ["data"]], ids=" ".join)
@@ -41,19 +45,20 @@ def test_version() -> None:
     assert runner.invoke(app, ["--version"]).output == f"subspaces {ss.__version__}\n"
 
 
-def test_demo_prints_a_table_and_saves_a_family(tmp_path: Path) -> None:
+def test_demo_prints_a_table_saves_lines_and_writes_a_report(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "subspaces", "demo", "--seeds", "1", "--epochs", "2"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200, check=True)
-    for words in ("midpoint", "accuracy %", "ECE %", "steps", "better in", "demo.safetensors"):
+    for words in ("midpoint", "accuracy %", "ECE %", "trained", "better in", str(tmp_path / "demo" / "report.html")):
         assert words in done.stdout
-    family = ss.load(tmp_path / "demo.safetensors", ss.networks.MLP)
-    assert family.shape == ss.Line()
+    (folder,) = (tmp_path / "demo").glob("digits-line-*")
+    assert ss.load(folder / "family.safetensors", ss.networks.MLP).shape == ss.Line()
+    assert (tmp_path / "demo" / "report.html").is_file()
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["demo", "--out", "missing/demo.safetensors"], "does not exist"),
+        (["demo", "--out", __file__], "is a file"),
         (["demo", "--seeds", "0"], "--seeds"),
         (["demo", "--label-noise", "2"], "--label-noise"),
         (["demos"], "Did you mean 'demo'?"),

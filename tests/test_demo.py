@@ -1,45 +1,70 @@
 """The demo's parts, and the demo in small."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
 import subspaces as ss
 from subspaces import demo
-from subspaces.networks import MLP
+from subspaces.evaluation.record import Record
+from subspaces.training import Run
 
 
-def test_label_noise_is_a_fixed_fraction_of_the_training_labels() -> None:
-    clean, noisy, again = demo.digits(0.0), demo.digits(0.4), demo.digits(0.4)
-    assert torch.equal(noisy.labels, again.labels)
-    changed = (clean.labels != noisy.labels).float().mean()
-    assert 0.4 * 0.85 < changed < 0.4 * 0.95  # a random label is right by chance one time in ten
-    assert torch.equal(clean.test_labels, noisy.test_labels)
-    assert len(clean.labels) + len(clean.test_labels) == 1797
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, demo.Result]:
+    out = tmp_path_factory.mktemp("demo")
+    return out, demo.run(demo.Setting(seeds=2, epochs=3), out, "quiet")
 
 
-def test_a_network_learns_clean_digits() -> None:
-    data = demo.digits(0.0)
-    torch.manual_seed(0)
-    network = demo.train(MLP(), data, demo.Setting(epochs=5), 0, lambda: None)
-    accuracy, ece = demo.evaluate(network, data)
-    assert accuracy > 93
-    assert 0 <= ece < 20
+def test_rows_are_what_was_measured(done: tuple[Path, demo.Result]) -> None:
+    _, result = done
+    assert [row.networks_trained for row in result.rows] == [1, 1, 1, 2, 1]
+    assert [row.networks_at_test for row in result.rows] == [1, 1, 1, 2, 2]
+    assert all(row.accuracy.shape == row.ece.shape == (2,) for row in result.rows)
+    for seed, run in enumerate(result.lines):
+        assert run.recipe.seed == seed
+        points = {row.alphas[0]: row for row in Record.read(run.folder).rows if row.kind == "point"}
+        assert float(result.rows[2].accuracy[seed]) == pytest.approx(100 * points[0.5].metrics["accuracy"])
+        ends = (points[0.0].metrics["ece"] + points[1.0].metrics["ece"]) / 2
+        assert float(result.rows[1].ece[seed]) == pytest.approx(100 * ends)
 
 
-def test_rows_findings_and_cost() -> None:
-    setting = demo.Setting(seeds=2, epochs=2)
-    ticks: list[None] = []
-    rows, family = demo.run(setting, lambda: ticks.append(None))
-    assert len(ticks) == 2 * 3 * setting.steps
-    assert setting.steps == 2 * 10
-    assert [row.training_steps for row in rows] == [20, 20, 20, 40, 20]
-    assert [row.networks_at_test for row in rows] == [1, 1, 1, 2, 2]
-    assert all(row.accuracy.shape == row.ece.shape == (2,) for row in rows)
-    assert isinstance(family, ss.Subspace)
-    sentences = demo.findings(rows)
-    difference = float((rows[2].accuracy - rows[0].accuracy).mean())
-    assert f"accuracy {difference:+.1f} points" in sentences[0]
-    assert len(sentences) == 4
+def test_a_network_and_two_networks_by_hand(done: tuple[Path, demo.Result]) -> None:
+    """The first seed's networks, read from their files and run on the test images."""
+    out, result = done
+    dataset = ss.data.load("digits", label_noise=0.4)
+    names = ("digits-standard-seed0-*", f"digits-standard-seed{demo.OTHERS}-*")
+    networks = []
+    for name in names:
+        (folder,) = out.glob(name)
+        networks.append(ss.load(Run.open(folder).family_file, ss.networks.MLP).midpoint().eval())
+    images = (dataset.test.images / 255 - dataset.mean[0]) / dataset.std[0]
+    with torch.no_grad():
+        answers = [network(images).softmax(1) for network in networks]
+    for row, answer in ((result.rows[0], answers[0]), (result.rows[3], sum(answers) / 2)):
+        right = (answer.argmax(1) == dataset.test.labels).float().mean()
+        assert float(row.accuracy[0]) == pytest.approx(100 * float(right))
+
+
+def test_the_report_and_the_plane_are_there(done: tuple[Path, demo.Result]) -> None:
+    out, result = done
+    assert result.report == out / "report.html"
+    assert "digits" in result.report.read_text()[-200_000:]
+    assert len(Record.read(result.lines[0].folder).planes) == 1
+
+
+def test_nothing_is_trained_twice(done: tuple[Path, demo.Result], monkeypatch: pytest.MonkeyPatch) -> None:
+    out, result = done
+    monkeypatch.setattr("subspaces.training.api.train_runs", lambda *_: pytest.fail("trained again"))
+    again = demo.run(demo.Setting(seeds=2, epochs=3), out, "quiet")
+    assert all(torch.equal(a.accuracy, b.accuracy) for a, b in zip(again.rows, result.rows, strict=True))
+
+
+def test_without_plotly_there_is_no_report(done: tuple[Path, demo.Result], monkeypatch: pytest.MonkeyPatch) -> None:
+    out, _ = done
+    monkeypatch.setattr("subspaces.report.page.find_spec", lambda name: None)
+    assert demo.run(demo.Setting(seeds=2, epochs=3), out, "quiet").report is None
 
 
 def test_findings_count_the_seeds_in_which_it_is_better() -> None:
