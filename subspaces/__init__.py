@@ -14,6 +14,7 @@ from subspaces.version import __version__
 
 if TYPE_CHECKING:
     from subspaces.evaluation import evaluate
+    from subspaces.experiments.compare import compare
     from subspaces.training import Recipe, train
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "Simplex",
     "Subspace",
     "__version__",
+    "compare",
     "evaluate",
     "keep_memory",
     "load",
@@ -39,7 +41,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import training and evaluation when they are first asked for, so that the core stays quick to import."""
+    """Import what is not the core when it is first asked for, so that the core stays quick to import."""
     if name in ("Recipe", "train"):
         from subspaces import training
 
@@ -48,4 +50,8 @@ def __getattr__(name: str) -> Any:
         from subspaces.evaluation import evaluate
 
         return evaluate
+    if name == "compare":
+        from subspaces.experiments.compare import compare
+
+        return compare
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from subspaces.cli import data, demo, evaluate, plot, recipes, report, train
+from subspaces.cli import compare, data, demo, evaluate, plot, recipes, report, train
 from subspaces.cli.errors import Group
 from subspaces.cli.options import Several
 
@@ -20,6 +20,7 @@ app = typer.Typer(
 app.command()(demo.demo)
 app.command(cls=Several)(train.train)
 app.command(cls=Several)(evaluate.evaluate)
+app.command(cls=Several)(compare.compare)
 app.command()(plot.plot)
 app.command()(report.report)
 app.command()(recipes.recipes)

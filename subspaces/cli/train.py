@@ -69,7 +69,7 @@ def train(
         if seeds and fields["seed"] is not None:
             raise ValueError("--seed and --seeds exclude each other")
         chosen, _ = configure(recipes, seeds or None, {k: v for k, v in fields.items() if v is not None})
-        _check_names(chosen, data)
+        check_names(chosen, data)
     execution = {entry.name: fields[entry.name] for entry in dataclasses.fields(Execution)}
     before = {run.folder for run in (Run.under(out, recipe) for recipe in chosen) if run.finished}
     runs = training.train(
@@ -90,7 +90,7 @@ def train(
             typer.echo(f"Finished before, and not trained again: {names}")
 
 
-def _check_names(recipes: Sequence[Recipe], data: Path) -> None:
+def check_names(recipes: Sequence[Recipe], data: Path) -> None:
     """Refuse data sets and networks that do not exist before any work is done."""
     for recipe in recipes:
         with suppress(FileNotFoundError):  # a finished run needs no data

@@ -89,7 +89,7 @@ def evaluate(
     )
     several = [runs] if isinstance(runs, (Run, str, os.PathLike)) else list(runs)
     opened = [one if isinstance(one, Run) else Run.open(one) for one in several]
-    bench = _benches(data, Execution(device=device, precision=precision, workers=workers).resolved())
+    bench = workbench(data, Execution(device=device, precision=precision, workers=workers).resolved())
     benches = list(dict.fromkeys(bench(run) for run in opened))
     others = [named(name, bench) for name in wanted.through]
     for one in benches:  # whatever is wrong is said before anything is measured
@@ -97,10 +97,10 @@ def evaluate(
         if wanted.wants_plane:
             corners(one, others)
     with stop_on_signals() as stop, bars(progress) as shown:
-        return [_evaluate(one, others, wanted, partial(_heeding, stop, shown)) for one in benches]
+        return [_evaluate(one, others, wanted, partial(heeding, stop, shown)) for one in benches]
 
 
-def _benches(data: str | os.PathLike[str] | None, execution: Execution) -> Callable[[Run], Bench]:
+def workbench(data: str | os.PathLike[str] | None, execution: Execution) -> Callable[[Run], Bench]:
     """Return a function that gives each run's bench, one for each folder, with data that runs may share."""
     load = cache(partial(_load, data))
     found: dict[Path, Bench] = {}
@@ -122,7 +122,7 @@ def _load(
     return datasets.load(name, data, label_noise=label_noise, validation=validation, seed=seed)
 
 
-def _heeding(stop: Stop, progress: Progress, what: str, done: int, total: int) -> None:
+def heeding(stop: Stop, progress: Progress, what: str, done: int, total: int) -> None:
     """Tell how far it is, and stop if that was asked for."""
     progress(what, done, total)
     if stop.signal is not None:

@@ -1,0 +1,126 @@
+"""MC-dropout: a network with dropout asked several times, each time without other parts of it.
+
+p(y | x) = 1/n sum_i softmax(f(x; theta * mask_i)), with batch norm as at test time (Gal and Ghahramani, 2016).
+The numbers go to `dropout.json` in the run folder.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from subspaces.data.dataset import Progress
+from subspaces.evaluation import metrics
+from subspaces.evaluation.api import OneRun, heeding, workbench
+from subspaces.evaluation.bench import Bench
+from subspaces.evaluation.display import bars, counted
+from subspaces.evaluation.measured import Measured, Shelf
+from subspaces.evaluation.points import to_place
+from subspaces.evaluation.predictor import Predictor
+from subspaces.training.batches import evaluation_batches
+from subspaces.training.config import Execution, Precision
+from subspaces.training.runs import Run, environment
+from subspaces.training.signals import stop_on_signals
+
+FILE = "dropout.json"
+PASSES = 20
+_STREAM = 7 << 56  # of random numbers that training has not drawn from the same seed
+
+
+def evaluate_dropout(
+    runs: OneRun | Sequence[OneRun],
+    *,
+    passes: int = PASSES,
+    data: str | os.PathLike[str] | None = None,
+    device: str = "auto",
+    statistics_batches: int | None = None,
+    precision: Precision = "auto",
+    workers: int | None = None,
+    progress: bool | Progress = True,
+) -> list[Measured]:
+    """Measure the midpoint of finished runs with dropout switched on, unless that is there already.
+
+    Args:
+        runs: a run whose network has dropout, its folder, or several of them.
+        passes: how often each image is asked about.
+        data: the folder with the data sets.
+        device: "cpu", "cuda", …; "auto" takes a GPU if there is one.
+        statistics_batches: for the batch-norm statistics; by default the whole training set.
+        precision: as in `evaluate`.
+        workers: processes that read image files.
+        progress: True for bars, False for none, or a function of (what, done, total).
+    """
+    if passes < 1:
+        raise ValueError(f"passes={passes}: expected at least 1")
+    several = [runs] if isinstance(runs, (Run, str, os.PathLike)) else list(runs)
+    opened = [one if isinstance(one, Run) else Run.open(one) for one in several]
+    bench = workbench(data, Execution(device=device, precision=precision, workers=workers).resolved())
+    with stop_on_signals() as stop, bars(progress) as shown:
+        told = partial(heeding, stop, shown)
+        return [_measure(bench(run), passes, statistics_batches, precision, told) for run in opened]
+
+
+def _measure(bench: Bench, passes: int, statistics: int | None, precision: str, progress: Progress) -> Measured:
+    """Return what is there, or measure it."""
+    with bench.run.locked():
+        shelf, key = Shelf(bench.run.folder / FILE), key_of(bench, passes, statistics)
+        if (found := shelf.find(key, precision)) is not None:
+            return found
+        tick = counted(progress, f"{bench.run.folder.name}: dropout", 0, passes * len(bench.splits))
+        predictor = bench.predictor(bench.splits, statistics)
+        predictor(bench.weights(to_place(bench.shape.midpoint().tolist())))  # its weights and statistics stay
+        answers = {split: _answers(bench, predictor, split, passes, tick) for split in bench.splits}
+        made = Measured.of(key, environment(bench.execution), answers, predictor.labels)
+        shelf.add(made)
+        return made
+
+
+def key_of(bench: Bench, passes: int, statistics: int | None = None) -> dict[str, Any]:
+    """Return what tells one measurement of this kind from another."""
+    return {"family": bench.checksum, "passes": passes, "batch": bench.recipe.batch, "batches": statistics}
+
+
+@torch.no_grad()
+def _answers(bench: Bench, predictor: Predictor, split: str, passes: int, tick: Any) -> Tensor:
+    """Return the log of the mean of the probabilities over all passes, [n, classes]."""
+    recipe, execution, device = bench.recipe, bench.execution, predictor.device
+    batches = evaluation_batches(getattr(bench.dataset, split), recipe, bench.dataset, execution)
+    low = execution.precision == "bfloat16"
+    logits = []
+    with (
+        torch.random.fork_rng([device] if device.type == "cuda" else []),
+        torch.autocast(device.type, torch.bfloat16, enabled=low, cache_enabled=False),
+        dropping(predictor.network) as network,
+    ):
+        torch.manual_seed(recipe.seed + _STREAM)
+        for _ in range(passes):
+            logits.append(torch.cat([network(x).float() for x, _ in batches]))
+            tick(1)
+    return metrics.log_mean(torch.stack(logits))
+
+
+@contextmanager
+def dropping(network: nn.Module) -> Iterator[nn.Module]:
+    """Put a network into eval mode but for its dropout, and leave it in eval mode."""
+    network.eval()
+    found = [module for module in network.modules() if _drops(module)]
+    if not found:
+        raise ValueError(f"{type(network).__name__} has no dropout: train one with --dropout, or leave MC-dropout out")
+    for module in found:
+        module.training = True  # of this module alone: batch norm below it stays as it is
+    try:
+        yield network
+    finally:
+        network.eval()
+
+
+def _drops(module: nn.Module) -> bool:
+    """Say whether a module drops, as a dropout layer or by an attribute, as timm's networks do."""
+    name = "p" if isinstance(module, nn.modules.dropout._DropoutNd) else "drop_rate"
+    rate = getattr(module, name, 0.0)
+    return not isinstance(module, _BatchNorm) and isinstance(rate, int | float) and rate > 0

@@ -1,0 +1,66 @@
+"""Numbers of networks that answer together and are no rows of one run's record, in a JSON file beside them."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from subspaces import files
+from subspaces.evaluation import metrics
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Measured:
+    """How good an answer is on each split; `key` says what it is the answer of, and how it was made."""
+
+    key: dict[str, Any]
+    environment: dict[str, Any]
+    images: dict[str, int]
+    metrics: dict[str, dict[str, float]]
+
+    @classmethod
+    def of(
+        cls,
+        key: Mapping[str, Any],
+        environment: Mapping[str, Any],
+        answers: Mapping[str, Tensor],
+        labels: Mapping[str, Tensor],
+    ) -> "Measured":
+        """Measure log-probabilities [n, classes] on each split."""
+        found = {split: metrics.summary(answer, labels[split].to(answer.device)) for split, answer in answers.items()}
+        return cls(dict(key), dict(environment), {split: len(answers[split]) for split in answers}, found)
+
+
+class Shelf:
+    """The measured of one file; a file that is damaged, or of another version, is one with nothing in it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self) -> list[Measured]:
+        """Return everything that is there."""
+        try:
+            values = json.loads(self.path.read_bytes())
+            return [Measured(**each) for each in values["measured"]] if values["schema"] == SCHEMA else []
+        except (OSError, ValueError, KeyError, TypeError):  # all of it can be measured again
+            return []
+
+    def find(self, key: Mapping[str, Any], precision: str = "auto") -> Measured | None:
+        """Return what was measured of a key; a precision that is asked for must be that of the numbers."""
+        for each in self.read():
+            used = each.environment.get("execution", {}).get("precision")
+            if each.key == key and precision in ("auto", used):
+                return each
+        return None
+
+    def add(self, measured: Measured) -> None:
+        """Add to the file, in place of an earlier one of the same key."""
+        others = [each for each in self.read() if each.key != measured.key]
+        found = [dataclasses.asdict(each) for each in (*others, measured)]
+        files.write_json(self.path, {"schema": SCHEMA, "measured": found})

@@ -1,0 +1,109 @@
+"""Ensembles of independent runs: the mean of the probabilities of networks that share nothing but the data.
+
+p(y | x) = 1/k sum_i softmax(f(x; theta_i)), with theta_i the midpoint of run i, and batch-norm statistics of its own.
+"""
+
+import os
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from subspaces.data.dataset import Progress
+from subspaces.evaluation import metrics
+from subspaces.evaluation.api import OneRun, heeding, workbench
+from subspaces.evaluation.bench import Bench
+from subspaces.evaluation.display import bars, counted
+from subspaces.evaluation.measured import Measured, Shelf
+from subspaces.evaluation.points import to_place
+from subspaces.training.config import Execution, Precision
+from subspaces.training.runs import Run, RunError, environment
+from subspaces.training.signals import stop_on_signals
+
+FILE = "ensembles.json"
+ALIKE = ("dataset", "label_noise", "validation", "data_seed")  # what decides which images are asked about
+
+
+def evaluate_together(
+    groups: Sequence[Sequence[OneRun]],
+    *,
+    to: str | os.PathLike[str],
+    data: str | os.PathLike[str] | None = None,
+    device: str = "auto",
+    statistics_batches: int | None = None,
+    precision: Precision = "auto",
+    workers: int | None = None,
+    progress: bool | Progress = True,
+) -> list[Measured]:
+    """Measure the midpoints of several runs as one ensemble, for each group of runs, unless that is there already.
+
+    Args:
+        groups: of finished runs on the same data; each is one ensemble.
+        to: the folder for `ensembles.json`.
+        data: the folder with the data sets.
+        device: "cpu", "cuda", …; "auto" takes a GPU if there is one.
+        statistics_batches: for the batch-norm statistics; by default the whole training set.
+        precision: as in `evaluate`.
+        workers: processes that read image files.
+        progress: True for bars, False for none, or a function of (what, done, total).
+    """
+    bench = workbench(data, Execution(device=device, precision=precision, workers=workers).resolved())
+    members = [[bench(run if isinstance(run, Run) else Run.open(run)) for run in group] for group in groups]
+    for group in members:
+        _check(group)
+    shelf = Shelf(Path(to) / FILE)
+    keys = [key_of(group, statistics_batches) for group in members]
+    found = {index: old for index, key in enumerate(keys) if (old := shelf.find(key, precision)) is not None}
+    missing = [index for index in range(len(members)) if index not in found]
+    left = {one: max(i for i in missing if one in members[i]) for i in missing for one in members[i]}
+    with stop_on_signals() as stop, bars(progress) as shown:
+        if left:
+            tick = counted(partial(heeding, stop, shown), "ensembles of runs", 0, len(left))
+        answers: dict[Bench, dict[str, Tensor]] = {}
+        for index in missing:
+            for one in members[index]:
+                if one not in answers:
+                    answers[one] = midpoint_logits(one, statistics_batches)
+                    tick(1)
+            found[index] = _measured(keys[index], members[index], answers)
+            shelf.add(found[index])
+            answers = {one: logits for one, logits in answers.items() if left[one] > index}
+    return [found[index] for index in range(len(members))]
+
+
+def key_of(group: Sequence[Bench], statistics: int | None = None) -> dict[str, Any]:
+    """Return what tells one measurement of this kind from another; the order of the runs does not matter."""
+    runs = {one.checksum: one.run.folder.name for one in sorted(group, key=lambda one: one.run.folder.name)}
+    return {"runs": list(runs.values()), "families": list(runs), "batches": statistics}
+
+
+def midpoint_logits(bench: Bench, statistics: int | None = None) -> dict[str, Tensor]:
+    """Return the logits [n, classes] of a run's midpoint on each split."""
+    place = to_place(bench.shape.midpoint().tolist())
+    answers = bench.predictor(bench.splits, statistics)(bench.weights(place))
+    return {split: answer.logits.cpu() for split, answer in answers.items()}
+
+
+def _measured(key: dict[str, Any], group: Sequence[Bench], answers: dict[Bench, dict[str, Tensor]]) -> Measured:
+    first = group[0]
+    means = {split: metrics.log_mean(torch.stack([answers[one][split] for one in group])) for split in first.splits}
+    labels = {split: getattr(first.dataset, split).labels for split in first.splits}
+    return Measured.of(key, environment(first.execution), means, labels)
+
+
+def _check(group: Sequence[Bench]) -> None:
+    """Refuse ensembles of less than two different runs, or of runs on other data."""
+    if len({one.checksum for one in group}) < max(2, len(group)):
+        names = ", ".join(one.run.folder.name for one in group) or "no run"
+        raise RunError(f"an ensemble of {names}: expected two or more runs that differ")
+    for one in group[1:]:
+        for field in ALIKE:
+            ours, theirs = getattr(group[0].recipe, field), getattr(one.recipe, field)
+            if ours != theirs:
+                raise RunError(
+                    f"{group[0].run.folder} has {field} {ours!r} and {one.run.folder} {theirs!r}: "
+                    "an ensemble is of runs on the same data"
+                )

@@ -1,0 +1,113 @@
+"""What is compared, and how: checked before anything is trained."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from subspaces.evaluation.dropout import PASSES
+from subspaces.evaluation.together import ALIKE
+from subspaces.points import nearest
+from subspaces.training.api import configure
+from subspaces.training.config import Execution, Recipe
+from subspaces.training.display import Mode
+from subspaces.training.runs import Run
+
+Folder = str | os.PathLike[str]
+OneRecipe = Recipe | str
+State = Literal["to train", "to continue", "to evaluate", "evaluated"]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a comparison needs beside its recipes."""
+
+    out: Path = Path("runs")
+    to: Path = Path("comparison")
+    data: Folder | None = None
+    ensembles: tuple[int, ...] | None = None
+    passes: int = PASSES
+    show: Mode = "bar"
+    tensorboard: bool = True
+    execution: dict[str, Any] = field(default_factory=dict)  # what was asked for of `Execution`
+    evaluation: dict[str, Any] = field(default_factory=dict)  # what `evaluate` is told beside
+
+    def sizes(self, seeds: int) -> list[int]:
+        """Return of how many independent runs ensembles are made: of two, unless told otherwise."""
+        if self.ensembles is None:
+            return [2] if seeds >= 2 else []
+        return sorted(set(self.ensembles))
+
+    def measuring(self) -> dict[str, Any]:
+        """Return where and how everything is measured."""
+        wanted = ("device", "precision", "workers")
+        asked = {name: value for name, value in self.execution.items() if name in wanted}
+        return {"data": self.data, "progress": self.show == "bar", **asked}
+
+
+def prepared(
+    recipe: OneRecipe | Sequence[OneRecipe], seeds: Sequence[int] | None, changes: dict[str, Any]
+) -> tuple[list[Recipe], dict[str, Any]]:
+    """Return the different recipes with all changes and seeds, and what was asked for of their execution."""
+    found, _ = configure(recipe, seeds, changes)
+    if not found:
+        raise ValueError("no recipes were given: expected one or more")
+    settings = {name: value for name, value in changes.items() if name in Execution.__dataclass_fields__}
+    return list({one.key: one for one in found}.values()), settings
+
+
+def check(recipes: Sequence[Recipe], setting: Setting) -> None:
+    """Refuse what cannot be compared, before anything is trained."""
+    first = recipes[0]
+    for one in recipes[1:]:
+        for name in ALIKE:
+            ours, theirs = getattr(first, name), getattr(one, name)
+            if ours != theirs:
+                hint = f"; --{name.replace('_', '-')} sets it for all" if name != "dataset" else ""
+                raise ValueError(
+                    f"{first.name} has {name.replace('_', ' ')} {ours!r} and {one.name} {theirs!r}: "
+                    f"methods are compared on the same data{hint}"
+                )
+    if setting.passes < 1:
+        raise ValueError(f"dropout_passes={setting.passes}: expected at least 1")
+    counts = [len({each.seed for each in recipes if same(each, one)}) for one in recipes if one.method == "standard"]
+    for size in setting.ensembles or ():
+        if size < 2 or size > max(counts, default=0):
+            raise ValueError(
+                f"ensembles={size}: expected 2 or more and as many seeds of a standard recipe, of which there are "
+                f"{max(counts, default=0)}"
+            )
+
+
+def same(first: Recipe, second: Recipe) -> bool:
+    """Say whether two recipes differ in nothing but their name and seed."""
+    fields = [{k: v for k, v in one.to_dict().items() if k not in ("name", "seed")} for one in (first, second)]
+    return fields[0] == fields[1]
+
+
+def reference_of(recipes: Sequence[Recipe], name: str | None) -> Recipe | None:
+    """Return the recipe of that name, or the first standard one, without anything else if there is one."""
+    if name is not None:
+        known = {one.name: one for one in reversed(recipes)}
+        if name not in known:
+            raise ValueError(f"reference={name!r}: {nearest(name, known)}")
+        return known[name]
+    standard = [one for one in recipes if one.method == "standard"]
+    plain = [one for one in standard if not one.dropout and not one.label_smoothing]
+    return next(iter([*plain, *standard]), None)
+
+
+def plan(recipes: Sequence[Recipe], out: Folder) -> list[tuple[Run, State]]:
+    """Return the runs with what is left to do for each; nothing is done."""
+    runs = [Run.under(out, one) for one in recipes]
+    for run in runs:
+        run.check()
+    return [(run, state(run)) for run in runs]
+
+
+def state(run: Run) -> State:
+    """Say what is left to do for a run; whether its evaluation is whole shows only when it is read."""
+    if run.finished:
+        return "evaluated" if (run.folder / "evaluation.json").is_file() else "to evaluate"
+    return "to continue" if (run.folder / "state.safetensors").is_file() else "to train"

@@ -1,0 +1,235 @@
+"""One table of a comparison, as JSON, CSV and Markdown; every number comes from the runs' own files."""
+
+import csv
+import dataclasses
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from subspaces import files
+from subspaces.experiments.compare import Comparison
+from subspaces.experiments.entries import METRICS, Entry
+from subspaces.experiments.statistics import CONFIDENCE, Difference, Spread, errors, paired, spread
+from subspaces.training.runs import Run
+
+SCHEMA = 1
+SPLIT = "test"
+PERCENT = ("accuracy", "ece")
+TITLES = {"accuracy": "accuracy %", "nll": "NLL", "ece": "ECE %", "brier": "Brier"}
+COLUMNS = ("method", "answer", *TITLES.values(), "training", "networks")
+
+
+def write_all(comparison: Comparison, folder: Path) -> Comparison:
+    """Write the table in every form, the figure and the report page, and return what was made and what was not."""
+    files.write_json(folder / "comparison.json", summary(comparison))
+    files.write(folder / "comparison.csv", as_csv(comparison).encode())
+    files.write(folder / "comparison.md", as_markdown(comparison).encode())
+    made = [folder / f"comparison.{ending}" for ending in ("json", "csv", "md")]
+    left_out = []
+    try:
+        made += _figure(comparison, folder)
+    except ImportError as error:  # the numbers are there nevertheless
+        left_out.append(f"no figure: {error}")
+    try:
+        from subspaces.report.page import write_report
+
+        made.append(write_report([run.folder for run in comparison.runs], folder / "report.html"))
+    except ImportError as error:
+        left_out.append(f"no page: {error}")
+    return dataclasses.replace(comparison, files=made, left_out=left_out)
+
+
+def _figure(comparison: Comparison, folder: Path) -> list[Path]:
+    if comparison.reference is None or len(comparison.entries) < 2:
+        return []
+    try:
+        from subspaces.experiments import figures
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "matplotlib":
+            raise
+        raise ImportError("figures need matplotlib: pip install 'subspaces[figures]'") from None
+    return figures.write(figures.differences(comparison), folder / "comparison")
+
+
+def of(entry: Entry, metric: str) -> Spread:
+    """Return a metric of an entry over its seeds."""
+    return spread(entry.values(metric, SPLIT))
+
+
+def against(entry: Entry, reference: Entry | None, metric: str) -> Difference | None:
+    """Return the paired difference to the reference; None for the reference itself, or without pairs."""
+    if reference is None or entry is reference:
+        return None
+    others = entry.paired_with(reference, metric, SPLIT)
+    return None if others is None else paired(entry.values(metric, SPLIT), others)
+
+
+def relative_cost(entry: Entry, reference: Entry | None) -> float | None:
+    """Return how many times the network-steps of the reference an entry takes to train."""
+    return None if reference is None else entry.steps / reference.steps
+
+
+def summary(comparison: Comparison) -> dict[str, Any]:
+    """Return everything, for a JSON file; the same runs give the same."""
+    recipe, reference = comparison.recipe, comparison.reference
+    return {
+        "schema": SCHEMA,
+        "dataset": recipe.dataset,
+        "label_noise": recipe.label_noise,
+        "validation": recipe.validation,
+        "data_seed": recipe.data_seed,
+        "split": SPLIT,
+        "images": comparison.test_images,
+        "training_images": comparison.training_images,
+        "seeds": comparison.seeds,
+        "reference": None if reference is None else reference.name,
+        "confidence": CONFIDENCE,
+        "notes": notes(comparison),
+        "entries": [_entry(entry, reference) for entry in comparison.entries],
+        "runs": [_run(run) for run in comparison.runs],
+    }
+
+
+def _entry(entry: Entry, reference: Entry | None) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "method": entry.method,
+        "answer": entry.answer,
+        "recipe": {name: value for name, value in entry.recipe.to_dict().items() if name != "seed"},
+        "seeds": [list(seeds) for seeds in entry.seeds],
+        "runs": entry.runs,
+        "training_network_steps": entry.steps,
+        "training_relative": relative_cost(entry, reference),
+        "networks_at_test": entry.networks,
+        "metrics": {},
+    }
+    for metric in METRICS:
+        difference = against(entry, reference, metric)
+        found["metrics"][metric] = {
+            **dataclasses.asdict(of(entry, metric)),
+            "difference": None if difference is None else dataclasses.asdict(difference),
+        }
+    return found
+
+
+def _run(run: Run) -> dict[str, Any]:
+    """Return where and with what a run was trained, the last time that it was started."""
+    starts = json.loads((run.folder / "environment.json").read_bytes())
+    names = ("hardware", "torch", "subspaces", "commit")
+    return {"run": run.folder.name, **{name: starts[-1].get(name) for name in names}}
+
+
+def as_csv(comparison: Comparison) -> str:
+    """Return a line for each entry, with numbers in full and shares as fractions."""
+    rows = []
+    for entry in comparison.entries:
+        found: dict[str, Any] = {
+            "method": entry.method,
+            "answer": entry.answer,
+            "n": len(entry.seeds),
+            "training_network_steps": entry.steps,
+            "training_relative": relative_cost(entry, comparison.reference),
+            "networks_at_test": entry.networks,
+        }
+        for metric in METRICS:
+            values, difference = of(entry, metric), against(entry, comparison.reference, metric)
+            found |= {f"{metric}_mean": values.mean, f"{metric}_std": values.std}
+            for part in ("mean", "low", "high"):
+                found[f"{metric}_difference_{part}"] = None if difference is None else getattr(difference, part)
+        rows.append(found)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def cells(comparison: Comparison, entry: Entry) -> list[str]:
+    """Return the cells of an entry, with the difference to the reference on a line of its own."""
+    reference = comparison.reference
+    numbers = []
+    for metric in METRICS:
+        lines = [shown(of(entry, metric), metric)]
+        if (difference := against(entry, reference, metric)) is not None:
+            lines.append(shown_difference(difference, metric))
+        numbers.append("\n".join(lines))
+    relative = relative_cost(entry, reference)
+    training = f"{entry.steps:,.0f}" + ("" if relative is None else f"\n× {relative:.3g}")
+    return [entry.method, entry.answer, *numbers, training, str(entry.networks)]
+
+
+def shown(values: Spread, metric: str) -> str:
+    """Return mean ± standard deviation."""
+    scale, digits = _format(metric)
+    around = "" if values.std is None else f" ± {scale * values.std:.{digits}f}"
+    return f"{scale * values.mean:.{digits}f}{around}"
+
+
+def shown_difference(difference: Difference, metric: str) -> str:
+    """Return a difference with its sign and its interval."""
+    scale, digits = _format(metric)
+    text = signed(scale * difference.mean, digits)
+    if difference.low is None or difference.high is None:
+        return text
+    return f"{text} [{signed(scale * difference.low, digits)}, {signed(scale * difference.high, digits)}]"
+
+
+def signed(value: float, digits: int) -> str:
+    """Return a number with its sign; zero has none."""
+    text = f"{abs(value):.{digits}f}"
+    return text if float(text) == 0 else f"{'+' if value > 0 else '−'}{text}"
+
+
+def _format(metric: str) -> tuple[float, int]:
+    return (100, 2) if metric in PERCENT else (1, 4)
+
+
+def heading(comparison: Comparison) -> str:
+    """Return what all methods share."""
+    recipe = comparison.recipe
+    noise = f", {100 * recipe.label_noise:g} % label noise" if recipe.label_noise else ""
+    networks = {entry.recipe.network for entry in comparison.entries}
+    network = f" · {networks.pop()}" if len(networks) == 1 else ""
+    return f"{recipe.dataset}{noise}{network} · {comparison.test_images:,} test images"
+
+
+def notes(comparison: Comparison) -> list[str]:
+    """Return what a reader has to know to judge the numbers."""
+    seeds, reference = comparison.seeds, comparison.reference
+    several = len(seeds) > 1
+    named = f"{'seeds' if several else 'seed'} {', '.join(map(str, seeds))}"
+    found = [
+        f"Mean ± standard deviation (n − 1) over {named}." if several else f"Trained once ({named}).",
+        "Training cost in network-steps: one batch forward and backward through one network; passes for batch-norm "
+        "statistics are not counted. Inference cost: networks that see each image.",
+    ]
+    if reference is not None:
+        found.append(
+            f"Second line: difference to {reference.name}, paired by the seed"
+            + (f", with its {CONFIDENCE:.0%} confidence interval (Student's t)." if several else "; one seed has none.")
+        )
+        if 2 <= len(seeds) <= 3:
+            found.append(
+                f"With {len(seeds)} seeds the interval reaches {errors(len(seeds)):.1f} standard errors to each side: "
+                "it is wide, and holds 0 unless the seeds agree very closely."
+            )
+    else:
+        found.append("No standard training is among the recipes, so there are no differences to it.")
+    if any(len(one) > 1 for entry in comparison.entries for one in entry.seeds):
+        found.append(
+            "An ensemble of runs has no run in common with another one of its size; it is set against the mean of the "
+            "reference over the seeds of its members."
+        )
+    return found
+
+
+def as_markdown(comparison: Comparison) -> str:
+    """Return the table with its notes."""
+    lines = [f"# {heading(comparison)}", "", _line(COLUMNS), _line(["---", "---", *["---:"] * (len(COLUMNS) - 2)])]
+    lines += [_line(cells(comparison, entry)) for entry in comparison.entries]
+    return "\n".join([*lines, "", *(f"- {note}" for note in notes(comparison)), ""])
+
+
+def _line(texts: Sequence[str]) -> str:
+    return f"| {' | '.join(text.replace('|', chr(92) + '|').replace(chr(10), '<br>') for text in texts)} |"
