@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from subspaces.data import Dataset, Images, ResidentLoader, Split, StreamingLoader
+from subspaces.data.streams import stream
 from subspaces.training.config import Execution, Recipe
 
 Batch = tuple[Tensor, Tensor]
@@ -67,6 +68,14 @@ def training_batches(
         if (images.batch, images.pad, images.flip) == settings:
             return images.sibling(recipe.seed)
     return _batches(dataset.train, recipe, dataset, execution, recipe.seed, augment=True)
+
+
+def leave_trunk(loader: ResidentLoader | Stream, recipe: Recipe) -> None:
+    """Go on, from the next epoch, in an order that is fixed by seed and branch; branch 0 stays on its way."""
+    if recipe.branch and isinstance(loader, ResidentLoader):
+        loader.rng.copy_(stream(recipe.seed + (recipe.branch << 32), "batches"))
+    elif recipe.branch and isinstance(loader, Stream):  # whose order is a function of seed and epoch
+        loader.loader.load_state_dict({"epoch": loader.loader.epoch + (recipe.branch << 16)})
 
 
 def statistics_batches(recipe: Recipe, dataset: Dataset, execution: Execution) -> ResidentLoader | Stream:

@@ -1,7 +1,8 @@
 """One model in training: the step, as fast as the device allows.
 
-The step is one function for a single network and for every subspace: take a batch, run the network
-at a fresh point, loss and penalty, backward, optimiser. On a CPU it runs as written. On a GPU,
+The step is one function for a single network, for every subspace and for every other method: take a
+batch, run the network at a fresh point, loss and penalty, backward, optimiser; a method's policy says
+what it does otherwise. On a CPU it runs as written. On a GPU,
 batch, augmentation, forward, loss and their backward are compiled, and the whole step with the
 optimiser is captured once as a CUDA graph, so that a step costs one launch and no Python.
 """
@@ -9,6 +10,7 @@ optimiser is captured once as a CUDA graph, so that a step costs one launch and 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,8 +22,9 @@ from subspaces import data
 from subspaces.memory import keep_memory
 from subspaces.networks import registry
 from subspaces.subspace import Subspace
-from subspaces.training.batches import Stream, training_batches
+from subspaces.training.batches import Stream, leave_trunk, training_batches
 from subspaces.training.config import Execution, Recipe
+from subspaces.training.policy import policy_of
 
 GRAPH_SAFE = ("SGD", "Adam", "AdamW", "RMSprop")  # optimisers whose state may start as zeros
 FUSED = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW)
@@ -53,6 +56,7 @@ class Engine:
         if self.device.type == "cuda":
             self.learning_rate = torch.tensor(recipe.learning_rate, device=self.device)
         self.optimizer = build_optimizer(recipe, self.family, self.learning_rate, fused=not execution.compile)
+        self.policy = policy_of(recipe, self.family)
         self.totals = torch.zeros(2, device=self.device)  # sum of the loss, correct predictions
         self.features = registry.head_name(self.family.midpoint()) if recipe.feature_similarity else None
         self.stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
@@ -106,7 +110,7 @@ class Engine:
         """Return loss and penalties on a batch, and add loss and correct predictions to the totals."""
         recipe, family = self.recipe, self.family
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.execution.precision == "bfloat16"):
-            result = family(x, samples=recipe.samples, features=self.features)
+            result = self.policy.outputs(family, x, self.features)
         logits = (result if self.features is None else result.output).float()
         loss = F.cross_entropy(logits, y, label_smoothing=recipe.label_smoothing)
         correct = (logits.detach().argmax(1) == y).sum()
@@ -122,10 +126,19 @@ class Engine:
         # The last batch of an epoch may be smaller; to compile the step for it alone would take longer than it saves.
         whole = size == self.recipe.batch
         images, labels = (self._take if whole else self.loader.take)(size * steps)
+        objective = self._objective if whole else self.objective
         for x, y in zip(images.split(size), labels.split(size), strict=True):
-            self.optimizer.zero_grad(set_to_none=True)
-            (self._objective if whole else self.objective)(x, y).backward()
+            self.policy.gradient(partial(self._backward, objective, x, y))
             self._update()
+            self.policy.after_step()
+
+    def _backward(self, objective: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor, counted: bool) -> None:
+        """Renew the gradients; the totals count what a method's first pass has found."""
+        before = None if counted else self.totals.clone()
+        self.optimizer.zero_grad(set_to_none=True)
+        objective(x, y).backward()
+        if before is not None:
+            self.totals.copy_(before)
 
     def advance(self, sizes: list[int], done: int) -> int:
         """Train on the next batch, or on several where they are one graph, and return on how many.
@@ -178,12 +191,9 @@ class Engine:
         self.loader.start_epoch()
         self.totals.zero_()
 
-    def spread(self) -> Tensor:
-        """Return the mean L2 distance and the mean cos^2 of two vertices, as a tensor on the device."""
-        l2, cos2 = self.family.distances()
-        m = len(l2)
-        others = ~torch.eye(m, dtype=torch.bool, device=l2.device)
-        return torch.stack([(value * others).sum() / max(1, m * (m - 1)) for value in (l2, cos2)]).float()
+    def branch(self) -> None:
+        """Leave the trunk: from the next epoch on the images come in the order of the recipe's branch."""
+        leave_trunk(self.loader, self.recipe)
 
     def live(self) -> dict[str, Tensor]:
         """Return every tensor that a step changes, by name; writing into them sets the state."""
@@ -192,11 +202,13 @@ class Engine:
             for name, value in self.optimizer.state.get(parameter, {}).items():
                 if isinstance(value, Tensor):
                     state[f"optimizer.{index}.{name}"] = value
+        state |= {f"policy.{name}": value for name, value in self.policy.live().items()}
         return state | {"totals": self.totals, "position": self.loader.position}
 
     def state(self) -> dict[str, Tensor]:
-        """Return what it takes to continue: what a step changes, and the order of the images."""
-        return self.live() | {f"loader.{name}": value for name, value in self.loader.state_dict().items()}
+        """Return what it takes to continue: what a step changes, the order of the images, and what is kept."""
+        others = {"loader": self.loader.state_dict(), "kept": self.policy.kept()}
+        return self.live() | {f"{kind}.{name}": value for kind in others for name, value in others[kind].items()}
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Continue from what `state()` returned earlier."""
@@ -207,12 +219,21 @@ class Engine:
                 if value.shape != state[name].shape:
                     raise ValueError(f"{name} is {tuple(state[name].shape)}, expected {tuple(value.shape)}")
                 value.copy_(state[name])
+        self.policy.load({key[5:]: value for key, value in state.items() if key.startswith("kept.")})
         parameters = list(self.family.parameters())
         for key, value in state.items():
             kind, _, rest = key.partition(".")
             if kind == "optimizer" and key not in own:
                 index, _, name = rest.partition(".")
                 self.optimizer.state[parameters[int(index)]][name] = self._placed(value)
+
+
+def spread(family: Subspace) -> Tensor:
+    """Return the mean L2 distance and the mean cos^2 of two vertices, as a tensor on the device."""
+    l2, cos2 = family.distances()
+    m = len(l2)
+    others = ~torch.eye(m, dtype=torch.bool, device=l2.device)
+    return torch.stack([(value * others).sum() / max(1, m * (m - 1)) for value in (l2, cos2)]).float()
 
 
 def build_family(recipe: Recipe, dataset: data.Dataset, execution: Execution) -> Subspace:

@@ -4,7 +4,8 @@ config.json          the recipe
 environment.json     versions, commit, hardware and settings of each start
 log.jsonl            one line per epoch
 state.safetensors    the newest checkpoint
-family.safetensors   the trained family (written last but one)
+family.safetensors   the trained family, or what the method made of it (written last but one)
+trained.safetensors  the trained subspace, where the method keeps one point of it as its family
 result.json          the final numbers (written last: the run is finished)
 """
 
@@ -66,6 +67,11 @@ class Run:
     def family_file(self) -> Path:
         """The trained family."""
         return self.folder / "family.safetensors"
+
+    @property
+    def trained_file(self) -> Path:
+        """The subspace that was trained, where the family is one point of it."""
+        return self.folder / "trained.safetensors"
 
     @property
     def result(self) -> dict[str, Any]:
@@ -138,10 +144,7 @@ class Run:
             with open(log, "rb+") as file:
                 os.fsync(file.fileno())
         header = json.dumps({**progress, "log_bytes": log.stat().st_size if log.is_file() else 0})
-        stored = {
-            name: value.detach().cpu().clone(memory_format=torch.contiguous_format) for name, value in tensors.items()
-        }
-        files.write(self.folder / "state.safetensors", safetensors.torch.save(stored, {"progress": header}))
+        files.write(self.folder / "state.safetensors", safetensors.torch.save(stored(tensors), {"progress": header}))
 
     def load_checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """Return the newest checkpoint, after cutting the log back to it; None if there is none."""
@@ -174,6 +177,11 @@ class Run:
         """Write the result, which marks the run as finished, and drop the checkpoint."""
         files.write_json(self.folder / "result.json", dict(result))
         (self.folder / "state.safetensors").unlink(missing_ok=True)
+
+
+def stored(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return dense copies on the CPU, as a file takes them."""
+    return {name: value.detach().cpu().clone(memory_format=torch.contiguous_format) for name, value in tensors.items()}
 
 
 def _added_later() -> dict[str, Any]:

@@ -7,13 +7,16 @@ from contextlib import nullcontext
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from subspaces import data, storage
 from subspaces.batchnorm import recalibrate
+from subspaces.subspace import Subspace
+from subspaces.training import trunks
 from subspaces.training.batches import evaluation_batches, statistics_batches, statistics_seed
+from subspaces.training.clock import Clock
 from subspaces.training.config import Execution
-from subspaces.training.engine import Engine
+from subspaces.training.engine import Engine, spread
 from subspaces.training.runs import Run, RunError
 
 Report = Callable[[Run, dict[str, Any]], None]
@@ -37,6 +40,8 @@ class Trainer:
         self.execution = execution
         self.report = report
         self.engine: Engine = Engine(run.recipe, dataset, execution, first.engine.loader if first is not None else None)
+        self.policy = self.engine.policy
+        self.splits = [name for name in ("validation", "test") if getattr(dataset, name) is not None]
         self.epoch = 0
         self.done = 0  # batches of this epoch
         self.rate = 0.0
@@ -51,7 +56,7 @@ class Trainer:
 
     def _resume(self) -> None:
         torch.manual_seed(self.run.recipe.seed)  # for dropout
-        found = self.run.load_checkpoint()
+        found = self.run.load_checkpoint() or trunks.enter(self.run)
         if found is None:
             return
         tensors, progress = found
@@ -77,24 +82,29 @@ class Trainer:
             self.flush()
             self._check_loss(float(self.engine.totals[0]), self.epoch + 1)
             self._check_weights()
-            tensors = {**self.engine.state(), "generator": torch.get_rng_state()}
-            if self.engine.stream is not None:
-                tensors["cuda_generator"] = torch.cuda.get_rng_state(self.engine.device)
-            self.run.save_checkpoint(tensors, {"epoch": self.epoch, "done": self.done})
+            self.run.save_checkpoint(self._state(), {"epoch": self.epoch, "done": self.done})
         self.saved_at = time.monotonic()
+
+    def _state(self) -> dict[str, Tensor]:
+        tensors = {**self.engine.state(), "generator": torch.get_rng_state()}
+        if self.engine.stream is not None:
+            tensors["cuda_generator"] = torch.cuda.get_rng_state(self.engine.device)
+        return tensors
 
     def flush(self) -> None:
         """Write the log lines that are still on their way from the device."""
         while self.pending:
             self.pending.pop(0)[1]()
 
-    def steps(self) -> Iterator[int]:
-        """Train to the end, a step or a few at each turn; yield how many."""
+    def steps(self, until: int | None = None) -> Iterator[int]:
+        """Train to the end, or until so many epochs are done, a step or a few at each turn; yield how many."""
         sizes = self.engine.loader.sizes
-        while self.epoch < self.run.recipe.epochs:
+        while self.epoch < (self.run.recipe.epochs if until is None else until):
             with self._on_stream():
                 self.rate = self.engine.set_epoch(self.epoch)
                 if self.done == 0:
+                    if self.epoch == self.run.recipe.trunk:
+                        self.engine.branch()
                     self.engine.start_epoch()
                 clock = Clock(self.engine.stream)
             timed = sum(sizes[self.done :])
@@ -109,19 +119,23 @@ class Trainer:
                     self.flush()
             with self._on_stream():
                 self._end_epoch(clock, timed)
-        with self._on_stream():
-            self._finish()
+        if until is None:
+            with self._on_stream():
+                self._finish()
 
-    def _end_epoch(self, clock: "Clock", timed: int) -> None:
+    def _end_epoch(self, clock: Clock, timed: int) -> None:
         """Queue the log line of the epoch: it is written when the device is there, so that nobody waits for it."""
         self.flush()
-        totals = torch.cat([self.engine.totals, self.engine.spread()]).to("cpu", non_blocking=True)
+        totals = torch.cat([self.engine.totals, spread(self.engine.family)]).to("cpu", non_blocking=True)
         clock.stop()
         self.epoch, self.done = self.epoch + 1, 0
         epoch, rate, every = self.epoch, self.rate, self.execution.evaluate_every
         scores: dict[str, float] = {}
-        if every and epoch % every == 0 and epoch < self.run.recipe.epochs:
+        if self.policy.watch is not None:
+            scores = self.evaluate(self.policy.watch, every_split=True)
+        elif every and epoch % every == 0 and epoch < self.run.recipe.epochs:
             scores = self.evaluate(self.execution.evaluate_batches)
+        self.policy.after_epoch(epoch, scores)
 
         def write() -> None:
             speed = timed / max(clock.seconds(), 1e-9)  # waits until the device is there, and so for the totals
@@ -130,6 +144,10 @@ class Trainer:
         self.pending.append((clock, write))
         if self.engine.stream is None:
             self.flush()
+        if epoch == self.run.recipe.trunk:
+            self.flush()
+            self._check_weights()
+            trunks.leave(self.run, self._state())
 
     def _check_loss(self, loss: float, epoch: int) -> None:
         if not math.isfinite(loss):
@@ -163,22 +181,22 @@ class Trainer:
         self.run.append_log(row)
         self.report(self.run, row)
 
-    def evaluate(self, batches: int | None) -> dict[str, float]:
+    def evaluate(self, batches: int, every_split: bool = False) -> dict[str, float]:
         """Return the accuracy of the midpoint on held-out images, with statistics of so many batches.
 
         It is a copy that is evaluated, on batches of its own, so that training is not disturbed. While
-        there are validation images, the test set is left alone until the end (batches=None), when the
-        statistics are those of the family.
+        there are validation images, the test set is left alone until the end, unless every split is asked for.
         """
-        with self.engine.at_rest() as family:
-            network = family.midpoint()
-        names = [name for name in ("validation", "test") if getattr(self.dataset, name) is not None]
+        with self.engine.at_rest():
+            network = self.policy.so_far().midpoint()
         with self._autocast(), self._own_random_numbers():
-            if batches is not None:
-                recalibrate(network, self._loaders("statistics"), batches=batches)
-            network.eval()
-            chosen = names if batches is None else names[:1]
-            return {f"{name}_accuracy": accuracy(network, self._loaders(name)) for name in chosen}
+            recalibrate(network, self._loaders("statistics"), batches=batches)
+        return self._accuracies(network, self.splits if every_split else self.splits[:1])
+
+    def _accuracies(self, network: nn.Module, splits: Iterable[str]) -> dict[str, float]:
+        network.eval()
+        with self._autocast():
+            return {f"{name}_accuracy": accuracy(network, self._loaders(name)) for name in splits}
 
     def _autocast(self) -> torch.autocast:
         low = self.execution.precision == "bfloat16"
@@ -203,43 +221,26 @@ class Trainer:
     def _finish(self) -> None:
         self.flush()
         self._check_weights()
-        with self.engine.at_rest() as family:
-            with self._autocast(), self._own_random_numbers():
-                recalibrate(family, self._loaders("statistics"))
-            storage.save(family, self.run.family_file)
-        scores = self.evaluate(None)
-        self.run.finish({**self.run.log()[-1], **scores})
+        with self.engine.at_rest() as trained, self._autocast(), self._own_random_numbers():
+            family = recalibrate(self.policy.result(), self._loaders("statistics"))
+            network = self._answering(family)
+        if family is not trained and trained.shape.vertices > 1:
+            storage.save(trained, self.run.trained_file)
+        storage.save(family, self.run.family_file)
+        distances = dict(zip(("l2", "cos2"), spread(family).tolist(), strict=True))
+        scores = self._accuracies(network, self.splits)
+        self.run.finish({**self.run.log()[-1], **distances, **scores, **self.policy.summary()})
 
-
-class Clock:
-    """Measures time where the work is done: on the device's stream, or here."""
-
-    def __init__(self, stream: torch.cuda.Stream | None) -> None:
-        self.events = [torch.cuda.Event(enable_timing=True) for _ in range(2)] if stream is not None else []
-        self.times = [time.perf_counter(), 0.0]
-        if self.events:
-            self.events[0].record()
-
-    def stop(self) -> None:
-        """Stop when the work that is queued so far is done."""
-        self.times[1] = time.perf_counter()
-        if self.events:
-            self.events[1].record()
-
-    def ready(self) -> bool:
-        """Return whether the device has come to the stop."""
-        return not self.events or bool(self.events[1].query())
-
-    def seconds(self) -> float:
-        """Return the time between start and stop; wait for the stop."""
-        if not self.events:
-            return self.times[1] - self.times[0]
-        self.events[1].synchronize()
-        return float(self.events[0].elapsed_time(self.events[1])) / 1000
+    def _answering(self, family: Subspace) -> nn.Module:
+        """Return what answers for a method, with its statistics: one network, or the ensemble of all vertices."""
+        if self.run.recipe.answers[0] == "midpoint":
+            return family.midpoint()  # the statistics are those of the family
+        members = family.ensemble(torch.eye(family.shape.vertices))
+        return recalibrate(members, self._loaders("statistics"))
 
 
 @torch.no_grad()
-def accuracy(network: torch.nn.Module, batches: Iterable[tuple[Tensor, Tensor]]) -> float:
+def accuracy(network: nn.Module, batches: Iterable[tuple[Tensor, Tensor]]) -> float:
     """Return the share of right predictions."""
     hits, images = [], 0
     for x, y in batches:

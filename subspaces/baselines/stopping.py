@@ -1,0 +1,50 @@
+"""The best epoch of a training: its weights, and what another judge would have chosen."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from subspaces.baselines.collecting import Rows, rows
+from subspaces.subspace import Subspace
+
+SPLITS = ("validation", "test")
+
+
+class BestEpoch:
+    """Keeps the weights of the epoch with the highest accuracy on validation images, the first of equals.
+
+    The accuracy on test images is only noted beside it, to say what a choice on them would have given.
+    """
+
+    def __init__(self) -> None:
+        self.scores: list[tuple[float, float]] = []  # of each epoch, on validation and test images
+        self.best: Rows = {}
+
+    def offer(self, family: Subspace, scores: Mapping[str, float]) -> None:
+        """Take in the next epoch: its weights are kept if it is better than all before it."""
+        validation, test = (scores[f"{split}_accuracy"] for split in SPLITS)
+        if all(validation > before for before, _ in self.scores):
+            self.best = rows(family)
+        self.scores.append((validation, test))
+
+    def choices(self) -> list[dict[str, Any]]:
+        """Return which epoch each split chooses, and its accuracies."""
+        found = []
+        for index, split in enumerate(SPLITS):
+            column = [scores[index] for scores in self.scores]
+            epoch = column.index(max(column))
+            accuracies = {f"{name}_accuracy": self.scores[epoch][i] for i, name in enumerate(SPLITS)}
+            found.append({"chosen_on": split, "epoch": epoch + 1, **accuracies})
+        return found
+
+    def state(self) -> dict[str, Tensor]:
+        """Return what is kept so far, by name."""
+        kept = {f"best.{name}": row for name, row in self.best.items()}
+        return kept | {"scores": torch.tensor(self.scores, dtype=torch.float64).reshape(-1, 2)}
+
+    def load(self, state: Mapping[str, Tensor], device: torch.device) -> None:
+        """Continue with what `state()` returned earlier."""
+        self.scores = [(validation, test) for validation, test in state["scores"].tolist()]
+        self.best = {key.removeprefix("best."): row.to(device) for key, row in state.items() if key != "scores"}
