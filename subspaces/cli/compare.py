@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 
 from subspaces.cli import printing
 from subspaces.cli.errors import usage
@@ -166,14 +167,14 @@ def _show(made: "Comparison") -> None:
     for entry in made.entries:
         texts = tables.cells(made, entry)
         table.add_row(*(escape(text.replace(" [", "\n[") if narrow else text) for text in texts))
+    closing(table, tables.notes(made), made.files, made.left_out)
+
+
+def closing(table: Table, notes: list[str], files: list[Path], left_out: list[str]) -> None:
+    """Print a table and its notes, and say what was written and what could not be."""
     printing.show(table)
-    for note in tables.notes(made):
+    for note in notes:
         typer.echo(f"- {note}")
-    closing(made.files, made.left_out)
-
-
-def closing(files: list[Path], left_out: list[str]) -> None:
-    """Say what was written, and what could not be."""
     typer.echo(f"wrote {', '.join(map(str, files))}")
     for reason in left_out:
         typer.echo(reason, err=True)

@@ -75,7 +75,7 @@ def _one_of(choices: Sequence[str]) -> Callable[[str | None], str | None]:
 
 
 class Several(TyperCommand):
-    """A command whose repeated options also take several whole numbers in a row."""
+    """A command whose repeated options also take several numbers in a row."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         repeated = {name for option in self.params if getattr(option, "multiple", False) for name in option.opts}
@@ -89,7 +89,7 @@ def expanded(arguments: Sequence[str], repeated: set[str]) -> list[str]:
     for index, argument in enumerate(arguments):
         if argument == "--":
             return [*result, *arguments[index:]]
-        if not re.fullmatch(r"-?\d+", argument):
+        if not re.fullmatch(r"-?(\d+\.?\d*|\.\d+)", argument):
             name = argument.partition("=")[0]
             option = name if name in repeated else ""
         elif option and result[-1] != option:

@@ -1,5 +1,6 @@
 """Experiments: methods compared on equal terms, and the studies of the paper."""
 
 from subspaces.experiments.compare import compare
+from subspaces.experiments.noise import study_noise
 
-__all__ = ["compare"]
+__all__ = ["compare", "study_noise"]

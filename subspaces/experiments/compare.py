@@ -10,7 +10,7 @@ from subspaces.evaluation import Record, evaluate
 from subspaces.evaluation.dropout import PASSES, evaluate_dropout
 from subspaces.evaluation.together import evaluate_together
 from subspaces.experiments.entries import Entry, disjoint, entries_of, entry_of_ensembles
-from subspaces.experiments.setting import Folder, OneRecipe, Setting, check, prepared, reference_of, same
+from subspaces.experiments.setting import Folder, OneRecipe, Setting, check, plain, prepared, reference_of, same
 from subspaces.report.reading import Group, gather
 from subspaces.training import train
 from subspaces.training.config import Recipe
@@ -122,7 +122,7 @@ def measured(runs: Sequence[Run], setting: Setting, reference: Recipe | None) ->
     entries = []
     for group in groups:
         entries += entries_of(group, splits, images, setting.passes)
-        if group.recipe.method == "standard":
+        if plain(group.recipe):
             entries += _ensembles(group, setting, images)
     known = (entry for entry in entries if reference is not None and same(entry.recipe, reference))
     tested = groups[0].runs[0].record.dataset["splits"]["test"]

@@ -1,18 +1,21 @@
 """Figures of comparisons and studies, in the style of the report's."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from subspaces.experiments import tables
+from subspaces.experiments import noise_tables, setting, tables
 from subspaces.experiments.compare import Comparison
 from subspaces.experiments.entries import Entry
+from subspaces.experiments.noise import Line, Study
 from subspaces.experiments.statistics import Difference
 from subspaces.report.figures import style
+from subspaces.report.reading import Curve
 
 SHOWN = ("accuracy", "nll", "ece")
 BETTER, WORSE, SEED = "#009E73", "#D55E00", "#8a8a8a"
@@ -106,3 +109,40 @@ def _legend(drawing: Figure, comparison: Comparison, entries: Sequence[Entry]) -
         columns=len(handles),
         title=f"difference to {named}, paired by the seed ({seeds}); cost: training relative to it / networks at test",
     )
+
+
+def noise(study: Study) -> Figure:
+    """Draw accuracy and ECE of every method's own answer over the level of label noise."""
+    found = noise_tables.own_lines(study)
+    with style.styled():
+        drawing = style.blank(style.PAGE, 2.5)
+        axes = drawing.subplots(1, 2)
+        looks = _looks(found)
+        for each, metric in zip(axes, ("accuracy", "ece"), strict=True):
+            measure = style.measure(metric)
+            for name, lines in found.items():
+                values = np.array([line.chosen.values(metric) for line in lines]).T  # [seeds, levels]
+                curve = Curve(np.array([100 * line.level for line in lines]), values)
+                style.band(each, curve, measure.scale, looks[name])
+            each.set(xlabel="random training labels (%)", ylabel=measure.label)
+            each.set_xticks([100 * level for level in study.levels])
+        drawing.suptitle(noise_tables.heading(study), x=0.005, ha="left", fontsize=style.FONT)
+        seeds = len(study.comparisons[0].seeds)
+        spread = f"mean ± standard deviation over {seeds} seeds" if seeds > 1 else "one seed"
+        chosen = any(len(line.candidates) > 1 for line in study.lines)
+        title = spread + ("; settings chosen on held-out images" if chosen else "")
+        style.legend(drawing, [style.key(looks[name], name) for name in found], columns=4, title=title)
+    return drawing
+
+
+def _looks(found: Mapping[str, Sequence[Line]]) -> dict[str, style.Look]:
+    """Return greys for standard training and its ensembles, colours for all others."""
+    plain = [name for name, lines in found.items() if setting.plain(lines[0].chosen.recipe)]
+    others = [name for name in found if name not in plain]
+    shade = style.shading(len(others))
+    looks = {name: style.Look(style.GREYS[i % 3], "*", style.DOTS[i % 3]) for i, name in enumerate(plain)}
+    for i, name in enumerate(others):
+        marker = style.MARKERS[i % len(style.MARKERS)]
+        line = "-" if i < len(style.COLOURS) else style.DASHED
+        looks[name] = style.Look(style.COLOURS[i % len(style.COLOURS)], marker, line, shade)
+    return looks

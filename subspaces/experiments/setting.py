@@ -71,13 +71,19 @@ def check(recipes: Sequence[Recipe], setting: Setting) -> None:
                 )
     if setting.passes < 1:
         raise ValueError(f"dropout_passes={setting.passes}: expected at least 1")
-    counts = [len({each.seed for each in recipes if same(each, one)}) for one in recipes if one.method == "standard"]
+    standard = [one for one in recipes if plain(one)]
+    counts = [len({each.seed for each in recipes if same(each, one)}) for one in standard]
     for size in setting.ensembles or ():
         if size < 2 or size > max(counts, default=0):
             raise ValueError(
                 f"ensembles={size}: expected 2 or more and as many seeds of a standard recipe, of which there are "
                 f"{max(counts, default=0)}"
             )
+
+
+def plain(recipe: Recipe) -> bool:
+    """Say whether a recipe is standard training with nothing added: what ensembles of independent runs are made of."""
+    return recipe.method == "standard" and not recipe.dropout and not recipe.label_smoothing
 
 
 def same(first: Recipe, second: Recipe) -> bool:
@@ -94,8 +100,7 @@ def reference_of(recipes: Sequence[Recipe], name: str | None) -> Recipe | None:
             raise ValueError(f"reference={name!r}: {nearest(name, known)}")
         return known[name]
     standard = [one for one in recipes if one.method == "standard"]
-    plain = [one for one in standard if not one.dropout and not one.label_smoothing]
-    return next(iter([*plain, *standard]), None)
+    return next(iter([*filter(plain, standard), *standard]), None)
 
 
 def plan(recipes: Sequence[Recipe], out: Folder) -> list[tuple[Run, State]]:

@@ -44,13 +44,20 @@ def write_all(comparison: Comparison, folder: Path) -> Comparison:
 def _figure(comparison: Comparison, folder: Path) -> list[Path]:
     if comparison.reference is None or len(comparison.entries) < 2:
         return []
+    figures = drawing()
+    made: list[Path] = figures.write(figures.differences(comparison), folder / "comparison")
+    return made
+
+
+def drawing() -> Any:
+    """Return the module of the figures, or say what it needs."""
     try:
         from subspaces.experiments import figures
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "matplotlib":
             raise
         raise ImportError("figures need matplotlib: pip install 'subspaces[figures]'") from None
-    return figures.write(figures.differences(comparison), folder / "comparison")
+    return figures
 
 
 def of(entry: Entry, metric: str) -> Spread:
@@ -194,16 +201,17 @@ def heading(comparison: Comparison) -> str:
     return f"{recipe.dataset}{noise}{network} · {comparison.test_images:,} test images"
 
 
-def notes(comparison: Comparison) -> list[str]:
+def notes(comparison: Comparison, costs: bool = True) -> list[str]:
     """Return what a reader has to know to judge the numbers."""
     seeds, reference = comparison.seeds, comparison.reference
     several = len(seeds) > 1
     named = f"{'seeds' if several else 'seed'} {', '.join(map(str, seeds))}"
-    found = [
-        f"Mean ± standard deviation (n − 1) over {named}." if several else f"Trained once ({named}).",
-        "Training cost in network-steps: one batch forward and backward through one network; passes for batch-norm "
-        "statistics are not counted. Inference cost: networks that see each image.",
-    ]
+    found = [f"Mean ± standard deviation (n − 1) over {named}." if several else f"Trained once ({named})."]
+    if costs:
+        found.append(
+            "Training cost in network-steps: one batch forward and backward through one network; passes for batch-norm "
+            "statistics are not counted. Inference cost: networks that see each image."
+        )
     if reference is not None:
         found.append(
             f"Second line: difference to {reference.name}, paired by the seed"
@@ -226,10 +234,17 @@ def notes(comparison: Comparison) -> list[str]:
 
 def as_markdown(comparison: Comparison) -> str:
     """Return the table with its notes."""
-    lines = [f"# {heading(comparison)}", "", _line(COLUMNS), _line(["---", "---", *["---:"] * (len(COLUMNS) - 2)])]
-    lines += [_line(cells(comparison, entry)) for entry in comparison.entries]
-    return "\n".join([*lines, "", *(f"- {note}" for note in notes(comparison)), ""])
+    rows = [cells(comparison, entry) for entry in comparison.entries]
+    return markdown(heading(comparison), COLUMNS, rows, notes(comparison), left=2)
+
+
+def markdown(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], below: Sequence[str], left: int) -> str:
+    """Return a table whose first columns are flush left, with a title and notes."""
+    rule = ["---"] * left + ["---:"] * (len(columns) - left)
+    lines = [f"# {title}", "", _line(columns), _line(rule), *map(_line, rows)]
+    return "\n".join([*lines, "", *(f"- {note}" for note in below), ""])
 
 
 def _line(texts: Sequence[str]) -> str:
-    return f"| {' | '.join(text.replace('|', chr(92) + '|').replace(chr(10), '<br>') for text in texts)} |"
+    cells = (text.replace("|", r"\|").replace("\n", "<br>") for text in texts)
+    return f"| {' | '.join(cells)} |"

@@ -1,0 +1,158 @@
+"""`subspaces study noise`."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from subspaces.cli import printing
+from subspaces.cli.compare import closing, show_plan, typed
+from subspaces.cli.errors import usage
+from subspaces.cli.options import ROOT, Several, with_fields, without_rest
+from subspaces.cli.train import EXECUTION, OUTPUT, RECIPE, check_names
+from subspaces.training import Execution, Recipe
+
+if TYPE_CHECKING:
+    from subspaces.experiments.noise import Study
+
+app = typer.Typer(help="Studies: many runs, one table and one figure.", no_args_is_help=True)
+STUDY = "Study: levels, and settings to choose from"
+
+
+@app.command(cls=Several)
+@without_rest
+@with_fields(Execution, EXECUTION)
+@with_fields(Recipe, RECIPE, defaults=False)
+def noise(
+    recipes: Annotated[list[str], typer.Argument(metavar="RECIPE", help="See `subspaces recipes`.")],
+    levels: Annotated[
+        list[float] | None,
+        typer.Option(
+            help="Fractions of training labels that are drawn at random.",
+            metavar="FLOAT...",
+            show_default="0 0.2 0.4 0.6",
+            rich_help_panel=STUDY,
+        ),
+    ] = None,
+    dropout_rates: Annotated[
+        list[float] | None,
+        typer.Option(
+            help="Rates of dropout to choose from, on standard training; 0 leaves dropout out.",
+            metavar="FLOAT...",
+            show_default="0.05 0.1 0.2 0.4 0.8",
+            rich_help_panel=STUDY,
+        ),
+    ] = None,
+    smoothing_rates: Annotated[
+        list[float] | None,
+        typer.Option(
+            help="Rates of label smoothing to choose from, on standard training; 0 leaves it out.",
+            metavar="FLOAT...",
+            show_default="0.05 0.1 0.2 0.4 0.8",
+            rich_help_panel=STUDY,
+        ),
+    ] = None,
+    by: Annotated[
+        str, typer.Option(help="The metric that chooses, on held-out images.", metavar="NAME", rich_help_panel=STUDY)
+    ] = "accuracy",
+    seeds: Annotated[
+        list[int] | None,
+        typer.Option(
+            help="Train each recipe once for each of these seeds: --seeds 0 1 2.",
+            metavar="INT...",
+            show_default=False,
+            rich_help_panel=STUDY,
+        ),
+    ] = None,
+    ensembles: Annotated[
+        list[int] | None,
+        typer.Option(
+            help="Ensembles of so many independent standard runs; by default of 2, where there are as many seeds.",
+            metavar="INT...",
+            show_default=False,
+            rich_help_panel=STUDY,
+        ),
+    ] = None,
+    dropout_passes: Annotated[
+        int, typer.Option(help="Passes of MC-dropout, for networks with dropout.", rich_help_panel=STUDY)
+    ] = 20,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would be trained.", rich_help_panel=STUDY)
+    ] = False,
+    data: Annotated[
+        Path, typer.Option(help="The folder with the data sets.", metavar="DIR", rich_help_panel=EXECUTION)
+    ] = ROOT,
+    out: Annotated[
+        Path, typer.Option("--out", help="The folder for the runs.", metavar="DIR", rich_help_panel=OUTPUT)
+    ] = Path("runs"),
+    to: Annotated[
+        Path,
+        typer.Option("--to", "-o", help="The folder for table and figure.", metavar="DIR", rich_help_panel=OUTPUT),
+    ] = Path("noise"),
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="No progress bars, only the table at the end.", rich_help_panel=OUTPUT)
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="The table as one line of JSON instead.", rich_help_panel=OUTPUT)
+    ] = False,
+    tensorboard: Annotated[
+        bool, typer.Option(help="Log for TensorBoard too, where it is installed.", rich_help_panel=OUTPUT)
+    ] = True,
+    **fields: Any,
+) -> None:
+    """Compare methods over levels of label noise: accuracy and calibration, one table and one figure.
+
+    Dropout and label smoothing are tried at several rates; the best on held-out images (--validation) is reported,
+    and beside it, marked, the best on the test set. The same command again continues what was stopped.
+
+    Example: subspaces study noise cifar10-standard cifar10-simplex --validation 5000 --seeds 0 1 -o noise
+    """
+    from subspaces import experiments
+    from subspaces.experiments import noise as parts
+
+    with usage(), typed(("ensembles", "dropout_passes", "by")):
+        if quiet and as_json:
+            raise ValueError("--quiet and --json exclude each other")
+        if seeds and fields["seed"] is not None:
+            raise ValueError("--seed and --seeds exclude each other")
+        given = {name: value for name, value in fields.items() if value is not None}
+        lists = {"dropout": dropout_rates or parts.RATES, "label_smoothing": smoothing_rates or parts.RATES}
+        shown = parts.LEVELS if not levels else tuple(levels)
+        setting = parts.Setting(ensembles=tuple(ensembles) if ensembles else None, passes=dropout_passes)
+        plan = parts.planned(recipes, setting, shown, lists, by, seeds or None, given)
+        chosen = [one for level in plan.grid.values() for one in level]
+        check_names(chosen, data)
+    if dry_run:
+        show_plan(chosen, out, as_json)
+        return
+    made = experiments.study_noise(
+        recipes,
+        levels=shown,
+        lists=lists,
+        by=by,
+        seeds=seeds or None,
+        ensembles=ensembles or None,
+        dropout_passes=dropout_passes,
+        data=data,
+        out=out,
+        to=to,
+        show="quiet" if quiet or as_json else "bar",
+        tensorboard=tensorboard,
+        **given,
+    )
+    if as_json:
+        typer.echo(json.dumps(json.loads((to / "noise.json").read_bytes())))
+    else:
+        _show(made)
+
+
+def _show(made: "Study") -> None:
+    from subspaces.experiments import noise_tables
+
+    numbers = ("chosen", *noise_tables.COLUMNS[4:])
+    table = printing.table(*noise_tables.COLUMNS, title=noise_tables.heading(made), numbers=numbers)
+    for line in made.lines:
+        table.add_row(*map(escape, noise_tables.cells(made, line)))
+    closing(table, noise_tables.notes(made), made.files, made.left_out)

@@ -1,0 +1,153 @@
+"""One table of the label-noise study, as JSON, CSV and Markdown, and its figure."""
+
+import csv
+import dataclasses
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from subspaces import files
+from subspaces.experiments import tables
+from subspaces.experiments.entries import METRICS, Entry
+from subspaces.experiments.noise import Line, Study
+from subspaces.experiments.statistics import CONFIDENCE, spread
+
+SCHEMA = 1
+MARK = "*"
+COLUMNS = ("noise %", "method", "answer", "chosen", *tables.TITLES.values(), f"on test {MARK}", f"accuracy % {MARK}")
+
+
+def write_all(study: Study, folder: Path) -> Study:
+    """Write the table in every form and the figure, and return what was made and what was not."""
+    files.write_json(folder / "noise.json", summary(study))
+    files.write(folder / "noise.csv", as_csv(study).encode())
+    files.write(folder / "noise.md", as_markdown(study).encode())
+    made = [folder / f"noise.{ending}" for ending in ("json", "csv", "md")]
+    left_out = []
+    try:
+        figures = tables.drawing()
+        made += figures.write(figures.noise(study), folder / "noise")
+    except ImportError as error:  # the numbers are there nevertheless
+        left_out.append(f"no figure: {error}")
+    return dataclasses.replace(study, files=made, left_out=left_out)
+
+
+def reference_of(study: Study, line: Line) -> Entry | None:
+    """Return what a line is compared with: standard training at the same level."""
+    return study.comparisons[study.levels.index(line.level)].reference
+
+
+def summary(study: Study) -> dict[str, Any]:
+    """Return everything, for a JSON file; the same runs give the same."""
+    recipe = study.comparisons[0].recipe
+    return {
+        "schema": SCHEMA,
+        "dataset": recipe.dataset,
+        "validation": recipe.validation,
+        "data_seed": recipe.data_seed,
+        "levels": study.levels,
+        "seeds": study.comparisons[0].seeds,
+        "chosen_by": study.by,
+        "confidence": CONFIDENCE,
+        "notes": notes(study),
+        "lines": [_line_summary(study, line) for line in study.lines],
+        "comparisons": [tables.summary(comparison) for comparison in study.comparisons],
+    }
+
+
+def _line_summary(study: Study, line: Line) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "label_noise": line.level,
+        "method": line.method,
+        "answer": line.answer,
+        "setting": line.setting,
+        "chosen": line.value,
+        "chosen_on": "validation" if len(line.candidates) > 1 else None,
+        "metrics": {metric: dataclasses.asdict(tables.of(line.chosen, metric)) for metric in METRICS},
+        "differences": {},
+        "best_on_test": line.value_on_test,
+        "metrics_best_on_test": {metric: dataclasses.asdict(tables.of(line.on_test, metric)) for metric in METRICS},
+        "candidates": [],
+    }
+    for metric in METRICS:
+        difference = tables.against(line.chosen, reference_of(study, line), metric)
+        found["differences"][metric] = None if difference is None else dataclasses.asdict(difference)
+    for entry in line.candidates if line.setting else ():
+        splits = {split: spread(entry.values(study.by, split)).mean for split in entry.scores[0]}
+        found["candidates"].append({"value": getattr(entry.recipe, line.setting or ""), study.by: splits})
+    return found
+
+
+def as_csv(study: Study) -> str:
+    """Return a row for each line, with numbers in full and shares as fractions."""
+    rows = []
+    for line in study.lines:
+        found: dict[str, Any] = {"label_noise": line.level, "method": line.method, "answer": line.answer}
+        found |= {"setting": line.setting, "chosen": line.value, "n": len(line.chosen.seeds)}
+        for metric in METRICS:
+            values = tables.of(line.chosen, metric)
+            found |= {f"{metric}_mean": values.mean, f"{metric}_std": values.std}
+        found["best_on_test"] = line.value_on_test
+        for metric in METRICS:
+            values = tables.of(line.on_test, metric)
+            found |= {f"{metric}_mean_best_on_test": values.mean, f"{metric}_std_best_on_test": values.std}
+        rows.append(found)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def cells(study: Study, line: Line) -> list[str]:
+    """Return the cells of a line, with the difference to the reference on a line of its own."""
+    numbers = []
+    for metric in METRICS:
+        difference = tables.against(line.chosen, reference_of(study, line), metric)
+        lines = [tables.shown(tables.of(line.chosen, metric), metric)]
+        numbers.append("\n".join(lines + ([tables.shown_difference(difference, metric)] if difference else [])))
+    chosen = "–" if line.value is None else f"{line.value:g}"
+    marked = ["–", "–"]
+    if line.value_on_test is not None and len(line.candidates) > 1:
+        accuracy = tables.shown(tables.of(line.on_test, "accuracy"), "accuracy")
+        marked = [f"{line.value_on_test:g} {MARK}", f"{accuracy} {MARK}"]
+    return [f"{100 * line.level:g}", line.method, line.answer, chosen, *numbers, *marked]
+
+
+def heading(study: Study) -> str:
+    """Return what all methods share."""
+    recipe = study.comparisons[0].recipe
+    networks = {entry.recipe.network for entry in study.comparisons[0].entries}
+    network = f" · {networks.pop()}" if len(networks) == 1 else ""
+    return f"{recipe.dataset}{network} · label noise · {study.comparisons[0].test_images:,} test images"
+
+
+def notes(study: Study) -> list[str]:
+    """Return what a reader has to know to judge the numbers."""
+    recipe = study.comparisons[0].recipe
+    found = tables.notes(study.comparisons[0], costs=False)
+    if any(len(line.candidates) > 1 for line in study.lines):
+        found.append(
+            f"“chosen” is the setting with the best {study.by} on {recipe.validation:,} held-out images, mean over "
+            f"seeds, at that level. {MARK} is the best on the test set itself, as the paper chooses: it flatters."
+        )
+    found.append("Label noise is in the training labels alone, the same for every method; held-out and test are clean.")
+    return found
+
+
+def as_markdown(study: Study) -> str:
+    """Return the table with its notes."""
+    return tables.markdown(heading(study), COLUMNS, [cells(study, line) for line in study.lines], notes(study), left=3)
+
+
+def own_lines(study: Study) -> dict[str, Sequence[Line]]:
+    """Return the lines of each method's own answer, and of ensembles of runs, over the levels."""
+    found: dict[str, list[Line]] = {}
+    for line in study.lines:
+        first = next(each for each in study.lines if (each.level, each.method) == (line.level, line.method))
+        ensemble = any(len(seeds) > 1 for seeds in line.chosen.seeds)
+        if line is first or ensemble:
+            name = f"{line.method}: {line.answer}" if ensemble else line.method
+            found.setdefault(name, []).append(line)
+    return dict(found)
