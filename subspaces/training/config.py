@@ -119,6 +119,11 @@ class Recipe:
             raise ValueError(
                 f"feature_similarity={self.feature_similarity}: expected a subspace and samples of 2 or more"
             )
+        if self.method == "integral" and (self.layerwise or self.samples > 1 or self.feature_similarity):
+            raise ValueError(
+                f"layerwise={self.layerwise}, samples={self.samples}, feature_similarity={self.feature_similarity}: "
+                "integral takes differences along one line, at one alpha for the whole network and batch"
+            )
         own = methods.OWN_SCHEDULE.get(self.method, self.schedule)
         if self.schedule != own:
             raise ValueError(f"schedule={self.schedule!r}: {self.method} has a schedule of its own, {own!r}")

@@ -9,9 +9,9 @@ from typing import Any
 
 from torch import Tensor
 
-from subspaces.baselines import swag
+from subspaces.baselines import integral, swag
 from subspaces.baselines.averaging import MovingAverage
-from subspaces.baselines.collecting import Checkpoints, Rows, spanned
+from subspaces.baselines.collecting import Checkpoints, Rows, rows, spanned
 from subspaces.baselines.sam import sharp_gradient
 from subspaces.baselines.stopping import BestEpoch
 from subspaces.shapes import Point
@@ -156,12 +156,26 @@ class Stopping(Policy):
         self.best.load(kept, self.family.device)
 
 
+class Integrating(Policy):
+    """Train f on a line of networks g, whose end is the integral of f over the line."""
+
+    def outputs(self, family: Subspace, x: Tensor, features: str | None = None) -> Any:
+        return integral.outputs(family, x, self.recipe.epsilon)
+
+    def so_far(self) -> Subspace:
+        return spanned(self.family, [rows(self.family, vertex=-1)], Point(), self.recipe.seed)
+
+    def result(self) -> Subspace:
+        return self.so_far()
+
+
 _POLICIES: dict[str, type[Policy]] = {
     **dict.fromkeys(OWN_SCHEDULE, Collecting),
     "swag": Sampling,
     "ema": Averaging,
     "sam": Sharpness,
     "early-stopping": Stopping,
+    "integral": Integrating,
 }
 
 
