@@ -3,11 +3,13 @@
 import signal
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import NamedTuple
 
 import torch
 
 from subspaces.data import Dataset
+from subspaces.training import trunks
 from subspaces.training.config import Execution
 from subspaces.training.runs import Run
 from subspaces.training.signals import Stop, Stopped, stop_on_signals
@@ -19,6 +21,18 @@ Begin = Callable[[Run, int, int], None]
 
 def _nobody(run: Run, epoch: int, done: int) -> None:
     """Tell nobody that a run begins."""
+
+
+def _once(begin: Begin) -> Begin:
+    """Return what tells of a run when it begins, and not again when it goes on after its trunk."""
+    told: set[Run] = set()
+
+    def tell(run: Run, epoch: int, done: int) -> None:
+        if run not in told:
+            told.add(run)
+            begin(run, epoch, done)
+
+    return tell
 
 
 class Watchers(NamedTuple):
@@ -37,34 +51,68 @@ def train_runs(
     A run that fails does not stop the others; the first failure is raised when they are done.
     """
     gpu = execution.device.startswith("cuda")
-    watchers = Watchers(report, tick, begin)
+    watchers = Watchers(report, tick, _once(begin))
     failures: list[TrainingError] = []
     with ExitStack() as stack:
         for run in runs:
             stack.enter_context(run.locked())
-        runs = [run for run in runs if not run.finished]  # by another process, before it let go of the lock
+        # One may have been finished by another process before it let go of the lock.
+        runs = sorted((run for run in runs if not run.finished), key=_trunk)  # a short trunk is part of a long one
         devices = [torch.device(execution.device)] if gpu else []
         stack.enter_context(torch.random.fork_rng(devices))  # the caller's random numbers are left alone
         stop = stack.enter_context(stop_on_signals())
         # Dropout draws from the one generator of the device: what a run gets would depend on the others.
         together = len(runs) if gpu and not any(run.recipe.dropout for run in runs) else 1
+        turns = partial(_take_turns, dataset=dataset, execution=execution, watchers=watchers, stop=stop)
+        for leaders, epochs in leading(runs) if together > 1 else []:
+            failures += turns(leaders, until=epochs)
         for start in range(0, len(runs), together):
-            failures += _take_turns(runs[start : start + together], dataset, execution, watchers, stop)
+            failures += turns(runs[start : start + together])
     if failures:
         raise failures[0]
 
 
+def leading(runs: Sequence[Run]) -> list[tuple[list[Run], int]]:
+    """Return which runs go ahead to the end of a trunk that others wait for, and how many epochs that is.
+
+    The shortest trunk comes first, from where the next begins. Where runs are trained one after the other
+    nobody waits: the first leaves the trunk for the others.
+    """
+    stages = []
+    for epochs in sorted({run.recipe.trunk for run in runs} - {0}):
+        waiting: dict[str, list[Run]] = {}
+        for run in sorted(runs, key=_trunk):
+            if run.recipe.trunk >= epochs and not trunks.path(run, epochs).is_file():
+                waiting.setdefault(trunks.stem(run.recipe), []).append(run)
+        firsts = [first for first, *others in waiting.values() if others and first.recipe.trunk == epochs]
+        if firsts:
+            stages.append((firsts, epochs))
+    return stages
+
+
+def _trunk(run: Run) -> int:
+    return run.recipe.trunk
+
+
 def _take_turns(
-    runs: Sequence[Run], dataset: Dataset, execution: Execution, watchers: Watchers, stop: Stop
+    runs: Sequence[Run],
+    dataset: Dataset,
+    execution: Execution,
+    watchers: Watchers,
+    stop: Stop,
+    until: int | None = None,
 ) -> list[TrainingError]:
-    """Train runs a step of each at a time, and return what went wrong with those that failed."""
+    """Train runs a step of each at a time, to their end or until so many epochs are done.
+
+    Return what went wrong with those that failed.
+    """
     trainers: list[Trainer] = []
     failures: list[TrainingError] = []
     for run in runs:
         run.start(execution)
         trainers.append(Trainer(run, dataset, execution, watchers.report, trainers[0] if trainers else None))
         watchers.begin(run, trainers[-1].epoch, trainers[-1].done)
-    turns = {trainer: trainer.steps() for trainer in trainers}
+    turns = {trainer: trainer.steps(until) for trainer in trainers}
     while turns:
         for trainer, steps in list(turns.items()):
             try:
@@ -74,6 +122,8 @@ def _take_turns(
                 done = None
             if done is None:
                 del turns[trainer]
+                if until is not None and trainer.epoch == until:
+                    trainer.checkpoint()  # for when its turn comes again
             else:
                 watchers.tick(trainer.run, done)
             if stop.signal is not None:

@@ -1,0 +1,83 @@
+"""Checkpoints, and the family that they span."""
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+import subspaces as ss
+from subspaces.baselines.collecting import Checkpoints, rows, spanned
+
+
+def network() -> nn.Module:
+    body = nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 3, 1), nn.Flatten())
+    return nn.Sequential(body, nn.Linear(12, 3)).to(memory_format=torch.channels_last)
+
+
+def trained(seed: int) -> ss.Subspace:
+    torch.manual_seed(seed)
+    return ss.Subspace(network, ss.Point(), seed=seed)
+
+
+@pytest.mark.parametrize("shape", [ss.Line(), ss.Simplex(2), ss.Bezier(1), ss.Simplex(4)], ids=str)
+def test_the_vertices_are_the_networks_and_the_midpoint_their_average(shape):
+    families = [trained(seed) for seed in range(shape.vertices)]
+    result = spanned(families[0], [rows(one) for one in families], shape, seed=5)
+    assert result.shape == shape
+    networks = [dict(one.midpoint().named_parameters()) for one in families]
+    for index, expected in enumerate(networks):
+        for name, value in result.vertex(index).items():
+            assert torch.equal(value, expected[name]), name
+    c = shape.coefficients(shape.midpoint()).tolist()
+    for name, value in result.midpoint().named_parameters():
+        average = sum(share * one[name] for share, one in zip(c, networks, strict=True))
+        assert_close(value, average)
+
+
+def test_what_is_spanned_is_independent_of_the_family():
+    family = trained(0)
+    result = spanned(family, [rows(family)], ss.Point())
+    with torch.no_grad():
+        for omega in family.omega.values():
+            omega.add_(1)
+        family.template[0][1].running_mean.add_(1)
+    assert all(torch.equal(value, trained(0).vertex(0)[name]) for name, value in result.vertex(0).items())
+    assert result.template[0][1].running_mean.eq(0).all()
+
+
+def test_a_shape_with_another_number_of_vertices_is_refused():
+    family = trained(0)
+    with pytest.raises(ValueError, match="1 networks cannot span Line"):
+        spanned(family, [rows(family)], ss.Line())
+
+
+def test_checkpoints_are_copies_after_the_chosen_epochs():
+    family = trained(0)
+    checkpoints = Checkpoints([2, 3])
+    for epoch in (1, 2, 3, 4):
+        with torch.no_grad():
+            for omega in family.omega.values():
+                omega.fill_(epoch)
+        checkpoints.offer(epoch, family)
+    first, second = checkpoints.networks()
+    assert all(row.eq(2).all() for row in first.values())
+    assert all(row.eq(3).all() for row in second.values())
+
+
+def test_checkpoints_come_back_from_their_state_in_order():
+    checkpoints = Checkpoints([2, 10])
+    family = trained(0)
+    checkpoints.offer(10, trained(1))
+    checkpoints.offer(2, family)
+    other = Checkpoints([2, 10])
+    other.load(checkpoints.state(), torch.device("cpu"))
+    for actual, expected in zip(other.networks(), checkpoints.networks(), strict=True):
+        assert all(torch.equal(actual[name], row) for name, row in expected.items())
+    assert all(torch.equal(other.networks()[0][name], row) for name, row in rows(family).items())
+
+
+def test_checkpoints_that_are_not_there_are_named():
+    checkpoints = Checkpoints([2, 3])
+    checkpoints.offer(2, trained(0))
+    with pytest.raises(ValueError, match=r"after epochs \[3\] are not there"):
+        checkpoints.networks()

@@ -1,0 +1,262 @@
+"""Each baseline on the engine, bit for bit against a training loop written by hand."""
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.testing import assert_close
+from training_cases import CPU, DIGITS, digits, make_mlp, train_one
+
+import subspaces as ss
+from subspaces import data
+from subspaces.baselines import swag
+from subspaces.layout import Layout
+from subspaces.training import Recipe, Run
+from subspaces.training.batches import evaluation_batches, statistics_batches, training_batches
+from subspaces.training.policy import Stopping
+from subspaces.training.trainer import accuracy
+
+Weights = dict[str, Tensor]
+BASE = dataclasses.replace(DIGITS, epochs=8, batch=300)  # 4 steps an epoch
+
+
+def change(**changes) -> Recipe:
+    return dataclasses.replace(BASE, **changes)
+
+
+def copied(network: nn.Module) -> Weights:
+    return {name: value.detach().clone() for name, value in network.named_parameters()}
+
+
+def loop(
+    recipe: Recipe,
+    after_step: Callable[[nn.Module], None] | None = None,
+    after_epoch: Callable[[nn.Module, int], None] | None = None,
+    climb: float = 0.0,
+    dataset: data.Dataset | None = None,
+) -> nn.Module:
+    """Ordinary training, with SAM where there is something to climb."""
+    with torch.random.fork_rng():
+        torch.manual_seed(recipe.seed)
+        network = make_mlp()
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)
+    loader = training_batches(recipe, dataset or digits(), CPU)
+    for epoch in range(recipe.epochs):
+        optimizer.param_groups[0]["lr"] = recipe.rate(epoch)
+        for x, y in loader:
+            optimizer.zero_grad()
+            F.cross_entropy(network(x), y).backward()
+            if climb:
+                two_passes(network, x, y, climb)
+            optimizer.step()
+            if after_step:
+                after_step(network)
+        if after_epoch:
+            after_epoch(network, epoch + 1)
+    return network
+
+
+def two_passes(network: nn.Module, x: Tensor, y: Tensor, rho: float) -> None:
+    """Go to θ + ρ g/‖g‖, take the gradient there, go back; ‖g‖ in the order in which the family adds it up."""
+    here = copied(network)
+    gradients = {name: parameter.grad.clone() for name, parameter in network.named_parameters()}
+    groups = sorted(Layout.of(network).groups, key=lambda group: group.name)
+    norms = torch.stack([group.pack(gradients).norm() for group in groups])
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            parameter.add_(gradients[name] * (rho / (norms.norm() + 1e-12)))
+    network.zero_grad()
+    F.cross_entropy(network(x), y).backward()
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            parameter.copy_(here[name])
+
+
+def family_of(run: Run) -> ss.Subspace:
+    family = ss.load(run.family_file, make_mlp)
+    assert family.shape == run.recipe.result_shape()
+    return family
+
+
+def assert_vertices(family: ss.Subspace, expected: list[Weights]) -> None:
+    assert family.shape.vertices == len(expected)
+    for index, weights in enumerate(expected):
+        found = family.vertex(index)
+        for name, value in weights.items():
+            assert torch.equal(found[name], value), (index, name)
+
+
+def checkpoints_by_hand(recipe: Recipe) -> list[Weights]:
+    kept: list[Weights] = []
+    loop(recipe, after_epoch=lambda net, epoch: kept.append(copied(net)) if epoch in recipe.checkpoints() else None)
+    return kept
+
+
+# Bit for bit
+
+
+@pytest.mark.parametrize(
+    ("changes", "after"),
+    [
+        ({"method": "swa-cyclic", "vertices": 3}, [6, 7, 8]),
+        ({"method": "swa-cyclic", "vertices": 2}, [6, 8]),
+        ({"method": "swa-constant", "vertices": 2, "seed": 1}, [6, 8]),
+        ({"method": "snapshot", "vertices": 4}, [2, 4, 6, 8]),
+        ({"method": "fge", "vertices": 2, "epochs": 15}, [13, 15]),
+    ],
+    ids=str,
+)
+def test_the_vertices_are_the_checkpoints(changes, after, tmp_path: Path):
+    recipe = change(**changes)
+    assert recipe.checkpoints() == after
+    expected = checkpoints_by_hand(recipe)
+    family = family_of(train_one(recipe, tmp_path))
+    assert_vertices(family, expected)
+    for name, value in family.midpoint().named_parameters():
+        assert_close(value.detach(), sum(one[name] for one in expected) / len(expected))
+
+
+def test_the_vertices_of_swag_are_drawn_from_its_checkpoints(tmp_path: Path):
+    recipe = change(method="swag", vertices=3)
+    layout = Layout.of(make_mlp())
+    kept = [{group.name: group.pack(one) for group in layout.groups} for one in checkpoints_by_hand(recipe)]
+    drawn = swag.draw(kept, 3, recipe.seed)
+    expected = [
+        {name: value for group in layout.groups for name, value in group.unpack(one[group.name]).items()}
+        for one in drawn
+    ]
+    assert_vertices(family_of(train_one(recipe, tmp_path)), expected)
+
+
+@pytest.mark.parametrize("decay", [0.9, 0.999])
+def test_ema_is_the_average_of_a_loop(decay, tmp_path: Path):
+    recipe = change(method="ema", ema_decay=decay)
+    sums = {name: torch.zeros_like(value) for name, value in make_mlp().named_parameters()}
+
+    def average(network: nn.Module) -> None:
+        for name, value in network.named_parameters():
+            sums[name].lerp_(value.detach(), 1 - decay)
+
+    loop(recipe, after_step=average)
+    steps = 4 * recipe.epochs
+    expected = {name: total / (1 - decay**steps) for name, total in sums.items()}
+    assert_vertices(family_of(train_one(recipe, tmp_path)), [expected])
+
+
+@pytest.mark.parametrize("rho", [0.05, 0.5])
+def test_sam_is_a_loop_of_two_passes(rho, tmp_path: Path):
+    recipe = change(method="sam", sam_rho=rho, epochs=4)
+    run = train_one(recipe, tmp_path)
+    assert_vertices(family_of(run), [copied(loop(recipe, climb=rho))])
+    plain = train_one(change(epochs=4), tmp_path)
+    assert run.log()[0]["loss"] != plain.log()[0]["loss"]
+    assert all(row["train_accuracy"] <= 1 for row in run.log())  # a second pass does not count twice
+
+
+def test_early_stopping_keeps_the_epoch_that_is_best_on_validation_images(tmp_path: Path):
+    dataset = data.load("digits", label_noise=0.4, validation=200)
+    recipe = change(method="early-stopping", validation=200, label_noise=0.4, epochs=10, schedule="constant")
+    kept: list[tuple[Weights, dict[str, float]]] = []
+
+    def look(network: nn.Module, epoch: int) -> None:
+        other = make_mlp()
+        other.load_state_dict(network.state_dict())
+        ss.recalibrate(other, statistics_batches(recipe, dataset, CPU), batches=Stopping.watch)
+        other.eval()
+        splits = {"validation": dataset.validation, "test": dataset.test}
+        scores = {
+            f"{name}_accuracy": accuracy(other, evaluation_batches(split, recipe, dataset, CPU))
+            for name, split in splits.items()
+        }
+        kept.append((copied(network), scores))
+
+    loop(recipe, after_epoch=look, dataset=dataset)
+    best = {name: max(range(10), key=lambda i: kept[i][1][name]) for name in ("validation_accuracy", "test_accuracy")}
+    assert 0 < best["validation_accuracy"] < 9
+    run = train_one(recipe, tmp_path, dataset)
+    assert_vertices(family_of(run), [kept[best["validation_accuracy"]][0]])
+    assert run.result["stopping"] == [
+        {"chosen_on": split, "epoch": best[f"{split}_accuracy"] + 1, **kept[best[f"{split}_accuracy"]][1]}
+        for split in ("validation", "test")
+    ]
+    assert [row["validation_accuracy"] for row in run.log()] == [scores["validation_accuracy"] for _, scores in kept]
+
+
+# What the result says
+
+
+def test_the_accuracy_of_an_averaged_network_is_that_of_its_midpoint(tmp_path: Path):
+    run = train_one(change(method="swa-cyclic"), tmp_path)
+    network = family_of(run).midpoint().eval()  # the file holds the midpoint's statistics
+    assert run.result["test_accuracy"] == right(network, run.recipe)
+
+
+def test_the_accuracy_of_an_ensemble_is_that_of_all_its_members(tmp_path: Path):
+    run = train_one(change(method="snapshot", vertices=4), tmp_path)
+    members = family_of(run).ensemble(torch.eye(4))
+    ss.recalibrate(members, statistics_batches(run.recipe, digits(), CPU))
+    assert run.result["test_accuracy"] == right(members.eval(), run.recipe)
+    l2, cos2 = family_of(run).distances()
+    pairs = torch.triu_indices(4, 4, 1)
+    assert run.result["l2"] == pytest.approx(l2[pairs[0], pairs[1]].mean().item(), rel=1e-5)
+    assert run.result["cos2"] == pytest.approx(cos2[pairs[0], pairs[1]].mean().item(), rel=1e-5)
+
+
+def right(network: nn.Module, recipe: Recipe) -> float:
+    return accuracy(network, evaluation_batches(digits().test, recipe, digits(), CPU))
+
+
+def test_what_is_evaluated_during_training_with_ema_is_the_average(tmp_path: Path):
+    recipe = change(method="ema", ema_decay=0.9, epochs=3)
+    run = train_one(recipe, tmp_path, execution=dataclasses.replace(CPU, evaluate_every=2))
+    short = train_one(change(method="ema", ema_decay=0.9, epochs=2), tmp_path)
+    assert run.log()[1]["test_accuracy"] == short.result["test_accuracy"]
+
+
+# All of them, to the end
+
+METHODS = {
+    "swa-cyclic": {"epochs": 4, "vertices": 2},
+    "swa-constant": {"epochs": 8, "vertices": 3},
+    "swag": {"epochs": 8, "vertices": 3},
+    "snapshot": {"epochs": 2, "vertices": 2},
+    "fge": {"epochs": 15, "vertices": 2},
+    "ema": {"epochs": 2},
+    "early-stopping": {"epochs": 2, "validation": 200},
+    "sam": {"epochs": 2},
+    "label-smoothing": {"epochs": 2},
+    "simplex-label-smoothing": {"epochs": 2},
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_run_of_every_method_can_be_evaluated(name, tmp_path: Path):
+    quiet = {"out": tmp_path, "show": "quiet", "tensorboard": False}
+    (run,) = ss.train(f"digits-{name}", batch=400, device="cpu", **quiet, **METHODS[name])
+    (record,) = ss.evaluate(run, device="cpu", progress=False)
+    assert run.result["epoch"] == METHODS[name]["epochs"]
+    points = [row for row in record.rows if row.kind == "point" and row.split == "test"]
+    ensembles = [row for row in record.rows if row.kind == "ensemble" and row.average == "probabilities"]
+    (middle,) = [row for row in points if row.role == "midpoint"]
+    own = middle
+    if run.recipe.answers[0] == "vertices":
+        (own,) = [row for row in ensembles if row.role == "vertex" and row.split == "test"]
+        assert len(own.alphas) == run.recipe.vertices
+    assert own.metrics["accuracy"] == pytest.approx(run.result["test_accuracy"], abs=1e-6)
+    if name == "swa-cyclic":  # two checkpoints can be walked along like a line
+        assert sorted(row.alphas[0] for row in points) == pytest.approx([step / 20 for step in range(21)])
+
+
+def test_dropout_on_a_network_without_any_is_an_error(tmp_path: Path):
+    with pytest.raises(ValueError, match=r"dropout=0\.1: network 'mlp' has no dropout"):
+        ss.train("digits-standard", dropout=0.1, epochs=1, out=tmp_path, show="quiet")
+
+
+@pytest.mark.parametrize("method", ["standard", "ema", "sam", "early-stopping", "line"])
+def test_vertices_for_a_method_that_has_a_fixed_number_are_an_error(method, tmp_path: Path):
+    with pytest.raises(ValueError, match=f"vertices=4: {method} has a fixed number of them.*swag, snapshot or fge"):
+        ss.train(change(method=method, validation=100), vertices=4, out=tmp_path, show="quiet")
