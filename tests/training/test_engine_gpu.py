@@ -48,6 +48,9 @@ FAMILIES = {
     "simplex": {"method": "simplex", "vertices": 3},
     "layerwise": {"method": "line", "layerwise": True},
     "samples": {"method": "line", "samples": 2},
+    "ema": {"method": "ema", "ema_decay": 0.9},
+    "sam": {"method": "sam"},
+    "integral": {"method": "integral"},
 }
 DATA = made_dataset(train=200, test=64, channels=3, side=32)  # 12 batches of 16 and one of 8
 CLOSE = {"rtol": 1e-3, "atol": 1e-4}
@@ -94,7 +97,7 @@ def test_graphs_are_eager_training(family):
 
 
 @pytest.mark.filterwarnings("ignore")  # what the compiler's own parts warn of
-@pytest.mark.parametrize("family", ["standard", "simplex"])
+@pytest.mark.parametrize("family", ["standard", "simplex", "ema", "sam", "integral"])
 def test_compiled_graphs_are_eager_training(family):
     torch.compiler.reset()
     recipe = made(family)
@@ -123,9 +126,33 @@ def test_capturing_leaves_no_trace(optimizer):
     assert_same_state(copy_state(captured), copy_state(eager))
 
 
-@pytest.mark.parametrize("optimizer", ["SGD", "AdamW"])
-def test_a_state_continues_on_another_engine(optimizer):
-    recipe = made("line", optimizer=optimizer, learning_rate=0.01)
+def test_capturing_leaves_no_trace_in_an_average():
+    recipe = made("ema")
+    captured, eager = (Engine(recipe, DATA, execution(graph=graph)) for graph in (True, False))
+    for engine in (captured, eager):
+        with torch.cuda.stream(engine.stream):
+            engine.set_epoch(0)
+            engine.start_epoch()
+    steps = run_steps(captured, 1)
+    assert run_steps(eager, steps) == steps
+    torch.cuda.synchronize()
+    found = copy_state(captured)
+    assert int(found["policy.steps"]) == steps
+    assert_same_state(found, copy_state(eager))
+
+
+def test_sam_counts_one_pass_of_two():
+    engine = Engine(made("sam"), DATA, execution(graph=True))
+    run_epochs(engine, [0])
+    torch.cuda.synchronize()
+    loss, correct = engine.totals.tolist()
+    assert 0 <= correct <= 200
+    assert loss / 200 < 2 * math.log(5)
+
+
+@pytest.mark.parametrize(("family", "optimizer"), [("line", "SGD"), ("line", "AdamW"), ("ema", "SGD")])
+def test_a_state_continues_on_another_engine(family, optimizer):
+    recipe = made(family, optimizer=optimizer, learning_rate=0.01)
     how = execution(graph=True)
     first = Engine(recipe, DATA, how)
     with torch.cuda.stream(first.stream):
@@ -234,3 +261,63 @@ def test_a_run_killed_within_an_epoch_continues_to_the_same_end(tmp_path: Path):
     _, progress = Run.under(tmp_path, recipe).load_checkpoint()
     assert (progress["epoch"], progress["done"] > 0) == (1, True)
     assert_same_run(train_one(recipe, tmp_path, DATA, how), whole)
+
+
+# Baselines
+
+BASELINES = {
+    "swa": {"method": "swa-cyclic", "vertices": 2, "schedule": "swa-cyclic"},
+    "swag": {"method": "swag", "vertices": 2, "schedule": "swa-cyclic"},
+    "snapshot": {"method": "snapshot", "vertices": 4, "schedule": "snapshot"},
+    "ema": {"method": "ema", "ema_decay": 0.9},
+    "sam": {"method": "sam"},
+    "stopping": {"method": "early-stopping", "validation": 20},
+    "integral": {"method": "integral"},
+}
+HELD_OUT = dataclasses.replace(DATA, validation=made_dataset(train=5, test=20, channels=3, side=32).test)
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_a_baseline_on_the_gpu_is_the_one_on_the_cpu(name, tmp_path: Path):
+    recipe = dataclasses.replace(RECIPE, epochs=4, **BASELINES[name])
+    dataset = HELD_OUT if recipe.validation else DATA
+    cpu = Execution(device="cpu", evaluate_every=0).resolved()
+    on_gpu, on_cpu = (
+        train_one(recipe, tmp_path / device, dataset, how)
+        for device, how in (("cuda", execution(graph=True)), ("cpu", cpu))
+    )
+    assert on_gpu.finished
+    if name != "stopping":  # whose choice may fall the other way by a single image
+        assert_close(families(on_gpu), families(on_cpu), rtol=5e-2, atol=5e-3)
+
+
+@pytest.mark.parametrize("name", ["swa", "ema", "sam", "stopping"])
+def test_a_stopped_baseline_continues_to_the_same_end(name, tmp_path: Path):
+    recipe = dataclasses.replace(RECIPE, epochs=4, **BASELINES[name])
+    dataset = HELD_OUT if recipe.validation else DATA
+    how = execution(graph=True)
+    whole = train_one(recipe, tmp_path / "whole", dataset, how)
+    stop = Countdown(45, lambda: os.kill(os.getpid(), signal.SIGTERM))  # in the fourth epoch, after a checkpoint
+    with pytest.raises(Stopped):
+        train_one(recipe, tmp_path, dataset, how, tick=stop)
+    assert_same_run(train_one(recipe, tmp_path, dataset, how), whole)
+
+
+def test_baselines_at_once_are_each_alone(tmp_path: Path):
+    recipes = [dataclasses.replace(RECIPE, epochs=4, **BASELINES[name]) for name in ("swa", "snapshot", "ema", "sam")]
+    how = execution(graph=True)
+    together = [Run.under(tmp_path / "together", recipe) for recipe in recipes]
+    train_runs(together, DATA, how, nothing, nothing)
+    for run, recipe in zip(together, recipes, strict=True):
+        assert_same_run(run, train_one(recipe, tmp_path / "alone", DATA, how))
+
+
+def test_branches_at_once_train_their_trunk_once(tmp_path: Path):
+    recipes = [made("standard", epochs=4, trunk=trunk, branch=branch) for trunk in (1, 2) for branch in (1, 2)]
+    how = execution(graph=True)
+    steps: list[int] = []
+    together = [Run.under(tmp_path / "together", recipe) for recipe in recipes]
+    train_runs(together, DATA, how, nothing, lambda run, done: steps.append(done))
+    assert sum(steps) == 13 * (2 + 2 * 3 + 2 * 2)  # two epochs of trunk, then each branch
+    for run, recipe in zip(together, recipes, strict=True):
+        assert_same_run(run, train_one(recipe, tmp_path / f"alone{recipe.key}", DATA, how))

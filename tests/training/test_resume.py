@@ -34,8 +34,17 @@ CASES = {
     },
     "standard": {"optimizer": "RMSprop", "learning_rate": 0.01},
 }
+CASES |= {  # steps 13 to 23 lie between two checkpoints of each
+    "swa": {"method": "swa-cyclic", "vertices": 2},
+    "swag": {"method": "swag", "vertices": 2},
+    "snapshot": {"method": "snapshot", "vertices": 4},
+    "ema": {"method": "ema", "ema_decay": 0.9, "optimizer": "Adam", "learning_rate": 0.01},
+    "stopping": {"method": "early-stopping", "validation": 30},
+    "sam": {"method": "sam", **DROPOUT},
+}
 EXECUTION = dataclasses.replace(CPU, evaluate_every=2, evaluate_batches=2)
 DATA = made_dataset()
+DATA = dataclasses.replace(DATA, validation=made_dataset(60).test)
 
 
 def train_here(recipe: Recipe, out: Path, **options) -> Run:
@@ -142,6 +151,21 @@ def test_a_streaming_run_continues_within_an_epoch_and_between_epochs(steps, fol
     with pytest.raises(Stopped):
         train_one(recipe, tmp_path, tick=Countdown(steps, lambda: signalled(signal.SIGTERM)), **options)
     assert_same_end(train_one(recipe, tmp_path, **options), whole)
+
+
+def test_branches_of_a_streaming_run_share_their_trunk_and_part_after_it(folders, tmp_path: Path):
+    recipe = dataclasses.replace(
+        BASE, dataset="imagenet", network="training_cases:convolutional", batch=3, epochs=3, flip=True, trunk=1
+    )
+    options = {"dataset": folders, "execution": dataclasses.replace(EXECUTION, workers=0, evaluate_every=0)}
+    ends = []
+    for branch in (1, 2):
+        one = dataclasses.replace(recipe, branch=branch)
+        ends.append(train_one(one, tmp_path, **options))  # the second from the trunk that the first left
+        assert_same_end(ends[-1], train_one(one, tmp_path / f"alone{branch}", **options))
+    first, second = (run.log() for run in ends)
+    assert first[0]["loss"] == second[0]["loss"]
+    assert first[1]["loss"] != second[1]["loss"]
 
 
 def test_a_streaming_run_continues_from_the_end_of_an_epoch(folders, tmp_path: Path):

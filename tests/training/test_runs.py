@@ -170,6 +170,32 @@ def test_the_folder_of_another_configuration_is_refused_and_left_alone(finished,
     assert folder_of(run) == before
 
 
+def older(run: Run) -> None:
+    """Leave a configuration as it was before recipes had baselines."""
+    config = run.folder / "config.json"
+    later = ("ema_decay", "sam_rho", "epsilon", "trunk", "branch")
+    config.write_text(json.dumps({k: v for k, v in json.loads(config.read_text()).items() if k not in later}))
+
+
+def test_an_older_finished_run_is_still_that_run(tmp_path: Path):
+    run = train_one(RECIPE, tmp_path)
+    older(run)
+    before = folder_of(run)
+    opened = Run.open(run.folder)
+    assert opened.recipe == RECIPE
+    opened.check()
+    (again,) = ss.train(RECIPE, out=tmp_path, device="cpu", show="quiet", tensorboard=False)
+    assert again.folder == run.folder
+    assert folder_of(run) == before
+    with pytest.raises(RunError, match=r"branch is 0 there and 1 here"):
+        Run(run.folder, dataclasses.replace(RECIPE, branch=1)).check()
+
+
+def test_an_older_interrupted_run_continues(tmp_path: Path):
+    older(interrupted(tmp_path))
+    assert rows(train_one(RECIPE, tmp_path)) == rows(train_one(RECIPE, tmp_path / "whole"))
+
+
 def test_a_recipe_under_another_name_is_the_same_run(tmp_path: Path):
     run = interrupted(tmp_path)
     renamed = Run(run.folder, dataclasses.replace(RECIPE, name="other"))
