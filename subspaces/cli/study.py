@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from subspaces.cli import printing
+from subspaces.cli import integral, printing
 from subspaces.cli.compare import closing, show_plan, typed
 from subspaces.cli.errors import usage
 from subspaces.cli.options import ROOT, Several, with_fields, without_rest
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Studies: many runs, one table and one figure.", no_args_is_help=True)
 STUDY = "Study: levels, and settings to choose from"
+app.command(cls=Several)(integral.integral)
 
 
 @app.command(cls=Several)
@@ -111,6 +112,7 @@ def noise(
     """
     from subspaces import experiments
     from subspaces.experiments import noise as parts
+    from subspaces.experiments.setting import Setting
 
     with usage(), typed(("ensembles", "dropout_passes", "by")):
         if quiet and as_json:
@@ -120,7 +122,7 @@ def noise(
         given = {name: value for name, value in fields.items() if value is not None}
         lists = {"dropout": dropout_rates or parts.RATES, "label_smoothing": smoothing_rates or parts.RATES}
         shown = parts.LEVELS if not levels else tuple(levels)
-        setting = parts.Setting(ensembles=tuple(ensembles) if ensembles else None, passes=dropout_passes)
+        setting = Setting(ensembles=tuple(ensembles) if ensembles else None, passes=dropout_passes)
         plan = parts.planned(recipes, setting, shown, lists, by, seeds or None, given)
         chosen = [one for level in plan.grid.values() for one in level]
         check_names(chosen, data)

@@ -1,0 +1,194 @@
+"""The Integral study: a line whose ensemble of all networks is one network, under label noise, and whether it is.
+
+The closed form is looked at in every trained line, see `subspaces.baselines.integral`: the mean of f over steps of
+epsilon is g(1) but for rounding, the mean over all of [0, 1] differs from it as the finite difference does.
+"""
+
+import dataclasses
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from subspaces import files, storage
+from subspaces.baselines import integral
+from subspaces.data import Split
+from subspaces.evaluation import metrics
+from subspaces.evaluation.api import workbench
+from subspaces.evaluation.bench import Bench
+from subspaces.evaluation.display import bars, counted
+from subspaces.evaluation.predictor import Predictor
+from subspaces.experiments import noise
+from subspaces.experiments.compare import trained
+from subspaces.experiments.noise import LEVELS, Plan, Study
+from subspaces.experiments.setting import Folder, OneRecipe, Setting
+from subspaces.training.config import Execution
+from subspaces.training.display import Mode
+from subspaces.training.runs import Run
+
+RECIPES = ("mnist-standard", "mnist-line", "mnist-integral")
+RATE = 0.02
+"""The learning rate of all methods: a difference over epsilon has a gradient about 1/epsilon as large as a network's,
+and LeNet does not bear the usual 0.1 with it."""
+FILE = "integral.json"
+IMAGES, BATCHES = 1000, 50  # of the check: test images, and batches for the batch-norm statistics of a point
+TOLERANCE = 1e-5
+"""Of the mean over steps of epsilon, relative to the largest output: the sum of 2/epsilon outputs in float32, each
+rounded by 6e-8 and both multiplied and divided by epsilon, is off by some 1e-6 for an epsilon of 0.1."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """How far the integral of f is from g(1) in one trained line, on some test images."""
+
+    run: str
+    seed: int
+    label_noise: float
+    epsilon: float
+    images: int
+    nodes: int
+    accuracy: float  # of g(1)
+    rounding: float  # largest |mean over steps - g(1)|, relative to the largest |g(1)|
+    accuracy_mean: float  # of the mean over all of [0, 1]
+    disagreement: float  # between that and g(1): the share of images, and the total variation of probabilities
+    total_variation: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether the sum over steps is g(1) within the tolerance."""
+        return self.rounding <= TOLERANCE
+
+
+@dataclass(frozen=True)
+class IntegralStudy:
+    """Methods over levels of label noise, and the closed form of every Integral run."""
+
+    study: Study
+    identities: list[Identity]
+    files: list[Path] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+
+
+def study_integral(
+    recipe: OneRecipe | Sequence[OneRecipe] = RECIPES,
+    *,
+    levels: Sequence[float] = LEVELS,
+    seeds: Sequence[int] | None = None,
+    learning_rate: float = RATE,
+    data: Folder | None = None,
+    out: Folder = "runs",
+    to: Folder = "integral",
+    show: Mode = "bar",
+    tensorboard: bool = True,
+    **changes: Any,
+) -> IntegralStudy:
+    """Train and evaluate what is missing of Integral and what it is compared with; write a table and a figure.
+
+    Args:
+        recipe: the methods, one of them integral.
+        levels: the fractions of training labels that are drawn at random.
+        learning_rate: of all methods.
+        seeds, data, out, to, show, tensorboard, changes: as in `compare`.
+
+    Example:
+        >>> ss.experiments.study_integral(levels=[0, 0.4], seeds=[0, 1], data="data")
+    """
+    from subspaces.experiments import integral_tables
+
+    setting = Setting(Path(out), Path(to), data, ensembles=(), show=show, tensorboard=tensorboard)
+    plan = planned(recipe, setting, levels, seeds, {"learning_rate": learning_rate, **changes})
+    plan.setting.to.mkdir(parents=True, exist_ok=True)
+    runs = trained([one for recipes in plan.grid.values() for one in recipes], plan.setting)
+    found = noise.assembled(plan, runs)
+    identities = check([run for run in runs if run.recipe.method == "integral"], plan.setting)
+    return integral_tables.write_all(IntegralStudy(found, identities), plan.setting.to)
+
+
+def planned(
+    recipe: OneRecipe | Sequence[OneRecipe],
+    setting: Setting,
+    levels: Sequence[float],
+    seeds: Sequence[int] | None,
+    changes: dict[str, Any],
+) -> Plan:
+    """Check everything and return what is to be done; nothing is."""
+    plan = noise.planned(recipe, setting, levels, {}, "accuracy", seeds, changes)
+    found = [one for each in plan.methods for one in each.candidates if one.method == "integral"]
+    if not found:
+        raise ValueError("no recipe has the method integral: expected one, such as mnist-integral")
+    for one in found:
+        integral.steps(one.epsilon)
+    return plan
+
+
+def check(runs: Sequence[Run], setting: Setting) -> list[Identity]:
+    """Compare the integral of f with g(1) in every run, unless that is there already."""
+    asked = setting.measuring()
+    progress = asked.pop("progress")
+    bench = workbench(asked.pop("data"), Execution(**asked).resolved())
+    with bars(progress) as shown:
+        tick = counted(shown, "integrals of f", 0, len(runs))
+        found = []
+        for run in runs:
+            found.append(_identity(bench(run)))
+            tick(1)
+    return found
+
+
+def _identity(bench: Bench) -> Identity:
+    """Return what is in the run folder, or measure it."""
+    path = bench.run.folder / FILE
+    key = {"family": bench.checksum, "batches": BATCHES, "precision": bench.execution.precision}
+    try:
+        stored = json.loads(path.read_bytes())
+        if stored["key"] == key:
+            return Identity(**stored["identity"])
+    except (OSError, ValueError, KeyError, TypeError):  # it can be measured again
+        pass
+    made = measure(bench)
+    files.write_json(path, {"key": key, "identity": dataclasses.asdict(made)})
+    return made
+
+
+def measure(bench: Bench) -> Identity:
+    """Integrate f over the line of a run: over steps of epsilon, and by the midpoint rule with two nodes in each."""
+    recipe = bench.recipe
+    labels, g = _networks(bench)
+    end = g(integral.END)
+    nodes = integral.steps(recipe.epsilon)
+    steps = integral.integral(g, recipe.epsilon, nodes)
+    mean = integral.integral(g, recipe.epsilon, integral.middles(2 * len(nodes)))
+    p, q = end.softmax(1), mean.softmax(1)
+    return Identity(
+        run=bench.run.folder.name,
+        seed=recipe.seed,
+        label_noise=recipe.label_noise,
+        epsilon=recipe.epsilon,
+        images=len(labels),
+        nodes=2 * len(nodes),
+        accuracy=metrics.accuracy(p, labels),
+        rounding=float((steps - end).abs().max() / end.abs().max()),
+        accuracy_mean=metrics.accuracy(q, labels),
+        disagreement=metrics.disagreement(p, q),
+        total_variation=metrics.total_variation(p, q),
+    )
+
+
+def _networks(bench: Bench) -> tuple[Tensor, Callable[[float], Tensor]]:
+    """Return the labels of some test images, and the outputs g(x, P(alpha)) on them with statistics of their own."""
+    test = bench.dataset.test
+    if isinstance(test, Split):
+        test = test.select(torch.arange(min(IMAGES, len(test))))
+    dataset = replace(bench.dataset, test=test)
+    line = storage.load(bench.run.trained_file, bench.family.midpoint()).to(bench.execution.device)
+    predictor = Predictor(line.midpoint(), bench.recipe, dataset, bench.execution, ["test"], statistics=BATCHES)
+
+    def g(alpha: float) -> Tensor:
+        with torch.no_grad():
+            return predictor(line.theta(line.coefficients(alpha, outside=True)))["test"].logits
+
+    return predictor.labels["test"], g
