@@ -11,6 +11,7 @@ from rich.table import Table
 from subspaces.cli import printing
 from subspaces.cli.errors import usage
 from subspaces.training import RECIPES, Recipe
+from subspaces.training.methods import AVERAGED, COUNTED, SUBSPACES
 from subspaces.training.recipes import find
 
 
@@ -40,10 +41,19 @@ def _list(chosen: list[Recipe]) -> Table:
 
 def _method(recipe: Recipe) -> str:
     """Return in words what is learned."""
-    if recipe.method == "standard":
-        return "one network"
-    vertices = f", {recipe.vertices} vertices" if recipe.method != "line" else ""
-    return f"{recipe.method}{vertices}{', layerwise' if recipe.layerwise else ''}"
+    words: str = "one network" if recipe.method == "standard" else recipe.method
+    if recipe.method in COUNTED:
+        what = "vertices" if recipe.method in SUBSPACES else "checkpoints" if recipe.method in AVERAGED else "members"
+        words += f", {recipe.vertices} {what}"
+    settings = [
+        ", layerwise" if recipe.layerwise else "",
+        f", dropout {recipe.dropout:g}" if recipe.dropout else "",
+        f", label smoothing {recipe.label_smoothing:g}" if recipe.label_smoothing else "",
+        f", {recipe.samples} points a batch" if recipe.samples > 1 else "",
+        f", λ = {recipe.feature_similarity:g}" if recipe.feature_similarity else "",
+        f", {recipe.validation} images held out" if recipe.validation else "",
+    ]
+    return words + "".join(settings)
 
 
 def _fields(recipe: Recipe) -> Table:

@@ -117,11 +117,13 @@ def _show(runs: Sequence[Run]) -> None:
     results = [run.result for run in runs]
     held_out = [name for name in ("validation", "test") if any(f"{name}_accuracy" in result for result in results)]
     numbers = ("seed", "epochs", "train %", *(f"{name} %" for name in held_out), "L2", "cos²")
-    caption = "train: on the way, with the labels trained on; others: the midpoint; L2, cos²: between vertices"
+    caption = (
+        "train: on the way, with the labels trained on; others: the method's own answer; L2, cos²: between vertices"
+    )
     table = printing.table("recipe", *numbers, "folder", caption=caption, numbers=numbers)
     for run, result in zip(runs, results, strict=True):
         accuracies = [_percent(result.get(f"{name}_accuracy")) for name in ("train", *held_out)]
-        single = run.recipe.method == "standard"
+        single = run.recipe.result_shape().vertices == 1
         spread = ("–", "–") if single else (f"{result['l2']:.1f}", f"{result['cos2']:.3f}")
         row = (str(run.recipe.seed), str(result["epoch"]), *accuracies, *spread)
         table.add_row(escape(run.recipe.name), *row, escape(str(run.folder)))

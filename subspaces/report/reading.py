@@ -14,15 +14,12 @@ from subspaces.evaluation.points import kind
 from subspaces.evaluation.record import Record, Row
 from subspaces.points import nearest
 from subspaces.training.config import METHODS, Recipe
+from subspaces.training.methods import COUNTED, SUBSPACES, unused
 from subspaces.training.runs import Run, RunError
 
 Array = NDArray[np.float64]
 PAIR = 0.1  # the ensemble shown where one stands for all is that of 0.1 and 0.9: fixed beforehand, not chosen
-NOT_OF = {  # fields that change nothing for a method
-    "standard": ("vertices", "layerwise", "init", "beta", "feature_similarity"),
-    "line": ("vertices",),
-}
-SYMBOLS = {"beta": "β", "feature_similarity": "λ"}
+SYMBOLS = {"beta": "β", "feature_similarity": "λ", "ema_decay": "decay", "sam_rho": "ρ", "epsilon": "ε"}
 
 
 class Reading:
@@ -231,7 +228,7 @@ def _place(recipe: Recipe) -> tuple[Any, ...]:
 
 def _fields(recipe: Recipe) -> dict[str, Any]:
     """Return the fields that make a difference, but for name and seed."""
-    without = {"name", "seed", *NOT_OF.get(recipe.method, ())}
+    without = {"name", "seed"} | unused(recipe.method, recipe.branch)
     return {name: value for name, value in recipe.to_dict().items() if name not in without}
 
 
@@ -254,6 +251,6 @@ def _short(setting: Any) -> str:
 
 def method(recipe: Recipe) -> str:
     """Return in words what is learned."""
-    vertices = {"simplex": 0, "curve": 3}.get(recipe.method, recipe.vertices)
-    counted = f" (m = {recipe.vertices})" if recipe.vertices != vertices else ""
-    return f"{recipe.method}{counted}{', layerwise' if recipe.layerwise and recipe.method != 'standard' else ''}"
+    told = recipe.method not in COUNTED or (recipe.method, recipe.vertices) == ("curve", 3)
+    counted = "" if told else f" (m = {recipe.vertices})"
+    return f"{recipe.method}{counted}{', layerwise' if recipe.layerwise and recipe.method in SUBSPACES else ''}"

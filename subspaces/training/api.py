@@ -13,7 +13,7 @@ from subspaces.training import recipes as book
 from subspaces.training.config import Execution, Recipe
 from subspaces.training.display import Mode, display
 from subspaces.training.loop import train_runs
-from subspaces.training.methods import COUNTED
+from subspaces.training.methods import COUNTED, OWN_SCHEDULE
 from subspaces.training.runs import Run
 from subspaces.training.trainer import TrainingError
 
@@ -90,6 +90,14 @@ def _train_group(
             ) from error
 
 
+def _fitting(recipe: Recipe, altered: dict[str, Any]) -> dict[str, Any]:
+    """Return the changes to a recipe; with another method it loses the schedule that was its method's own."""
+    own = OWN_SCHEDULE.get(recipe.method)
+    if own is None or "schedule" in altered or altered.get("method", recipe.method) == recipe.method:
+        return altered
+    return {"schedule": "warmup-cosine", **altered}
+
+
 def configure(
     recipe: Recipe | str | Sequence[Recipe | str], seeds: Sequence[int] | None, changes: dict[str, Any]
 ) -> tuple[list[Recipe], Execution]:
@@ -103,7 +111,7 @@ def configure(
     execution = Execution(**{name: value for name, value in changes.items() if name in settings}).resolved()
     altered = {name: value for name, value in changes.items() if name in fields}
     found = [one if isinstance(one, Recipe) else book.find(one) for one in several]
-    found = [dataclasses.replace(one, **altered) for one in found]
+    found = [dataclasses.replace(one, **_fitting(one, altered)) for one in found]
     for one in found:
         if "vertices" in altered and one.method not in COUNTED:
             raise ValueError(

@@ -50,6 +50,7 @@ _ANSWERS: dict[str, tuple[Answer, ...]] = {
     "simplex": ("midpoint", "vertices", "random"),
     **dict.fromkeys(MEMBERS, ("vertices",)),
 }
+_ONLY = {"ema_decay": "ema", "sam_rho": "sam", "epsilon": "integral"}
 _COST = {"sam": 2.0, "integral": 3.0}
 
 
@@ -84,6 +85,18 @@ def answers(method: str, dropout: float) -> tuple[Answer, ...]:
 def cost(method: str) -> float:
     """Return how many networks run forward and backward on a batch in one step."""
     return _COST.get(method, 1.0)
+
+
+def unused(method: str, branch: int = 0) -> set[str]:
+    """Return the fields of a recipe that change nothing for a method."""
+    found = set(_ONLY) - {name for name, user in _ONLY.items() if user == method}
+    if method not in (*SUBSPACES, "integral"):
+        found |= {"layerwise", "init", "beta", "feature_similarity"}
+    if method not in COUNTED:
+        found.add("vertices")
+    if method in OWN_SCHEDULE:
+        found.add("schedule")  # it has no choice
+    return found if branch else found | {"trunk"}
 
 
 def checkpoints(method: str, epochs: int, m: int) -> list[int]:

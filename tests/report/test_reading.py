@@ -11,7 +11,8 @@ import pytest
 
 from subspaces.evaluation.record import Record
 from subspaces.report.reading import Curve, Reading, gather
-from subspaces.training.runs import RunError
+from subspaces.training import RECIPES, Execution
+from subspaces.training.runs import Run, RunError
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +51,42 @@ def test_only_what_differs_is_in_a_label(made, tmp_path: Path):
 def test_a_field_that_means_nothing_to_a_method_makes_no_group(tmp_path: Path):
     folders = [made_runs.run(tmp_path, "standard", seed=seed, beta=beta) for seed, beta in ((0, 1.0), (1, 0.5))]
     assert [group.seeds for group in gather(folders)] == [[0, 1]]
+
+
+BASELINES = {
+    "swa-cyclic": ("swa-cyclic (m = 2)", "interval"),
+    "swag": ("swag (m = 3)", "simplex"),
+    "snapshot": ("snapshot (m = 4)", "simplex"),
+    "ema": ("ema", "single"),
+    "sam": ("sam", "single"),
+}
+
+
+def test_baselines_are_read_as_the_shape_of_their_result(made, tmp_path: Path):
+    fields = {"swa-cyclic": {"vertices": 2}, "swag": {"vertices": 3}, "snapshot": {"vertices": 4}}
+    folders = []
+    for name in BASELINES:
+        recipe = dataclasses.replace(RECIPES[f"digits-{name}"], epochs=12, **fields.get(name, {}))
+        run = Run.under(tmp_path, recipe)
+        run.start(Execution(device="cpu").resolved())
+        folders.append(run.folder)
+    groups = gather([*made["standard"], *made["line"], *folders], evaluated=False)
+    labels = ["standard", "line", *(label for label, _ in BASELINES.values())]
+    assert [group.label.partition(", decay")[0].partition(", ρ")[0] for group in groups] == labels
+    for group, (_, kind) in zip(groups[2:], BASELINES.values(), strict=True):
+        (run,) = group.runs
+        assert run.single == (kind == "single")
+        assert run.interval == (kind == "interval")
+        assert run.vertices == run.recipe.result_shape().vertices
+
+
+def test_a_setting_of_another_method_makes_no_group(tmp_path: Path):
+    folders = []
+    for seed, rho in ((0, 0.05), (1, 0.5)):
+        run = Run.under(tmp_path, dataclasses.replace(RECIPES["digits-ema"], seed=seed, sam_rho=rho, vertices=3 + seed))
+        run.start(Execution(device="cpu").resolved())
+        folders.append(run.folder)
+    assert [group.seeds for group in gather(folders, evaluated=False)] == [[0, 1]]
 
 
 def test_a_folder_given_twice_is_read_once(made):

@@ -13,7 +13,7 @@ from subspaces.training.config import METHODS
 from subspaces.training.runs import RunError
 
 LOGGED = ("l2", "cos2")
-HUES = dict(zip(METHODS[1:], style.COLOURS, strict=False))
+HUES = {method: style.COLOURS[place % len(style.COLOURS)] for place, method in enumerate(METHODS[1:])}
 PREDICTED = ("tv", "disagreement", "feature_cosine")
 
 
@@ -62,13 +62,15 @@ def between(groups: Sequence[Group], metric: str) -> str:
 
 
 def measured(group: Group, metric: str, split: str) -> Array:
-    """Return a measure of difference for each seed: of weights from the log, of predictions from the record."""
+    """Return a measure of difference for each seed: of weights from the result, of predictions from the record."""
     return np.array(
         [_weights(run, metric) if metric in LOGGED else _predictions(run, metric, split) for run in group.runs]
     )
 
 
 def _weights(run: Reading, metric: str) -> float:
+    if run.run.finished:  # the vertices of the family, which need not be what the log is of
+        return float(run.run.result[metric])
     if not run.log:
         raise RunError(f"{run.folder} has no log.jsonl: train it first")
     return float(run.log[-1][metric])

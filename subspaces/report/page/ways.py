@@ -7,6 +7,7 @@ import numpy as np
 
 from subspaces.evaluation.record import Row
 from subspaces.report.reading import Group, Reading
+from subspaces.training.methods import unused
 
 METRICS = ("accuracy", "ece", "nll", "brier", "adaptive_ece", "aurc")
 HIGHER_IS_BETTER = {"accuracy"}
@@ -91,9 +92,10 @@ def named(run: Reading, row: Row) -> str:
 
 def standard_for(group: Group, groups: Sequence[Group]) -> Group | None:
     """Return the standard training that differs from a subspace's in nothing but the subspace."""
+    free = NOT_OF_THE_NETWORK | unused(group.recipe.method) | unused("standard")
 
     def rest(other: Group) -> dict[str, object]:
-        return {k: v for k, v in other.recipe.to_dict().items() if k not in NOT_OF_THE_NETWORK}
+        return {k: v for k, v in other.recipe.to_dict().items() if k not in free}
 
-    found = [other for other in groups if other.runs[0].single and rest(other) == rest(group)]
+    found = [other for other in groups if other.recipe.method == "standard" and rest(other) == rest(group)]
     return found[0] if found else None
