@@ -1,0 +1,309 @@
+"""One table of several methods: its numbers, its costs, going on after a stop, and errors."""
+
+import csv
+import json
+import os
+import shutil
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.stats
+from experiment_cases import LINE, QUIET, SIMPLEX, SMALL, STANDARD
+
+import subspaces as ss
+from subspaces.evaluation import Record
+from subspaces.evaluation.predictor import Predictor
+from subspaces.experiments import tables
+from subspaces.experiments.compare import Comparison
+from subspaces.experiments.entries import METRICS, disjoint, training_steps
+from subspaces.experiments.setting import plan
+from subspaces.training import RECIPES, Recipe, Run, Stopped
+
+ANSWERS = {  # method and answer: role and number of the alphas of its row
+    ("digits-standard", "network"): ("midpoint", 1),
+    ("digits-dropout", "network"): ("midpoint", 1),
+    ("digits-line", "midpoint"): ("midpoint", 1),
+    ("digits-line", "ensemble of 0.1 and 0.9"): ("along", 2),
+    ("digits-simplex", "midpoint"): ("midpoint", 1),
+    ("digits-simplex", "ensemble of 3 vertices"): ("vertex", 3),
+    ("digits-simplex", "ensemble of 6 random points"): ("random", 6),
+}
+OTHERS = {
+    ("digits-standard", "ensemble of 2 runs"): 2,
+    ("digits-standard", "ensemble of 3 runs"): 3,
+    ("digits-dropout", "MC-dropout, 4 passes"): 4,
+}
+
+
+@pytest.fixture(scope="module")
+def written(comparison: Comparison, folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "to" / "comparison.json").read_text())
+    return found
+
+
+def of_records(comparison: Comparison, name: str, role: str, alphas: int, metric: str, split: str) -> list[float]:
+    """A metric of every seed, read from the records alone."""
+    found = []
+    for run in comparison.runs:
+        if run.recipe.name == name:
+            rows = [row for row in Record.read(run.folder).rows if (row.role, row.split) == (role, split)]
+            rows = [row for row in rows if len(row.alphas) == alphas and row.average in (None, "probabilities")]
+            if role == "along":
+                rows = [row for row in rows if row.alphas == [0.1, 0.9]]
+            (row,) = rows
+            found.append(row.metrics[metric])
+    return found
+
+
+def test_every_way_to_answer_is_there_once(comparison: Comparison, written: dict[str, Any]) -> None:
+    found = [(entry["recipe"]["name"], entry["answer"]) for entry in written["entries"]]
+    assert sorted(found) == sorted([*ANSWERS, *OTHERS])
+    assert written["seeds"] == [0, 1, 2, 3]
+    assert written["training_images"] == 1000
+    assert written["images"] == 597
+    assert len(written["runs"]) == 16
+
+
+def test_every_number_is_that_of_the_records(comparison: Comparison, written: dict[str, Any]) -> None:
+    checked = 0
+    for entry in written["entries"]:
+        name = (entry["recipe"]["name"], entry["answer"])
+        if name not in ANSWERS:
+            continue
+        assert entry["networks_at_test"] == ANSWERS[name][1]
+        for metric in METRICS:
+            values = of_records(comparison, name[0], *ANSWERS[name], metric, "test")
+            found = entry["metrics"][metric]
+            assert found["values"] == values
+            assert found["mean"] == pytest.approx(np.mean(values))
+            assert found["std"] == pytest.approx(np.std(values, ddof=1))
+            standard = of_records(comparison, "digits-standard", "midpoint", 1, metric, "test")
+            if name == ("digits-standard", "network"):
+                assert found["difference"] is None
+                continue
+            difference = found["difference"]
+            assert difference["values"] == pytest.approx(np.subtract(values, standard))
+            interval = scipy.stats.ttest_rel(values, standard).confidence_interval(0.95)
+            assert (difference["low"], difference["high"]) == pytest.approx((interval.low, interval.high))
+            checked += 1
+    assert checked == 6 * 4
+
+
+def test_an_ensemble_is_paired_with_the_mean_of_its_seeds(comparison: Comparison, written: dict[str, Any]) -> None:
+    standard = of_records(comparison, "digits-standard", "midpoint", 1, "accuracy", "test")
+    two, three = (next(e for e in written["entries"] if e["answer"] == f"ensemble of {k} runs") for k in (2, 3))
+    assert two["seeds"] == [[0, 1], [2, 3]]
+    found = two["metrics"]["accuracy"]
+    means = [np.mean(standard[:2]), np.mean(standard[2:4])]
+    assert found["difference"]["values"] == pytest.approx(np.subtract(found["values"], means))
+    assert found["difference"]["low"] is not None
+    found = three["metrics"]["accuracy"]
+    assert found["difference"]["mean"] == pytest.approx(found["values"][0] - np.mean(standard[:3]))
+    assert (found["std"], found["difference"]["low"]) == (None, None)
+
+
+def test_csv_and_markdown_say_the_same(comparison: Comparison, written: dict[str, Any], folder: Path) -> None:
+    with open(folder / "to" / "comparison.csv") as file:
+        rows = list(csv.DictReader(file))
+    text = (folder / "to" / "comparison.md").read_text()
+    assert len(rows) == len(written["entries"])
+    for row, entry in zip(rows, written["entries"], strict=True):
+        assert (row["method"], row["answer"]) == (entry["method"], entry["answer"])
+        accuracy = entry["metrics"]["accuracy"]
+        assert float(row["accuracy_mean"]) == accuracy["mean"]
+        assert row["accuracy_difference_mean"] == (
+            "" if not accuracy["difference"] else str(accuracy["difference"]["mean"])
+        )
+        std = "" if accuracy["std"] is None else f" ± {100 * accuracy['std']:.2f}"
+        cell = f"| {entry['method']} | {entry['answer']} | {100 * accuracy['mean']:.2f}{std}"
+        assert sum(line.startswith(cell) for line in text.splitlines()) == 1
+
+
+def test_costs(comparison: Comparison, written: dict[str, Any]) -> None:
+    for entry in written["entries"]:
+        runs = OTHERS.get((entry["recipe"]["name"], entry["answer"]), 1) if "runs" in entry["answer"] else 1
+        assert entry["training_network_steps"] == runs * 8  # of 1 epoch of 1000 images in batches of 128
+        assert entry["training_relative"] == runs
+    for recipe, steps in (
+        (Recipe(epochs=160), 160 * 391),
+        (Recipe(epochs=3, batch=64, method="simplex"), 3 * 782),
+        (Recipe(epochs=2, samples=2, method="line"), 2 * 391),
+        (Recipe(epochs=2, method="sam"), 2 * 2 * 391),
+        (Recipe(epochs=2, method="integral"), 3 * 2 * 391),
+    ):
+        assert training_steps(recipe, 50_000) == steps
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "expected"),
+    [(5, 2, [[0, 1], [2, 3]]), (4, 4, [[0, 1, 2, 3]]), (3, 4, []), (6, 3, [[0, 1, 2], [3, 4, 5]])],
+)
+def test_ensembles_share_no_member(count: int, size: int, expected: list[list[int]]) -> None:
+    assert disjoint(count, size) == expected
+
+
+def test_figure_and_page_are_there(comparison: Comparison, folder: Path) -> None:
+    names = [path.name for path in comparison.files]
+    assert names == [*(f"comparison.{ending}" for ending in ("json", "csv", "md", "png", "pdf")), "report.html"]
+    assert comparison.left_out == []
+    assert all(path.stat().st_size > 1000 for path in comparison.files)
+
+
+def test_notes_say_how_wide_few_seeds_are(comparison: Comparison) -> None:
+    assert not any("it is wide" in note for note in tables.notes(comparison))
+    runs = [run for run in comparison.runs if run.recipe.seed < 2]
+    assert any(
+        "With 2 seeds the interval reaches 12.7" in note for note in tables.notes(replace(comparison, runs=runs))
+    )
+    assert any("Trained once" in note for note in tables.notes(replace(comparison, runs=runs[:1])))
+    alone = tables.notes(replace(comparison, reference=None))
+    assert any("No standard training is among the recipes" in note for note in alone)
+
+
+# Going on
+
+
+def test_the_same_again_trains_and_measures_nothing(
+    comparison: Comparison, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise AssertionError("nothing is missing")
+
+    before = {path: path.stat().st_mtime_ns for path in (folder / "runs").rglob("*.*") if path.name != ".lock"}
+    written = (folder / "to" / "comparison.json").read_bytes()
+    monkeypatch.setattr("subspaces.training.api.train_runs", fail)
+    monkeypatch.setattr(Predictor, "__call__", fail)
+    shutil.copy(folder / "to" / "ensembles.json", tmp_path)
+    recipes = [STANDARD, replace(STANDARD, name="digits-dropout", dropout=0.3), LINE, SIMPLEX]
+    settings = {"ensembles": [2, 3], "dropout_passes": 4, "out": folder / "runs", "to": tmp_path, **SMALL}
+    ss.compare(recipes, seeds=range(4), **settings)
+    assert (tmp_path / "comparison.json").read_bytes() == written
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+@pytest.mark.parametrize("where", ["training", "evaluation", "ensembles"])
+def test_what_was_stopped_continues(
+    where: str, comparison: Comparison, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped in each of its parts and started again, it comes to the same table."""
+
+    def call() -> Comparison:
+        settings = {**SMALL, "ensembles": [2], "out": tmp_path / "runs", "to": tmp_path / "to"}
+        return ss.compare([STANDARD, LINE], seeds=[0, 1], **settings)
+
+    owner: Any = Run if where == "training" else Predictor
+    name = "append_log" if where == "training" else "__call__"
+    real, seen = getattr(owner, name), [0]
+    moment = {"training": 2, "evaluation": 10, "ensembles": 45}[where]
+
+    def stopping(self: Any, *arguments: Any) -> Any:
+        seen[0] += 1
+        if seen[0] == moment:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return real(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, stopping)
+        with pytest.raises(Stopped):
+            call()
+    assert seen == [moment]
+    assert not (tmp_path / "to" / "comparison.json").exists()
+    results = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").glob("*/result.json")}
+    assert len(results) in ([1, 2] if where == "training" else [4])
+    made = call()
+    assert {path: path.stat().st_mtime_ns for path in results} == results
+    for entry in made.entries:
+        (same,) = (
+            one for one in comparison.entries if (one.recipe.name, one.answer) == (entry.recipe.name, entry.answer)
+        )
+        for metric in METRICS:
+            assert entry.values(metric) == same.values(metric)[: len(entry.seeds)]
+
+
+def test_a_plan_says_what_is_left(comparison: Comparison, folder: Path, tmp_path: Path) -> None:
+    recipes = [run.recipe for run in comparison.runs[:3]]
+    for run in comparison.runs[:2]:
+        shutil.copytree(run.folder, tmp_path / run.folder.name)
+    (tmp_path / comparison.runs[1].folder.name / "evaluation.json").unlink()
+    planned = plan(recipes, tmp_path)
+    assert [state for _, state in planned] == ["evaluated", "to evaluate", "to train"]
+    assert not planned[2][0].folder.exists()
+
+
+# Other forms
+
+
+def test_one_seed_without_a_reference(tmp_path: Path) -> None:
+    made = ss.compare(RECIPES["digits-line"], epochs=1, out=tmp_path / "runs", to=tmp_path / "to", **QUIET)
+    assert [entry.answer for entry in made.entries] == ["midpoint", "ensemble of 0.1 and 0.9"]
+    assert made.reference is None
+    assert not (tmp_path / "to" / "comparison.png").exists()
+    text = (tmp_path / "to" / "comparison.md").read_text()
+    assert "±" not in text.split("\n- ")[0]
+    assert json.loads((tmp_path / "to" / "comparison.json").read_text())["entries"][0]["training_relative"] is None
+
+
+def test_another_reference(comparison: Comparison, folder: Path, tmp_path: Path) -> None:
+    settings = {**SMALL, "ensembles": [2], "out": folder / "runs", "to": tmp_path}
+    made = ss.compare([STANDARD, LINE], seeds=[0, 1], reference="digits-line", **settings)
+    assert made.reference is not None
+    assert made.reference.name == "line, midpoint"
+    standard = made.entries[0]
+    found = tables.against(standard, made.reference, "nll")
+    assert found is not None
+    assert found.values == pytest.approx(np.subtract(standard.values("nll"), made.reference.values("nll")))
+
+
+def test_what_cannot_be_drawn_is_said_and_the_numbers_are_there(
+    comparison: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing() -> str:
+        raise ImportError("the report needs plotly: pip install 'subspaces[report]'")
+
+    monkeypatch.setattr("subspaces.report.page._plotly", missing)
+    made = tables.write_all(comparison, tmp_path)
+    assert made.left_out == ["no page: the report needs plotly: pip install 'subspaces[report]'"]
+    assert (tmp_path / "comparison.csv").is_file()
+
+
+@pytest.mark.parametrize(
+    ("recipes", "settings", "words"),
+    [
+        (
+            ["digits-standard", "mnist-line"],
+            {},
+            "dataset 'digits' and mnist-line 'mnist': methods are compared on the same",
+        ),
+        ([STANDARD, replace(LINE, label_noise=0.1)], {}, "--label-noise sets it for all"),
+        ([STANDARD, replace(LINE, data_seed=3)], {}, "has data seed 0 and digits-line 3"),
+        (
+            ["digits-standard"],
+            {"reference": "digits-standrd"},
+            "reference='digits-standrd': did you mean 'digits-standard'",
+        ),
+        (["digits-standard"], {"ensembles": [3], "seeds": [0, 1]}, "ensembles=3: expected 2 or more and as many seeds"),
+        (["digits-line"], {"ensembles": [2], "seeds": [0, 1]}, "of which there are 0"),
+        (["digits-standard"], {"ensembles": [1]}, "ensembles=1: expected 2 or more"),
+        (["digits-standard"], {"dropout_passes": 0}, "dropout_passes=0: expected at least 1"),
+        ([], {}, "no recipes were given"),
+    ],
+)
+def test_errors_before_anything_is_trained(
+    recipes: list[Any], settings: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        ss.compare(recipes, out=tmp_path / "runs", to=tmp_path / "to", **QUIET, **settings)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_recipe_given_twice_is_one(tmp_path: Path) -> None:
+    from subspaces.experiments.setting import prepared
+
+    recipes, execution = prepared(["digits-line", replace(LINE, name="again")], [0, 1], {"epochs": 2, "device": "cpu"})
+    assert [recipe.seed for recipe in recipes] == [0, 1]
+    assert execution == {"device": "cpu"}
+    assert Run.under(tmp_path, recipes[0]).recipe.epochs == 2

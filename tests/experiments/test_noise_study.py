@@ -1,0 +1,167 @@
+"""The label-noise study: what is chosen where, its table and figure, going on, and errors."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from experiment_cases import LINE, SMALL, STANDARD
+
+from subspaces.evaluation import Record
+from subspaces.evaluation.dropout import FILE
+from subspaces.experiments import noise_tables, study_noise
+from subspaces.experiments.noise import LISTS, Study, methods_of
+from subspaces.training import RECIPES, Run
+
+RATES = (0.1, 0.8)
+SETTINGS: dict[str, Any] = {
+    "levels": [0.4, 0.0],
+    "lists": {"dropout": RATES, "label_smoothing": (0.0, *RATES)},
+    "seeds": [0, 1],
+    "dropout_passes": 3,
+    **SMALL,
+}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("noise")
+
+
+@pytest.fixture(scope="module")
+def study(place: Path) -> Study:
+    return study_noise([STANDARD, LINE], out=place / "runs", to=place / "to", **SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def written(study: Study, place: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((place / "to" / "noise.json").read_text())
+    return found
+
+
+def accuracies(place: Path, split: str, answer: str, **fields: float) -> list[float]:
+    """The accuracy of all seeds of a setting, read from the run folders alone."""
+    wanted = {"method": "standard", "dropout": 0.0, "label_smoothing": 0.0, **fields}
+    found = {}
+    for folder in (place / "runs").iterdir():
+        run = Run.open(folder)
+        if all(getattr(run.recipe, name) == value for name, value in wanted.items()):
+            if answer == "network":
+                rows = Record.read(folder).rows
+                (row,) = (row for row in rows if row.kind == "point" and row.split == split)
+                found[run.recipe.seed] = row.metrics["accuracy"]
+            else:
+                found[run.recipe.seed] = json.loads((folder / FILE).read_text())["measured"][0]["metrics"][split][
+                    "accuracy"
+                ]
+    return [found[seed] for seed in sorted(found)]
+
+
+def test_all_lines_are_there_in_order(written: dict[str, Any]) -> None:
+    expected = [
+        ("standard", "network"),
+        ("standard", "ensemble of 2 runs"),
+        ("line", "midpoint"),
+        ("line", "ensemble of 0.1 and 0.9"),
+        ("dropout", "network"),
+        ("dropout", "MC-dropout, 3 passes"),
+        ("label smoothing", "network"),
+    ]
+    found = [(line["label_noise"], line["method"], line["answer"]) for line in written["lines"]]
+    assert found == [(level, *names) for level in (0.0, 0.4) for names in expected]
+
+
+def test_the_best_on_held_out_images_is_reported_and_the_best_on_test_is_beside_it(
+    written: dict[str, Any], place: Path
+) -> None:
+    checked = 0
+    for line in written["lines"]:
+        if line["setting"] is None:
+            assert (line["chosen"], line["chosen_on"], line["best_on_test"]) == (None, None, None)
+            continue
+        level, setting, answer = line["label_noise"], line["setting"], line["answer"].split(",")[0]
+        by = {
+            split: {
+                rate: np.mean(accuracies(place, split, answer, label_noise=level, **{setting: rate})) for rate in RATES
+            }
+            for split in ("validation", "test")
+        }
+        assert line["chosen"] == max(RATES, key=lambda rate: by["validation"][rate])
+        assert line["best_on_test"] == max(RATES, key=lambda rate: by["test"][rate])
+        assert line["chosen_on"] == "validation"
+        assert line["metrics"]["accuracy"]["mean"] == pytest.approx(by["test"][line["chosen"]])
+        best = line["metrics_best_on_test"]["accuracy"]["mean"]
+        assert best == pytest.approx(by["test"][line["best_on_test"]])
+        assert best >= line["metrics"]["accuracy"]["mean"]
+        assert [each["value"] for each in line["candidates"]] == list(RATES)
+        checked += 1
+    assert checked == 6
+
+
+def test_differences_are_to_standard_training_at_the_same_level(written: dict[str, Any], place: Path) -> None:
+    for line in written["lines"]:
+        if (line["method"], line["answer"]) == ("label smoothing", "network"):
+            standard = accuracies(place, "test", "network", label_noise=line["label_noise"])
+            expected = np.subtract(line["metrics"]["accuracy"]["values"], standard)
+            assert line["differences"]["accuracy"]["values"] == pytest.approx(expected)
+
+
+def test_a_choice_on_the_test_set_is_marked(study: Study, place: Path) -> None:
+    text = (place / "to" / "noise.md").read_text()
+    lines = [line for line in text.splitlines() if line.startswith(("| 0 ", "| 40 "))]
+    assert len(lines) == len(study.lines)
+    for row, line in zip(lines, study.lines, strict=True):
+        assert (row.count(" * |") == 2) == (line.setting is not None)
+        assert f"| {line.method} | {line.answer} |" in row
+    assert "* is the best on the test set itself" in text
+    with open(place / "to" / "noise.csv") as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["accuracy_mean"]) for row in rows] == [
+        pytest.approx(np.mean(line.chosen.values("accuracy"))) for line in study.lines
+    ]
+
+
+def test_a_figure_of_every_method(study: Study, place: Path) -> None:
+    assert [path.name for path in study.files] == [f"noise.{ending}" for ending in ("json", "csv", "md", "png", "pdf")]
+    drawn = noise_tables.own_lines(study)
+    assert list(drawn) == ["standard", "standard: ensemble of 2 runs", "line", "dropout", "label smoothing"]
+    assert all([line.level for line in lines] == [0.0, 0.4] for lines in drawn.values())
+
+
+def test_the_same_again_trains_nothing(study: Study, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = (place / "to" / "noise.json").read_bytes()
+    monkeypatch.setattr("subspaces.training.api.train_runs", None)
+    monkeypatch.setattr("subspaces.evaluation.predictor.Predictor.__call__", None)
+    study_noise([STANDARD, LINE], out=place / "runs", to=place / "to", **SETTINGS)
+    assert (place / "to" / "noise.json").read_bytes() == written
+
+
+def test_the_lists_are_those_of_the_paper() -> None:
+    assert dict.fromkeys(("dropout", "label_smoothing"), (0.05, 0.1, 0.2, 0.4, 0.8)) == LISTS
+    recipes = [RECIPES["cifar10-standard"], RECIPES["cifar10-simplex"]]
+    with pytest.raises(ValueError, match="validation=0: the best dropout is chosen on held-out images"):
+        methods_of(recipes, LISTS)
+    assert [method.label for method in methods_of(recipes, {"dropout": [0.1]})] == [
+        "standard",
+        "simplex (m = 3)",
+        "dropout",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"label_noise": 0.2}, "label_noise=0.2: the study has levels of it instead"),
+        ({"levels": [0.5, 1.5]}, "label_noise=1.5: expected a fraction"),
+        ({"levels": []}, "no levels of label noise were given"),
+        ({"by": "acuracy"}, "unknown metric 'acuracy': did you mean 'accuracy'"),
+        ({"recipe": "digits-line"}, "a list of dropout: expected a standard recipe"),
+        ({"seeds": [0], "ensembles": [2]}, "ensembles=2: expected 2 or more and as many seeds"),
+    ],
+)
+def test_errors_before_anything_is_trained(settings: dict[str, Any], words: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=words):
+        study_noise(**{"recipe": [STANDARD], **SETTINGS, "out": tmp_path / "a", "to": tmp_path / "b", **settings})
+    assert list(tmp_path.iterdir()) == []
