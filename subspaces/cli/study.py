@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from subspaces.cli import integral, printing
+from subspaces.cli import instability, integral, printing
 from subspaces.cli.compare import closing, show_plan, typed
 from subspaces.cli.errors import usage
 from subspaces.cli.options import ROOT, Several, with_fields, without_rest
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Studies: many runs, one table and one figure.", no_args_is_help=True)
 STUDY = "Study: levels, and settings to choose from"
+app.command(cls=Several)(instability.instability)
 app.command(cls=Several)(integral.integral)
 
 

@@ -1,0 +1,258 @@
+"""Instability analysis: networks that share their first k epochs and then see the images in another order.
+
+theta_i = Train^(k -> T)(theta_k, order i) (Frankle et al., 2020; Wortsman et al., 2021, appendix). Measured are each
+theta_i, the network of their average, the ensemble of their outputs, and random mixtures: sum_i alpha_i theta_i with
+alpha uniform on the simplex, one for the whole network, one for each layer, or one for each weight. Batch-norm
+statistics are made anew for every network.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from subspaces.evaluation import metrics
+from subspaces.evaluation.api import heeding, workbench
+from subspaces.evaluation.bench import Bench
+from subspaces.evaluation.display import bars, counted
+from subspaces.evaluation.measured import Measured, Shelf
+from subspaces.evaluation.predictor import Predictor
+from subspaces.experiments.compare import trained
+from subspaces.experiments.setting import Folder, OneRecipe, Setting, prepared
+from subspaces.randomness import new_state
+from subspaces.shapes import Simplex
+from subspaces.subspace import Subspace
+from subspaces.training.config import Execution, Recipe
+from subspaces.training.display import Mode
+from subspaces.training.runs import Run, environment
+from subspaces.training.signals import stop_on_signals
+
+Kind = Literal["branch", "average", "ensemble", "global", "layerwise", "per-weight"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+PER: dict[Kind, Literal["network", "layer", "weight"]] = {
+    "global": "network",
+    "layerwise": "layer",
+    "per-weight": "weight",
+}
+PARTS = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4)  # of the epochs, shared beside none
+FILE = "measured.json"
+_STREAM = 8 << 56  # of random numbers that nothing else draws from the same seed
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What was measured of some models that share k epochs: one value for each branch, draw or seed."""
+
+    models: int
+    shared: int
+    kind: Kind
+    scores: list[dict[str, dict[str, float]]]  # by split and metric
+
+    def values(self, metric: str = "accuracy", split: str = "test") -> list[float]:
+        """Return a metric of all of them."""
+        return [score[split][metric] for score in self.scores]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that a study is to do."""
+
+    recipe: Recipe
+    seeds: list[int]
+    shared: list[int]
+    models: list[int]
+    draws: int
+    setting: Setting
+
+    def branch(self, seed: int, shared: int, branch: int) -> Recipe:
+        """Return the recipe of a branch, counted from 1."""
+        name = f"{self.recipe.name}-shared{shared}-branch{branch}"
+        return replace(self.recipe, name=name, seed=seed, trunk=shared, branch=branch)
+
+    def branches(self, seed: int, shared: int) -> list[Recipe]:
+        """Return the branches of one trunk, as many as the largest number of models."""
+        return [self.branch(seed, shared, index + 1) for index in range(max(self.models))]
+
+    def recipes(self) -> list[Recipe]:
+        """Return all runs, those of short trunks first: a longer trunk goes on from there."""
+        return [one for seed in self.seeds for shared in self.shared for one in self.branches(seed, shared)]
+
+
+@dataclass(frozen=True)
+class InstabilityStudy:
+    """All cells, by the number of models and the shared epochs."""
+
+    plan: Plan
+    cells: list[Cell]
+    runs: list[Run]
+    images: int
+    files: list[Path] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+
+    def cell(self, models: int, shared: int, kind: Kind) -> Cell:
+        """Return one of them."""
+        key = (models, shared, kind)
+        return next(one for one in self.cells if (one.models, one.shared, one.kind) == key)
+
+
+def study_instability(
+    recipe: OneRecipe = "cifar10-standard",
+    *,
+    shared: Sequence[int] | None = None,
+    models: Sequence[int] = (2, 5),
+    draws: int = 5,
+    seeds: Sequence[int] | None = None,
+    data: Folder | None = None,
+    out: Folder = "runs",
+    to: Folder = "instability",
+    show: Mode = "bar",
+    tensorboard: bool = True,
+    **changes: Any,
+) -> InstabilityStudy:
+    """Train and measure what is missing of networks that share their first epochs; write a table and a figure.
+
+    The shared epochs are trained once, for all branches and for longer trunks.
+
+    Args:
+        recipe: the training that is branched; its result is one network.
+        shared: the numbers k of shared epochs; by default none and 1/32, 1/16, …, 3/4 of them.
+        models: of how many networks averages, ensembles and mixtures are made.
+        draws: how many random mixtures of each kind.
+        seeds, data, out, to, show, tensorboard, changes: as in `compare`.
+
+    Example:
+        >>> ss.experiments.study_instability("digits-standard", shared=[0, 10, 30], seeds=[0, 1])
+    """
+    from subspaces.experiments import instability_tables
+
+    setting = Setting(Path(out), Path(to), data, show=show, tensorboard=tensorboard)
+    plan = planned(recipe, setting, shared, models, draws, seeds, changes)
+    plan.setting.to.mkdir(parents=True, exist_ok=True)
+    runs = trained(plan.recipes(), plan.setting)
+    return instability_tables.write_all(measured(plan, runs), plan.setting.to)
+
+
+def planned(
+    recipe: OneRecipe,
+    setting: Setting,
+    shared: Sequence[int] | None,
+    models: Sequence[int],
+    draws: int,
+    seeds: Sequence[int] | None,
+    changes: dict[str, Any],
+) -> Plan:
+    """Check everything and return what is to be done; nothing is."""
+    for name in ("trunk", "branch"):
+        if changes.get(name) is not None:
+            raise ValueError(f"{name}={changes[name]}: the study sets it itself, see shared and models")
+    found, execution = prepared(recipe, seeds, changes)
+    base = found[0]
+    if base.shape().vertices > 1 or base.result_shape().vertices > 1:
+        raise ValueError(f"method={base.method!r}: branches are of one network; expected a method such as standard")
+    parts = [0, *(round(part * base.epochs) for part in PARTS)] if shared is None else list(shared)
+    for k in parts:
+        if not 0 <= k < base.epochs:
+            raise ValueError(f"shared={k}: expected at least 0 and less than the {base.epochs} epochs of the training")
+    for count in models:
+        if count < 2:
+            raise ValueError(f"models={count}: expected 2 or more, which branch from one")
+    if draws < 1 or not parts or not models:
+        raise ValueError(f"draws={draws}, shared={parts}, models={list(models)}: expected at least one of each")
+    setting = replace(setting, execution=execution)
+    return Plan(base, sorted({one.seed for one in found}), sorted(set(parts)), sorted(set(models)), draws, setting)
+
+
+def measured(plan: Plan, runs: Sequence[Run]) -> InstabilityStudy:
+    """Measure what is missing, and return all of it."""
+    asked = plan.setting.measuring()
+    progress = asked.pop("progress")
+    bench = workbench(asked.pop("data"), Execution(**asked).resolved())
+    named = {run.recipe.key: run for run in runs}
+    shelf = Shelf(plan.setting.to / FILE)
+    cells: dict[tuple[int, int, Kind], list[Measured]] = {}
+    with stop_on_signals() as stop, bars(progress) as shown:
+        total = len(plan.seeds) * len(plan.shared) * len(plan.models)
+        tick = counted(partial(heeding, stop, shown), "networks that share epochs", 0, total)
+        for seed in plan.seeds:
+            for shared in plan.shared:
+                benches = [bench(named[one.key]) for one in plan.branches(seed, shared)]
+                known: dict[int, dict[str, Tensor]] = {}
+                for models in plan.models:
+                    for kind, one in _Mixing(benches[:models], plan, shelf, known).measured():
+                        cells.setdefault((models, shared, kind), []).append(one)
+                    tick(1)
+    made = [Cell(*key, [one.metrics for one in found]) for key, found in sorted(cells.items(), key=_order)]
+    return InstabilityStudy(plan, made, list(runs), next(iter(cells.values()))[0].images["test"])
+
+
+def _order(item: tuple[tuple[int, int, Kind], Any]) -> tuple[int, int, int]:
+    models, shared, kind = item[0]
+    return models, shared, KINDS.index(kind)
+
+
+class _Mixing:
+    """Some branches of one trunk, measured alone, on average, together and mixed; `known` are answers of branches."""
+
+    def __init__(self, benches: Sequence[Bench], plan: Plan, shelf: Shelf, known: dict[int, dict[str, Tensor]]) -> None:
+        self.benches, self.plan, self.shelf, self.known = benches, plan, shelf, known
+        self.first = benches[0]
+        self.precision = plan.setting.execution.get("precision", "auto")
+        self._made: tuple[Subspace, Predictor] | None = None
+
+    def measured(self) -> Iterator[tuple[Kind, Measured]]:
+        """Yield everything, measured or found on the shelf."""
+        for index, bench in enumerate(self.benches):
+            yield "branch", self._one([bench], {"kind": "branch"}, partial(self._vertex, index))
+        yield "average", self._one(self.benches, {"kind": "average"}, self._average)
+        yield "ensemble", self._one(self.benches, {"kind": "ensemble"}, self._ensemble)
+        for kind in PER:
+            for draw in range(self.plan.draws):
+                what = {"kind": kind, "draw": draw}
+                yield kind, self._one(self.benches, what, partial(self._mixture, kind, draw))
+
+    def _one(
+        self, benches: Sequence[Bench], what: Mapping[str, Any], answer: Callable[[], Mapping[str, Tensor]]
+    ) -> Measured:
+        key = {**what, "families": [bench.checksum for bench in benches]}
+        found = self.shelf.find(key, self.precision)
+        if found is None:
+            labels = {split: getattr(self.first.dataset, split).labels for split in self.first.splits}
+            logs = {split: logits.log_softmax(1) for split, logits in answer().items()}
+            found = Measured.of(key, environment(self.first.execution), logs, labels)
+            self.shelf.add(found)
+        return found
+
+    def _parts(self) -> tuple[Subspace, Predictor]:
+        """Return the simplex of the branches, and what predicts with any of its weights; made when first needed."""
+        if self._made is None:
+            networks = [bench.family.midpoint() for bench in self.benches]
+            family = Subspace.from_modules(networks, Simplex(len(networks)), seed=0).to(self.first.execution.device)
+            self._made = family, self.first.predictor(self.first.splits, None)
+        return self._made
+
+    @torch.no_grad()
+    def _at(self, alpha: Any) -> dict[str, Tensor]:
+        family, predictor = self._parts()
+        answers = predictor(family.theta(family.coefficients(alpha)))
+        return {split: answer.logits for split, answer in answers.items()}
+
+    def _vertex(self, index: int) -> dict[str, Tensor]:
+        if index not in self.known:
+            self.known[index] = self._at(torch.eye(len(self.benches))[index])
+        return self.known[index]
+
+    def _average(self) -> dict[str, Tensor]:
+        return self._at(self._parts()[0].shape.midpoint())
+
+    def _ensemble(self) -> dict[str, Tensor]:
+        members = [self._vertex(index) for index in range(len(self.benches))]
+        return {split: metrics.log_mean(torch.stack([one[split] for one in members])) for split in members[0]}
+
+    def _mixture(self, kind: Kind, draw: int) -> dict[str, Tensor]:
+        family = self._parts()[0]
+        family.rng.copy_(new_state(self.first.recipe.seed + _STREAM + (draw << 20) + KINDS.index(kind)))
+        return self._at(family.sample(PER[kind]))

@@ -1,0 +1,116 @@
+"""The table of the instability analysis, as JSON, CSV and Markdown, and its figure."""
+
+import csv
+import dataclasses
+import io
+from pathlib import Path
+from typing import Any
+
+from subspaces import files
+from subspaces.experiments import tables
+from subspaces.experiments.entries import METRICS
+from subspaces.experiments.instability import KINDS, Cell, InstabilityStudy
+from subspaces.experiments.statistics import spread
+
+SCHEMA = 1
+WORDS = {
+    "branch": "each branch",
+    "average": "weight average",
+    "ensemble": "ensemble of outputs",
+    "global": "mixture, global",
+    "layerwise": "mixture, layerwise",
+    "per-weight": "mixture, per weight",
+}
+COLUMNS = ("models", "shared epochs", *(f"{WORDS[kind]} %" for kind in KINDS))
+
+
+def write_all(study: InstabilityStudy, folder: Path) -> InstabilityStudy:
+    """Write the table in every form and the figure, and return what was made and what was not."""
+    files.write_json(folder / "instability.json", summary(study))
+    files.write(folder / "instability.csv", as_csv(study).encode())
+    files.write(folder / "instability.md", as_markdown(study).encode())
+    made = [folder / f"instability.{ending}" for ending in ("json", "csv", "md")]
+    left_out = []
+    try:
+        figures = tables.drawing()
+        from subspaces.experiments import instability_figure
+
+        made += figures.write(instability_figure.panels(study), folder / "instability")
+    except ImportError as error:  # the numbers are there nevertheless
+        left_out.append(f"no figure: {error}")
+    return dataclasses.replace(study, files=made, left_out=left_out)
+
+
+def summary(study: InstabilityStudy) -> dict[str, Any]:
+    """Return everything, for a JSON file; the same runs give the same."""
+    plan = study.plan
+    return {
+        "schema": SCHEMA,
+        "recipe": {name: value for name, value in plan.recipe.to_dict().items() if name != "seed"},
+        "seeds": plan.seeds,
+        "shared": plan.shared,
+        "models": plan.models,
+        "draws": plan.draws,
+        "split": tables.SPLIT,
+        "images": study.images,
+        "notes": notes(study),
+        "cells": [_cell(cell) for cell in study.cells],
+        "runs": [tables._run(run) for run in study.runs],
+    }
+
+
+def _cell(cell: Cell) -> dict[str, Any]:
+    found = {metric: dataclasses.asdict(spread(cell.values(metric))) for metric in METRICS}
+    return {"models": cell.models, "shared": cell.shared, "kind": cell.kind, "metrics": found}
+
+
+def as_csv(study: InstabilityStudy) -> str:
+    """Return a row for each cell, with numbers in full and shares as fractions."""
+    rows = []
+    for cell in study.cells:
+        found: dict[str, Any] = {"models": cell.models, "shared": cell.shared, "kind": cell.kind}
+        found["n"] = len(cell.scores)
+        for metric in METRICS:
+            values = spread(cell.values(metric))
+            found |= {f"{metric}_mean": values.mean, f"{metric}_std": values.std}
+        rows.append(found)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def lines(study: InstabilityStudy) -> list[list[str]]:
+    """Return the cells of the table: accuracies."""
+    found = []
+    for models in study.plan.models:
+        for shared in study.plan.shared:
+            values = [spread(study.cell(models, shared, kind).values()) for kind in KINDS]
+            found.append([str(models), str(shared), *(tables.shown(each, "accuracy") for each in values)])
+    return found
+
+
+def heading(study: InstabilityStudy) -> str:
+    """Return what all networks share."""
+    recipe = study.plan.recipe
+    noise = f", {100 * recipe.label_noise:g} % label noise" if recipe.label_noise else ""
+    return f"{recipe.dataset}{noise} · {recipe.network} · {recipe.epochs} epochs · {study.images:,} test images"
+
+
+def notes(study: InstabilityStudy) -> list[str]:
+    """Return what a reader has to know to judge the numbers."""
+    plan = study.plan
+    named = f"{'seeds' if len(plan.seeds) > 1 else 'seed'} {', '.join(map(str, plan.seeds))}"
+    return [
+        f"Networks that share their first epochs, and then see the images in another order; {named}. Accuracies: "
+        "mean ± standard deviation (n − 1) over branches, draws and seeds.",
+        f"Mixtures: {plan.draws} draws of coefficients that are uniform on the simplex, one for the network, for each "
+        "layer, or for each weight.",
+        "Batch-norm statistics are made anew for every network from all training images.",
+    ]
+
+
+def as_markdown(study: InstabilityStudy) -> str:
+    """Return the table with its notes."""
+    return tables.markdown(heading(study), COLUMNS, lines(study), notes(study), left=0)
