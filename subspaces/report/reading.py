@@ -19,6 +19,7 @@ from subspaces.training.runs import Run, RunError
 
 Array = NDArray[np.float64]
 PAIR = 0.1  # the ensemble shown where one stands for all is that of 0.1 and 0.9: fixed beforehand, not chosen
+ABSENT = ("validation", "dropout", "label_smoothing", "trunk", "branch")  # not worth a word where they are 0
 SYMBOLS = {"beta": "β", "feature_similarity": "λ", "ema_decay": "decay", "sam_rho": "ρ", "epsilon": "ε"}
 
 
@@ -61,6 +62,11 @@ class Reading:
     def vertices(self) -> int:
         """How many vertices the run has; a single network has one."""
         return self.recipe.result_shape().vertices
+
+    @property
+    def trained_alone(self) -> bool:
+        """Whether one network was trained, whatever was made of it: its log knows no distance between vertices."""
+        return self.recipe.shape().vertices == 1
 
     def rows(self, split: str) -> list[Row]:
         """Return what was measured on a split, or say which splits there are."""
@@ -240,7 +246,8 @@ def _labels(recipes: Sequence[Recipe]) -> list[str]:
     differing = [name for name in names if len({each[name] for each in fields if name in each}) > 1]
     labels = []
     for recipe, each in zip(recipes, fields, strict=True):
-        settings = [f"{SYMBOLS.get(n, n.replace('_', ' '))} = {_short(each[n])}" for n in differing if n in each]
+        there = [name for name in differing if name in each and (each[name] or name not in ABSENT)]
+        settings = [f"{SYMBOLS.get(name, name.replace('_', ' '))} = {_short(each[name])}" for name in there]
         labels.append(", ".join([method(recipe), *settings]))
     return labels
 

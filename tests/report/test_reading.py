@@ -80,6 +80,15 @@ def test_baselines_are_read_as_the_shape_of_their_result(made, tmp_path: Path):
         assert run.vertices == run.recipe.result_shape().vertices
 
 
+def test_what_is_not_there_is_not_in_a_label(tmp_path: Path):
+    names = ("standard", "label-smoothing", "early-stopping")
+    runs = [Run.under(tmp_path, RECIPES[f"digits-{name}"]) for name in names]
+    for run in runs:
+        run.start(Execution(device="cpu").resolved())
+    labels = [group.label for group in gather([run.folder for run in runs], evaluated=False)]
+    assert labels == ["standard", "standard, label smoothing = 0.1", "early-stopping, validation = 200"]
+
+
 def test_a_setting_of_another_method_makes_no_group(tmp_path: Path):
     folders = []
     for seed, rho in ((0, 0.05), (1, 0.5)):

@@ -16,6 +16,7 @@ from subspaces import data
 from subspaces.baselines import swag
 from subspaces.layout import Layout
 from subspaces.training import Recipe, Run
+from subspaces.training.api import configure
 from subspaces.training.batches import evaluation_batches, statistics_batches, training_batches
 from subspaces.training.policy import Stopping
 from subspaces.training.trainer import accuracy
@@ -260,3 +261,17 @@ def test_dropout_on_a_network_without_any_is_an_error(tmp_path: Path):
 def test_vertices_for_a_method_that_has_a_fixed_number_are_an_error(method, tmp_path: Path):
     with pytest.raises(ValueError, match=f"vertices=4: {method} has a fixed number of them.*swag, snapshot or fge"):
         ss.train(change(method=method, validation=100), vertices=4, out=tmp_path, show="quiet")
+
+
+def test_another_method_leaves_the_schedule_of_the_old_one_behind():
+    def chosen(recipe: str, **changes) -> Recipe:
+        ((found,), _) = configure(recipe, None, changes)
+        return found
+
+    assert chosen("cifar10-snapshot", method="standard").schedule == "warmup-cosine"
+    assert chosen("cifar10-snapshot", method="swa-cyclic").schedule == "swa-cyclic"
+    assert chosen("cifar10-snapshot", method="line", schedule="snapshot").schedule == "snapshot"
+    assert chosen("cifar10-snapshot", epochs=60).schedule == "snapshot"
+    assert chosen("cifar10-standard", method="fge").schedule == "fge"
+    with pytest.raises(ValueError, match="snapshot has a schedule of its own"):
+        chosen("cifar10-snapshot", schedule="constant")

@@ -113,7 +113,8 @@ def looks(groups: Sequence[Group]) -> list[Look]:
     shade = shading(sum(not group.runs[0].single for group in groups))
     for group in groups:
         if group.runs[0].single:
-            found.append(Look(GREYS[singles % len(GREYS)], "*", DOTS[singles % len(DOTS)]))
+            turn, place = divmod(singles, len(GREYS))  # after all greys, each with another dash
+            found.append(Look(GREYS[place], "*", DOTS[(place + turn) % len(DOTS)]))
             singles += 1
         else:
             found.append(Look(COLOURS[others % len(COLOURS)], MARKERS[others % len(MARKERS)], shade=shade))

@@ -13,7 +13,7 @@ from subspaces.training.runs import RunError
 
 def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     """Draw L2 distance and cos² one above the other, and a column of the log below where one is named."""
-    columns = ["l2", "cos2"] if any(not group.runs[0].single for group in groups) else []
+    columns = ["l2", "cos2"] if any(not group.runs[0].trained_alone for group in groups) else []
     if metric is not None and metric not in columns:
         columns.append(metric)
     _check(groups, columns)
@@ -25,7 +25,7 @@ def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
             measure = style.measure(column)
             for group, look in zip(groups, looks, strict=True):
                 curve = group.logged(column)
-                if len(curve.grid) and not (group.runs[0].single and column in ("l2", "cos2")):
+                if len(curve.grid) and not (group.runs[0].trained_alone and column in ("l2", "cos2")):
                     style.band(axes, curve, measure.scale, look, every=max(1, len(curve.grid) // 6))
             axes.set_ylabel(measure.label)
             if column in ("l2", "cos2"):
@@ -36,7 +36,7 @@ def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
         shown = [
             pair
             for pair in zip(groups, looks, strict=True)
-            if columns[2:] or not columns[1:] or not pair[0].runs[0].single
+            if columns[2:] or not columns[1:] or not pair[0].runs[0].trained_alone
         ]
         handles = [style.key(look, group.label) for group, look in shown]
         style.legend(drawing, handles, columns=2, title=style.seeds([group for group, _ in shown]))
