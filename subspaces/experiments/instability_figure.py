@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullLocator
 
 from subspaces.experiments import instability_tables as tables
 from subspaces.experiments.instability import InstabilityStudy, Kind
@@ -18,7 +17,7 @@ LOOKS: dict[Kind, style.Look] = {
     "branch": style.Look(style.GREYS[0], "*", style.DOTS[0]),
     **{kind: style.Look(style.COLOURS[i], style.MARKERS[i]) for i, kind in enumerate((*AVERAGES, *MIXTURES))},
 }
-BELOW = 10.0  # points of accuracy below the lowest branch where a panel ends
+BELOW = 5.0  # points of accuracy below the lowest branch where a panel ends
 
 
 def panels(study: InstabilityStudy) -> Figure:
@@ -28,10 +27,10 @@ def panels(study: InstabilityStudy) -> Figure:
     with style.styled():
         drawing = style.blank(style.PAGE, 2.4)
         axes = drawing.subplots(1, len(wanted), sharey=True)
-        bottom = _bottom(study)
+        bottom, top = _limits(study)
         for each, (models, kinds) in zip(axes, wanted, strict=True):
             _panel(each, study, models, kinds, bottom)
-        axes[0].set_ylabel(style.measure("accuracy").label)
+        axes[0].set(ylabel=style.measure("accuracy").label, ylim=(bottom, top))
         drawing.suptitle(tables.heading(study), x=0.005, ha="left", fontsize=style.FONT)
         handles = [style.key(look, tables.WORDS[kind]) for kind, look in LOOKS.items()]
         cut = "" if bottom is None else "; triangles at the bottom: below the panel"
@@ -39,38 +38,29 @@ def panels(study: InstabilityStudy) -> Figure:
     return drawing
 
 
-def _bottom(study: InstabilityStudy) -> float | None:
-    """Return where panels end, if some means are so far below the branches that these could not be told apart."""
-    means = [(cell.kind, 100 * spread(cell.values()).mean) for cell in study.cells]
-    floor = min(mean for kind, mean in means if kind == "branch") - BELOW
-    return floor if min(mean for _, mean in means) < floor else None
+def _limits(study: InstabilityStudy) -> tuple[float | None, float]:
+    """Return where panels end; below only if some means are so low that the others could not be told apart."""
+    found = [(cell.kind, spread(cell.values())) for cell in study.cells]
+    floor = 100 * min(each.mean for kind, each in found if kind == "branch") - BELOW
+    lowest = 100 * min(each.mean for _, each in found)
+    highest = 100 * max(each.mean + (each.std or 0.0) for _, each in found)
+    bottom = floor if lowest < floor else None
+    return bottom, highest + 0.05 * (highest - max(lowest, floor))
 
 
 def _panel(axes: Axes, study: InstabilityStudy, models: int, kinds: Sequence[Kind], bottom: float | None) -> None:
-    shared = np.array(study.plan.shared, float)
-    for kind in ("branch", *kinds):
+    """Draw some kinds beside the branches themselves; the numbers of shared epochs are equally far apart."""
+    places = np.arange(len(study.plan.shared))
+    for index, kind in enumerate(("branch", *kinds)):
         found = [spread(study.cell(models, k, kind).values()) for k in study.plan.shared]
         mean = 100 * np.array([each.mean for each in found])
         std = 100 * np.array([each.std or 0.0 for each in found])
         look = LOOKS[kind]
-        axes.plot(shared, mean, color=look.colour, linestyle=look.line, **look.mark)
-        axes.fill_between(shared, mean - std, mean + std, color=look.colour, alpha=look.shade, linewidth=0)
+        axes.plot(places, mean, color=look.colour, linestyle=look.line, **look.mark)
+        axes.fill_between(places, mean - std, mean + std, color=look.colour, alpha=look.shade, linewidth=0)
         if bottom is not None and (low := mean < bottom).any():
-            axes.plot(shared[low], [bottom] * low.sum(), "v", color=look.colour, markersize=4.8, clip_on=False)
-    if bottom is not None:
-        axes.set_ylim(bottom=bottom)
-    _epochs(axes, study)
-    words = "random mixtures of" if kinds == MIXTURES else "averages of"
-    axes.set_title(f"{words} {models} models")
-
-
-def _epochs(axes: Axes, study: InstabilityStudy) -> None:
-    """Scale the axis of shared epochs so that short trunks have room."""
-    shared = study.plan.shared
-    first = next((k for k in shared if k), 1)
-    if max(shared) > 8 * first:
-        axes.set_xscale("symlog", linthresh=first, linscale=0.6)
-    axes.xaxis.set_major_locator(FixedLocator(shared))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.set_xticks(shared, [str(k) for k in shared])
+            beside = places[low] + 0.16 * (index - (len(kinds) + 1) / 2)  # others may be there too
+            axes.plot(beside, [bottom] * int(low.sum()), "v", color=look.colour, markersize=4, clip_on=False)
+    axes.set_xticks(places, [str(k) for k in study.plan.shared])
     axes.set_xlabel("shared epochs")
+    axes.set_title(f"{'random mixtures of' if kinds == MIXTURES else 'average and ensemble of'} {models}")

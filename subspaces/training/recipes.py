@@ -33,7 +33,7 @@ def _baselines(base: Recipe, *unfit: str, validation: int, **ema: float) -> list
         "dropout": {"method": "standard", "dropout": 0.1},
         "label-smoothing": {"method": "standard", "label_smoothing": 0.1},
         "simplex-label-smoothing": {"method": "simplex", "vertices": 3, "label_smoothing": 0.1},
-        "integral": {},
+        "integral": {"learning_rate": 0.02},  # gradients of a difference over epsilon: LeNet does not bear 0.1
     }
     return [
         _derived(base, name, {"method": name, **changes}) for name, changes in settings.items() if name not in unfit
