@@ -54,7 +54,7 @@ def test_what_is_wrong_is_one_line(line, tmp_path: Path):
     for arguments, code, words in (
         (["alnog", line], 2, "no figure 'alnog': did you mean 'along'? (figures: along, betas, plane, training, "),
         (["along", line, "-o", "a.jpg"], 2, "expected a name that ends in .png or .pdf"),
-        (["along", line, "--metric", "acuracy"], 2, "did you mean 'accuracy'?"),
+        (["along", line, "--metric", "acuracy"], 2, "error: --metric='acuracy': did you mean 'accuracy'?"),
         (["along", line, "--split", "tset"], 1, "did you mean 'test'?"),
         (["along", line, other], 1, "expected runs on one data set"),
         (["along", other], 1, "has no evaluation.json: run `subspaces evaluate"),

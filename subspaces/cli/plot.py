@@ -1,6 +1,7 @@
 """`subspaces plot`."""
 
 import inspect
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -19,7 +20,10 @@ def plot(
     ] = None,
     metric: Annotated[
         str | None,
-        typer.Option(help="What is shown, such as accuracy, nll, brier, ece or aurc.", show_default="accuracy"),
+        typer.Option(
+            help="What is shown, such as accuracy, nll, brier, ece, adaptive_ece or aurc; each figure has its default.",
+            show_default=False,
+        ),
     ] = None,
     split: Annotated[str, typer.Option(help="The images it was measured on: test or validation.")] = "test",
 ) -> None:
@@ -28,7 +32,10 @@ def plot(
     Runs of one recipe that differ in their seed are drawn as one: mean and standard deviation.
     """
     with usage():
-        paths = figures.plot(name, runs, out, metric=metric, split=split)
+        try:
+            paths = figures.plot(name, runs, out, metric=metric, split=split)
+        except ValueError as error:
+            raise ValueError(re.sub(r"^metric=", "--metric=", str(error))) from None
     for path in paths:
         typer.echo(f"wrote {path}")
 

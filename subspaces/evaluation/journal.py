@@ -44,11 +44,14 @@ class Journal:
             found = Record.read(self.folder)
         except RunError:
             return None
-        same = found.run == self.folder.name and found.environment.get("family") == self.bench.checksum
+        same = found.environment.get("family") == self.bench.checksum
         same &= all(found.statistics.get(name) == value for name, value in self.statistics.items())
         if precision != "auto":
             same &= found.environment.get("execution", {}).get("precision") == precision
-        return found if same else None
+        if not same:
+            return None
+        found.run = self.folder.name  # a folder may have another name by now
+        return found
 
     @property
     def record(self) -> Record:

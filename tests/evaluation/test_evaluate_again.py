@@ -172,3 +172,14 @@ def test_progress_counts_points_and_cells(runs: Callable[..., list[Path]]) -> No
     evaluate(folder, grid=(0.0,), plane=True, cells=2, progress=lambda *step: seen.append(step))
     name = folder.name
     assert seen == [(name, done, 3) for done in (0, 2, 3)] + [(f"{name}: plane", done, 4) for done in range(5)]
+
+
+def test_a_folder_may_be_given_another_name(runs: Callable[..., list[Path]], calls: list[int], tmp_path: Path) -> None:
+    (folder,) = runs("curve")
+    (first,) = evaluate(folder, grid=(0.0,))
+    renamed = tmp_path / "renamed"
+    shutil.copytree(folder, renamed)
+    (again,) = evaluate(renamed, grid=(0.0,))
+    assert len(calls) == 3
+    assert again.run == "renamed"
+    assert again.rows == first.rows

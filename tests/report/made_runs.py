@@ -68,7 +68,7 @@ def family(out: Path, seeds: tuple[int, ...] = SEEDS) -> dict[str, list[Path]]:
 def logged(recipe: Recipe) -> list[dict[str, Any]]:
     """Return one row per epoch; the midpoint is tested in every fourth."""
     random = np.random.default_rng([1, recipe.seed])
-    single = recipe.method == "standard"
+    single = recipe.result_shape().vertices == 1
     rows = []
     for epoch in range(1, recipe.epochs + 1):
         done = epoch / recipe.epochs
@@ -95,7 +95,7 @@ class Pretended:
 
     def __init__(self, recipe: Recipe, images: int, number: int) -> None:
         random = np.random.default_rng([2, recipe.seed, recipe.vertices, number])
-        m = recipe.shape().vertices
+        m = recipe.result_shape().vertices
         self.labels = np.random.default_rng(number).integers(0, CLASSES, images)
         shared = 0.6 + 0.3 / (1 + 20 * recipe.beta) + 0.05 * recipe.layerwise  # how alike the vertices are
         common = random.normal(size=(images, CLASSES))
@@ -156,7 +156,7 @@ def risk_coverage(p: Array, labels: Array, points: int = 50) -> RiskCoverage:
 
 
 def coefficients(recipe: Recipe, alpha: Any) -> list[float]:
-    if recipe.method == "standard":
+    if recipe.result_shape().vertices == 1:
         return [1.0]
     if recipe.method == "simplex":
         return [float(a) for a in alpha]
@@ -168,7 +168,7 @@ def coefficients(recipe: Recipe, alpha: Any) -> list[float]:
 def wanted(recipe: Recipe) -> list[tuple[str, list[Any], bool]]:
     """Return role, alphas and whether it is an ensemble of everything that is measured."""
     m = recipe.vertices
-    if recipe.method == "standard":
+    if recipe.result_shape().vertices == 1:
         return [("midpoint", [0.0], False)]
     if recipe.method != "simplex":
         grid = [k / 20 for k in range(21)]
@@ -201,8 +201,8 @@ def evaluated(
             for average in ("probabilities", "logits") if together else (None,):
                 record.rows.append(row(network, split, role, alphas, cs, average))
         if split == "test":
-            examples = changing(network, record.rows, split) if recipe.method != "standard" else None
-    if planes and recipe.shape().vertices >= 2:
+            examples = changing(network, record.rows, split) if recipe.result_shape().vertices > 1 else None
+    if planes and recipe.result_shape().vertices >= 2:
         record.planes.append(plane(recipe))
     if recipe.method in ("line", "curve"):
         record.choices.append(best(record, "validation" if "validation" in splits else "test"))

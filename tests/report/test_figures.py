@@ -406,6 +406,35 @@ def test_diversity(made):
     assert np.isclose(only.patches[0].get_width(), np.mean(found))
 
 
+def test_diversity_is_of_the_ends_also_where_the_grid_goes_beyond_them(made, tmp_path: Path):
+    folder = made["line"][0]
+    rows = Record.read(folder).rows
+    ends = pairs(folder)[0]
+    assert ends.alphas == [0.0, 1.0]
+    beyond = dataclasses.replace(ends, alphas=[-0.2, 1.2], diversity={**ends.diversity, "tv": 0.9})
+    wide = changed(folder, tmp_path / "wide", rows=[beyond, *rows])
+    (only,) = figures.draw("diversity", [wide], metric="tv").axes
+    assert only.patches[0].get_width() == pytest.approx(ends.diversity["tv"])
+    narrow = changed(folder, tmp_path / "narrow", rows=[row for row in rows if 0.0 not in row.alphas])
+    with pytest.raises(RunError, match="has no tv of its ends on 'test': run `subspaces evaluate"):
+        figures.draw("diversity", [narrow], metric="tv")
+
+
+@pytest.mark.parametrize("name", ["reliability", "diversity", "along", "selective", "vertices"])
+def test_long_labels_leave_room_for_the_drawing(name, tmp_path: Path):
+    more = {"network": "tests.networks:a_small_network_with_a_long_name", "label_smoothing": 0.1, "weight_decay": 0.5}
+    runs = [made_runs.run(tmp_path, method, planes=False) for method in ("standard", "line", "simplex")]
+    runs += [made_runs.run(tmp_path, method, planes=False, seed=1, **more) for method in ("standard", "line")]
+    figure = figures.draw(name, runs)  # a warning of matplotlib, that nothing was laid out, is an error here
+    canvas = figure.bbox
+    with style.styled():
+        boxes = [(axes.get_window_extent(), axes.get_tightbbox()) for axes in figure.axes if axes.axison]
+    for inner, outer in boxes:
+        assert inner.width > 0.14 * canvas.width
+        assert canvas.x0 - 1 <= outer.x0
+        assert outer.x1 <= canvas.x1 + 1
+
+
 # What is refused
 
 
@@ -420,11 +449,11 @@ def changed(folder: Path, to: Path, **fields) -> Path:
     ("name", "runs", "options", "error", "message"),
     [
         ("alnog", ["line"], {}, ValueError, r"no figure 'alnog': did you mean 'along'\? \(figures: along, betas, "),
-        ("along", ["simplex3", "standard"], {}, RunError, r"no line or curve among the runs \(standard, simplex"),
+        ("along", ["simplex3", "standard"], {}, RunError, r"no line or curve among the runs \(standard; simplex"),
         ("along", ["line"], {"metric": "acuracy"}, ValueError, "metric='acuracy': did you mean 'accuracy'"),
         ("along", ["line"], {"split": "validation"}, RunError, "was not evaluated on 'validation'"),
-        ("betas", ["line", "curve"], {}, RunError, "no line or curve with several β"),
-        ("plane", ["standard"], {}, RunError, "no plane on 'test' among the runs"),
+        ("betas", ["line", "curve"], {}, RunError, r"several β among the runs \(line; curve\): .* differ in β alone"),
+        ("plane", ["standard"], {}, RunError, "no plane on 'test' among the runs: `subspaces evaluate RUN --plane`"),
         ("plane", ["line"], {"metric": "ece"}, ValueError, "metric='ece' was not measured on planes"),
         ("training", ["standard"], {}, RunError, "only single networks among the runs"),
         ("training", ["line"], {"metric": "los"}, ValueError, "no column of the logs: did you mean 'loss'"),

@@ -17,15 +17,15 @@ import torch
 from PIL import Image
 from typer.testing import CliRunner
 
-from subspaces import training
+from subspaces import evaluation, training
 from subspaces.cli import app
 from subspaces.evaluation.examples import Examples
-from subspaces.evaluation.record import Record
+from subspaces.evaluation.record import Check, Record
 from subspaces.report import page as report
 from subspaces.report import reading
 from subspaces.report.page import commands, content, embedded, pictures, write_report
 from subspaces.report.page.ways import METRICS, Way, standard_for, ways
-from subspaces.report.page.words import verdict
+from subspaces.report.page.words import spread, verdict
 from subspaces.training import RECIPES, Run, RunError
 
 EVIL = "</script><img src=x onerror=alert(1)>"
@@ -60,6 +60,11 @@ def test_it_is_one_small_file_with_one_copy_of_plotly(written):
     text = written.read_text()
     assert written.stat().st_size < 6_000_000
     assert text.count("* plotly.js v") == 1
+
+
+def test_its_scripts_are_all_there_is_in_their_folder():
+    folder = Path(report.__file__).parent / "script"
+    assert {path.name for path in folder.iterdir()} == {f"{name}.js" for name in report.SCRIPTS}
 
 
 def test_it_refers_to_nothing_outside(written):
@@ -187,7 +192,7 @@ def way(*values: float, metric: str = "accuracy") -> Way:
 @pytest.mark.parametrize(
     ("first", "second", "metric", "expected"),
     [
-        (way(0.9, 0.8), way(0.8, 0.81), "accuracy", "4.5 points better (in 1 of 2 seeds)"),
+        (way(0.9, 0.8), way(0.8, 0.81), "accuracy", "4.5 points better on average (in 1 of 2 seeds)"),
         (way(0.7, 0.7), way(0.8, 0.8), "accuracy", "10.0 points worse (in 2 of 2 seeds)"),
         (way(0.1, metric="ece"), way(0.3, metric="ece"), "ece", "20.0 points better"),
         (way(0.3, metric="ece"), way(0.1, metric="ece"), "ece", "20.0 points worse"),
@@ -214,7 +219,50 @@ def test_without_such_a_run_it_is_compared_with_the_ends_and_says_so(runs, tmp_p
     groups = reading.gather([*runs["line"], other])
     words = dict(content.summary(groups, "test", 297)[0]["paragraphs"])
     assert words["Midpoint"].startswith("No standard training of the same setting is among these runs.")
-    assert "the ends, on average on" in words["Midpoint"]
+    assert re.search(r", its ends on average on [\d.]+", words["Midpoint"])
+
+
+def test_the_ensemble_is_compared_with_the_midpoint_and_with_standard_training(runs):
+    groups = reading.gather([*runs["simplex"], *runs["standard"]])
+    (part,) = content.summary(groups, "test", 297)
+    words = dict(part["paragraphs"])
+    found = {way.name: way for group in groups for way in ways(group, "test")}
+    vertices, random = found["ensemble of the three vertices"], found["ensemble of six random points"]
+    for other, name in (("midpoint", "the midpoint"), ("one network", "standard training")):
+        for metric in ("accuracy", "ece"):
+            assert verdict(vertices, found[other], metric, 1, name) in words["Ensemble"]
+    said = f"six random points is right on {spread(random, 'accuracy', 1)}, its ECE {spread(random, 'ece', 1)}"
+    assert said in words["Ensemble"]
+    assert words["Cost"].endswith("one network for the midpoint and three or six for the ensemble.")
+
+
+def test_only_standard_training_is_called_so(runs, tmp_path):
+    average = made_runs.run(tmp_path, "ema")
+    groups = reading.gather([runs["line"][0], average])
+    assert [group.runs[0].single for group in groups].count(True) == 1
+    assert all(standard_for(group, groups) is None for group in groups)
+
+
+def test_what_the_number_of_images_for_the_statistics_changes_is_said(tmp_path):
+    folder = made_runs.run(tmp_path, "line")
+    record = Record.read(folder)
+    plane = record.planes[0].name
+    for where, images, accuracy in (
+        ("points", 128, [0.5, 0.61]),
+        ("points", 640, [0.5, 0.61]),
+        ("points", 1200, [0.5, 0.6]),
+        (plane, 128, [0.3, 0.2]),
+        (plane, 1200, [0.3, 0.234]),
+    ):
+        record.checks.append(Check(where, [[0.0], [1.0]], "test", images, accuracy, [1.0, 1.0]))
+    record.write(folder)
+    shown = content.page(reading.gather([folder]))
+    text = (
+        f"With 128, 640 instead of 1,200 images for them, the accuracies of 2 points of {folder.name} differ by at most"
+    )
+    assert any(f"{text} 1.0 points." in note for note in shown["notes"])
+    assert "2 cells of" in shown["runs"][0]["planes"][0]["check"]
+    assert shown["runs"][0]["planes"][0]["check"].endswith("differ by at most 3.4 points.")
 
 
 def test_what_was_chosen_on_the_test_set_is_marked(runs, tmp_path):
@@ -268,6 +316,41 @@ def test_the_commands_make_the_same_run_and_the_same_numbers_again(tmp_path, mon
     assert second.planes[0].accuracy == first.planes[0].accuracy
 
 
+@pytest.mark.parametrize(
+    ("method", "given"),
+    [
+        ("line", ["--grid", "0", "1", "0.2"]),
+        ("line", ["--grid", "-0.2", "1.2", "0.1"]),
+        ("line", ["--grid", "0", "1", "0.5", "--check-statistics", "1", "--check-statistics", "2"]),
+        ("line", ["--grid", "0", "1", "0.5", "--precision", "bfloat16"]),
+        ("simplex", ["--random", "0", "--triangle", "0"]),
+        ("simplex", ["--random", "2", "--triangle", "3"]),
+    ],
+)
+def test_options_of_an_evaluation_are_those_of_its_command(method, given, trained):
+    folder = str(trained[method])
+    (Path(folder) / "evaluation.json").unlink(missing_ok=True)
+    result = runner.invoke(app, ["evaluate", folder, *given, "--quiet", "--device", "cpu"])
+    assert result.exit_code == 0, result.output
+    _, evaluate = commands.reproduce(reading.Reading(folder), {})
+    assert shlex.split(evaluate)[3:] == given
+
+
+def test_points_without_an_option_are_given_in_python(trained):
+    evaluation.evaluate(trained["curve"], grid=(0.0, 0.1, 0.3), device="cpu", progress=False)
+    _, evaluate, comment = commands.reproduce(reading.Reading(trained["curve"]), {})
+    assert "--grid" not in evaluate
+    assert comment.endswith("grid=[0, 0.1, 0.3, 0.5, 0.7, 0.9, 1])")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    recipes = [dataclasses.replace(RECIPES[f"digits-{m}"], epochs=1, batch=256) for m in ("line", "curve", "simplex")]
+    out = tmp_path_factory.mktemp("trained")
+    runs = training.train(recipes, out=out, show="quiet", device="cpu", tensorboard=False)
+    return {run.recipe.method: run.folder for run in runs}
+
+
 def test_a_plane_through_an_unknown_run_is_said_to_need_it(runs):
     run = reading.Reading(runs["line"][0])
     plane = run.record.planes[0]
@@ -301,6 +384,13 @@ def test_an_evaluation_that_has_no_point_yet(tmp_path):
     record.rows.clear()
     record.write(folder)
     with pytest.raises(RunError, match="has no evaluated point: run `subspaces evaluate"):
+        write_report([folder], tmp_path / "report.html")
+
+
+def test_a_damaged_environment_is_named(tmp_path):
+    folder = made_runs.run(tmp_path, "line")
+    (folder / "environment.json").write_text("{")
+    with pytest.raises(RunError, match=r"environment\.json is damaged \(.*\): mend or remove it"):
         write_report([folder], tmp_path / "report.html")
 
 

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -285,6 +286,30 @@ def test_light_and_dark(page):
     assert page.evaluate(f"[{ground}, {axis}]") == dark
     page.emulate_media(color_scheme="light")
     assert page.evaluate(ground) == dark[0]  # the reader's choice stays
+
+
+def test_the_first_table_can_be_seen_whole_on_a_desktop(visit, tmp_path):
+    made = [
+        made_runs.run(tmp_path, name, splits={"test": 5000}, planes=False, seed=seed)
+        for name in ("standard", "simplex")
+        for seed in (0, 1)
+    ]
+    page = visit(write_report(made, tmp_path / "report.html"))
+    table = page.locator("#facts .scroll")
+    assert re.search(r"\d\d\.\d\d ± \d", table.inner_text())  # numbers as long as they get
+    assert table.evaluate("one => one.scrollWidth <= one.clientWidth")
+
+
+def test_where_a_finger_scrolls_buttons_zoom(visit, page, report):
+    assert "Drag to zoom" in page.inner_text("#along-lead")
+    phone = visit(report, viewport=PHONE, is_mobile=True, has_touch=True)
+    assert "Drag" not in phone.inner_text("#along-lead")
+    button = phone.locator("#along-figure [data-title='Zoom in']")
+    range_of = "document.querySelector('#along-figure .chart')._fullLayout.xaxis.range"
+    before = phone.evaluate(range_of)
+    button.tap()
+    after = eventually(lambda: (now := phone.evaluate(range_of)) != before and now, phone)
+    assert after[1] - after[0] < before[1] - before[0]
 
 
 def test_it_is_never_wider_than_the_screen(visit, report):

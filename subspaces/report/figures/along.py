@@ -19,7 +19,7 @@ def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     """Draw points dashed and ensembles solid, for all groups in one panel."""
     metric = metric or "accuracy"
     if not any(group.runs[0].interval for group in groups):
-        raise RunError(f"no line or curve among the runs ({_methods(groups)}): there is no α to walk along")
+        raise RunError(f"no line or curve among the runs ({style.listed(groups)}): there is no α to walk along")
     with style.styled():
         drawing = style.blank(style.COLUMN, 2.5)
         axes = drawing.add_subplot()
@@ -95,7 +95,3 @@ def caption(groups: Sequence[Group], handles: Sequence[Line2D]) -> str:
     """Return what bands are, and what a hollow star is where there is one."""
     hollow = any(handle.get_marker() == "*" and handle.get_markerfacecolor() == "white" for handle in handles)
     return style.seeds(groups) + ("\nhollow star: chosen on the images shown here" if hollow else "")
-
-
-def _methods(groups: Sequence[Group]) -> str:
-    return ", ".join(group.label for group in groups)

@@ -20,8 +20,10 @@ def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     metric = metric or "accuracy"
     families = by_method([group for group in groups if group.runs[0].interval])
     if not any(len(members) > 1 for members in families.values()):
-        labels = ", ".join(group.label for group in groups)
-        raise RunError(f"no line or curve with several β among the runs ({labels}): expected two or more")
+        raise RunError(
+            f"no line or curve with several β among the runs ({style.listed(groups)}): "
+            "expected two or more that differ in β alone"
+        )
     singles = [group for group in groups if group.runs[0].single]
     betas = sorted({group.recipe.beta for members in families.values() for group in members})
     looks = dict(zip(betas, shades(len(betas)), strict=True))

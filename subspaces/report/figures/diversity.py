@@ -27,11 +27,13 @@ def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     metrics = ["tv", "l2", "cos2"] if metric is None else [metric]
     with style.styled():
         width = style.COLUMN if metric else style.PAGE
-        drawing = style.blank(width, 0.9 + 0.24 * len(families))
+        names = [style.wrapped(group.label, width / 3) for group in families]  # beside the bars
+        lines = max(name.count("\n") + 1 for name in names)
+        drawing = style.blank(width, 0.9 + max(0.24, style.LINE * lines + 0.06) * len(families))
         panels = drawing.subplots(1, len(metrics), sharey=True, squeeze=False)[0]
         for axes, name in zip(panels, metrics, strict=True):
             _bars(axes, families, name, split)
-        panels[0].set_yticks(range(len(families)), [group.label for group in families])
+        panels[0].set_yticks(range(len(families)), names)
         panels[0].invert_yaxis()
         drawing.suptitle(f"{style.heading(groups, split)}\n{style.seeds(families)}", fontsize=style.FONT)
     return drawing
@@ -77,10 +79,10 @@ def _weights(run: Reading, metric: str) -> float:
 
 
 def _predictions(run: Reading, metric: str, split: str) -> float:
-    rows = list(run.pairs(split).values())  # of a line or curve; the first is that of its ends
-    rows += [row for row in run.rows(split) if row.kind == "ensemble" and row.role == "vertex"]
-    if not rows or rows[0].diversity is None or metric not in rows[0].diversity:
-        raise RunError(
-            f"{run.folder} has no {metric} of an ensemble on {split!r}: run `subspaces evaluate {run.folder}`"
-        )
-    return rows[0].diversity[metric]
+    """Return a measure of the ends of a line or curve, which need not be the first of its points, or of vertices."""
+    rows = [row for row in run.rows(split) if row.kind == "ensemble" and row.role == "vertex"]
+    row = run.pairs(split).get(0.0) if run.interval else next(iter(rows), None)
+    if row is None or row.diversity is None or metric not in row.diversity:
+        what = "its ends" if run.interval else "its vertices"
+        raise RunError(f"{run.folder} has no {metric} of {what} on {split!r}: run `subspaces evaluate {run.folder}`")
+    return row.diversity[metric]

@@ -67,8 +67,10 @@ def planes(groups: Sequence[Group], split: str) -> list[Panel]:
                 seed = f", seed {run.recipe.seed}" if len(group.runs) > 1 else ""
                 found.append(Panel(f"{group.label}{seed}", plane))
     if not found:
-        first = groups[0].runs[0].folder
-        raise RunError(f"no plane on {split!r} among the runs{unfinished}: run `subspaces evaluate {first}` with one")
+        raise RunError(
+            f"no plane on {split!r} among the runs{unfinished}: `subspaces evaluate RUN --plane` measures the one "
+            "through three vertices, --plane-through OTHER one through networks of other runs"
+        )
     return found
 
 

@@ -33,7 +33,8 @@ def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     down = -(-len(shown) // ACROSS)
     across = -(-len(shown) // down)
     with style.styled():
-        drawing = style.blank(style.PAGE * max(across, 2) / ACROSS, 0.35 + 2.35 * down)
+        taller = style.LINE * max(title(predictor).count("\n") - 2 for predictor in shown)  # than titles of three lines
+        drawing = style.blank(style.PAGE * max(across, 2) / ACROSS, 0.35 + (2.35 + taller) * down)
         panels = drawing.subplots(2 * down, across, squeeze=False, sharey="row", height_ratios=[3, 1] * down)
         for k, predictor in enumerate(shown):
             row, column = divmod(k, across)
@@ -68,6 +69,16 @@ def pooled(predictor: Predictor) -> Bins:
     return Bins(total / total.sum(), means[0], means[1])
 
 
+def title(predictor: Predictor) -> str:
+    """Return what predicts, in lines that fit above a diagram, and its ECE."""
+    errors = 100 * np.array([row.metrics["ece"] for row in predictor.rows])
+    spread = f" ± {errors.std(ddof=1):.1f}" if len(errors) > 1 else ""
+    parts = predictor.label.rpartition(": ")
+    names = [f"{parts[0]}:", parts[2]] if parts[0] else [parts[2]]
+    width = style.PAGE / ACROSS - 0.3
+    return "\n".join([*(style.wrapped(name, width) for name in names), f"ECE {errors.mean():.1f}{spread} %"])
+
+
 def _diagram(axes: Axes, below: Axes, predictor: Predictor) -> None:
     bins = pooled(predictor)
     edges = np.linspace(0, 100, len(bins.share) + 1)
@@ -78,10 +89,7 @@ def _diagram(axes: Axes, below: Axes, predictor: Predictor) -> None:
     axes.bar(centers, confidence - accuracy, width, bottom=accuracy, **gap)
     axes.plot([0, 100], [0, 100], color="black", linestyle=style.DASHED, linewidth=0.8)
     below.bar(centers, 100 * bins.share, width, color="#6e6e6e", edgecolor="white", linewidth=0.4)
-    errors = 100 * np.array([row.metrics["ece"] for row in predictor.rows])
-    spread = f" ± {errors.std(ddof=1):.1f}" if len(errors) > 1 else ""
-    name = predictor.label.replace(": ", ":\n")
-    axes.set_title(f"{name}\nECE {errors.mean():.1f}{spread} %")
+    axes.set_title(title(predictor))
     axes.set(ylim=(0, 100), yticks=(0, 25, 50, 75, 100))
     axes.tick_params(labelbottom=False)
     below.set_xlabel("confidence (%)")

@@ -21,6 +21,8 @@ from subspaces.report.reading import Curve, Group
 
 COLUMN, PAGE = 3.4, 6.9  # inches: the widths of a column and of a page of two columns
 FONT = 8.0
+LINE = 0.135  # inches from one line of text to the next
+CHARACTER = 0.06  # the width of one, on average
 STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",  # comes with matplotlib, so that a figure is the same everywhere
     "font.size": FONT,
@@ -179,6 +181,11 @@ def heading(groups: Sequence[Group], split: str | None = None) -> str:
     return f"{recipes[0].dataset}{noise}{network}" + (f" · {split} set" if split else "")
 
 
+def listed(groups: Sequence[Group]) -> str:
+    """Return what the groups are, for an error of one line."""
+    return textwrap.shorten("; ".join(group.label for group in groups), 200, placeholder=" …")
+
+
 def seeds(groups: Sequence[Group]) -> str:
     """Return what a band or an error bar is, in words."""
     counts = sorted({len(group.runs) for group in groups})
@@ -216,6 +223,11 @@ def _put(figure: Figure, handles: Sequence[Any], columns: int, title: str) -> tu
     made.get_title().set_multialignment("center")
     extent = made.get_window_extent(figure.canvas.get_renderer())  # type: ignore[attr-defined]
     return made, (extent.width / figure.dpi, extent.height / figure.dpi)
+
+
+def wrapped(text: str, width: float) -> str:
+    """Return text in lines of so many inches."""
+    return textwrap.fill(text, max(12, int(width / CHARACTER)))
 
 
 def fit(figure: Figure) -> None:

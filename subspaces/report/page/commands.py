@@ -5,11 +5,11 @@ import itertools
 import math
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from subspaces.evaluation.points import GRID
-from subspaces.evaluation.record import Plane, Record, Row
+from subspaces.evaluation.record import Plane, Row
 from subspaces.evaluation.settings import Settings
 from subspaces.report.reading import Reading
 from subspaces.training import RECIPES, Recipe, Run
@@ -44,7 +44,7 @@ def reproduce(run: Reading, known: Mapping[str, str]) -> list[str]:
     for name, value in fields.items():
         option = name.replace("_", "-")
         words += [f"--{'' if value else 'no-'}{option}"] if isinstance(value, bool) else [f"--{option}", str(value)]
-    evaluate = ["subspaces", "evaluate", _folder(run.recipe), *_points(run.record)]
+    evaluate = ["subspaces", "evaluate", _folder(run.recipe), *_options(run)]
     planes = [_plane(plane, run, known) for plane in run.record.planes]
     evaluations = [[*evaluate, *plane] for plane in planes if plane is not None] or [evaluate]
     missing = [
@@ -52,34 +52,68 @@ def reproduce(run: Reading, known: Mapping[str, str]) -> list[str]:
         for plane, options in zip(run.record.planes, planes, strict=True)
         if options is None
     ]
-    return [shlex.join(words), *map(shlex.join, evaluations), *missing]
+    return [shlex.join(words), *map(shlex.join, evaluations), *_uneven(run), *missing]
 
 
-def _points(record: Record) -> list[str]:
+def _options(run: Reading) -> list[str]:
     """Return the options that differ from those of a plain evaluation."""
+    record = run.record
     points = [row for row in record.rows if row.kind == "point" and row.split == record.rows[0].split]
-    options = _grid([row for row in points if row.role in ("along", "midpoint")])
-    random = [row for row in points if row.role == "random"]
-    if random and len(random) != Settings.random:
-        options += ["--random", str(len(random))]
-    shares = [share for row in points if row.role == "grid" for a in row.alphas if isinstance(a, list) for share in a]
-    pieces = round(1 / min((share for share in shares if share > 1e-9), default=1 / Settings.triangle))
-    if pieces != Settings.triangle:
-        options += ["--triangle", str(pieces)]
+    options = (_grid(_alphas(run)) or []) if run.interval else []
+    if any(row.role == "vertex" for row in points):
+        options += _simplex(points, run.vertices)
     if any(choice.on_test for choice in record.choices):
         options += ["--split", "test"]
     if record.statistics.get("batches"):
         options += ["--statistics-batches", str(record.statistics["batches"])]
+    counts = {math.ceil(check.statistics_images / run.recipe.batch) for check in record.checks}
+    options += [word for count in sorted(counts) for word in ("--check-statistics", str(count))]
+    return options + _precision(record.environment.get("execution", {}))
+
+
+def _simplex(points: Sequence[Row], vertices: int) -> list[str]:
+    """Return the options for other numbers of points of a simplex."""
+    options = []
+    random = sum(row.role == "random" for row in points)
+    if random != Settings.random:
+        options += ["--random", str(random)]
+    shares = [share for row in points if row.role == "grid" for a in row.alphas if isinstance(a, list) for share in a]
+    least = min((share for share in shares if share > 1e-9), default=None)
+    pieces = 0 if least is None else round(1 / least)
+    if vertices == 3 and pieces != Settings.triangle:
+        options += ["--triangle", str(pieces)]
     return options
 
 
-def _grid(rows: list[Row]) -> list[str]:
-    grid = sorted(float(alpha) for row in rows for alpha in row.alphas if not isinstance(alpha, list))
-    if len(grid) < 2 or grid == list(GRID):
+def _precision(execution: Mapping[str, Any]) -> list[str]:
+    """Return the option for a precision that the device would not choose by itself."""
+    usual = "bfloat16" if str(execution.get("device")).startswith("cuda") else "float32"
+    found = execution.get("precision", usual)
+    return [] if found == usual else ["--precision", found]
+
+
+def _alphas(run: Reading) -> list[float]:
+    return list(run.points(run.record.rows[0].split)) if run.interval and run.record.rows else []
+
+
+def _grid(grid: Sequence[float]) -> list[str] | None:
+    """Return the option for the points of a line or curve; None where they are not evenly spaced."""
+    if tuple(grid) == GRID:
         return []
-    step = grid[1] - grid[0]
-    even = all(math.isclose(b - a, step, abs_tol=1e-6) for a, b in itertools.pairwise(grid))
-    return ["--grid", f"{grid[0]:g}", f"{grid[-1]:g}", f"{step:g}"] if even else []
+    for even in (list(grid), [alpha for alpha in grid if alpha != 0.5]):  # the midpoint is measured with every grid
+        steps = [b - a for a, b in itertools.pairwise(even)] or [1.0]
+        if all(math.isclose(step, steps[0], abs_tol=1e-6) for step in steps):
+            return ["--grid", *(f"{number:g}" for number in (even[0], even[-1], steps[0]))]
+    return None
+
+
+def _uneven(run: Reading) -> list[str]:
+    """Return how to measure points for which there is no option."""
+    grid = _alphas(run)
+    if not grid or _grid(grid) is not None:
+        return []
+    points = ", ".join(f"{alpha:g}" for alpha in grid)
+    return [f"# its points are not evenly spaced; in Python: ss.evaluate({_folder(run.recipe)!r}, grid=[{points}])"]
 
 
 def _plane(plane: Plane, run: Reading, known: Mapping[str, str]) -> list[str] | None:

@@ -20,7 +20,7 @@ LABELS = {
     "adaptive_ece": ("Adaptive ECE", "the same with bins of equally many images"),
     "aurc": ("AURC", "area under the risk–coverage curve: error when the least confident are left out"),
 }
-PERCENT = {"accuracy", "ece", "adaptive_ece"}
+PERCENT = {"accuracy", "ece", "adaptive_ece", "aurc"}
 PICTURES = 24  # per run, fewer where there are many runs
 
 

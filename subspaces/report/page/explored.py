@@ -10,7 +10,9 @@ from subspaces.evaluation.record import Alpha, Choice, Plane, Reliability, Row
 from subspaces.report.page.commands import changed, reproduce
 from subspaces.report.page.pictures import strip
 from subspaces.report.page.ways import METRICS, named
+from subspaces.report.page.words import statistics_check
 from subspaces.report.reading import Reading
+from subspaces.training.runs import RunError
 
 
 def explored(run: Reading, group: int, split: str, pictures: int, known: Mapping[str, str]) -> dict[str, Any]:
@@ -45,7 +47,7 @@ def explored(run: Reading, group: int, split: str, pictures: int, known: Mapping
         ],
         "ensembles": [{"name": named(run, row), **_measured(row)} for row in ensembles.values()],
         "strip": strip(Examples.read(run.folder), points, split, pictures),
-        "planes": [_plane(plane) for plane in run.record.planes if any(map(any, plane.accuracy))],
+        "planes": [_plane(plane, run) for plane in run.record.planes if _begun(plane)],
         "choices": [_choice(choice) for choice in run.record.choices],
         "recipe": base,
         "fields": [[name, _text(value), name in differing] for name, value in run.recipe.to_dict().items()],
@@ -108,7 +110,12 @@ def _bins(reliability: Reliability) -> dict[str, Any]:
     }
 
 
-def _plane(plane: Plane) -> dict[str, Any]:
+def _begun(plane: Plane) -> bool:
+    """Say whether any cell was measured."""
+    return any(cell is not None for line in plane.accuracy for cell in line)
+
+
+def _plane(plane: Plane, run: Reading) -> dict[str, Any]:
     return {
         "name": plane.name,
         "corners": [[corner.label, corner.x, corner.y] for corner in plane.corners],
@@ -118,6 +125,7 @@ def _plane(plane: Plane) -> dict[str, Any]:
         "nll": [short(line, 4) for line in plane.nll],
         "note": f"{plane.split} split, {plane.images:,} images; batch-norm statistics of "
         f"{plane.statistics_images:,} training images in every cell",
+        "check": statistics_check(run.record, plane.name, plane.images),
         "drawn": [
             {
                 "label": drawn.label,
@@ -133,7 +141,7 @@ def _plane(plane: Plane) -> dict[str, Any]:
 
 def _choice(choice: Choice) -> dict[str, Any]:
     return {
-        "what": {"point": "best point", "pair": "best pair"}.get(choice.what, choice.what),
+        "what": {"point": "best point", "pair": "best pair", "threshold": "least confidence"}[choice.what],
         "value": _value(choice.value),
         "by": choice.by,
         "chosen_on": choice.chosen_on,
@@ -146,17 +154,20 @@ def _choice(choice: Choice) -> dict[str, Any]:
 
 
 def _value(value: Any) -> str:
-    """Return alphas or a threshold as text."""
+    """Return alphas or a threshold as text; equal shares of three vertices or more are the midpoint."""
     if isinstance(value, list):
         inner = [f"({_value(part)})" if isinstance(part, list) else _value(part) for part in value]
-        return ", ".join(inner)
+        return "midpoint" if len(value) > 2 and len(set(inner)) == 1 else ", ".join(inner)
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def _environments(run: Reading) -> list[dict[str, Any]]:
     """Return where the run was trained, each start of it, and where it was evaluated."""
     path = run.folder / "environment.json"
-    starts = json.loads(path.read_bytes()) if path.is_file() else []
+    try:
+        starts = json.loads(path.read_bytes()) if path.is_file() else []
+    except ValueError as error:
+        raise RunError(f"{path} is damaged ({error}): mend or remove it") from None
     named = [("Training" if i == 0 else f"Training, start {i + 1}", start) for i, start in enumerate(starts)]
     return [
         {"name": name, "fields": [[key, _text(value)] for key, value in environment.items()]}

@@ -5,16 +5,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from subspaces.evaluation.metrics import metric
 from subspaces.evaluation.record import Row
 from subspaces.report.reading import Group, Reading
 from subspaces.training.methods import unused
 
 METRICS = ("accuracy", "ece", "nll", "brier", "adaptive_ece", "aurc")
-HIGHER_IS_BETTER = {"accuracy"}
+HIGHER_IS_BETTER = {name for name in METRICS if not metric(name).lower_is_better}
 NOT_OF_THE_NETWORK = {  # what may differ between a subspace and the standard training it is compared with
     *("name", "seed", "method", "vertices", "layerwise", "init", "beta", "samples", "feature_similarity")
 }
-SMALL = {1: "one", 2: "two", 3: "three", 4: "four", 5: "five", 6: "six"}
+SMALL = dict(enumerate(["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"], 1))
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,9 @@ def ways(group: Group, split: str) -> list[Way]:
     """Return the ways to predict with the runs of a group, from the plainest to the ensembles."""
     found: dict[tuple[str, str, int], dict[int, dict[str, float]]] = {}
     for run in group.runs:
-        for kind, name, networks, rows in _of_run(run, split):
-            mean = {metric: float(np.mean([row.metrics[metric] for row in rows])) for metric in rows[0].metrics}
-            found.setdefault((kind, name, networks), {})[run.recipe.seed] = mean
+        for kind, way, networks, rows in _of_run(run, split):
+            mean = {name: float(np.mean([row.metrics[name] for row in rows])) for name in rows[0].metrics}
+            found.setdefault((kind, way, networks), {})[run.recipe.seed] = mean
     return [Way(kind, name, by_seed, networks) for (kind, name, networks), by_seed in found.items()]
 
 

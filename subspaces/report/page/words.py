@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from subspaces.evaluation.record import Record
 from subspaces.report.page.ways import HIGHER_IS_BETTER, SMALL, Way, standard_for, ways
 from subspaces.report.reading import Group
 
@@ -18,13 +19,15 @@ def summary(groups: Sequence[Group], split: str, images: int) -> list[dict[str, 
     for group in subspaces or groups:
         found = {way.kind: way for way in reversed(ways(group, split))}  # the first of each kind
         first = found.get("midpoint") or found.get("network")
+        baseline = standard_for(group, groups)
+        standard = ways(baseline, split)[0] if baseline else None
         paragraphs = []
         if "network" in found:
             paragraphs.append(("Network", f"It is right on {spread(found['network'], 'accuracy', digits)}."))
         if "midpoint" in found:
-            paragraphs.append(("Midpoint", _midpoint(group, groups, found, split, digits)))
+            paragraphs.append(("Midpoint", _midpoint(found, standard, digits)))
         if "ensemble" in found and "midpoint" in found:
-            paragraphs.append(("Ensemble", _ensemble(found["ensemble"], found["midpoint"], digits)))
+            paragraphs.append(("Ensemble", _ensemble(found, standard, digits)))
         paragraphs.append(("Cost", _cost(group, found)))
         parts.append(
             {
@@ -43,16 +46,15 @@ def _figures(way: Way, digits: int) -> list[tuple[str, str]]:
     ]
 
 
-def _midpoint(group: Group, groups: Sequence[Group], found: dict[str, Way], split: str, digits: int) -> str:
+def _midpoint(found: dict[str, Way], standard: Way | None, digits: int) -> str:
     """Compare the midpoint with standard training, or with the ends where there is none among the runs."""
-    midpoint, baseline = found["midpoint"], standard_for(group, groups)
-    other = ways(baseline, split)[0] if baseline else found.get("ends")
+    midpoint, other = found["midpoint"], standard or found.get("ends")
     right = f"It is right on {spread(midpoint, 'accuracy', digits)}"
     calibration = f"Its ECE is {spread(midpoint, 'ece', digits)}"
     if other is None:
         return f"{right}. {calibration}."
-    what = "standard training" if baseline else f"the {other.name}"
-    missing = "" if baseline else "No standard training of the same setting is among these runs. "
+    what = "standard training" if standard else f"its {other.name.replace(',', '')}"  # ends or vertices on average
+    missing = "" if standard else "No standard training of the same setting is among these runs. "
     return (
         f"{missing}{right}, {what} on {spread(other, 'accuracy', digits)}: "
         f"{verdict(midpoint, other, 'accuracy', digits)}. "
@@ -60,12 +62,24 @@ def _midpoint(group: Group, groups: Sequence[Group], found: dict[str, Way], spli
     )
 
 
-def _ensemble(ensemble: Way, midpoint: Way, digits: int) -> str:
-    return (
-        f"The {ensemble.name} is right on {spread(ensemble, 'accuracy', digits)}, "
-        f"{verdict(ensemble, midpoint, 'accuracy', digits, 'the midpoint')}. "
-        f"Its ECE is {spread(ensemble, 'ece', digits)}: {verdict(ensemble, midpoint, 'ece', digits)}."
+def _ensemble(found: dict[str, Way], standard: Way | None, digits: int) -> str:
+    """Compare the ensemble with the midpoint, and with standard training where it is among the runs."""
+    ensemble, others = found["ensemble"], [(found["midpoint"], "the midpoint")]
+    if standard:
+        others.append((standard, "standard training"))
+    accuracy, ece = (
+        " and ".join(verdict(ensemble, other, metric, digits, name) for other, name in others)
+        for metric in ("accuracy", "ece")
     )
+    words = [
+        f"The {ensemble.name} is right on {spread(ensemble, 'accuracy', digits)}, {accuracy}.",
+        f"Its ECE is {spread(ensemble, 'ece', digits)}: {ece}.",
+    ]
+    if more := found.get("random"):
+        words.append(
+            f"The {more.name} is right on {spread(more, 'accuracy', digits)}, its ECE {spread(more, 'ece', digits)}."
+        )
+    return " ".join(words)
 
 
 def _cost(group: Group, found: dict[str, Way]) -> str:
@@ -75,7 +89,8 @@ def _cost(group: Group, found: dict[str, Way]) -> str:
     trained = f"One training run, which holds the weights of {vertices} networks"
     if "ensemble" not in found:
         return f"{trained}; one network at test."
-    networks = SMALL.get(found["ensemble"].networks, str(found["ensemble"].networks))
+    counts = [found[kind].networks for kind in ("ensemble", "random") if kind in found]
+    networks = " or ".join(SMALL.get(count, str(count)) for count in dict.fromkeys(counts))
     return f"{trained}. At test, one network for the midpoint and {networks} for the ensemble."
 
 
@@ -87,7 +102,10 @@ def spread(way: Way, metric: str, digits: int) -> str:
 
 
 def verdict(first: Way, second: Way, metric: str, digits: int, other: str = "") -> str:
-    """Say how much better or worse the first way is than the other, and in how many of the seeds that both have."""
+    """Say how much better or worse the first way is than the other, and in how many of the seeds that both have.
+
+    It is so on average only, where the seeds do not agree.
+    """
     better = 1 if metric in HIGHER_IS_BETTER else -1
     seeds = [seed for seed in first.by_seed if seed in second.by_seed]
     paired = len(seeds) == len(first.by_seed) == len(second.by_seed)
@@ -100,7 +118,7 @@ def verdict(first: Way, second: Way, metric: str, digits: int, other: str = "") 
         return text
     each = better * (np.array(first.values(metric, seeds)) - np.array(second.values(metric, seeds)))
     agreeing = int((each * math.copysign(1, difference) > 0).sum())
-    return f"{text} (in {agreeing} of {len(seeds)} seeds)"
+    return f"{text}{'' if agreeing == len(seeds) else ' on average'} (in {agreeing} of {len(seeds)} seeds)"
 
 
 def places(images: int) -> int:
@@ -125,9 +143,8 @@ def notes(groups: Sequence[Group], split: str, images: int) -> list[str]:
     statistics = sorted({int(run.record.statistics["images"]) for run in runs if run.record.statistics.get("images")})
     if statistics:
         counts = " or ".join(f"{count:,}" for count in statistics)
-        found.append(
-            f"Batch-norm statistics, where a network has them, are of {counts} training images, anew at every point."
-        )
+        tried = "".join(f" {text}" for run in runs if (text := statistics_check(run.record, "points", images)))
+        found.append(f"Batch-norm statistics are of {counts} training images, anew at every point.{tried}")
     if any(run.interval for run in runs):
         found.append(
             "The pair of points that stands for a line or curve, the nearest to α = 0.1 and 0.9, was fixed beforehand."
@@ -147,4 +164,22 @@ def _seeds(groups: Sequence[Group]) -> str:
     text = f"{'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}"
     if len(seeds) == 1:
         return f"Everything was trained once ({text})."
-    return f"± is the standard deviation over {len(seeds)} training runs with different seeds ({text})."
+    return (
+        f"± is the standard deviation over {len(seeds)} training runs with different seeds ({text}); "
+        "a difference that is not much larger may be chance."
+    )
+
+
+def statistics_check(record: Record, where: str, images: int) -> str:
+    """Say how much accuracies differ where they were measured with batch-norm statistics of other numbers of images."""
+    checks = sorted((one for one in record.checks if one.where == where), key=lambda one: one.statistics_images)
+    if len(checks) < 2:
+        return ""
+    *fewer, most = checks
+    away = max(abs(a - b) for one in fewer for a, b in zip(one.accuracy, most.accuracy, strict=True))
+    counts = ", ".join(f"{one.statistics_images:,}" for one in fewer)
+    what = f"{len(most.at)} {'points' if where == 'points' else 'cells'} of {record.run}"
+    return (
+        f"With {counts} instead of {most.statistics_images:,} images for them, the accuracies of {what} "
+        f"differ by at most {100 * away:.{places(images)}f} points."
+    )

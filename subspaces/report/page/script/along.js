@@ -1,7 +1,7 @@
 // A metric along lines and curves, with other trainings as level lines; and at the points of simplexes.
 
 const ALONG = "Dashed: the network at α. Solid: the ensemble of the networks at α and 1 − α, which is the midpoint " +
-  "alone at ½. Other lines: trainings without α. Drag to zoom, double-click to zoom out.";
+  `alone at ½. Other lines: trainings without α. ${ZOOM}`;
 
 function alongSection() {
   const intervals = data.groups.some((group) => group.along);

@@ -17,10 +17,12 @@ const colour = (index) => PALETTES[theme()][index % PALETTES.light.length];
 const symbol = (index) => SYMBOLS[(index + Math.floor(index / SYMBOLS.length)) % SYMBOLS.length]; // then other pairs
 const faint = (hex) => `rgba(${[1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16)).join(",")},0.12)`;
 const touch = matchMedia("(pointer: coarse)").matches;
+const ZOOM = touch ? "The buttons above the chart zoom." : "Drag to zoom, double-click to zoom out.";
 
 const CONFIG = {
   responsive: true,
   displaylogo: false,
+  displayModeBar: touch ? true : "hover",
   showTips: false,
   modeBarButtons: [["toImage", "zoomIn2d", "zoomOut2d", "resetScale2d"]], // nothing that leaves the page
   showSendToCloud: false,

@@ -101,6 +101,7 @@ function planeCaption(plane, metric) {
     `${metric.label} from ${shown(metric, Math.min(...known))} to ${shown(metric, Math.max(...known))}`,
     ` on ${columns} × ${rows} cells; ${plane.note}. Axes: Euclidean distance in weight space.`,
     ` What is drawn lies ${far > 0.01 ? `up to ${short(far)} off the plane` : "in the plane"}.`,
+    plane.check ? ` ${plane.check}` : "",
     known.length < rows * columns ? " Some cells are not computed yet." : "",
   ].join("");
 }

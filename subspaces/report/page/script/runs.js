@@ -4,7 +4,7 @@ function factsTable() {
   const several = data.facts.some((fact) => fact.seeds > 1);
   const seeds = several ? ", mean ± standard deviation over seeds" : "";
   $("facts").replaceChildren(table({
-    caption: `What each way to predict gives and costs${seeds}; bold: the best of a column`,
+    caption: `What each way to predict gives, and its networks at test, after one training run${seeds}; bold: the best`,
     rows: data.facts,
     group: (fact) => fact.group,
     columns: [
@@ -12,11 +12,12 @@ function factsTable() {
         header: true, csv: { trained: (fact) => fact.group, prediction_by: (fact) => fact.way },
       }),
       ...judgedColumns((fact) => fact.mean, several ? (fact) => fact.std : null),
-      figures("Training runs", () => "1", "training_runs", () => 1),
       figures("Networks at test", (fact) => String(fact.networks), "networks_at_test", (fact) => fact.networks),
     ],
   }));
 }
+
+const BY = { risk: "half the midpoint's error" };
 
 function choicesSection() {
   const rows = data.runs.flatMap((run) => run.choices.map((choice) => ({ run, ...choice })));
@@ -35,7 +36,7 @@ function choicesSection() {
     columns: [
       words("Run", ({ run }) => runName(run), { header: true, csv: { run: ({ run }) => run.name } }),
       words("Chosen", (row) => `${row.what}: ${row.value}`),
-      words("By", (row) => METRICS[place(row.by)]?.label ?? row.by, { csv: { by: (row) => row.by } }),
+      words("By", (row) => METRICS[place(row.by)]?.label ?? BY[row.by] ?? row.by, { csv: { by: (row) => row.by } }),
       words("On", (row) => row.chosen_on, {
         content: marked, csv: { chosen_on: (row) => row.chosen_on, on_test: (row) => String(row.on_test) },
       }),

@@ -59,7 +59,8 @@ function plainTable({ caption, columns, rows, hideCaption = false, group = null 
     const content = column.content ? column.content(row) : column.text(row);
     return column.header ? filled("th", "row", column, content) : filled("td", null, column, content, best);
   }));
-  const heading = (name) => el("tr", {}, el("th", { colspan: columns.length, scope: "colgroup" }, name));
+  const heading = (name) =>
+    el("tr", {}, el("th", { colspan: columns.length, scope: "colgroup" }, el("span", {}, name)));
   const body = rows.flatMap((row, index) => {
     const first = group && (index === 0 || group(row) !== group(rows[index - 1]));
     return first ? [heading(group(row)), line(row)] : [line(row)];
