@@ -1,13 +1,16 @@
 """The ways in which trained methods answer, each with its quality for every seed and its cost."""
 
+import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from subspaces.evaluation import dropout
 from subspaces.evaluation.measured import Measured, Shelf
 from subspaces.evaluation.record import Row
+from subspaces.experiments.statistics import Difference, Spread, paired, spread
 from subspaces.report.reading import Group, Reading
 from subspaces.training.config import Recipe
+from subspaces.training.methods import AVERAGED, MEMBERS
 from subspaces.training.runs import RunError
 
 PAIR = [0.1, 0.9]  # fixed beforehand, not chosen
@@ -33,6 +36,7 @@ class Entry:
     scores: list[Scores]
     steps: float
     networks: int
+    stopping: list[Scores] = field(default_factory=list)  # of early stopping: what each split would choose
 
     @property
     def name(self) -> str:
@@ -41,8 +45,9 @@ class Entry:
 
     @property
     def short(self) -> str:
-        """The answer in fewer words, where it is said otherwise that several networks are an ensemble."""
-        return self.answer.removeprefix("ensemble of ")
+        """The same in fewer words, where it is said otherwise that several networks are an ensemble."""
+        answer = self.answer.removeprefix("ensemble of ")
+        return self.method if answer == "network" else f"{self.method}: {answer}"
 
     def values(self, metric: str, split: str = "test") -> list[float]:
         """Return a metric for each seed."""
@@ -62,10 +67,30 @@ class Entry:
             return None
         return [sum(known[seed] for seed in seeds) / len(seeds) for seeds in self.seeds]
 
+    def spread(self, metric: str) -> Spread:
+        """Return a metric on the test set over the seeds."""
+        return spread(self.values(metric))
+
+    def against(self, reference: "Entry | None", metric: str) -> Difference | None:
+        """Return the paired difference to the reference; None for the reference itself, or without pairs."""
+        if reference is None or self is reference:
+            return None
+        others = self.paired_with(reference, metric)
+        return None if others is None else paired(self.values(metric), others)
+
+    def relative_cost(self, reference: "Entry | None") -> float | None:
+        """Return how many times the network-steps of the reference training takes."""
+        return None if reference is None else self.steps / reference.steps
+
 
 def training_steps(recipe: Recipe, images: int) -> float:
     """Return the network-steps of a training run: epochs x batches in an epoch x networks in a step."""
     return recipe.epochs * -(-images // recipe.batch) * recipe.training_cost
+
+
+def label(group: Group) -> str:
+    """Return the method in words, without the settings that it does not use."""
+    return re.sub(r", (label smoothing|dropout) = 0(?=,|$)", "", group.label)
 
 
 def entries_of(group: Group, splits: Sequence[str], images: int, passes: int) -> list[Entry]:
@@ -82,7 +107,7 @@ def entries_of(group: Group, splits: Sequence[str], images: int, passes: int) ->
             networks = len(rows[0][splits[0]].alphas)
         found.append(
             Entry(
-                method=group.label,
+                method=label(group),
                 answer=_words(recipe, answer, networks),
                 recipe=recipe,
                 runs=[run.folder.name for run in group.runs],
@@ -90,9 +115,16 @@ def entries_of(group: Group, splits: Sequence[str], images: int, passes: int) ->
                 scores=scores,
                 steps=training_steps(recipe, images),
                 networks=networks,
+                stopping=[_stopping(run) for run in group.runs if recipe.method == "early-stopping"],
             )
         )
     return found
+
+
+def _stopping(run: Reading) -> Scores:
+    """Return epoch and accuracies by the split on which the epoch was chosen."""
+    chosen = {choice["chosen_on"]: choice for choice in run.run.result["stopping"]}
+    return {split: {k: v for k, v in choice.items() if k != "chosen_on"} for split, choice in chosen.items()}
 
 
 def entry_of_ensembles(
@@ -101,7 +133,7 @@ def entry_of_ensembles(
     """Return the entry of ensembles of independent runs; members are indices of the group's runs."""
     size = len(members[0])
     return Entry(
-        method=group.label,
+        method=label(group),
         answer=f"ensemble of {size} runs",
         recipe=group.recipe,
         runs=[group.runs[index].folder.name for one in members for index in one],
@@ -147,10 +179,14 @@ def _row(run: Reading, answer: str, split: str) -> Row:
 
 def _words(recipe: Recipe, answer: str, networks: int) -> str:
     """Return an answer in words."""
+    if recipe.result_shape().vertices == 1:
+        middle = "network"
+    else:
+        middle = f"average of {recipe.vertices}" if recipe.method in AVERAGED else "midpoint"
     return {
-        "midpoint": "network" if recipe.result_shape().vertices == 1 else "midpoint",
+        "midpoint": middle,
         "pair": f"ensemble of {PAIR[0]} and {PAIR[1]}",
-        "vertices": f"ensemble of {networks} vertices",
+        "vertices": f"ensemble of {networks} {'members' if recipe.method in MEMBERS else 'vertices'}",
         "random": f"ensemble of {networks} random points",
         "dropout": f"MC-dropout, {networks} passes",
     }[answer]

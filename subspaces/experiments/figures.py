@@ -33,14 +33,14 @@ def write(figure: Figure, path: Path) -> list[Path]:
 def differences(comparison: Comparison) -> Figure:
     """Draw the paired differences to the reference: each seed, the mean and its interval, with the costs beside."""
     reference = comparison.reference
-    entries = [entry for entry in comparison.entries if tables.against(entry, reference, SHOWN[0]) is not None]
+    entries = [entry for entry in comparison.entries if entry.against(reference, SHOWN[0]) is not None]
     with style.styled():
         drawing = style.blank(style.PAGE, 0.85 + 0.24 * len(entries))
         axes = drawing.subplots(1, len(SHOWN), sharey=True)
         for each, metric in zip(axes, SHOWN, strict=True):
             _panel(each, comparison, entries, metric)
         first, last = axes[0], axes[-1]
-        first.set_yticks(range(len(entries)), [f"{entry.method}: {entry.short}" for entry in entries])
+        first.set_yticks(range(len(entries)), [entry.short for entry in entries])
         first.set_ylim(len(entries) - 0.5, -0.7)
         drawing.suptitle(f"{tables.heading(comparison)}", x=0.005, ha="left", fontsize=style.FONT)
         right = last.secondary_yaxis("right")
@@ -54,13 +54,17 @@ def differences(comparison: Comparison) -> Figure:
 
 def _panel(axes: Axes, comparison: Comparison, entries: Sequence[Entry], metric: str) -> None:
     measure = style.measure(metric)
-    found = [tables.against(entry, comparison.reference, metric) for entry in entries]
+    found = [entry.against(comparison.reference, metric) for entry in entries]
     drawn = [each for each in found if each is not None]
     values = [0.0, *(measure.scale * value for each in drawn for value in each.values)]
     margin = 0.3 * (max(values) - min(values)) or 1.0
     limits = min(values) - margin, max(values) + margin  # of the seeds: few of them have intervals that dwarf them
     axes.axvline(0, color="black", linewidth=0.8, zorder=1.5)
     axes.set_xlim(limits)
+    methods = list(dict.fromkeys(entry.method for entry in entries))
+    for place, entry in enumerate(entries):
+        if methods.index(entry.method) % 2:  # stripes keep the answers of a method together
+            axes.axhspan(place - 0.5, place + 0.5, color="#f4f4f4", linewidth=0, zorder=0)
     for place, each in enumerate(drawn):
         _row(axes, place, each, metric, measure.scale, limits)
     label = {"nll": "NLL"}.get(metric, measure.label)
@@ -89,7 +93,7 @@ def _row(axes: Axes, place: int, found: Difference, metric: str, scale: float, l
 
 def _cost(entry: Entry, reference: Entry | None) -> str:
     """Return both costs: of training, relative to the reference, and networks at test."""
-    return f"×\u2009{tables.relative_cost(entry, reference):.3g} / {entry.networks}"
+    return f"×\u2009{entry.relative_cost(reference):.3g} / {entry.networks}"
 
 
 def _legend(drawing: Figure, comparison: Comparison, entries: Sequence[Entry]) -> None:
@@ -107,7 +111,7 @@ def _legend(drawing: Figure, comparison: Comparison, entries: Sequence[Entry]) -
         drawing,
         handles,
         columns=len(handles),
-        title=f"difference to {named}, paired by the seed ({seeds}); cost: training relative to it / networks at test",
+        title=f"difference to {named}, paired by the seed ({seeds})\ncost: training relative to it / networks at test",
     )
 
 

@@ -1,8 +1,6 @@
 """One table of the label-noise study, as JSON, CSV and Markdown, and its figure."""
 
-import csv
 import dataclasses
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,9 +10,9 @@ from subspaces.experiments import tables
 from subspaces.experiments.entries import METRICS, Entry
 from subspaces.experiments.noise import Line, Study
 from subspaces.experiments.statistics import CONFIDENCE, spread
+from subspaces.experiments.tables import MARK
 
 SCHEMA = 1
-MARK = "*"
 COLUMNS = ("noise %", "method", "answer", "chosen", *tables.TITLES.values(), f"on test {MARK}", f"accuracy % {MARK}")
 
 
@@ -64,14 +62,15 @@ def _line_summary(study: Study, line: Line) -> dict[str, Any]:
         "setting": line.setting,
         "chosen": line.value,
         "chosen_on": "validation" if len(line.candidates) > 1 else None,
-        "metrics": {metric: dataclasses.asdict(tables.of(line.chosen, metric)) for metric in METRICS},
+        "metrics": {metric: dataclasses.asdict(line.chosen.spread(metric)) for metric in METRICS},
         "differences": {},
         "best_on_test": line.value_on_test,
-        "metrics_best_on_test": {metric: dataclasses.asdict(tables.of(line.on_test, metric)) for metric in METRICS},
+        "metrics_best_on_test": {metric: dataclasses.asdict(line.on_test.spread(metric)) for metric in METRICS},
         "candidates": [],
+        **({"stopping": line.chosen.stopping} if line.chosen.stopping else {}),
     }
     for metric in METRICS:
-        difference = tables.against(line.chosen, reference_of(study, line), metric)
+        difference = line.chosen.against(reference_of(study, line), metric)
         found["differences"][metric] = None if difference is None else dataclasses.asdict(difference)
     for entry in line.candidates if line.setting else ():
         splits = {split: spread(entry.values(study.by, split)).mean for split in entry.scores[0]}
@@ -86,32 +85,31 @@ def as_csv(study: Study) -> str:
         found: dict[str, Any] = {"label_noise": line.level, "method": line.method, "answer": line.answer}
         found |= {"setting": line.setting, "chosen": line.value, "n": len(line.chosen.seeds)}
         for metric in METRICS:
-            values = tables.of(line.chosen, metric)
+            values = line.chosen.spread(metric)
             found |= {f"{metric}_mean": values.mean, f"{metric}_std": values.std}
         found["best_on_test"] = line.value_on_test
         for metric in METRICS:
-            values = tables.of(line.on_test, metric)
+            values = line.on_test.spread(metric)
             found |= {f"{metric}_mean_best_on_test": values.mean, f"{metric}_std_best_on_test": values.std}
         rows.append(found)
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+    return tables.rows_as_csv(rows)
 
 
 def cells(study: Study, line: Line) -> list[str]:
     """Return the cells of a line, with the difference to the reference on a line of its own."""
     numbers = []
     for metric in METRICS:
-        difference = tables.against(line.chosen, reference_of(study, line), metric)
-        lines = [tables.shown(tables.of(line.chosen, metric), metric)]
+        difference = line.chosen.against(reference_of(study, line), metric)
+        lines = [tables.shown(line.chosen.spread(metric), metric)]
         numbers.append("\n".join(lines + ([tables.shown_difference(difference, metric)] if difference else [])))
     chosen = "–" if line.value is None else f"{line.value:g}"
     marked = ["–", "–"]
     if line.value_on_test is not None and len(line.candidates) > 1:
-        accuracy = tables.shown(tables.of(line.on_test, "accuracy"), "accuracy")
+        accuracy = tables.shown(line.on_test.spread("accuracy"), "accuracy")
         marked = [f"{line.value_on_test:g} {MARK}", f"{accuracy} {MARK}"]
+    if line.chosen.stopping:
+        chosen, _ = tables.stopped(line.chosen, "validation")
+        marked = [f"{text} {MARK}" for text in tables.stopped(line.chosen, "test")]
     return [f"{100 * line.level:g}", line.method, line.answer, chosen, *numbers, *marked]
 
 

@@ -11,11 +11,12 @@ from typing import Any
 from subspaces import files
 from subspaces.experiments.compare import Comparison
 from subspaces.experiments.entries import METRICS, Entry
-from subspaces.experiments.statistics import CONFIDENCE, Difference, Spread, errors, paired, spread
+from subspaces.experiments.statistics import CONFIDENCE, Difference, Spread, errors, spread
 from subspaces.training.runs import Run
 
 SCHEMA = 1
 SPLIT = "test"
+MARK = "*"  # chosen on the very images it is reported on
 PERCENT = ("accuracy", "ece")
 TITLES = {"accuracy": "accuracy %", "nll": "NLL", "ece": "ECE %", "brier": "Brier"}
 COLUMNS = ("method", "answer", *TITLES.values(), "training", "networks")
@@ -60,24 +61,6 @@ def drawing() -> Any:
     return figures
 
 
-def of(entry: Entry, metric: str) -> Spread:
-    """Return a metric of an entry over its seeds."""
-    return spread(entry.values(metric, SPLIT))
-
-
-def against(entry: Entry, reference: Entry | None, metric: str) -> Difference | None:
-    """Return the paired difference to the reference; None for the reference itself, or without pairs."""
-    if reference is None or entry is reference:
-        return None
-    others = entry.paired_with(reference, metric, SPLIT)
-    return None if others is None else paired(entry.values(metric, SPLIT), others)
-
-
-def relative_cost(entry: Entry, reference: Entry | None) -> float | None:
-    """Return how many times the network-steps of the reference an entry takes to train."""
-    return None if reference is None else entry.steps / reference.steps
-
-
 def summary(comparison: Comparison) -> dict[str, Any]:
     """Return everything, for a JSON file; the same runs give the same."""
     recipe, reference = comparison.recipe, comparison.reference
@@ -107,14 +90,15 @@ def _entry(entry: Entry, reference: Entry | None) -> dict[str, Any]:
         "seeds": [list(seeds) for seeds in entry.seeds],
         "runs": entry.runs,
         "training_network_steps": entry.steps,
-        "training_relative": relative_cost(entry, reference),
+        "training_relative": entry.relative_cost(reference),
         "networks_at_test": entry.networks,
+        **({"stopping": entry.stopping} if entry.stopping else {}),
         "metrics": {},
     }
     for metric in METRICS:
-        difference = against(entry, reference, metric)
+        difference = entry.against(reference, metric)
         found["metrics"][metric] = {
-            **dataclasses.asdict(of(entry, metric)),
+            **dataclasses.asdict(entry.spread(metric)),
             "difference": None if difference is None else dataclasses.asdict(difference),
         }
     return found
@@ -136,15 +120,20 @@ def as_csv(comparison: Comparison) -> str:
             "answer": entry.answer,
             "n": len(entry.seeds),
             "training_network_steps": entry.steps,
-            "training_relative": relative_cost(entry, comparison.reference),
+            "training_relative": entry.relative_cost(comparison.reference),
             "networks_at_test": entry.networks,
         }
         for metric in METRICS:
-            values, difference = of(entry, metric), against(entry, comparison.reference, metric)
+            values, difference = entry.spread(metric), entry.against(comparison.reference, metric)
             found |= {f"{metric}_mean": values.mean, f"{metric}_std": values.std}
             for part in ("mean", "low", "high"):
                 found[f"{metric}_difference_{part}"] = None if difference is None else getattr(difference, part)
         rows.append(found)
+    return rows_as_csv(rows)
+
+
+def rows_as_csv(rows: Sequence[dict[str, Any]]) -> str:
+    """Return rows with the same columns as the text of a CSV file."""
     text = io.StringIO()
     writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
     writer.writeheader()
@@ -157,11 +146,11 @@ def cells(comparison: Comparison, entry: Entry) -> list[str]:
     reference = comparison.reference
     numbers = []
     for metric in METRICS:
-        lines = [shown(of(entry, metric), metric)]
-        if (difference := against(entry, reference, metric)) is not None:
+        lines = [shown(entry.spread(metric), metric)]
+        if (difference := entry.against(reference, metric)) is not None:
             lines.append(shown_difference(difference, metric))
         numbers.append("\n".join(lines))
-    relative = relative_cost(entry, reference)
+    relative = entry.relative_cost(reference)
     training = f"{entry.steps:,.0f}" + ("" if relative is None else f"\n× {relative:.3g}")
     return [entry.method, entry.answer, *numbers, training, str(entry.networks)]
 
@@ -220,8 +209,10 @@ def notes(comparison: Comparison, costs: bool = True) -> list[str]:
         if 2 <= len(seeds) <= 3:
             found.append(
                 f"With {len(seeds)} seeds the interval reaches {errors(len(seeds)):.1f} standard errors to each side: "
-                "it is wide, and holds 0 unless the seeds agree very closely."
+                "it is wide, and that it holds 0 does not say that nothing differs."
             )
+        if several and len(comparison.entries) > 2:
+            found.append("Each interval stands for itself: of many, one in twenty is expected to miss.")
     else:
         found.append("No standard training is among the recipes, so there are no differences to it.")
     if any(len(one) > 1 for entry in comparison.entries for one in entry.seeds):
@@ -229,7 +220,24 @@ def notes(comparison: Comparison, costs: bool = True) -> list[str]:
             "An ensemble of runs has no run in common with another one of its size; it is set against the mean of the "
             "reference over the seeds of its members."
         )
-    return found
+    return found + [_stopping(entry) for entry in comparison.entries if entry.stopping]
+
+
+def _stopping(entry: Entry) -> str:
+    """Return what early stopping would be if the test set chose the epoch, as the paper does it."""
+    epochs, accuracy = stopped(entry, "test")
+    ours, _ = stopped(entry, "validation")
+    return (
+        f"{MARK} {entry.method}: the epochs {ours} are chosen on held-out images. The test set itself, as the paper "
+        f"chooses, takes {epochs} and gives {accuracy} % {MARK}: chosen on the images it is reported on, it flatters."
+    )
+
+
+def stopped(entry: Entry, split: str) -> tuple[str, str]:
+    """Return the epochs that a split chooses, one for each seed, and the accuracy on test images that it gives."""
+    chosen = [each[split] for each in entry.stopping]
+    epochs = ", ".join(f"{each['epoch']:g}" for each in chosen)
+    return epochs, shown(spread([each["test_accuracy"] for each in chosen]), "accuracy")
 
 
 def as_markdown(comparison: Comparison) -> str:

@@ -247,13 +247,36 @@ def test_one_seed_without_a_reference(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "to" / "comparison.json").read_text())["entries"][0]["training_relative"] is None
 
 
+def test_baselines_answer_in_their_own_way(tmp_path: Path) -> None:
+    names = ("standard", "swa-cyclic", "swag", "snapshot", "ema", "early-stopping", "sam", "label-smoothing")
+    settings = {**QUIET, "epochs": 20, "validation": 200, "out": tmp_path / "runs", "to": tmp_path / "to"}
+    made = ss.compare([f"digits-{name}" for name in names], **settings)
+    assert {entry.name: (entry.networks, entry.relative_cost(made.reference)) for entry in made.entries} == {
+        "standard, network": (1, 1),
+        "standard, label smoothing = 0.1, network": (1, 1),
+        "swa-cyclic (m = 3), average of 3": (1, 1),
+        "swag (m = 6), ensemble of 6 members": (6, 1),
+        "snapshot (m = 6), ensemble of 6 members": (6, 1),
+        "ema, network": (1, 1),
+        "early-stopping, network": (1, 1),
+        "sam, network": (1, 2),
+    }
+    (stopping,) = (entry for entry in made.entries if entry.stopping)
+    (run,) = (run for run in made.runs if run.recipe.method == "early-stopping")
+    validation, test = run.result["stopping"]
+    assert stopping.stopping[0]["test"]["epoch"] == test["epoch"]
+    (note,) = (note for note in tables.notes(made) if note.startswith("* early-stopping"))
+    assert f"the epochs {validation['epoch']} are chosen on held-out images" in note
+    assert f"takes {test['epoch']} and gives {100 * test['test_accuracy']:.2f} % *" in note
+
+
 def test_another_reference(comparison: Comparison, folder: Path, tmp_path: Path) -> None:
     settings = {**SMALL, "ensembles": [2], "out": folder / "runs", "to": tmp_path}
     made = ss.compare([STANDARD, LINE], seeds=[0, 1], reference="digits-line", **settings)
     assert made.reference is not None
     assert made.reference.name == "line, midpoint"
     standard = made.entries[0]
-    found = tables.against(standard, made.reference, "nll")
+    found = standard.against(made.reference, "nll")
     assert found is not None
     assert found.values == pytest.approx(np.subtract(standard.values("nll"), made.reference.values("nll")))
 
