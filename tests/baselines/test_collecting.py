@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import nn
+from torch.optim.swa_utils import AveragedModel
 from torch.testing import assert_close
 
 import subspaces as ss
@@ -32,6 +33,15 @@ def test_the_vertices_are_the_networks_and_the_midpoint_their_average(shape):
     for name, value in result.midpoint().named_parameters():
         average = sum(share * one[name] for share, one in zip(c, networks, strict=True))
         assert_close(value, average)
+
+
+def test_the_midpoint_is_the_average_of_torch():
+    families = [trained(seed) for seed in range(3)]
+    average = AveragedModel(families[0].midpoint())
+    for one in families:
+        average.update_parameters(one.midpoint())
+    found = spanned(families[0], [rows(one) for one in families], ss.Simplex(3)).midpoint()
+    assert_close(dict(found.named_parameters()), dict(average.module.named_parameters()))
 
 
 def test_what_is_spanned_is_independent_of_the_family():

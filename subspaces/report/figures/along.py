@@ -44,9 +44,12 @@ def panel(axes: Axes, groups: Sequence[Group], looks: Sequence[Look], metric: st
         else:
             single = group.runs[0].single
             flat = look if single else replace(look, line=style.DOTS[1])
-            baseline = style.level(axes, group.center(metric, split), scale, flat)
+            members = group.recipe.answers[0] == "vertices"  # which the method is an ensemble of
+            curve = group.ensemble(metric, split) if members else group.center(metric, split)
+            baseline = style.level(axes, curve, scale, flat)
             baseline.set_label(group.label)
-            handles.append(baseline if single else style.key(flat, f"{group.label}: midpoint"))
+            what = "ensemble" if members else "midpoint"
+            handles.append(baseline if single else style.key(flat, f"{group.label}: {what}"))
     handles += [
         Line2D([], [], color="#555555", linestyle=style.DASHED, label="point α"),
         Line2D([], [], color="#555555", label="ensemble of α, 1−α"),
