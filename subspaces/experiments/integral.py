@@ -116,7 +116,7 @@ def planned(
     changes: dict[str, Any],
 ) -> Plan:
     """Check everything and return what is to be done; nothing is."""
-    plan = noise.planned(recipe, setting, levels, {}, "accuracy", seeds, changes)
+    plan = noise.planned(recipe, setting, [float(level) for level in levels], {}, "accuracy", seeds, changes)
     found = [one for each in plan.methods for one in each.candidates if one.method == "integral"]
     if not found:
         raise ValueError("no recipe has the method integral: expected one, such as mnist-integral")
