@@ -12,7 +12,7 @@ from subspaces.evaluation.together import evaluate_together
 from subspaces.experiments.entries import Entry, disjoint, entries_of, entry_of_ensembles
 from subspaces.experiments.setting import Folder, OneRecipe, Setting, check, plain, prepared, reference_of, same
 from subspaces.report.reading import Group, gather
-from subspaces.training import train
+from subspaces.training import TrainingError, train
 from subspaces.training.config import Recipe
 from subspaces.training.display import Mode
 from subspaces.training.runs import Run
@@ -99,15 +99,28 @@ def compare(
 
 
 def trained(recipes: Sequence[Recipe], setting: Setting) -> list[Run]:
-    """Train what is missing."""
-    return train(
-        recipes,
-        data=setting.data,
-        out=setting.out,
-        show=setting.show,
-        tensorboard=setting.tensorboard,
+    """Train what is missing.
+
+    Runs with dropout take no turns with others on a GPU. They come first: whether the network has any shows at once.
+    """
+    runs: dict[str, Run] = {}
+    failures: list[TrainingError] = []
+    shared: dict[str, Any] = {
+        "data": setting.data,
+        "out": setting.out,
+        "show": setting.show,
+        "tensorboard": setting.tensorboard,
         **setting.execution,
-    )
+    }
+    for dropping in (True, False):
+        part = [one for one in recipes if (one.dropout > 0) == dropping]
+        try:
+            runs |= {run.recipe.key: run for run in train(part, **shared)}
+        except TrainingError as error:  # the others can be trained nevertheless
+            failures.append(error)
+    if failures:
+        raise failures[0]
+    return [runs[one.key] for one in recipes]
 
 
 def measured(runs: Sequence[Run], setting: Setting, reference: Recipe | None) -> Comparison:

@@ -148,7 +148,7 @@ def planned(
 
 def methods_of(recipes: Sequence[Recipe], lists: Mapping[str, Sequence[float]]) -> list[Method]:
     """Return a method for each recipe, and one for each list of settings of the standard recipe."""
-    words = [method(one) for one in recipes]
+    words = [_named(one) for one in recipes]
     names = [word if words.count(word) == 1 else one.name for word, one in zip(words, recipes, strict=True)]
     found = [Method(name, [one]) for name, one in zip(names, recipes, strict=True)]
     standard = reference_of(recipes, None)
@@ -167,6 +167,12 @@ def methods_of(recipes: Sequence[Recipe], lists: Mapping[str, Sequence[float]]) 
                 "as --validation 5000"
             )
     return found
+
+
+def _named(recipe: Recipe) -> str:
+    """Return the method in words, with what is added to it."""
+    added = [f"{name.replace('_', ' ')} = {getattr(recipe, name):g}" for name in LISTS if getattr(recipe, name)]
+    return ", ".join([method(recipe), *added])
 
 
 def at_level(methods: Sequence[Method], level: float, seeds: Sequence[int] | None) -> list[Recipe]:

@@ -124,7 +124,7 @@ def heading(study: Study) -> str:
 def notes(study: Study) -> list[str]:
     """Return what a reader has to know to judge the numbers."""
     recipe = study.comparisons[0].recipe
-    found = tables.notes(study.comparisons[0], costs=False)
+    found = tables.notes(study.comparisons[0], alone=False)
     if any(len(line.candidates) > 1 for line in study.lines):
         found.append(
             f"“chosen” is the setting with the best {study.by} on {recipe.validation:,} held-out images, mean over "

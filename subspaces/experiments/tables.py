@@ -190,13 +190,13 @@ def heading(comparison: Comparison) -> str:
     return f"{recipe.dataset}{noise}{network} · {comparison.test_images:,} test images"
 
 
-def notes(comparison: Comparison, costs: bool = True) -> list[str]:
-    """Return what a reader has to know to judge the numbers."""
+def notes(comparison: Comparison, alone: bool = True) -> list[str]:
+    """Return what a reader has to know to judge the numbers; without what a table of several comparisons lacks."""
     seeds, reference = comparison.seeds, comparison.reference
     several = len(seeds) > 1
     named = f"{'seeds' if several else 'seed'} {', '.join(map(str, seeds))}"
     found = [f"Mean ± standard deviation (n − 1) over {named}." if several else f"Trained once ({named})."]
-    if costs:
+    if alone:
         found.append(
             "Training cost in network-steps: one batch forward and backward through one network; passes for batch-norm "
             "statistics are not counted. Inference cost: networks that see each image."
@@ -220,7 +220,7 @@ def notes(comparison: Comparison, costs: bool = True) -> list[str]:
             "An ensemble of runs has no run in common with another one of its size; it is set against the mean of the "
             "reference over the seeds of its members."
         )
-    return found + [_stopping(entry) for entry in comparison.entries if entry.stopping]
+    return found + [_stopping(entry) for entry in comparison.entries if entry.stopping and alone]
 
 
 def _stopping(entry: Entry) -> str:

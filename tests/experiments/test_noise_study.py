@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +149,15 @@ def test_the_lists_are_those_of_the_paper() -> None:
         "simplex (m = 3)",
         "dropout",
     ]
+
+
+def test_methods_are_named_by_what_is_added_to_them() -> None:
+    smooth = replace(LINE, label_smoothing=0.1)
+    assert [method.label for method in methods_of([STANDARD, LINE, smooth], {})] == [
+        *("standard", "line", "line, label smoothing = 0.1")
+    ]
+    longer = replace(LINE, name="digits-longer", epochs=99)
+    assert [method.label for method in methods_of([LINE, longer], {})] == ["digits-line", "digits-longer"]
 
 
 @pytest.mark.parametrize(
