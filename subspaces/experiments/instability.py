@@ -6,41 +6,27 @@ alpha uniform on the simplex, one for the whole network, one for each layer, or 
 statistics are made anew for every network.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
-import torch
 from torch import Tensor
 
-from subspaces.evaluation import metrics
 from subspaces.evaluation.api import heeding, workbench
-from subspaces.evaluation.bench import Bench
 from subspaces.evaluation.display import bars, counted
 from subspaces.evaluation.measured import Measured, Shelf
-from subspaces.evaluation.predictor import Predictor
 from subspaces.experiments.compare import trained
+from subspaces.experiments.mixing import KINDS, PER, Kind, Mixing
 from subspaces.experiments.setting import Folder, OneRecipe, Setting, prepared
-from subspaces.randomness import new_state
-from subspaces.shapes import Simplex
-from subspaces.subspace import Subspace
 from subspaces.training.config import Execution, Recipe
 from subspaces.training.display import Mode
-from subspaces.training.runs import Run, environment
+from subspaces.training.runs import Run
 from subspaces.training.signals import stop_on_signals
 
-Kind = Literal["branch", "average", "ensemble", "global", "layerwise", "per-weight"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
-PER: dict[Kind, Literal["network", "layer", "weight"]] = {
-    "global": "network",
-    "layerwise": "layer",
-    "per-weight": "weight",
-}
 PARTS = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4)  # of the epochs, shared beside none
 FILE = "measured.json"
-_STREAM = 8 << 56  # of random numbers that nothing else draws from the same seed
 
 
 @dataclass(frozen=True)
@@ -175,16 +161,18 @@ def measured(plan: Plan, runs: Sequence[Run]) -> InstabilityStudy:
     shelf = Shelf(plan.setting.to / FILE)
     cells: dict[tuple[int, int, Kind], list[Measured]] = {}
     with stop_on_signals() as stop, bars(progress) as shown:
-        total = len(plan.seeds) * len(plan.shared) * len(plan.models)
+        each = sum(models + 2 + len(PER) * plan.draws for models in plan.models)
+        total = len(plan.seeds) * len(plan.shared) * each
         tick = counted(partial(heeding, stop, shown), "networks that share epochs", 0, total)
         for seed in plan.seeds:
             for shared in plan.shared:
                 benches = [bench(named[one.key]) for one in plan.branches(seed, shared)]
                 known: dict[int, dict[str, Tensor]] = {}
                 for models in plan.models:
-                    for kind, one in _Mixing(benches[:models], plan, shelf, known).measured():
+                    mixing = Mixing(benches[:models], plan.draws, shelf, asked.get("precision", "auto"), known)
+                    for kind, one in mixing.measured():
                         cells.setdefault((models, shared, kind), []).append(one)
-                    tick(1)
+                        tick(1)
     made = [Cell(*key, [one.metrics for one in found]) for key, found in sorted(cells.items(), key=_order)]
     return InstabilityStudy(plan, made, list(runs), next(iter(cells.values()))[0].images["test"])
 
@@ -192,67 +180,3 @@ def measured(plan: Plan, runs: Sequence[Run]) -> InstabilityStudy:
 def _order(item: tuple[tuple[int, int, Kind], Any]) -> tuple[int, int, int]:
     models, shared, kind = item[0]
     return models, shared, KINDS.index(kind)
-
-
-class _Mixing:
-    """Some branches of one trunk, measured alone, on average, together and mixed; `known` are answers of branches."""
-
-    def __init__(self, benches: Sequence[Bench], plan: Plan, shelf: Shelf, known: dict[int, dict[str, Tensor]]) -> None:
-        self.benches, self.plan, self.shelf, self.known = benches, plan, shelf, known
-        self.first = benches[0]
-        self.precision = plan.setting.execution.get("precision", "auto")
-        self._made: tuple[Subspace, Predictor] | None = None
-
-    def measured(self) -> Iterator[tuple[Kind, Measured]]:
-        """Yield everything, measured or found on the shelf."""
-        for index, bench in enumerate(self.benches):
-            yield "branch", self._one([bench], {"kind": "branch"}, partial(self._vertex, index))
-        yield "average", self._one(self.benches, {"kind": "average"}, self._average)
-        yield "ensemble", self._one(self.benches, {"kind": "ensemble"}, self._ensemble)
-        for kind in PER:
-            for draw in range(self.plan.draws):
-                what = {"kind": kind, "draw": draw}
-                yield kind, self._one(self.benches, what, partial(self._mixture, kind, draw))
-
-    def _one(
-        self, benches: Sequence[Bench], what: Mapping[str, Any], answer: Callable[[], Mapping[str, Tensor]]
-    ) -> Measured:
-        key = {**what, "families": [bench.checksum for bench in benches]}
-        found = self.shelf.find(key, self.precision)
-        if found is None:
-            labels = {split: getattr(self.first.dataset, split).labels for split in self.first.splits}
-            logs = {split: logits.log_softmax(1) for split, logits in answer().items()}
-            found = Measured.of(key, environment(self.first.execution), logs, labels)
-            self.shelf.add(found)
-        return found
-
-    def _parts(self) -> tuple[Subspace, Predictor]:
-        """Return the simplex of the branches, and what predicts with any of its weights; made when first needed."""
-        if self._made is None:
-            networks = [bench.family.midpoint() for bench in self.benches]
-            family = Subspace.from_modules(networks, Simplex(len(networks)), seed=0).to(self.first.execution.device)
-            self._made = family, self.first.predictor(self.first.splits, None)
-        return self._made
-
-    @torch.no_grad()
-    def _at(self, alpha: Any) -> dict[str, Tensor]:
-        family, predictor = self._parts()
-        answers = predictor(family.theta(family.coefficients(alpha)))
-        return {split: answer.logits for split, answer in answers.items()}
-
-    def _vertex(self, index: int) -> dict[str, Tensor]:
-        if index not in self.known:
-            self.known[index] = self._at(torch.eye(len(self.benches))[index])
-        return self.known[index]
-
-    def _average(self) -> dict[str, Tensor]:
-        return self._at(self._parts()[0].shape.midpoint())
-
-    def _ensemble(self) -> dict[str, Tensor]:
-        members = [self._vertex(index) for index in range(len(self.benches))]
-        return {split: metrics.log_mean(torch.stack([one[split] for one in members])) for split in members[0]}
-
-    def _mixture(self, kind: Kind, draw: int) -> dict[str, Tensor]:
-        family = self._parts()[0]
-        family.rng.copy_(new_state(self.first.recipe.seed + _STREAM + (draw << 20) + KINDS.index(kind)))
-        return self._at(family.sample(PER[kind]))

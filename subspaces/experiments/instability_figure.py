@@ -7,7 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from subspaces.experiments import instability_tables as tables
-from subspaces.experiments.instability import InstabilityStudy, Kind
+from subspaces.experiments.instability import InstabilityStudy
+from subspaces.experiments.mixing import Kind
 from subspaces.experiments.statistics import spread
 from subspaces.report.figures import style
 

@@ -9,7 +9,8 @@ from typing import Any
 from subspaces import files
 from subspaces.experiments import tables
 from subspaces.experiments.entries import METRICS
-from subspaces.experiments.instability import KINDS, Cell, InstabilityStudy
+from subspaces.experiments.instability import Cell, InstabilityStudy
+from subspaces.experiments.mixing import KINDS
 from subspaces.experiments.statistics import spread
 
 SCHEMA = 1

@@ -1,0 +1,112 @@
+"""Networks measured alone, on average, together and in random mixtures, each with batch-norm statistics of its own."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from subspaces.evaluation import metrics
+from subspaces.evaluation.bench import Bench
+from subspaces.evaluation.measured import Measured, Shelf
+from subspaces.evaluation.predictor import Predictor
+from subspaces.randomness import new_state
+from subspaces.shapes import Simplex
+from subspaces.subspace import Subspace
+from subspaces.training.config import Execution
+from subspaces.training.runs import environment
+
+Kind = Literal["branch", "average", "ensemble", "global", "layerwise", "per-weight"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+PER: dict[Kind, Literal["network", "layer", "weight"]] = {
+    "global": "network",
+    "layerwise": "layer",
+    "per-weight": "weight",
+}
+_STREAM = 8 << 56  # of random numbers that nothing else draws from the same seed
+
+
+@cache
+def _environment(execution: Execution) -> dict[str, Any]:
+    """Return versions, commit and hardware, asked for once: they are the same for all that a process measures."""
+    return environment(execution)
+
+
+class Mixing:
+    """Some branches of one trunk, measured alone, on average, together and mixed.
+
+    Args:
+        benches: the branches.
+        draws: how many random mixtures of each kind.
+        shelf: where everything measured is kept.
+        precision: the one that was asked for.
+        known: what branches answer, by their number, as far as it was computed; it is added to.
+    """
+
+    def __init__(
+        self,
+        benches: Sequence[Bench],
+        draws: int,
+        shelf: Shelf,
+        precision: str,
+        known: dict[int, dict[str, Tensor]],
+    ) -> None:
+        self.benches, self.draws, self.shelf = benches, draws, shelf
+        self.precision, self.known = precision, known
+        self.first = benches[0]
+        self._made: tuple[Subspace, Predictor] | None = None
+
+    def measured(self) -> Iterator[tuple[Kind, Measured]]:
+        """Yield everything, measured or found on the shelf."""
+        for index, bench in enumerate(self.benches):
+            yield "branch", self._one([bench], {"kind": "branch"}, partial(self._vertex, index))
+        yield "average", self._one(self.benches, {"kind": "average"}, self._average)
+        yield "ensemble", self._one(self.benches, {"kind": "ensemble"}, self._ensemble)
+        for kind in PER:
+            for draw in range(self.draws):
+                what = {"kind": kind, "draw": draw}
+                yield kind, self._one(self.benches, what, partial(self._mixture, kind, draw))
+
+    def _one(
+        self, benches: Sequence[Bench], what: Mapping[str, Any], answer: Callable[[], Mapping[str, Tensor]]
+    ) -> Measured:
+        key = {**what, "families": [bench.checksum for bench in benches]}
+        found = self.shelf.find(key, self.precision)
+        if found is None:
+            labels = {split: getattr(self.first.dataset, split).labels for split in self.first.splits}
+            logs = {split: logits.log_softmax(1) for split, logits in answer().items()}
+            found = Measured.of(key, _environment(self.first.execution), logs, labels)
+            self.shelf.add(found)
+        return found
+
+    def _parts(self) -> tuple[Subspace, Predictor]:
+        """Return the simplex of the branches, and what predicts with any of its weights; made when first needed."""
+        if self._made is None:
+            networks = [bench.family.midpoint() for bench in self.benches]
+            family = Subspace.from_modules(networks, Simplex(len(networks)), seed=0).to(self.first.execution.device)
+            self._made = family, self.first.predictor(self.first.splits, None)
+        return self._made
+
+    @torch.no_grad()
+    def _at(self, alpha: Any) -> dict[str, Tensor]:
+        family, predictor = self._parts()
+        answers = predictor(family.theta(family.coefficients(alpha)))
+        return {split: answer.logits for split, answer in answers.items()}
+
+    def _vertex(self, index: int) -> dict[str, Tensor]:
+        if index not in self.known:
+            self.known[index] = self._at(torch.eye(len(self.benches))[index])
+        return self.known[index]
+
+    def _average(self) -> dict[str, Tensor]:
+        return self._at(self._parts()[0].shape.midpoint())
+
+    def _ensemble(self) -> dict[str, Tensor]:
+        members = [self._vertex(index) for index in range(len(self.benches))]
+        return {split: metrics.log_mean(torch.stack([one[split] for one in members])) for split in members[0]}
+
+    def _mixture(self, kind: Kind, draw: int) -> dict[str, Tensor]:
+        family = self._parts()[0]
+        family.rng.copy_(new_state(self.first.recipe.seed + _STREAM + (draw << 20) + KINDS.index(kind)))
+        return self._at(family.sample(PER[kind]))
