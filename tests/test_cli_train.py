@@ -343,3 +343,13 @@ def test_an_unknown_recipe_names_the_nearest() -> None:
 def test_the_api_agrees_on_what_is_a_setting() -> None:
     with pytest.raises(TypeError, match="did you mean 'epochs'"):
         api.configure("digits-line", None, {"epoch": 1})
+
+
+def test_a_network_of_the_users_own_folder(tmp_path: Path) -> None:
+    """The installed command finds a module beside which it is run."""
+    text = "from torch import nn\ndef make(classes):\n    return nn.Sequential(nn.Flatten(), nn.Linear(64, classes))\n"
+    (tmp_path / "mine.py").write_text(text)
+    program = Path(sys.executable).with_name("subspaces")
+    command = [program, "train", "digits-standard", "--network", "mine:make", "--epochs", "1", "--quiet"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,5 +1,6 @@
 """The command line: the only place that reads arguments and prints."""
 
+import sys
 from typing import Annotated
 
 import typer
@@ -46,5 +47,6 @@ def options(
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command line; `--network module:factory` may name a module of this folder, as with `python -m`."""
+    sys.path.insert(0, "")
     app()

@@ -70,7 +70,8 @@ class Predictor:
         self._start = self._training.state_dict()
         self._graph: tuple[torch.cuda.CUDAGraph, list[Tensor]] | None = None
         self._passes: dict[str, tuple[torch.cuda.CUDAGraph, Prediction]] = {}
-        self._captures = bool(execution.graph) and not dataset.streaming
+        resident = all(isinstance(loader, ResidentLoader) for loader in (self._training, *self._splits.values()))
+        self._captures = bool(execution.graph) and resident
 
     @torch.no_grad()
     def __call__(self, weights: Mapping[str, Tensor]) -> dict[str, Prediction]:

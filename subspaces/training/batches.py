@@ -1,12 +1,13 @@
 """The batches of a recipe: for training, for batch-norm statistics and for evaluation."""
 
+import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from subspaces.data import Dataset, Images, ResidentLoader, Split, StreamingLoader
+from subspaces.data import Dataset, Files, Images, ResidentLoader, Split, StreamingLoader
 from subspaces.data.streams import stream
 from subspaces.training.config import Execution, Recipe
 
@@ -109,6 +110,22 @@ def _batches(
         "channels_last": execution.channels_last,
         "dtype": torch.bfloat16 if execution.precision == "bfloat16" else torch.float32,
     }
-    if isinstance(split, Split):
-        return ResidentLoader(split, pad=recipe.pad if augment else 0, **shared)
-    return Stream(StreamingLoader(split, resized_crop=augment, workers=execution.workers, **shared))
+    pad = recipe.pad if augment else 0
+    if isinstance(split, Files):
+        return Stream(StreamingLoader(split, resized_crop=augment, workers=execution.workers, **shared))
+    if fits_memory(split, pad, execution):
+        return ResidentLoader(split, pad=pad, **shared)
+    return Stream(StreamingLoader(split, pad=pad, workers=execution.workers, **shared))
+
+
+def fits_memory(split: Split, pad: int, execution: Execution) -> bool:
+    """Return whether a split is to live on the device: as asked for, or if it takes at most half of the memory."""
+    if execution.resident is not None:
+        return execution.resident
+    device = torch.device(execution.device)
+    if device.type == "cuda":
+        memory = torch.cuda.get_device_properties(device).total_memory
+    else:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    count, channels, height, width = split.images.shape
+    return count * channels * (height + 2 * pad) * (width + 2 * pad) <= memory // 2

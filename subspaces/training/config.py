@@ -210,11 +210,12 @@ class Execution:
     """How a recipe is run; its result is the same within rounding."""
 
     device: str = _help("cpu, cuda, cuda:1, …; auto takes a GPU if there is one.", "auto")
-    precision: Precision = _help("auto: bfloat16 autocast on a GPU.", "auto")
+    precision: Precision = _help("auto: bfloat16 autocast on a GPU that computes in it.", "auto")
     channels_last: bool = _help("Images and weights in channels-last order.", True)
     compile: bool | None = _help("Use torch.compile; by default on a GPU.", None)
     graph: bool | None = _help("Capture the step as a CUDA graph; by default on a GPU.", None)
-    workers: int | None = _help("Processes that read image files; by default one per core.", None)
+    resident: bool | None = _help("Keep images on the device; by default if they take at most half of it.", None)
+    workers: int | None = _help("Processes that read images that are not on the device; by default one per core.", None)
     evaluate_every: int = _help("Epochs between evaluations of the midpoint; 0: only at the end.", 20)
     evaluate_batches: int = _help("Batches for batch-norm statistics in evaluations during training.", 50)
     checkpoint_seconds: float = _help("Seconds between checkpoints.", 60.0)
@@ -240,7 +241,8 @@ class Execution:
                 f"device={name!r}: this machine has {torch.cuda.device_count()} CUDA devices; use cpu or auto"
             )
         gpu = device.type == "cuda"
-        precision = self.precision if self.precision != "auto" else "bfloat16" if gpu else "float32"
+        low = gpu and torch.cuda.get_device_capability(device) >= (8, 0)
+        precision = self.precision if self.precision != "auto" else "bfloat16" if low else "float32"
         compiled = gpu if self.compile is None else self.compile
         graph = gpu if self.graph is None else self.graph
         if graph and not gpu:

@@ -67,7 +67,8 @@ class Engine:
         self.family.cast_weights = recipe.network in registry.names()  # whose weights stay in their layers
         self._norms = [part for part in self.family.modules() if isinstance(part, _BatchNorm)]
         self._track(False)
-        self._captures = bool(execution.graph) and recipe.optimizer in GRAPH_SAFE and not dataset.streaming
+        resident = isinstance(self.loader, data.ResidentLoader)
+        self._captures = bool(execution.graph) and recipe.optimizer in GRAPH_SAFE and resident
         self._graphs: dict[tuple[int, int], torch.cuda.CUDAGraph] = {}
         if self.stream is not None:  # what was made here is there before a step reads it
             self.stream.wait_stream(torch.cuda.current_stream(self.device))
