@@ -121,7 +121,6 @@ class Metric:
     """One metric of a row, as figures and pages need it."""
 
     function: Callable[[Tensor, Tensor], float]  # of log-probabilities [n, classes] and labels [n]
-    title: str
     lower_is_better: bool
 
 
@@ -130,12 +129,12 @@ def _of_probabilities(function: Callable[[Tensor, Tensor], float]) -> Callable[[
 
 
 METRICS = {
-    "accuracy": Metric(_of_probabilities(accuracy), "accuracy", False),
-    "nll": Metric(nll, "negative log-likelihood", True),
-    "brier": Metric(_of_probabilities(brier), "Brier score", True),
-    "ece": Metric(_of_probabilities(expected_calibration_error), "expected calibration error", True),
-    "adaptive_ece": Metric(_of_probabilities(adaptive_calibration_error), "adaptive calibration error", True),
-    "aurc": Metric(_of_probabilities(aurc), "area under the risk–coverage curve", True),
+    "accuracy": Metric(_of_probabilities(accuracy), False),
+    "nll": Metric(nll, True),
+    "brier": Metric(_of_probabilities(brier), True),
+    "ece": Metric(_of_probabilities(expected_calibration_error), True),
+    "adaptive_ece": Metric(_of_probabilities(adaptive_calibration_error), True),
+    "aurc": Metric(_of_probabilities(aurc), True),
 }
 
 

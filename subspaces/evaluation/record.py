@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from subspaces import files
+from subspaces.evaluation.typed import mistake
 from subspaces.training.runs import RunError
 
 SCHEMA = 1
 FILE = "evaluation.json"
+HEIGHTS = ("accuracy", "nll")  # of a plane
 
 Kind = Literal["point", "ensemble"]
 Role = Literal["along", "midpoint", "vertex", "edge", "grid", "random"]
@@ -146,6 +148,8 @@ class Record:
             values = json.loads(path.read_bytes())
             if values["schema"] != SCHEMA:
                 raise RunError(f"{path} has schema {values['schema']}, this version reads {SCHEMA}: evaluate anew")
+            if (wrong := mistake(values, cls, "") or _lacking(values)) is not None:
+                raise ValueError(wrong)
             return cls(
                 **{
                     **values,
@@ -166,6 +170,24 @@ class Record:
     def write(self, folder: Path) -> None:
         """Write the record into a run folder, whole or not at all."""
         files.write_json(Path(folder) / FILE, dataclasses.asdict(self))
+
+
+def _lacking(values: Mapping[str, Any]) -> str | None:
+    """Return in words what of a record with the right types is not there, or does not fit the rest."""
+    if lacking := [name for name in ("name", "classes", "splits") if name not in values["dataset"]]:
+        return f"dataset has no {lacking[0]}"
+    for at, row in enumerate(values["rows"]):
+        if row["metrics"].keys() != values["rows"][0]["metrics"].keys():
+            return f"rows[{at}] has other metrics than the first row"
+        if not row["alphas"]:
+            return f"rows[{at}] has no alphas"
+        for part in ("reliability", "risk_coverage"):
+            if len({len(column) for column in row[part].values()}) > 1:
+                return f"rows[{at}].{part} has columns of different lengths"
+    for at, plane in enumerate(values["planes"]):
+        if any([len(line) for line in plane[name]] != [len(plane["xs"])] * len(plane["ys"]) for name in HEIGHTS):
+            return f"planes[{at}] has not {len(plane['ys'])} lines of {len(plane['xs'])} cells"
+    return None
 
 
 def _order(row: Row) -> tuple[Any, ...]:
