@@ -93,7 +93,7 @@ def study_noise(
         seeds, ensembles, dropout_passes, data, out, to, show, tensorboard, changes: as in `compare`.
 
     Example:
-        >>> ss.experiments.study_noise(["digits-standard", "digits-line"], lists={}, levels=[0, 0.4], seeds=[0, 1])
+        >>> study_noise(["digits-standard", "digits-line"], lists={}, levels=[0, 0.4], seeds=[0, 1])
     """
     from subspaces.experiments import noise_tables
 

@@ -248,16 +248,14 @@ def test_one_seed_without_a_reference(tmp_path: Path) -> None:
 
 
 def test_baselines_answer_in_their_own_way(tmp_path: Path) -> None:
-    names = ("standard", "swa-cyclic", "swag", "snapshot", "ema", "early-stopping", "sam", "label-smoothing")
-    settings = {**QUIET, "epochs": 20, "validation": 200, "out": tmp_path / "runs", "to": tmp_path / "to"}
+    names = ("standard", "swa-cyclic", "snapshot", "early-stopping", "sam", "label-smoothing")
+    settings = {**QUIET, "epochs": 8, "validation": 200, "out": tmp_path / "runs", "to": tmp_path / "to"}
     made = ss.compare([f"digits-{name}" for name in names], **settings)
     assert {entry.name: (entry.networks, entry.relative_cost(made.reference)) for entry in made.entries} == {
         "standard, network": (1, 1),
         "standard, label smoothing = 0.1, network": (1, 1),
         "swa-cyclic (m = 3), average of 3": (1, 1),
-        "swag (m = 6), ensemble of 6 members": (6, 1),
         "snapshot (m = 6), ensemble of 6 members": (6, 1),
-        "ema, network": (1, 1),
         "early-stopping, network": (1, 1),
         "sam, network": (1, 2),
     }
