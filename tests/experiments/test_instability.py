@@ -135,7 +135,7 @@ def test_the_files_say_the_same(made: InstabilityStudy):
     assert len((folder / "instability.csv").read_text().splitlines()) == 1 + len(made.cells)
 
 
-def test_nothing_is_trained_or_measured_twice_and_more_is_added(made: InstabilityStudy):
+def test_nothing_is_trained_or_measured_twice(made: InstabilityStudy):
     folder = folder_of(made)
     content = {path: path.read_bytes() for path in folder.iterdir()}
     settings = {**SETTINGS, "out": folder.parent / "runs", "to": folder}
@@ -145,6 +145,16 @@ def test_nothing_is_trained_or_measured_twice_and_more_is_added(made: Instabilit
     assert {run.folder: run.family_file.stat().st_mtime_ns for run in made.runs} == runs
     entries = json.loads(content[folder / "measured.json"])["measured"]
     assert len(entries) == 2 * (3 + 2 * (2 + 3 * 2))  # a branch is measured once, for both numbers of models
+
+
+def test_what_was_stopped_continues(made: InstabilityStudy, tmp_path: Path):
+    """As if it had been stopped after some measurements: those stay, the others come again to the same numbers."""
+    content = json.loads((folder_of(made) / "measured.json").read_bytes())
+    some = content["measured"][:9]
+    (tmp_path / "measured.json").write_text(json.dumps({**content, "measured": some}))
+    again = study_instability("digits-standard", **SETTINGS, out=folder_of(made).parent / "runs", to=tmp_path)
+    assert again.cells == made.cells
+    assert json.loads((tmp_path / "measured.json").read_bytes())["measured"][:9] == some
 
 
 def test_panels_are_cut_where_mixtures_fail():
