@@ -258,7 +258,8 @@ def test_what_the_number_of_images_for_the_statistics_changes_is_said(tmp_path):
     record.write(folder)
     shown = content.page(reading.gather([folder]))
     text = (
-        f"With 128, 640 instead of 1,200 images for them, the accuracies of 2 points of {folder.name} differ by at most"
+        "With batch-norm statistics of 128 or 640 instead of 1,200 images, "
+        f"the accuracies of 2 points of {folder.name} differ by at most"
     )
     assert any(f"{text} 1.0 points." in note for note in shown["notes"])
     assert "2 cells of" in shown["runs"][0]["planes"][0]["check"]

@@ -1,6 +1,7 @@
 """The page in a real browser: charts, slider, triangle, copying, colours, widths, and that it asks for nothing."""
 
 import csv
+import dataclasses
 import io
 import json
 import re
@@ -286,6 +287,24 @@ def test_light_and_dark(page):
     assert page.evaluate(f"[{ground}, {axis}]") == dark
     page.emulate_media(color_scheme="light")
     assert page.evaluate(ground) == dark[0]  # the reader's choice stays
+
+
+def test_a_plane_of_another_height_keeps_off_its_caption(visit, tmp_path):
+    made = [made_runs.run(tmp_path, name) for name in ("line", "simplex")]
+    record = Record.read(made[1])
+    (plane,) = record.planes
+    record.planes[:] = [dataclasses.replace(plane, ys=[y / 2 for y in plane.ys])]
+    record.write(made[1])
+    page = visit(write_report(made, tmp_path / "report.html"))
+    edges = """() => [document.querySelector('#planes-figure .main-svg').getBoundingClientRect().bottom,
+        document.querySelector('#planes-figure figcaption').getBoundingClientRect().top]"""
+    heights = []
+    for index in (0, 1, 0):
+        page.select_option("#planes-plane", index=index)
+        drawn, caption = eventually(lambda: (found := page.evaluate(edges))[0] <= found[1] + 1 and found, page)
+        heights.append(page.locator("#planes-figure .chart").bounding_box()["height"])
+        assert caption - drawn < 20
+    assert heights[0] == heights[2] > heights[1] + 50
 
 
 def test_the_first_table_can_be_seen_whole_on_a_desktop(visit, tmp_path):

@@ -177,9 +177,9 @@ def statistics_check(record: Record, where: str, images: int) -> str:
         return ""
     *fewer, most = checks
     away = max(abs(a - b) for one in fewer for a, b in zip(one.accuracy, most.accuracy, strict=True))
-    counts = ", ".join(f"{one.statistics_images:,}" for one in fewer)
+    counts = " or ".join(f"{one.statistics_images:,}" for one in fewer)
     what = f"{len(most.at)} {'points' if where == 'points' else 'cells'} of {record.run}"
     return (
-        f"With {counts} instead of {most.statistics_images:,} images for them, the accuracies of {what} "
-        f"differ by at most {100 * away:.{places(images)}f} points."
+        f"With batch-norm statistics of {counts} instead of {most.statistics_images:,} images, "
+        f"the accuracies of {what} differ by at most {100 * away:.{places(images)}f} points."
     )

@@ -16,8 +16,9 @@ function planesSection() {
   const metric = () => METRICS[place($("planes-metric").value)];
   const update = () => {
     caption.textContent = planeCaption(current(), metric());
-    host.style.height = `${planeHeight(current(), host.clientWidth)}px`;
-    draw(host, planeTraces(current(), metric()), planeLayout(current()));
+    const height = planeHeight(current(), host.clientWidth);
+    host.style.height = `${height}px`;
+    draw(host, planeTraces(current(), metric()), { ...planeLayout(current()), height });
   };
   const button = copyButton("Copy as CSV", () => planeCsv(current()), "the plane");
   $("planes-figure").replaceChildren(host, caption, el("div", { class: "under" }, button));
