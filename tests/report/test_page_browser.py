@@ -421,8 +421,18 @@ def test_names_from_outside_stay_text(visit, tmp_path):
 def test_a_report_of_one_network_has_no_empty_sections(visit, runs, tmp_path):
     page = visit(write_report([runs["standard"]], tmp_path / "one.html"))
     names = page.locator("nav a").all_inner_texts()
-    assert names == ["Summary", "Walk through a subspace", "Selective prediction", "Runs"]
+    assert names == ["Summary", "Reliability", "Selective prediction", "Runs"]
     assert expected(rows_of(runs["standard"])["[0.0]"])["Accuracy"] == cells(page)["Accuracy"][0]
+
+
+def test_single_networks_are_not_called_a_subspace(visit, runs, tmp_path):
+    page = visit(write_report([runs["standard"], runs["standard1"]], tmp_path / "networks.html"))
+    assert page.inner_text("#walk-title") == "Reliability"
+    text = page.inner_text("main")
+    assert not [
+        word for word in ("Move along", "α", "nowhere", "ensemble", "midpoint") if word in text.partition("Runs\n")[0]
+    ]
+    assert "Its ECE is" in page.inner_text("#summary")
 
 
 def test_a_simplex_of_many_vertices_has_a_list(visit, tmp_path):

@@ -38,7 +38,7 @@ def explored(run: Reading, group: int, split: str, pictures: int, known: Mapping
         "points": [
             {
                 "alpha": row.alphas[0],
-                "name": _name(row),
+                "name": "network" if run.single else _name(row),
                 "role": row.role,
                 "partner": places.get(_pair(row.alphas[0]), single_answer),
                 **_measured(row),

@@ -23,7 +23,8 @@ def summary(groups: Sequence[Group], split: str, images: int) -> list[dict[str, 
         standard = ways(baseline, split)[0] if baseline else None
         paragraphs = []
         if "network" in found:
-            paragraphs.append(("Network", f"It is right on {spread(found['network'], 'accuracy', digits)}."))
+            accuracy, ece = (spread(found["network"], metric, digits) for metric in ("accuracy", "ece"))
+            paragraphs.append(("Network", f"It is right on {accuracy}. Its ECE is {ece}."))
         if "midpoint" in found:
             paragraphs.append(("Midpoint", _midpoint(found, standard, digits)))
         if "ensemble" in found and "midpoint" in found:

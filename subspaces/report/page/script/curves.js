@@ -47,7 +47,8 @@ function selectiveSection() {
   };
   chart($("selective-figure"), {
     label: "risk over coverage",
-    caption: "The ensemble is the one of the summary. Mean over seeds where there are several.",
+    caption: (data.groups.some((group) => group.kind !== "single") ? "The ensemble is the one of the summary. " : "") +
+      "Mean over seeds where there are several.",
     series: () => curves.map((one) => ({ ...one, traces: traces(one) })),
     more: (_, visible) => ({
       xaxis: { ...frame("Coverage (%)"), range: [0, 101], hoverformat: ".1f" },

@@ -45,7 +45,10 @@ function walkSection() {
     showNumbers();
   });
   showStrip();
-  $("walk-lead").textContent = "Move along the trained subspace, from one evaluated network to the next." +
+  const somewhere = runs.some((run) => run.kind !== "single");
+  if (!somewhere) $("walk-title").textContent = "Reliability";
+  $("walk-lead").textContent = !somewhere ? "How sure the networks are, and how often they are right." :
+    "Move along the trained subspace, from one evaluated network to the next." +
     (runs.some((run) => run.strip) ? " Underneath are images whose predicted class changes on the way." : "");
 }
 
@@ -60,7 +63,9 @@ function spoken() {
 function showWhere(choose) {
   const { kind } = walk.run;
   if (kind === "single") {
-    $("walk-where").replaceChildren(el("p", { class: "lead" }, "A single network: there is nowhere to go."));
+    const others = data.runs.some((run) => run.kind !== kind);
+    const said = others ? [el("p", { class: "lead" }, "A single network: there is nowhere to go.")] : [];
+    $("walk-where").replaceChildren(...said);
     walk.show = () => {};
   } else if (kind === "interval") showSlider(choose);
   else showSimplex(choose);

@@ -17,7 +17,7 @@ function factsTable() {
   }));
 }
 
-const BY = { risk: "half the midpoint's error" };
+const BY = { risk: "half the error" };
 
 function choicesSection() {
   const rows = data.runs.flatMap((run) => run.choices.map((choice) => ({ run, ...choice })));
