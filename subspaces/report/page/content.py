@@ -28,7 +28,7 @@ def page(groups: Sequence[Group]) -> dict[str, Any]:
     """Return the content of the page of these runs."""
     runs = [run for group in groups for run in group.runs]
     split, images = _split(runs)
-    pictures = max(6, min(PICTURES, 300 // len(runs)))
+    pictures = max(4, min(PICTURES, 200 // len(runs)))
     dataset, known = runs[0].record.dataset, folders(runs)
     return {
         "title": f"{dataset['name']}: {_listed(dict.fromkeys(run.recipe.method for run in runs))}",

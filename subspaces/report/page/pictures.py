@@ -25,7 +25,7 @@ def strip(examples: Examples | None, points: list[Row], split: str, most: int) -
         "indices": examples.indices[:most].tolist(),
         "predicted": [None if place is None else examples.predicted[place, :most].tolist() for place in places],
         "confidence": [
-            None if place is None else [round(value, 4) for value in examples.confidence[place, :most].tolist()]
+            None if place is None else [round(value, 2) for value in examples.confidence[place, :most].tolist()]
             for place in places
         ],
     }
