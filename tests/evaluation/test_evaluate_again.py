@@ -183,3 +183,17 @@ def test_a_folder_may_be_given_another_name(runs: Callable[..., list[Path]], cal
     assert len(calls) == 3
     assert again.run == "renamed"
     assert again.rows == first.rows
+
+
+def test_damaged_examples_are_written_anew(runs: Callable[..., list[Path]], calls: list[int]) -> None:
+    (folder,) = runs("line")
+    evaluate(folder, grid=(0.0,))
+    file, before, measured = folder / "examples.safetensors", Examples.read(folder), len(calls)
+    file.write_bytes(file.read_bytes()[:-5])
+    evaluate(folder, grid=(0.0,))
+    after = Examples.read(folder)
+    assert before is not None
+    assert after is not None
+    assert torch.equal(after.images, before.images)
+    assert torch.equal(after.predicted, before.predicted)
+    assert len(calls) == measured

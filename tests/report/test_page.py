@@ -236,6 +236,12 @@ def test_the_ensemble_is_compared_with_the_midpoint_and_with_standard_training(r
     assert words["Cost"].endswith("one network for the midpoint and three or six for the ensemble.")
 
 
+def test_a_method_of_several_passes_says_what_it_costs(tmp_path):
+    groups = reading.gather([made_runs.run(tmp_path, "sam")])
+    (part,) = content.summary(groups, "test", 297)
+    assert dict(part["paragraphs"])["Cost"] == "One training run of two passes a step, one network at test."
+
+
 def test_only_standard_training_is_called_so(runs, tmp_path):
     average = made_runs.run(tmp_path, "ema")
     groups = reading.gather([runs["line"][0], average])

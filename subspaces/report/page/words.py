@@ -84,10 +84,12 @@ def _ensemble(found: dict[str, Way], standard: Way | None, digits: int) -> str:
 
 
 def _cost(group: Group, found: dict[str, Way]) -> str:
+    passes = group.runs[0].recipe.training_cost
+    run = "One training run" if passes == 1 else f"One training run of {SMALL.get(int(passes), passes)} passes a step"
     if "network" in found:
-        return "One training run, one network at test."
+        return f"{run}, one network at test."
     vertices = SMALL.get(group.runs[0].vertices, str(group.runs[0].vertices))
-    trained = f"One training run, which holds the weights of {vertices} networks"
+    trained = f"{run}, which holds the weights of {vertices} networks"
     if "ensemble" not in found:
         return f"{trained}; one network at test."
     counts = [found[kind].networks for kind in ("ensemble", "random") if kind in found]
