@@ -39,12 +39,12 @@ def snapshot(epoch: int, epochs: int, peak: float, m: int = 6) -> float:
 
 
 def swa_cyclic(epoch: int, epochs: int, peak: float, m: int = 3, warmup: int = 5) -> float:
-    """Cosine to nearly 0 at three quarters, then m - 1 cycles from half the peak to 0 (Izmailov et al., 2018)."""
+    """Cosine to nearly 0 at three quarters, then m - 1 of them from half the peak (Izmailov et al., 2018)."""
     checkpoints = swa_checkpoints(epochs, m)
     if epoch < checkpoints[0]:
         return warmup_cosine(epoch, checkpoints[0], peak, warmup=warmup)
     start, end = _cycle(epoch, checkpoints)
-    return SWA_RATE * peak * (1 - (epoch + 1 - start) / (end - start))
+    return SWA_RATE * peak * cosine((epoch - start) / (end - start))
 
 
 def swa_constant(epoch: int, epochs: int, peak: float, m: int = 3, warmup: int = 5) -> float:

@@ -54,14 +54,27 @@ def test_swa_checkpoints_at_other_lengths():
 
 @pytest.mark.parametrize("m", [2, 3, 4, 5, 6])
 @pytest.mark.parametrize("epochs", [80, 160, 200])
-def test_cyclic_rate_is_nearly_zero_before_each_checkpoint_and_restarts_after(epochs, m):
+def test_cyclic_rate_falls_along_a_cosine_from_half_the_peak_to_each_checkpoint(epochs, m):
     found = rates("swa-cyclic", epochs, m=m)
     checkpoints = schedule.swa_checkpoints(epochs, m)
-    for checkpoint in checkpoints:
-        assert found[checkpoint - 1] < 1e-4
+    assert found[checkpoints[0] - 1] < 1e-4
     for start, end in pairwise(checkpoints):
-        assert 0.025 < found[start] <= 0.05
-        assert found[start:end] == sorted(found[start:end], reverse=True)
+        length = end - start
+        expected = [0.05 * 0.5 * (1 + math.cos(math.pi * position / length)) for position in range(length)]
+        assert found[start:end] == pytest.approx(expected)
+
+
+@quick
+@given(lengths, st.integers(2, 8))
+def test_cyclic_rate_moves_the_weights_before_every_checkpoint(epochs, m):
+    try:
+        checkpoints = schedule.swa_checkpoints(epochs, m)
+    except ValueError:
+        return
+    found = rates("swa-cyclic", epochs, m=m)
+    assert min(found) > 0
+    for start in checkpoints[:-1]:
+        assert found[start] == pytest.approx(0.05)
 
 
 def test_cyclic_begins_as_the_cosine_of_its_first_three_quarters():
