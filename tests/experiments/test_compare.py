@@ -20,7 +20,7 @@ from subspaces.evaluation.predictor import Predictor
 from subspaces.experiments import tables
 from subspaces.experiments.compare import Comparison
 from subspaces.experiments.entries import METRICS, disjoint, training_steps
-from subspaces.experiments.setting import plan
+from subspaces.experiments.setting import plan, prepared
 from subspaces.training import RECIPES, Recipe, Run, Stopped
 
 ANSWERS = {  # method and answer: role and number of the alphas of its row
@@ -322,9 +322,30 @@ def test_errors_before_anything_is_trained(
 
 
 def test_a_recipe_given_twice_is_one(tmp_path: Path) -> None:
-    from subspaces.experiments.setting import prepared
-
     recipes, execution = prepared(["digits-line", replace(LINE, name="again")], [0, 1], {"epochs": 2, "device": "cpu"})
     assert [recipe.seed for recipe in recipes] == [0, 1]
     assert execution == {"device": "cpu"}
     assert Run.under(tmp_path, recipes[0]).recipe.epochs == 2
+
+
+@pytest.mark.parametrize(
+    ("names", "changes", "changed"),
+    [
+        (["standard", "ema"], {"ema_decay": 0.9}, ["digits-ema"]),
+        (["standard", "swa-cyclic", "simplex", "line"], {"vertices": 4}, ["digits-swa-cyclic", "digits-simplex"]),
+        (["sam", "line"], {"beta": 0.0, "layerwise": True}, ["digits-line"]),
+        (["standard", "line", "integral"], {"epsilon": 0.2}, ["digits-integral"]),
+        (["standard", "line"], {"batch": 64}, ["digits-standard", "digits-line"]),
+    ],
+)
+def test_a_setting_is_for_those_that_use_it(names: list[str], changes: dict[str, Any], changed: list[str]) -> None:
+    """The others stay the runs that they are, and are not trained again for nothing."""
+    recipes, _ = prepared([f"digits-{name}" for name in names], None, changes)
+    assert [one.name for one in recipes if one.key != RECIPES[one.name].key] == changed
+    for one in recipes:
+        assert one == replace(RECIPES[one.name], **(changes if one.name in changed else {}))
+
+
+def test_a_setting_that_none_can_have_is_refused() -> None:
+    with pytest.raises(ValueError, match="vertices=4: line has a fixed number of them"):
+        prepared(["digits-line", "digits-standard"], None, {"vertices": 4})
