@@ -14,6 +14,7 @@ from subspaces.training.methods import AVERAGED, MEMBERS
 from subspaces.training.runs import RunError
 
 PAIR = [0.1, 0.9]  # fixed beforehand, not chosen
+ENDS = [0.0, 1.0]  # the vertices of a line
 RANDOM = 6
 METRICS = ("accuracy", "nll", "ece", "brier")
 Scores = dict[str, dict[str, float]]
@@ -164,7 +165,7 @@ def _of_dropout(run: Reading, passes: int) -> Measured:
 _WANTED: dict[str, Callable[[Row], bool]] = {
     "midpoint": lambda row: row.role == "midpoint",
     "pair": lambda row: row.role == "along" and row.alphas == PAIR,
-    "vertices": lambda row: row.role == "vertex",
+    "vertices": lambda row: row.role == "vertex" or row.alphas == ENDS,
     "random": lambda row: row.role == "random" and len(row.alphas) == RANDOM,
 }
 
@@ -177,6 +178,9 @@ def _row(run: Reading, answer: str, split: str) -> Row:
     raise RunError(f"{run.folder} was not evaluated for {answer!r} on {split!r}: run `subspaces evaluate {run.folder}`")
 
 
+_VERTICES = {**dict.fromkeys(MEMBERS, "members"), **dict.fromkeys(AVERAGED, "checkpoints")}
+
+
 def _words(recipe: Recipe, answer: str, networks: int) -> str:
     """Return an answer in words."""
     if recipe.result_shape().vertices == 1:
@@ -186,7 +190,7 @@ def _words(recipe: Recipe, answer: str, networks: int) -> str:
     return {
         "midpoint": middle,
         "pair": f"ensemble of {PAIR[0]} and {PAIR[1]}",
-        "vertices": f"ensemble of {networks} {'members' if recipe.method in MEMBERS else 'vertices'}",
+        "vertices": f"ensemble of {networks} {_VERTICES.get(recipe.method, 'vertices')}",
         "random": f"ensemble of {networks} random points",
         "dropout": f"MC-dropout, {networks} passes",
     }[answer]

@@ -48,6 +48,7 @@ _ANSWERS: dict[str, tuple[Answer, ...]] = {
     "line": ("midpoint", "pair"),
     "curve": ("midpoint", "pair"),
     "simplex": ("midpoint", "vertices", "random"),
+    **dict.fromkeys(AVERAGED, ("midpoint", "vertices")),
     **dict.fromkeys(MEMBERS, ("vertices",)),
 }
 _ONLY = {"ema_decay": "ema", "sam_rho": "sam", "epsilon": "integral"}

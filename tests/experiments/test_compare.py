@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.stats
-from experiment_cases import LINE, QUIET, SIMPLEX, SMALL, STANDARD
+import torch
+from experiment_cases import CPU, LINE, QUIET, SIMPLEX, SMALL, STANDARD, images_of, load_data
 
 import subspaces as ss
 from subspaces.evaluation import Record
@@ -21,7 +22,9 @@ from subspaces.experiments import tables
 from subspaces.experiments.compare import Comparison
 from subspaces.experiments.entries import METRICS, disjoint, training_steps
 from subspaces.experiments.setting import plan, prepared
+from subspaces.networks import MLP
 from subspaces.training import RECIPES, Recipe, Run, Stopped
+from subspaces.training.batches import statistics_batches
 
 ANSWERS = {  # method and answer: role and number of the alphas of its row
     ("digits-standard", "network"): ("midpoint", 1),
@@ -255,6 +258,7 @@ def test_baselines_answer_in_their_own_way(tmp_path: Path) -> None:
         "standard, network": (1, 1),
         "standard, label smoothing = 0.1, network": (1, 1),
         "swa-cyclic (m = 3), average of 3": (1, 1),
+        "swa-cyclic (m = 3), ensemble of 3 checkpoints": (3, 1),
         "snapshot (m = 6), ensemble of 6 members": (6, 1),
         "early-stopping, network": (1, 1),
         "sam, network": (1, 2),
@@ -266,6 +270,27 @@ def test_baselines_answer_in_their_own_way(tmp_path: Path) -> None:
     (note,) = (note for note in tables.notes(made) if note.startswith("* early-stopping"))
     assert f"the epochs {validation['epoch']} are chosen on held-out images" in note
     assert f"takes {test['epoch']} and gives {100 * test['test_accuracy']:.2f} % *" in note
+
+
+@pytest.mark.parametrize("m", [2, 3])
+def test_the_checkpoints_of_swa_also_answer_together(m: int, tmp_path: Path) -> None:
+    """As an ensemble of all of them, computed anew from the family; two of them are the ends of a line."""
+    settings = {**QUIET, "epochs": 8, "vertices": m, "out": tmp_path / "runs", "to": tmp_path / "to"}
+    made = ss.compare("digits-swa-constant", **settings)
+    assert [entry.answer for entry in made.entries] == [f"average of {m}", f"ensemble of {m} checkpoints"]
+    assert [entry.networks for entry in made.entries] == [1, m]
+    (run,) = made.runs
+    family = ss.load(run.family_file, lambda: MLP(64, 10))
+    images, labels = images_of(run.folder, "test")
+    networks = [family.at(list(corner) if m > 2 else corner[1]) for corner in torch.eye(m).tolist()]
+    for network in networks:
+        ss.recalibrate(network, statistics_batches(run.recipe, load_data(run.recipe), CPU)).eval()
+    with torch.no_grad():
+        mean = torch.stack([network(images).softmax(1) for network in networks]).mean(0)
+    nll = float(-mean.gather(1, labels[:, None]).log().mean())
+    right = float((mean.argmax(1) == labels).float().mean())
+    assert made.entries[1].values("accuracy")[0] == pytest.approx(right, abs=2e-3)
+    assert made.entries[1].values("nll")[0] == pytest.approx(nll, abs=1e-3)
 
 
 def test_another_reference(comparison: Comparison, folder: Path, tmp_path: Path) -> None:
