@@ -23,13 +23,14 @@ def moments(checkpoints: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def draw(checkpoints: Sequence[Rows], count: int, seed: int) -> list[Rows]:
     """Return samples mean + sigma z_1 / √2 + D z_2 / √(2 (K - 1)), with z normal and fixed by the seed.
 
-    z_2 is one vector of K numbers for all weights of a sample. The numbers are the same on every device.
+    z_2 is one vector of K numbers for all weights of a sample. The numbers are the same on every
+    device, and in whatever order the groups of weights come.
     """
     k = len(checkpoints)
     if k < 2:
         raise ValueError(f"a Gaussian fitted to {k} checkpoints: expected at least 2")
     generator = torch.Generator().manual_seed(seed)
-    fitted = {name: moments(torch.stack([one[name] for one in checkpoints]).cpu()) for name in checkpoints[0]}
+    fitted = {name: moments(torch.stack([one[name] for one in checkpoints]).cpu()) for name in sorted(checkpoints[0])}
     samples: list[Rows] = []
     for _ in range(count):
         shared = torch.randn(k, generator=generator, dtype=torch.float64)

@@ -58,6 +58,13 @@ def test_samples_differ_from_each_other_and_with_the_seed_only():
         assert len({tuple(value.tolist()) for value in everything}) == 8
 
 
+def test_samples_do_not_depend_on_the_order_of_the_groups():
+    """A file may give the groups of weights back in another order than training had them."""
+    kept = checkpoints()
+    first, second = swag.draw(kept, 3, 0), swag.draw([dict(reversed(one.items())) for one in kept], 3, 0)
+    assert all(torch.equal(a[name], b[name]) for a, b in zip(first, second, strict=True) for name in a)
+
+
 def test_samples_do_not_touch_the_global_random_numbers():
     torch.manual_seed(0)
     before = torch.get_rng_state()
