@@ -218,6 +218,15 @@ def test_a_wrong_command_is_one_line(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_study_of_a_network_without_dropout_says_how_to_leave_it_out(tmp_path: Path) -> None:
+    command = ["study", "noise", "digits-standard", "--validation", 100, *SMALL, *folders(tmp_path), "--quiet"]
+    result = call(*command)
+    assert result.exit_code == 1
+    assert "network 'mlp' has no dropout" in result.stderr
+    assert "--dropout-rates 0 leaves dropout out" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
 def test_a_network_without_dropout_is_one_line(tmp_path: Path) -> None:
     result = call("compare", "digits-standard", "--dropout", 0.1, *SMALL, *folders(tmp_path), "--quiet")
     assert result.exit_code == 1

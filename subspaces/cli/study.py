@@ -1,6 +1,8 @@
 """`subspaces study noise`."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -130,25 +132,37 @@ def noise(
     if dry_run:
         show_plan(chosen, out, as_json)
         return
-    made = experiments.study_noise(
-        recipes,
-        levels=shown,
-        lists=lists,
-        by=by,
-        seeds=seeds or None,
-        ensembles=ensembles or None,
-        dropout_passes=dropout_passes,
-        data=data,
-        out=out,
-        to=to,
-        show="quiet" if quiet or as_json else "bar",
-        tensorboard=tensorboard,
-        **given,
-    )
+    with _how_to_leave_dropout_out():
+        made = experiments.study_noise(
+            recipes,
+            levels=shown,
+            lists=lists,
+            by=by,
+            seeds=seeds or None,
+            ensembles=ensembles or None,
+            dropout_passes=dropout_passes,
+            data=data,
+            out=out,
+            to=to,
+            show="quiet" if quiet or as_json else "bar",
+            tensorboard=tensorboard,
+            **given,
+        )
     if as_json:
         typer.echo(json.dumps(json.loads((to / "noise.json").read_bytes())))
     else:
         _show(made)
+
+
+@contextmanager
+def _how_to_leave_dropout_out() -> Iterator[None]:
+    """Add to what a network without dropout is refused with."""
+    try:
+        yield
+    except ValueError as error:
+        if not str(error).startswith("dropout="):
+            raise
+        raise ValueError(f"{error}; --dropout-rates 0 leaves dropout out of the study") from None
 
 
 def _show(made: "Study") -> None:

@@ -1,8 +1,6 @@
 """The table of the instability analysis, as JSON, CSV and Markdown, and its figure."""
 
-import csv
 import dataclasses
-import io
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +54,7 @@ def summary(study: InstabilityStudy) -> dict[str, Any]:
         "images": study.images,
         "notes": notes(study),
         "cells": [_cell(cell) for cell in study.cells],
-        "runs": [tables._run(run) for run in study.runs],
+        "runs": [tables.started(run) for run in study.runs],
     }
 
 
@@ -75,11 +73,7 @@ def as_csv(study: InstabilityStudy) -> str:
             values = spread(cell.values(metric))
             found |= {f"{metric}_mean": values.mean, f"{metric}_std": values.std}
         rows.append(found)
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+    return tables.rows_as_csv(rows)
 
 
 def lines(study: InstabilityStudy) -> list[list[str]]:

@@ -8,6 +8,7 @@ import dataclasses
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from subspaces import files, storage
 from subspaces.baselines import integral
 from subspaces.data import Split
 from subspaces.evaluation import metrics
-from subspaces.evaluation.api import workbench
+from subspaces.evaluation.api import heeding, workbench
 from subspaces.evaluation.bench import Bench
 from subspaces.evaluation.display import bars, counted
 from subspaces.evaluation.predictor import Predictor
@@ -29,6 +30,7 @@ from subspaces.experiments.setting import Folder, OneRecipe, Setting
 from subspaces.training.config import Execution
 from subspaces.training.display import Mode
 from subspaces.training.runs import Run
+from subspaces.training.signals import stop_on_signals
 
 RECIPES = ("mnist-standard", "mnist-line", "mnist-integral")
 RATE = 0.02
@@ -130,8 +132,8 @@ def check(runs: Sequence[Run], setting: Setting) -> list[Identity]:
     asked = setting.measuring()
     progress = asked.pop("progress")
     bench = workbench(asked.pop("data"), Execution(**asked).resolved())
-    with bars(progress) as shown:
-        tick = counted(shown, "integrals of f", 0, len(runs))
+    with stop_on_signals() as stop, bars(progress) as shown:
+        tick = counted(partial(heeding, stop, shown), "integrals of f", 0, len(runs))
         found = []
         for run in runs:
             found.append(_identity(bench(run)))

@@ -1,8 +1,6 @@
 """The table of the Integral study, as JSON, CSV and Markdown, and its figure."""
 
-import csv
 import dataclasses
-import io
 from pathlib import Path
 from typing import Any
 
@@ -44,11 +42,7 @@ def summary(made: IntegralStudy) -> dict[str, Any]:
 
 def as_csv(identities: list[Identity]) -> str:
     """Return a row for each Integral run."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, [entry.name for entry in dataclasses.fields(Identity)], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(dataclasses.asdict(one) for one in identities)
-    return text.getvalue()
+    return tables.rows_as_csv([dataclasses.asdict(one) for one in identities])
 
 
 def cells(made: IntegralStudy, line: Line) -> list[str]:

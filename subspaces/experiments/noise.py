@@ -157,7 +157,10 @@ def methods_of(recipes: Sequence[Recipe], lists: Mapping[str, Sequence[float]]) 
         if not tried:
             continue
         if standard is None:
-            raise ValueError(f"a list of {name}: expected a standard recipe among them, to which it is applied")
+            raise ValueError(
+                f"a list of {name}: expected a standard recipe among them, to which it is applied; the list 0 leaves "
+                f"{name.replace('_', ' ')} out"
+            )
         named = f"{standard.name.removesuffix('-standard')}-{name.replace('_', '-')}"
         changes: list[dict[str, Any]] = [{"name": named, name: value} for value in tried]
         found.append(Method(name.replace("_", " "), [replace(standard, **one) for one in changes], name))

@@ -78,7 +78,7 @@ def summary(comparison: Comparison) -> dict[str, Any]:
         "confidence": CONFIDENCE,
         "notes": notes(comparison),
         "entries": [_entry(entry, reference) for entry in comparison.entries],
-        "runs": [_run(run) for run in comparison.runs],
+        "runs": [started(run) for run in comparison.runs],
     }
 
 
@@ -104,7 +104,7 @@ def _entry(entry: Entry, reference: Entry | None) -> dict[str, Any]:
     return found
 
 
-def _run(run: Run) -> dict[str, Any]:
+def started(run: Run) -> dict[str, Any]:
     """Return where and with what a run was trained, the last time that it was started."""
     starts = json.loads((run.folder / "environment.json").read_bytes())
     names = ("hardware", "torch", "subspaces", "commit")
