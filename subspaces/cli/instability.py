@@ -24,7 +24,7 @@ STUDY = "Study: what is shared, and how many branch"
 @with_fields(Recipe, RECIPE, defaults=False)
 def instability(
     recipe: Annotated[
-        str, typer.Argument(metavar="[RECIPE]", help="The training that is branched; its result is one network.")
+        str, typer.Argument(metavar="RECIPE", help="The training that is branched; its result is one network.")
     ] = "cifar10-standard",
     shared: Annotated[
         list[int] | None,

@@ -27,7 +27,7 @@ def integral(
     recipes: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[RECIPE]...",
+            metavar="RECIPE",
             help="The methods, one of them integral.",
             show_default="mnist-standard mnist-line mnist-integral",
         ),

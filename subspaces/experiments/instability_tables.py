@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from subspaces import files
-from subspaces.experiments import tables
+from subspaces.experiments import forms, tables
 from subspaces.experiments.entries import METRICS
 from subspaces.experiments.instability import Cell, InstabilityStudy
 from subspaces.experiments.mixing import KINDS
@@ -73,7 +73,7 @@ def as_csv(study: InstabilityStudy) -> str:
             values = spread(cell.values(metric))
             found |= {f"{metric}_mean": values.mean, f"{metric}_std": values.std}
         rows.append(found)
-    return tables.rows_as_csv(rows)
+    return forms.rows_as_csv(rows)
 
 
 def lines(study: InstabilityStudy) -> list[list[str]]:
@@ -108,4 +108,4 @@ def notes(study: InstabilityStudy) -> list[str]:
 
 def as_markdown(study: InstabilityStudy) -> str:
     """Return the table with its notes."""
-    return tables.markdown(heading(study), COLUMNS, lines(study), notes(study), left=0)
+    return forms.markdown(heading(study), COLUMNS, lines(study), notes(study), left=0)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from subspaces import files
-from subspaces.experiments import noise_tables, tables
+from subspaces.experiments import forms, noise_tables, tables
 from subspaces.experiments.integral import TOLERANCE, Identity, IntegralStudy
 from subspaces.experiments.noise import Line
 
@@ -42,7 +42,7 @@ def summary(made: IntegralStudy) -> dict[str, Any]:
 
 def as_csv(identities: list[Identity]) -> str:
     """Return a row for each Integral run."""
-    return tables.rows_as_csv([dataclasses.asdict(one) for one in identities])
+    return forms.rows_as_csv([dataclasses.asdict(one) for one in identities])
 
 
 def cells(made: IntegralStudy, line: Line) -> list[str]:
@@ -87,6 +87,6 @@ def notes(made: IntegralStudy) -> list[str]:
 def as_markdown(made: IntegralStudy) -> str:
     """Return both tables with their notes."""
     lines = [cells(made, line) for line in made.study.lines]
-    first = tables.markdown(heading(made), COLUMNS, lines, notes(made), left=3)
+    first = forms.markdown(heading(made), COLUMNS, lines, notes(made), left=3)
     rows = [checked(one) for one in made.identities]
-    return first + "\n" + tables.markdown("The closed form in each line", CHECKED, rows, [], left=1)
+    return first + "\n" + forms.markdown("The closed form in each line", CHECKED, rows, [], left=1)

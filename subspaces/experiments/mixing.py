@@ -108,5 +108,5 @@ class Mixing:
 
     def _mixture(self, kind: Kind, draw: int) -> dict[str, Tensor]:
         family = self._parts()[0]
-        family.rng.copy_(new_state(self.first.recipe.seed + _STREAM + (draw << 20) + KINDS.index(kind)))
+        family.rng.copy_(new_state(self.first.recipe.seed + _STREAM + (draw << 40) + (KINDS.index(kind) << 32)))
         return self._at(family.sample(PER[kind]))

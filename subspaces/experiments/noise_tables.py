@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from subspaces import files
-from subspaces.experiments import tables
+from subspaces.experiments import forms, tables
 from subspaces.experiments.entries import METRICS, Entry
 from subspaces.experiments.noise import Line, Study
 from subspaces.experiments.statistics import CONFIDENCE, spread
@@ -92,7 +92,7 @@ def as_csv(study: Study) -> str:
             values = line.on_test.spread(metric)
             found |= {f"{metric}_mean_best_on_test": values.mean, f"{metric}_std_best_on_test": values.std}
         rows.append(found)
-    return tables.rows_as_csv(rows)
+    return forms.rows_as_csv(rows)
 
 
 def cells(study: Study, line: Line) -> list[str]:
@@ -124,7 +124,7 @@ def heading(study: Study) -> str:
 def notes(study: Study) -> list[str]:
     """Return what a reader has to know to judge the numbers."""
     recipe = study.comparisons[0].recipe
-    found = tables.notes(study.comparisons[0], alone=False)
+    found = list(dict.fromkeys(note for one in study.comparisons for note in tables.notes(one, alone=False)))
     if any(len(line.candidates) > 1 for line in study.lines):
         found.append(
             f"“chosen” is the setting with the best {study.by} on {recipe.validation:,} held-out images, mean over "
@@ -136,7 +136,7 @@ def notes(study: Study) -> list[str]:
 
 def as_markdown(study: Study) -> str:
     """Return the table with its notes."""
-    return tables.markdown(heading(study), COLUMNS, [cells(study, line) for line in study.lines], notes(study), left=3)
+    return forms.markdown(heading(study), COLUMNS, [cells(study, line) for line in study.lines], notes(study), left=3)
 
 
 def own_lines(study: Study) -> dict[str, Sequence[Line]]:

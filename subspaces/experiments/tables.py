@@ -1,14 +1,12 @@
 """One table of a comparison, as JSON, CSV and Markdown; every number comes from the runs' own files."""
 
-import csv
 import dataclasses
-import io
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from subspaces import files
+from subspaces.experiments import forms
 from subspaces.experiments.compare import Comparison
 from subspaces.experiments.entries import METRICS, Entry
 from subspaces.experiments.statistics import CONFIDENCE, Difference, Spread, errors, spread
@@ -129,16 +127,7 @@ def as_csv(comparison: Comparison) -> str:
             for part in ("mean", "low", "high"):
                 found[f"{metric}_difference_{part}"] = None if difference is None else getattr(difference, part)
         rows.append(found)
-    return rows_as_csv(rows)
-
-
-def rows_as_csv(rows: Sequence[dict[str, Any]]) -> str:
-    """Return rows with the same columns as the text of a CSV file."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+    return forms.rows_as_csv(rows)
 
 
 def cells(comparison: Comparison, entry: Entry) -> list[str]:
@@ -211,6 +200,8 @@ def notes(comparison: Comparison, alone: bool = True) -> list[str]:
                 f"With {len(seeds)} seeds the interval reaches {errors(len(seeds)):.1f} standard errors to each side: "
                 "it is wide, and that it holds 0 does not say that nothing differs."
             )
+        if any(_equal(entry, reference) for entry in comparison.entries):
+            found.append("An interval without width: all seeds happen to give the same difference; it is no certainty.")
         if several and len(comparison.entries) > 2:
             found.append("Each interval stands for itself: of many, one in twenty is expected to miss.")
     else:
@@ -221,6 +212,12 @@ def notes(comparison: Comparison, alone: bool = True) -> list[str]:
             "reference over the seeds of its members."
         )
     return found + [_stopping(entry) for entry in comparison.entries if entry.stopping and alone]
+
+
+def _equal(entry: Entry, reference: Entry) -> bool:
+    """Say whether the differences of all seeds are the same, in any metric; of accuracies on few images they may be."""
+    found = (entry.against(reference, metric) for metric in METRICS)
+    return any(one is not None and one.low is not None and max(one.values) - min(one.values) < 1e-9 for one in found)
 
 
 def _stopping(entry: Entry) -> str:
@@ -243,16 +240,4 @@ def stopped(entry: Entry, split: str) -> tuple[str, str]:
 def as_markdown(comparison: Comparison) -> str:
     """Return the table with its notes."""
     rows = [cells(comparison, entry) for entry in comparison.entries]
-    return markdown(heading(comparison), COLUMNS, rows, notes(comparison), left=2)
-
-
-def markdown(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], below: Sequence[str], left: int) -> str:
-    """Return a table whose first columns are flush left, with a title and notes."""
-    rule = ["---"] * left + ["---:"] * (len(columns) - left)
-    lines = [f"# {title}", "", _line(columns), _line(rule), *map(_line, rows)]
-    return "\n".join([*lines, "", *(f"- {note}" for note in below), ""])
-
-
-def _line(texts: Sequence[str]) -> str:
-    cells = (text.replace("|", r"\|").replace("\n", "<br>") for text in texts)
-    return f"| {' | '.join(cells)} |"
+    return forms.markdown(heading(comparison), COLUMNS, rows, notes(comparison), left=2)

@@ -163,6 +163,12 @@ def test_notes_say_how_wide_few_seeds_are(comparison: Comparison) -> None:
         "With 2 seeds the interval reaches 12.7" in note for note in tables.notes(replace(comparison, runs=runs))
     )
     assert any("Trained once" in note for note in tables.notes(replace(comparison, runs=runs[:1])))
+    assert not any("without width" in note for note in tables.notes(comparison))
+    reference = comparison.entries[0]
+    better = [{"test": {name: value + 0.1 for name, value in one["test"].items()}} for one in reference.scores]
+    entries = [reference, replace(reference, method="better", scores=better)]
+    equal = replace(comparison, entries=entries, reference=reference)
+    assert any("An interval without width: all seeds" in note for note in tables.notes(equal))
     alone = tables.notes(replace(comparison, reference=None))
     assert any("No standard training is among the recipes" in note for note in alone)
 

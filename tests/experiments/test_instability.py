@@ -104,7 +104,7 @@ def test_mixtures_by_hand(made: InstabilityStudy, kind: Kind):
     weights = [weights_of(run) for run in runs[:3]]
     accuracies = []
     for draw in range(2):
-        state = randomness.new_state(_STREAM + (draw << 20) + KINDS.index(kind))
+        state = randomness.new_state(_STREAM + (draw << 40) + (KINDS.index(kind) << 32))
 
         def simplex(*size: int, state: Tensor = state) -> Tensor:
             exponential = -torch.log1p(-randomness.uniform(state, (*size, 3)))
@@ -120,7 +120,7 @@ def test_mixtures_by_hand(made: InstabilityStudy, kind: Kind):
         mixed = {name: sum(alphas[name][..., i] * weights[i][name] for i in range(3)) for name in weights[0]}
         accuracies.append(accuracy(probabilities(runs[0], mixed)))
     assert made.cell(3, 0, kind).values() == pytest.approx(accuracies, abs=2e-3)
-    assert len(set(accuracies)) == 2
+    assert len(set(made.cell(3, 0, kind).values("nll"))) == 2
 
 
 def test_the_files_say_the_same(made: InstabilityStudy):
