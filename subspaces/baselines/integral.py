@@ -32,14 +32,16 @@ Network = Callable[[float], Tensor]
 def outputs(family: Subspace, x: Any, epsilon: float, alpha: float | Tensor | None = None) -> Tensor:
     """Return f(x, P(alpha)) = g(x, P(0)) + (g(x, P(alpha + epsilon)) - g(x, P(alpha))) / epsilon.
 
-    Without an alpha one is drawn for the whole network, as in training.
+    Without an alpha one is drawn for the whole network, as in training. Autocast is left aside: the difference of two
+    close numbers, rounded to its few digits and divided by epsilon, would be noise.
     """
     if family.shape != Line():
         raise ValueError(f"the family is a {family.shape}: expected a Line(), which goes on beyond its ends")
     point = family.sample("network") if alpha is None else alpha
-    start, before, after = (family(x, each, outside=True) for each in (START, point, point + epsilon))
-    if start.dtype in (torch.float16, torch.bfloat16):  # the difference of two close numbers, times 1/epsilon
-        start, before, after = start.float(), before.float(), after.float()
+    dtype = next(family.parameters()).dtype
+    x = x.to(dtype) if isinstance(x, Tensor) and x.is_floating_point() else x
+    with torch.autocast(family.device.type, enabled=False):
+        start, before, after = (family(x, each, outside=True) for each in (START, point, point + epsilon))
     return _difference(start, before, after, epsilon)
 
 

@@ -27,7 +27,7 @@ from subspaces.experiments import noise
 from subspaces.experiments.compare import trained
 from subspaces.experiments.noise import LEVELS, Plan, Study
 from subspaces.experiments.setting import Folder, OneRecipe, Setting
-from subspaces.training.config import Execution
+from subspaces.training.config import Execution, Precision
 from subspaces.training.display import Mode
 from subspaces.training.runs import Run
 from subspaces.training.signals import stop_on_signals
@@ -38,6 +38,7 @@ RATE = 0.02
 and LeNet does not bear the usual 0.1 with it."""
 FILE = "integral.json"
 IMAGES, BATCHES = 1000, 50  # of the check: test images, and batches for the batch-norm statistics of a point
+PRECISION: Precision = "float32"  # in which f is trained too, whatever a network computes in
 TOLERANCE = 1e-5
 """Of the mean over steps of epsilon, relative to the largest output: the sum of 2/epsilon outputs in float32, each
 rounded by 6e-8 and both multiplied and divided by epsilon, is off by some 1e-6 for an epsilon of 0.1."""
@@ -144,7 +145,7 @@ def check(runs: Sequence[Run], setting: Setting) -> list[Identity]:
 def _identity(bench: Bench) -> Identity:
     """Return what is in the run folder, or measure it."""
     path = bench.run.folder / FILE
-    key = {"family": bench.checksum, "batches": BATCHES, "precision": bench.execution.precision}
+    key = {"family": bench.checksum, "batches": BATCHES, "precision": PRECISION}
     try:
         stored = json.loads(path.read_bytes())
         if stored["key"] == key:
@@ -187,7 +188,8 @@ def _networks(bench: Bench) -> tuple[Tensor, Callable[[float], Tensor]]:
         test = test.select(torch.arange(min(IMAGES, len(test))))
     dataset = replace(bench.dataset, test=test)
     line = storage.load(bench.run.trained_file, bench.family.midpoint()).to(bench.execution.device)
-    predictor = Predictor(line.midpoint(), bench.recipe, dataset, bench.execution, ["test"], statistics=BATCHES)
+    execution = replace(bench.execution, precision=PRECISION)
+    predictor = Predictor(line.midpoint(), bench.recipe, dataset, execution, ["test"], statistics=BATCHES)
 
     def g(alpha: float) -> Tensor:
         with torch.no_grad():

@@ -55,6 +55,17 @@ def test_outputs_are_the_formula_of_the_paper(alpha: float, epsilon: float):
     assert_close(outputs(family, x, epsilon, alpha), g[0] + (g[2] - g[1]) / epsilon)
 
 
+def test_differences_are_taken_in_full_precision_under_autocast():
+    """Outputs of 8 digits rounded to bfloat16's 2 and divided by epsilon would be noise."""
+    family = line(torch.float32)[0]
+    x = inputs(torch.float32).bfloat16()  # as an engine with autocast has its images
+    family.cast_weights = True
+    with torch.autocast("cpu", torch.bfloat16):
+        found = outputs(family, x, 0.1, 0.4)
+    assert found.dtype == torch.float32
+    assert_close(found, outputs(family, x.float(), 0.1, 0.4), rtol=0, atol=0)
+
+
 def test_gradients_reach_both_ends_from_all_three_points():
     family, *ends = line()
     x = inputs()
