@@ -124,7 +124,11 @@ def heading(study: Study) -> str:
 def notes(study: Study) -> list[str]:
     """Return what a reader has to know to judge the numbers."""
     recipe = study.comparisons[0].recipe
-    found = list(dict.fromkeys(note for one in study.comparisons for note in tables.notes(one, alone=False)))
+    reported = [
+        dataclasses.replace(one, entries=[line.chosen for line in study.lines if line.level == level])
+        for level, one in zip(study.levels, study.comparisons, strict=True)
+    ]
+    found = list(dict.fromkeys(note for one in reported for note in tables.notes(one, alone=False)))
     if any(len(line.candidates) > 1 for line in study.lines):
         found.append(
             f"“chosen” is the setting with the best {study.by} on {recipe.validation:,} held-out images, mean over "

@@ -13,7 +13,8 @@ from experiment_cases import LINE, SMALL, STANDARD
 from subspaces.evaluation import Record
 from subspaces.evaluation.dropout import FILE
 from subspaces.experiments import noise_tables, study_noise
-from subspaces.experiments.noise import LISTS, Study, methods_of
+from subspaces.experiments.entries import Entry
+from subspaces.experiments.noise import LISTS, Line, Study, methods_of
 from subspaces.training import RECIPES, Run
 
 RATES = (0.1, 0.8)
@@ -122,6 +123,27 @@ def test_a_choice_on_the_test_set_is_marked(study: Study, place: Path) -> None:
     assert [float(row["accuracy_mean"]) for row in rows] == [
         pytest.approx(np.mean(line.chosen.values("accuracy"))) for line in study.lines
     ]
+
+
+def test_notes_are_of_what_is_reported(study: Study) -> None:
+    """A setting that was tried and not chosen has no interval in the table, and so none that is explained."""
+    line = next(line for line in study.lines if line.setting == "label_smoothing")
+    (other,) = (entry for entry in line.candidates if entry is not line.chosen)
+    comparison = study.comparisons[study.levels.index(line.level)]
+    reference = comparison.reference
+    assert reference is not None
+    equal = replace(
+        other, scores=[{**one, "test": {k: v + 0.1 for k, v in one["test"].items()}} for one in reference.scores]
+    )
+
+    def explained(*entries: Entry, lines: list[Line]) -> bool:
+        changed = [replace(one, entries=[*one.entries, *entries]) for one in study.comparisons]
+        notes = noise_tables.notes(replace(study, comparisons=changed, lines=lines))
+        return any("without width" in note for note in notes)
+
+    standard = [one for one in study.lines if (one.method, one.answer) == ("standard", "network")]
+    assert not explained(equal, lines=standard)
+    assert explained(equal, lines=[*standard, replace(line, chosen=equal)])
 
 
 def test_a_figure_of_every_method(study: Study, place: Path) -> None:
