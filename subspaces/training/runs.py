@@ -16,7 +16,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -135,7 +135,13 @@ class Run:
             file.truncate(0)
             file.write(str(os.getpid()))
             file.flush()
-            yield
+            try:
+                yield
+            finally:
+                if not (self.folder / "config.json").is_file():  # it was never started: leave nothing behind
+                    with suppress(OSError):
+                        (self.folder / ".lock").unlink()
+                        self.folder.rmdir()
 
     def save_checkpoint(self, tensors: Mapping[str, Tensor], progress: Mapping[str, Any]) -> None:
         """Write the state of training and how long the log is at that moment."""

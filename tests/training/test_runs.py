@@ -439,3 +439,10 @@ def test_a_run_that_another_process_finished_in_the_meantime_is_left_alone(tmp_p
     train_runs([run], digits(), CPU, nothing, nothing)  # it was not finished when we looked
     assert (rows(run), contents(run.family_file)) == before
     assert len(json.loads((run.folder / "environment.json").read_text())) == 1
+
+
+def test_a_run_that_never_starts_leaves_no_folder(tmp_path):
+    run = Run.under(tmp_path, Recipe(name="never"))
+    with run.locked():
+        assert run.folder.is_dir()
+    assert not run.folder.exists()
