@@ -15,7 +15,21 @@ from rich.table import Table
 from subspaces.cli import printing
 from subspaces.cli.errors import usage
 from subspaces.cli.options import ROOT, with_fields, without_rest
-from subspaces.cli.train import EXECUTION, OUTPUT, RECIPE, check_names
+from subspaces.cli.shared import (
+    EXECUTION,
+    RECIPE,
+    Data,
+    DryRun,
+    Json,
+    Out,
+    Quiet,
+    Recipes,
+    Seeds,
+    TensorBoard,
+    To,
+    given,
+)
+from subspaces.cli.train import check_names
 from subspaces.training import Execution, Recipe
 
 if TYPE_CHECKING:
@@ -30,16 +44,8 @@ OWN = ("ensembles", "reference", "dropout_passes")
 @with_fields(Execution, EXECUTION)
 @with_fields(Recipe, RECIPE, defaults=False)
 def compare(
-    recipes: Annotated[list[str], typer.Argument(metavar="RECIPE", help="See `subspaces recipes`.")],
-    seeds: Annotated[
-        list[int] | None,
-        typer.Option(
-            help="Train each recipe once for each of these seeds: --seeds 0 1 2.",
-            metavar="INT...",
-            show_default=False,
-            rich_help_panel=COMPARISON,
-        ),
-    ] = None,
+    recipes: Recipes,
+    seeds: Seeds = None,
     ensembles: Annotated[
         list[int] | None,
         typer.Option(
@@ -61,30 +67,13 @@ def compare(
     dropout_passes: Annotated[
         int, typer.Option(help="Passes of MC-dropout, for networks with dropout.", rich_help_panel=COMPARISON)
     ] = 20,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show what would be trained.", rich_help_panel=COMPARISON)
-    ] = False,
-    data: Annotated[
-        Path, typer.Option(help="The folder with the data sets.", metavar="DIR", rich_help_panel=EXECUTION)
-    ] = ROOT,
-    out: Annotated[
-        Path, typer.Option("--out", help="The folder for the runs.", metavar="DIR", rich_help_panel=OUTPUT)
-    ] = Path("runs"),
-    to: Annotated[
-        Path,
-        typer.Option(
-            "--to", "-o", help="The folder for table, figure and page.", metavar="DIR", rich_help_panel=OUTPUT
-        ),
-    ] = Path("comparison"),
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="No progress bars, only the table at the end.", rich_help_panel=OUTPUT)
-    ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="The table as one line of JSON instead.", rich_help_panel=OUTPUT)
-    ] = False,
-    tensorboard: Annotated[
-        bool, typer.Option(help="Log for TensorBoard too, where it is installed.", rich_help_panel=OUTPUT)
-    ] = True,
+    dry_run: DryRun = False,
+    data: Data = ROOT,
+    out: Out = Path("runs"),
+    to: To = Path("comparison"),
+    quiet: Quiet = False,
+    as_json: Json = False,
+    tensorboard: TensorBoard = True,
     **fields: Any,
 ) -> None:
     """Train and evaluate what is missing of several methods, and print and write one table of them all.
@@ -98,12 +87,8 @@ def compare(
     from subspaces.experiments import setting as parts
 
     with usage(), typed(OWN):
-        if quiet and as_json:
-            raise ValueError("--quiet and --json exclude each other")
-        if seeds and fields["seed"] is not None:
-            raise ValueError("--seed and --seeds exclude each other")
-        given = {name: value for name, value in fields.items() if value is not None}
-        chosen, execution = parts.prepared(recipes, seeds or None, given)
+        settings = given(fields, quiet, as_json, seeds)
+        chosen, execution = parts.prepared(recipes, seeds or None, settings)
         check_names(chosen, data)
         parts.reference_of(chosen, reference)
         parts.check(chosen, parts.Setting(ensembles=None if not ensembles else tuple(ensembles), passes=dropout_passes))

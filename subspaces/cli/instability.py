@@ -10,7 +10,8 @@ from subspaces.cli import printing
 from subspaces.cli.compare import closing, show_plan, typed
 from subspaces.cli.errors import usage
 from subspaces.cli.options import ROOT, with_fields, without_rest
-from subspaces.cli.train import EXECUTION, OUTPUT, RECIPE, check_names
+from subspaces.cli.shared import EXECUTION, RECIPE, Data, DryRun, Json, Out, Quiet, Seeds, TensorBoard, To, given
+from subspaces.cli.train import check_names
 from subspaces.training import Execution, Recipe
 
 if TYPE_CHECKING:
@@ -45,38 +46,14 @@ def instability(
         ),
     ] = None,
     draws: Annotated[int, typer.Option(help="Random mixtures of each kind.", rich_help_panel=STUDY)] = 5,
-    seeds: Annotated[
-        list[int] | None,
-        typer.Option(
-            help="Train each recipe once for each of these seeds: --seeds 0 1 2.",
-            metavar="INT...",
-            show_default=False,
-            rich_help_panel=STUDY,
-        ),
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show what would be trained.", rich_help_panel=STUDY)
-    ] = False,
-    data: Annotated[
-        Path, typer.Option(help="The folder with the data sets.", metavar="DIR", rich_help_panel=EXECUTION)
-    ] = ROOT,
-    out: Annotated[
-        Path, typer.Option("--out", help="The folder for the runs.", metavar="DIR", rich_help_panel=OUTPUT)
-    ] = Path("runs"),
-    to: Annotated[
-        Path,
-        typer.Option("--to", "-o", help="The folder for table and figure.", metavar="DIR", rich_help_panel=OUTPUT),
-    ] = Path("instability"),
-    quiet: Annotated[
-        bool,
-        typer.Option("--quiet", "-q", help="No progress bars, only the table at the end.", rich_help_panel=OUTPUT),
-    ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Everything as one line of JSON instead.", rich_help_panel=OUTPUT)
-    ] = False,
-    tensorboard: Annotated[
-        bool, typer.Option(help="Log for TensorBoard too, where it is installed.", rich_help_panel=OUTPUT)
-    ] = True,
+    seeds: Seeds = None,
+    dry_run: DryRun = False,
+    data: Data = ROOT,
+    out: Out = Path("runs"),
+    to: To = Path("instability"),
+    quiet: Quiet = False,
+    as_json: Json = False,
+    tensorboard: TensorBoard = True,
     **fields: Any,
 ) -> None:
     """Train networks that share their first epochs, and measure their averages, ensembles and random mixtures.
@@ -90,13 +67,9 @@ def instability(
     from subspaces.experiments.setting import Setting
 
     with usage(), typed(("shared", "models", "draws")):
-        if quiet and as_json:
-            raise ValueError("--quiet and --json exclude each other")
-        if seeds and fields["seed"] is not None:
-            raise ValueError("--seed and --seeds exclude each other")
-        given = {name: value for name, value in fields.items() if value is not None}
+        settings = given(fields, quiet, as_json, seeds)
         counts = tuple(models or (2, 5))
-        plan = parts.planned(recipe, Setting(), shared or None, counts, draws, seeds or None, given)
+        plan = parts.planned(recipe, Setting(), shared or None, counts, draws, seeds or None, settings)
         check_names([plan.recipe], data)
     if dry_run:
         show_plan(plan.recipes(), out, as_json)
@@ -112,7 +85,7 @@ def instability(
         to=to,
         show="quiet" if quiet or as_json else "bar",
         tensorboard=tensorboard,
-        **given,
+        **settings,
     )
     if as_json:
         typer.echo(json.dumps(json.loads((to / "instability.json").read_bytes())))

@@ -11,13 +11,25 @@ from subspaces.cli import printing
 from subspaces.cli.compare import closing, show_plan
 from subspaces.cli.errors import usage
 from subspaces.cli.options import ROOT, with_fields, without_rest
-from subspaces.cli.train import EXECUTION, OUTPUT, RECIPE, check_names
+from subspaces.cli.shared import (
+    EXECUTION,
+    RECIPE,
+    Data,
+    DryRun,
+    Json,
+    Levels,
+    Out,
+    Quiet,
+    Seeds,
+    TensorBoard,
+    To,
+    given,
+)
+from subspaces.cli.train import check_names
 from subspaces.training import Execution, Recipe
 
 if TYPE_CHECKING:
     from subspaces.experiments.integral import IntegralStudy
-
-STUDY = "Study: levels and seeds"
 
 
 @without_rest
@@ -32,47 +44,15 @@ def integral(
             show_default="mnist-standard mnist-line mnist-integral",
         ),
     ] = None,
-    levels: Annotated[
-        list[float] | None,
-        typer.Option(
-            help="Fractions of training labels that are drawn at random.",
-            metavar="FLOAT...",
-            show_default="0 0.2 0.4 0.6",
-            rich_help_panel=STUDY,
-        ),
-    ] = None,
-    seeds: Annotated[
-        list[int] | None,
-        typer.Option(
-            help="Train each recipe once for each of these seeds: --seeds 0 1 2.",
-            metavar="INT...",
-            show_default=False,
-            rich_help_panel=STUDY,
-        ),
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show what would be trained.", rich_help_panel=STUDY)
-    ] = False,
-    data: Annotated[
-        Path, typer.Option(help="The folder with the data sets.", metavar="DIR", rich_help_panel=EXECUTION)
-    ] = ROOT,
-    out: Annotated[
-        Path, typer.Option("--out", help="The folder for the runs.", metavar="DIR", rich_help_panel=OUTPUT)
-    ] = Path("runs"),
-    to: Annotated[
-        Path,
-        typer.Option("--to", "-o", help="The folder for tables and figure.", metavar="DIR", rich_help_panel=OUTPUT),
-    ] = Path("integral"),
-    quiet: Annotated[
-        bool,
-        typer.Option("--quiet", "-q", help="No progress bars, only the tables at the end.", rich_help_panel=OUTPUT),
-    ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Everything as one line of JSON instead.", rich_help_panel=OUTPUT)
-    ] = False,
-    tensorboard: Annotated[
-        bool, typer.Option(help="Log for TensorBoard too, where it is installed.", rich_help_panel=OUTPUT)
-    ] = True,
+    levels: Levels = None,
+    seeds: Seeds = None,
+    dry_run: DryRun = False,
+    data: Data = ROOT,
+    out: Out = Path("runs"),
+    to: To = Path("integral"),
+    quiet: Quiet = False,
+    as_json: Json = False,
+    tensorboard: TensorBoard = True,
     **fields: Any,
 ) -> None:
     """Compare Integral, whose ensemble of all networks of a line is one network, with others under label noise.
@@ -89,13 +69,9 @@ def integral(
     from subspaces.experiments.setting import Setting
 
     with usage():
-        if quiet and as_json:
-            raise ValueError("--quiet and --json exclude each other")
-        if seeds and fields["seed"] is not None:
-            raise ValueError("--seed and --seeds exclude each other")
-        given = {"learning_rate": parts.RATE} | {name: value for name, value in fields.items() if value is not None}
+        settings = {"learning_rate": parts.RATE} | given(fields, quiet, as_json, seeds)
         methods, shown = tuple(recipes or parts.RECIPES), tuple(levels or LEVELS)
-        plan = parts.planned(methods, Setting(ensembles=()), shown, seeds or None, given)
+        plan = parts.planned(methods, Setting(ensembles=()), shown, seeds or None, settings)
         chosen = [one for level in plan.grid.values() for one in level]
         check_names(chosen, data)
     if dry_run:
@@ -110,7 +86,7 @@ def integral(
         to=to,
         show="quiet" if quiet or as_json else "bar",
         tensorboard=tensorboard,
-        **given,
+        **settings,
     )
     if as_json:
         typer.echo(json.dumps(json.loads((to / "integral.json").read_bytes())))

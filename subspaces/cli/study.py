@@ -13,7 +13,22 @@ from subspaces.cli import instability, integral, printing
 from subspaces.cli.compare import closing, show_plan, typed
 from subspaces.cli.errors import usage
 from subspaces.cli.options import ROOT, Several, with_fields, without_rest
-from subspaces.cli.train import EXECUTION, OUTPUT, RECIPE, check_names
+from subspaces.cli.shared import (
+    EXECUTION,
+    RECIPE,
+    Data,
+    DryRun,
+    Json,
+    Levels,
+    Out,
+    Quiet,
+    Recipes,
+    Seeds,
+    TensorBoard,
+    To,
+    given,
+)
+from subspaces.cli.train import check_names
 from subspaces.training import Execution, Recipe
 
 if TYPE_CHECKING:
@@ -30,16 +45,8 @@ app.command(cls=Several)(integral.integral)
 @with_fields(Execution, EXECUTION)
 @with_fields(Recipe, RECIPE, defaults=False)
 def noise(
-    recipes: Annotated[list[str], typer.Argument(metavar="RECIPE", help="See `subspaces recipes`.")],
-    levels: Annotated[
-        list[float] | None,
-        typer.Option(
-            help="Fractions of training labels that are drawn at random.",
-            metavar="FLOAT...",
-            show_default="0 0.2 0.4 0.6",
-            rich_help_panel=STUDY,
-        ),
-    ] = None,
+    recipes: Recipes,
+    levels: Levels = None,
     dropout_rates: Annotated[
         list[float] | None,
         typer.Option(
@@ -61,15 +68,7 @@ def noise(
     by: Annotated[
         str, typer.Option(help="The metric that chooses, on held-out images.", metavar="NAME", rich_help_panel=STUDY)
     ] = "accuracy",
-    seeds: Annotated[
-        list[int] | None,
-        typer.Option(
-            help="Train each recipe once for each of these seeds: --seeds 0 1 2.",
-            metavar="INT...",
-            show_default=False,
-            rich_help_panel=STUDY,
-        ),
-    ] = None,
+    seeds: Seeds = None,
     ensembles: Annotated[
         list[int] | None,
         typer.Option(
@@ -82,28 +81,13 @@ def noise(
     dropout_passes: Annotated[
         int, typer.Option(help="Passes of MC-dropout, for networks with dropout.", rich_help_panel=STUDY)
     ] = 20,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show what would be trained.", rich_help_panel=STUDY)
-    ] = False,
-    data: Annotated[
-        Path, typer.Option(help="The folder with the data sets.", metavar="DIR", rich_help_panel=EXECUTION)
-    ] = ROOT,
-    out: Annotated[
-        Path, typer.Option("--out", help="The folder for the runs.", metavar="DIR", rich_help_panel=OUTPUT)
-    ] = Path("runs"),
-    to: Annotated[
-        Path,
-        typer.Option("--to", "-o", help="The folder for table and figure.", metavar="DIR", rich_help_panel=OUTPUT),
-    ] = Path("noise"),
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="No progress bars, only the table at the end.", rich_help_panel=OUTPUT)
-    ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="The table as one line of JSON instead.", rich_help_panel=OUTPUT)
-    ] = False,
-    tensorboard: Annotated[
-        bool, typer.Option(help="Log for TensorBoard too, where it is installed.", rich_help_panel=OUTPUT)
-    ] = True,
+    dry_run: DryRun = False,
+    data: Data = ROOT,
+    out: Out = Path("runs"),
+    to: To = Path("noise"),
+    quiet: Quiet = False,
+    as_json: Json = False,
+    tensorboard: TensorBoard = True,
     **fields: Any,
 ) -> None:
     """Compare methods over levels of label noise: accuracy and calibration, one table and one figure.
@@ -118,15 +102,11 @@ def noise(
     from subspaces.experiments.setting import Setting
 
     with usage(), typed(("ensembles", "dropout_passes", "by")):
-        if quiet and as_json:
-            raise ValueError("--quiet and --json exclude each other")
-        if seeds and fields["seed"] is not None:
-            raise ValueError("--seed and --seeds exclude each other")
-        given = {name: value for name, value in fields.items() if value is not None}
+        settings = given(fields, quiet, as_json, seeds)
         lists = {"dropout": dropout_rates or parts.RATES, "label_smoothing": smoothing_rates or parts.RATES}
         shown = parts.LEVELS if not levels else tuple(levels)
         setting = Setting(ensembles=tuple(ensembles) if ensembles else None, passes=dropout_passes)
-        plan = parts.planned(recipes, setting, shown, lists, by, seeds or None, given)
+        plan = parts.planned(recipes, setting, shown, lists, by, seeds or None, settings)
         chosen = [one for level in plan.grid.values() for one in level]
         check_names(chosen, data)
     if dry_run:
@@ -146,7 +126,7 @@ def noise(
             to=to,
             show="quiet" if quiet or as_json else "bar",
             tensorboard=tensorboard,
-            **given,
+            **settings,
         )
     if as_json:
         typer.echo(json.dumps(json.loads((to / "noise.json").read_bytes())))

@@ -14,46 +14,27 @@ from subspaces import networks, training
 from subspaces.cli import printing
 from subspaces.cli.errors import usage
 from subspaces.cli.options import ROOT, with_fields, without_rest
+from subspaces.cli.shared import EXECUTION, OUTPUT, RECIPE, Data, Out, Quiet, Recipes, Seeds, TensorBoard, given
 from subspaces.data.loading import check_name_and_root
 from subspaces.points import nearest
 from subspaces.training import Execution, Recipe, Run
 from subspaces.training.api import configure
-
-RECIPE = "Recipe: what is trained (what is not given is as in the recipe)"
-EXECUTION = "Execution: where and how it is trained"
-OUTPUT = "Output"
 
 
 @without_rest
 @with_fields(Execution, EXECUTION)
 @with_fields(Recipe, RECIPE, defaults=False)
 def train(
-    recipes: Annotated[list[str], typer.Argument(metavar="RECIPE", help="See `subspaces recipes`.")],
-    seeds: Annotated[
-        list[int] | None,
-        typer.Option(
-            help="Train each recipe once for each of these seeds: --seeds 0 1 2.",
-            metavar="INT...",
-            show_default=False,
-            rich_help_panel=RECIPE,
-        ),
-    ] = None,
-    data: Annotated[
-        Path, typer.Option(help="The folder with the data sets.", metavar="DIR", rich_help_panel=EXECUTION)
-    ] = ROOT,
-    out: Annotated[
-        Path, typer.Option(help="The folder for the runs, one folder each.", metavar="DIR", rich_help_panel=OUTPUT)
-    ] = Path("runs"),
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="No progress bars, only the table at the end.", rich_help_panel=OUTPUT)
-    ] = False,
+    recipes: Recipes,
+    seeds: Seeds = None,
+    data: Data = ROOT,
+    out: Out = Path("runs"),
+    quiet: Quiet = False,
     as_json: Annotated[
         bool,
         typer.Option("--json", help="A line of JSON for each epoch and each finished run.", rich_help_panel=OUTPUT),
     ] = False,
-    tensorboard: Annotated[
-        bool, typer.Option(help="Log for TensorBoard too, where it is installed.", rich_help_panel=OUTPUT)
-    ] = True,
+    tensorboard: TensorBoard = True,
     **fields: Any,
 ) -> None:
     """Train recipes and show how good they are.
@@ -64,11 +45,7 @@ def train(
     Example: subspaces train digits-standard digits-line --seeds 0 1 2 --epochs 20
     """
     with usage():
-        if quiet and as_json:
-            raise ValueError("--quiet and --json exclude each other")
-        if seeds and fields["seed"] is not None:
-            raise ValueError("--seed and --seeds exclude each other")
-        chosen, _ = configure(recipes, seeds or None, {k: v for k, v in fields.items() if v is not None})
+        chosen, _ = configure(recipes, seeds or None, given(fields, quiet, as_json, seeds))
         check_names(chosen, data)
     execution = {entry.name: fields[entry.name] for entry in dataclasses.fields(Execution)}
     before = {run.folder for run in (Run.under(out, recipe) for recipe in chosen) if run.finished}

@@ -1,0 +1,56 @@
+"""The options that training, comparing and the studies have in common, each defined once."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+RECIPE = "Recipe: what is trained (what is not given is as in the recipe)"
+EXECUTION = "Execution: where and how it is trained"
+OUTPUT = "Output"
+
+Recipes = Annotated[list[str], typer.Argument(metavar="RECIPE", help="See `subspaces recipes`.")]
+Seeds = Annotated[
+    list[int] | None,
+    typer.Option(
+        help="Train each recipe once for each of these seeds: --seeds 0 1 2.",
+        metavar="INT...",
+        show_default=False,
+        rich_help_panel=RECIPE,
+    ),
+]
+Data = Annotated[Path, typer.Option(help="The folder with the data sets.", metavar="DIR", rich_help_panel=EXECUTION)]
+Out = Annotated[
+    Path, typer.Option("--out", help="The folder for the runs, one folder each.", metavar="DIR", rich_help_panel=OUTPUT)
+]
+To = Annotated[
+    Path,
+    typer.Option("--to", "-o", help="The folder for tables and figures.", metavar="DIR", rich_help_panel=OUTPUT),
+]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="No progress bars, only what comes at the end.", rich_help_panel=OUTPUT)
+]
+Json = Annotated[bool, typer.Option("--json", help="One line of JSON instead of the tables.", rich_help_panel=OUTPUT)]
+TensorBoard = Annotated[
+    bool, typer.Option(help="Log for TensorBoard too, where it is installed.", rich_help_panel=OUTPUT)
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be trained.", rich_help_panel=OUTPUT)]
+Levels = Annotated[
+    list[float] | None,
+    typer.Option(
+        help="Fractions of training labels that are drawn at random.",
+        metavar="FLOAT...",
+        show_default="0 0.2 0.4 0.6",
+        rich_help_panel=RECIPE,
+    ),
+]
+
+
+def given(fields: Mapping[str, Any], quiet: bool, as_json: bool, seeds: list[int] | None) -> dict[str, Any]:
+    """Return the fields that were given, after refusing options that exclude each other."""
+    if quiet and as_json:
+        raise ValueError("--quiet and --json exclude each other")
+    if seeds and fields["seed"] is not None:
+        raise ValueError("--seed and --seeds exclude each other")
+    return {name: value for name, value in fields.items() if value is not None}
