@@ -15,6 +15,7 @@ from subspaces.cli.errors import usage
 from subspaces.cli.options import ROOT
 from subspaces.evaluation.record import Alpha, Choice, Record, Row
 from subspaces.evaluation.settings import Settings
+from subspaces.report.reading import PAIR
 from subspaces.training import Execution
 
 POINTS = "Points: where the subspace is measured"
@@ -23,7 +24,6 @@ EXECUTION = "Execution: where and how it is measured"
 OUTPUT = "Output"
 TYPED = {"through": "plane-through"}
 REPORTED = "test"
-PAIR = 0.1  # the pair that is shown where none is chosen: of 0.1 and 0.9
 
 
 def evaluate(

@@ -8,12 +8,13 @@ from subspaces.evaluation import dropout
 from subspaces.evaluation.measured import Measured, Shelf
 from subspaces.evaluation.record import Row
 from subspaces.experiments.statistics import Difference, Spread, paired, spread
+from subspaces.report import reading
 from subspaces.report.reading import Group, Reading
 from subspaces.training.config import Recipe
 from subspaces.training.methods import AVERAGED, MEMBERS
 from subspaces.training.runs import RunError
 
-PAIR = [0.1, 0.9]  # fixed beforehand, not chosen
+PAIR = [reading.PAIR, round(1 - reading.PAIR, 9)]
 ENDS = [0.0, 1.0]  # the vertices of a line
 RANDOM = 6
 METRICS = ("accuracy", "nll", "ece", "brier")
