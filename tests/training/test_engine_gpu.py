@@ -312,3 +312,27 @@ def test_branches_at_once_train_their_trunk_once(tmp_path: Path):
     assert sum(steps) == 13 * (2 + 2 * 3 + 2 * 2)  # two epochs of trunk, then each branch
     for run, recipe in zip(together, recipes, strict=True):
         assert_same_run(run, train_one(recipe, tmp_path / f"alone{recipe.key}", DATA, how))
+
+
+# The compiler with the package's own convolutions, which compute in bfloat16
+
+
+@pytest.mark.filterwarnings("ignore")  # what the compiler's own parts warn of
+@pytest.mark.parametrize("family", ["standard", "line"])
+def test_own_convolutions_train_as_closely_to_float32_as_torchs(family):
+    torch.compiler.reset()
+    recipe = made(family, network="cresnet20", learning_rate=0.002)
+    low = {"precision": "bfloat16", "channels_last": True}
+    start = copy_state(Engine(recipe, DATA, execution()))
+    exact = trained(recipe, execution(), epochs=1)
+    eager = trained(recipe, execution(**low), epochs=1)
+    compiled = trained(recipe, execution(compile=True, graph=True, **low), epochs=1)
+    names = [name for name in exact if name.startswith("family.omega")]
+
+    def apart(first: dict[str, Tensor], second: dict[str, Tensor]) -> float:
+        return sum(float((first[name] - second[name]).square().sum()) for name in names) ** 0.5
+
+    way = apart(start, exact)
+    assert apart(eager, exact) < 0.5 * way
+    assert apart(compiled, exact) < 1.5 * apart(eager, exact)
+    assert apart(compiled, eager) < 1.5 * apart(eager, exact)
