@@ -30,6 +30,7 @@ GRAPH_SAFE = ("SGD", "Adam", "AdamW", "RMSprop")  # optimisers whose state may s
 FUSED = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW)
 GRAPH_STEPS = 10  # steps in one graph: between two graphs the device waits some microseconds
 WARMUP = 3
+COMPILED = 2**16  # versions of one function that the compiler may make: some for every engine
 
 
 class Engine:
@@ -74,8 +75,9 @@ class Engine:
             self.stream.wait_stream(torch.cuda.current_stream(self.device))
 
     def _compile(self) -> None:
-        # One graph per engine is kept, and many engines may run at once.
-        torch._dynamo.config.recompile_limit = max(64, torch._dynamo.config.recompile_limit)
+        limits = torch._dynamo.config  # counted over all engines of a process, of which there may be many
+        limits.recompile_limit = max(COMPILED, limits.recompile_limit)
+        limits.accumulated_recompile_limit = max(COMPILED, limits.accumulated_recompile_limit)
         options: dict[str, Any] | None = {"combo_kernels": True} if self.device.type == "cuda" else None
         self._update = torch.compile(self.optimizer.step, options=options)
         if isinstance(self.loader, data.ResidentLoader):  # apart from the objective, whose backward must not redo it
