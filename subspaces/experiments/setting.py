@@ -12,8 +12,6 @@ from subspaces.points import nearest
 from subspaces.training.api import configure
 from subspaces.training.config import Execution, Recipe
 from subspaces.training.display import Mode
-from subspaces.training.methods import unused
-from subspaces.training.recipes import find
 from subspaces.training.runs import Run
 
 Folder = str | os.PathLike[str]
@@ -55,22 +53,9 @@ def prepared(
     several = [recipe] if isinstance(recipe, (Recipe, str)) else list(recipe)
     if not several:
         raise ValueError("no recipes were given: expected one or more")
-    named = [one if isinstance(one, Recipe) else find(one) for one in several]
     settings = {name: value for name, value in changes.items() if name in Execution.__dataclass_fields__}
-    found = [
-        each for one, own in zip(named, _shares(named, changes), strict=True) for each in configure(one, seeds, own)[0]
-    ]
+    found, _ = configure(several, seeds, changes)
     return list({one.key: one for one in found}.values()), settings
-
-
-def _shares(recipes: Sequence[Recipe], changes: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the changes to each recipe: what only some methods use is for those, and leaves the others the same runs.
-
-    A change that none of them uses goes to all, to be refused or taken as in training.
-    """
-    idle = [unused(changes.get("method", one.method)) - {"schedule", "trunk"} for one in recipes]
-    nobodys = set.intersection(*idle)
-    return [{name: value for name, value in changes.items() if name not in each - nobodys} for each in idle]
 
 
 def check(recipes: Sequence[Recipe], setting: Setting) -> None:

@@ -13,7 +13,7 @@ from subspaces.training import recipes as book
 from subspaces.training.config import Execution, Recipe
 from subspaces.training.display import Mode, display
 from subspaces.training.loop import train_runs
-from subspaces.training.methods import COUNTED, OWN_SCHEDULE
+from subspaces.training.methods import COUNTED, OWN_SCHEDULE, unused
 from subspaces.training.runs import Run
 from subspaces.training.trainer import TrainingError
 
@@ -98,6 +98,16 @@ def _fitting(recipe: Recipe, altered: dict[str, Any]) -> dict[str, Any]:
     return {"schedule": "warmup-cosine", **altered}
 
 
+def _shares(recipes: Sequence[Recipe], changes: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the changes to each recipe: what only some methods use is for those, and leaves the others the same runs.
+
+    A change that none of them uses goes to all, to be refused or taken.
+    """
+    idle = [unused(changes.get("method", one.method)) - {"schedule", "trunk"} for one in recipes]
+    nobodys = set.intersection(*idle) if idle else set()
+    return [{name: value for name, value in changes.items() if name not in each - nobodys} for each in idle]
+
+
 def configure(
     recipe: Recipe | str | Sequence[Recipe | str], seeds: Sequence[int] | None, changes: dict[str, Any]
 ) -> tuple[list[Recipe], Execution]:
@@ -111,9 +121,10 @@ def configure(
     execution = Execution(**{name: value for name, value in changes.items() if name in settings}).resolved()
     altered = {name: value for name, value in changes.items() if name in fields}
     found = [one if isinstance(one, Recipe) else book.find(one) for one in several]
-    found = [dataclasses.replace(one, **_fitting(one, altered)) for one in found]
-    for one in found:
-        if "vertices" in altered and one.method not in COUNTED:
+    shares = _shares(found, altered)
+    found = [dataclasses.replace(one, **_fitting(one, own)) for one, own in zip(found, shares, strict=True)]
+    for one, own in zip(found, shares, strict=True):
+        if "vertices" in own and one.method not in COUNTED:
             raise ValueError(
                 f"vertices={one.vertices}: {one.method} has a fixed number of them; choose the method "
                 f"{', '.join(COUNTED[:-1])} or {COUNTED[-1]}"

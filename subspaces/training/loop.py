@@ -109,8 +109,9 @@ def _take_turns(
     trainers: list[Trainer] = []
     failures: list[TrainingError] = []
     for run in runs:
-        run.start(execution)
+        run.check()
         trainers.append(Trainer(run, dataset, execution, watchers.report, trainers[0] if trainers else None))
+        run.start(execution)  # not before its network can be built
         watchers.begin(run, trainers[-1].epoch, trainers[-1].done)
     turns = {trainer: trainer.steps(until) for trainer in trainers}
     while turns:

@@ -265,6 +265,25 @@ def test_dropout_on_a_network_without_any_is_an_error(tmp_path: Path):
         ss.train("digits-standard", dropout=0.1, epochs=1, out=tmp_path, show="quiet")
 
 
+def test_what_is_refused_leaves_no_trace_of_a_run(tmp_path: Path):
+    with pytest.raises(ValueError, match="has no dropout"):
+        train_one(change(dropout=0.1), tmp_path)
+    assert [path.name for path in tmp_path.glob("*/*") if not path.name.startswith(".")] == []
+
+
+def test_what_only_some_methods_use_is_for_those():
+    recipes = ["digits-standard", "digits-simplex", "digits-ema", "digits-line"]
+    found, _ = configure(recipes, None, {"ema_decay": 0.9, "vertices": 6, "epochs": 3})
+    assert [one.epochs for one in found] == [3] * 4
+    assert [one.ema_decay for one in found] == [0.999, 0.999, 0.9, 0.999]
+    assert [one.vertices for one in found] == [3, 6, 3, 3]
+
+
+def test_what_nobody_uses_is_refused():
+    with pytest.raises(ValueError, match="fixed number"):
+        configure(["digits-standard", "digits-line"], None, {"vertices": 6})
+
+
 @pytest.mark.parametrize("method", ["standard", "ema", "sam", "early-stopping", "line"])
 def test_vertices_for_a_method_that_has_a_fixed_number_are_an_error(method, tmp_path: Path):
     with pytest.raises(ValueError, match=f"vertices=4: {method} has a fixed number of them.*swag, snapshot or fge"):
