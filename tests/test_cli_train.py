@@ -91,7 +91,13 @@ VALUES = {
 @pytest.mark.parametrize("entry", FIELDS, ids=lambda entry: entry.name)
 def test_every_field_can_be_set(entry: dataclasses.Field[Any], received: dict[str, Any]) -> None:
     option = f"--{entry.name.replace('_', '-')}"
-    needed = {"feature_similarity": ["--samples", "2"], "vertices": ["--method", "simplex"]}.get(entry.name, [])
+    needed = {
+        "feature_similarity": ["--samples", "2"],
+        "vertices": ["--method", "simplex"],
+        "ema_decay": ["--method", "ema"],
+        "sam_rho": ["--method", "sam"],
+        "epsilon": ["--method", "integral"],
+    }.get(entry.name, [])
     if entry.type in (bool, bool | None):
         opposite = not RECIPES["digits-line"].flip if entry.name == "flip" else not entry.default
         if entry.name == "graph":

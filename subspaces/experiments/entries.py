@@ -1,6 +1,5 @@
 """The ways in which trained methods answer, each with its quality for every seed and its cost."""
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -90,11 +89,6 @@ def training_steps(recipe: Recipe, images: int) -> float:
     return recipe.epochs * -(-images // recipe.batch) * recipe.training_cost
 
 
-def label(group: Group) -> str:
-    """Return the method in words, without the settings that it does not use."""
-    return re.sub(r", (label smoothing|dropout) = 0(?=,|$)", "", group.label)
-
-
 def entries_of(group: Group, splits: Sequence[str], images: int, passes: int) -> list[Entry]:
     """Return the ways in which the runs of one recipe answer, the method's own first."""
     recipe = group.recipe
@@ -109,7 +103,7 @@ def entries_of(group: Group, splits: Sequence[str], images: int, passes: int) ->
             networks = len(rows[0][splits[0]].alphas)
         found.append(
             Entry(
-                method=label(group),
+                method=group.label,
                 answer=_words(recipe, answer, networks),
                 recipe=recipe,
                 runs=[run.folder.name for run in group.runs],
@@ -135,7 +129,7 @@ def entry_of_ensembles(
     """Return the entry of ensembles of independent runs; members are indices of the group's runs."""
     size = len(members[0])
     return Entry(
-        method=label(group),
+        method=group.label,
         answer=f"ensemble of {size} runs",
         recipe=group.recipe,
         runs=[group.runs[index].folder.name for one in members for index in one],

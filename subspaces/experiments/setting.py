@@ -9,6 +9,7 @@ from typing import Any, Literal
 from subspaces.evaluation.dropout import PASSES
 from subspaces.evaluation.together import ALIKE
 from subspaces.points import nearest
+from subspaces.report.reading import distinguishing
 from subspaces.training.api import configure
 from subspaces.training.config import Execution, Recipe
 from subspaces.training.display import Mode
@@ -60,6 +61,11 @@ def prepared(
 
 def check(recipes: Sequence[Recipe], setting: Setting) -> None:
     """Refuse what cannot be compared, before anything is trained."""
+    known: dict[tuple[Any, ...], Recipe] = {}
+    for one in recipes:
+        other = known.setdefault((one.seed, *distinguishing(one).items()), one)
+        if other is not one:
+            raise ValueError(f"{other.name} and {one.name} are the same training: they differ in nothing that it uses")
     first = recipes[0]
     for one in recipes[1:]:
         for name in ALIKE:

@@ -198,7 +198,7 @@ def gather(folders: Iterable[str | os.PathLike[str]], evaluated: bool = True) ->
             _same_images(runs[0], run)
     groups: dict[tuple[Any, ...], list[Reading]] = {}
     for run in runs:
-        members = groups.setdefault(tuple(_fields(run.recipe).items()), [])
+        members = groups.setdefault(tuple(distinguishing(run.recipe).items()), [])
         twin = next((other for other in members if other.recipe.seed == run.recipe.seed), None)
         if twin is not None:
             raise RunError(f"{twin.folder} and {run.folder} are the same run: leave one of them out")
@@ -229,18 +229,24 @@ def _same_images(first: Reading, other: Reading) -> None:
 
 def _place(recipe: Recipe) -> tuple[Any, ...]:
     """Return what groups are sorted by: the order in which a shell lists folders means nothing."""
-    return METHODS.index(recipe.method), recipe.layerwise, recipe.vertices, recipe.beta, *_fields(recipe).values()
+    return (
+        METHODS.index(recipe.method),
+        recipe.layerwise,
+        recipe.vertices,
+        recipe.beta,
+        *distinguishing(recipe).values(),
+    )
 
 
-def _fields(recipe: Recipe) -> dict[str, Any]:
-    """Return the fields that make a difference, but for name and seed."""
+def distinguishing(recipe: Recipe) -> dict[str, Any]:
+    """Return the fields that make a difference to what is trained, but for name and seed."""
     without = {"name", "seed"} | unused(recipe.method, recipe.branch)
     return {name: value for name, value in recipe.to_dict().items() if name not in without}
 
 
 def _labels(recipes: Sequence[Recipe]) -> list[str]:
     """Return the method of each recipe in words, with the fields in which the recipes differ."""
-    fields = [_fields(recipe) for recipe in recipes]
+    fields = [distinguishing(recipe) for recipe in recipes]
     told = {"method", "vertices", "layerwise"}
     names = [name for name in recipes[0].to_dict() if name not in told]
     differing = [name for name in names if len({each[name] for each in fields if name in each}) > 1]

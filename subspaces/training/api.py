@@ -13,7 +13,7 @@ from subspaces.training import recipes as book
 from subspaces.training.config import Execution, Recipe
 from subspaces.training.display import Mode, display
 from subspaces.training.loop import train_runs
-from subspaces.training.methods import COUNTED, OWN_SCHEDULE, unused
+from subspaces.training.methods import COUNTED, METHODS, OWN_SCHEDULE, unused
 from subspaces.training.runs import Run
 from subspaces.training.trainer import TrainingError
 
@@ -108,6 +108,23 @@ def _shares(recipes: Sequence[Recipe], changes: dict[str, Any]) -> list[dict[str
     return [{name: value for name, value in changes.items() if name not in each - nobodys} for each in idle]
 
 
+def _refuse_idle(recipe: Recipe, changes: dict[str, Any]) -> None:
+    """Refuse a change that would change nothing in training, but for its name."""
+    method = changes.get("method", recipe.method)
+    own = OWN_SCHEDULE.get(method)
+    if own is not None and changes.get("schedule", own) != own:
+        raise ValueError(f"schedule={changes['schedule']!r}: {method} has a schedule of its own, {own!r}")
+    if "vertices" in changes and method in METHODS and method not in COUNTED:
+        raise ValueError(
+            f"vertices={changes['vertices']}: {method} has a fixed number of them; choose the method "
+            f"{', '.join(COUNTED[:-1])} or {COUNTED[-1]}"
+        )
+    idle = unused(method) - {"schedule", "trunk", "vertices"}
+    for name in [name for name in changes if name in idle and changes[name] != getattr(recipe, name)]:
+        users = [each for each in METHODS if name not in unused(each)]
+        raise ValueError(f"{name}={changes[name]!r}: {method} makes no use of it; it is for {', '.join(users)}")
+
+
 def configure(
     recipe: Recipe | str | Sequence[Recipe | str], seeds: Sequence[int] | None, changes: dict[str, Any]
 ) -> tuple[list[Recipe], Execution]:
@@ -122,13 +139,9 @@ def configure(
     altered = {name: value for name, value in changes.items() if name in fields}
     found = [one if isinstance(one, Recipe) else book.find(one) for one in several]
     shares = _shares(found, altered)
-    found = [dataclasses.replace(one, **_fitting(one, own)) for one, own in zip(found, shares, strict=True)]
     for one, own in zip(found, shares, strict=True):
-        if "vertices" in own and one.method not in COUNTED:
-            raise ValueError(
-                f"vertices={one.vertices}: {one.method} has a fixed number of them; choose the method "
-                f"{', '.join(COUNTED[:-1])} or {COUNTED[-1]}"
-            )
+        _refuse_idle(one, own)
+    found = [dataclasses.replace(one, **_fitting(one, own)) for one, own in zip(found, shares, strict=True)]
     if seeds is not None:
         found = [dataclasses.replace(one, seed=seed) for one in found for seed in seeds]
     return found, execution

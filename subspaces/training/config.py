@@ -119,6 +119,8 @@ class Recipe:
             raise ValueError(
                 f"feature_similarity={self.feature_similarity}: expected a subspace and samples of 2 or more"
             )
+        if self.samples > 1 and self.shape().vertices < 2:
+            raise ValueError(f"samples={self.samples}: expected 1 for {self.method}, which has one point for a batch")
         if self.method == "integral" and (self.layerwise or self.samples > 1 or self.feature_similarity):
             raise ValueError(
                 f"layerwise={self.layerwise}, samples={self.samples}, feature_similarity={self.feature_similarity}: "

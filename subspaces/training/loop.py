@@ -118,13 +118,13 @@ def _take_turns(
         for trainer, steps in list(turns.items()):
             try:
                 done = next(steps, None)
+                if done is None and until is not None:
+                    trainer.checkpoint()  # for when its turn comes again
             except TrainingError as error:
                 failures.append(error)
                 done = None
             if done is None:
                 del turns[trainer]
-                if until is not None and trainer.epoch == until:
-                    trainer.checkpoint()  # for when its turn comes again
             else:
                 watchers.tick(trainer.run, done)
             if stop.signal is not None:

@@ -80,7 +80,7 @@ def result_shape(method: str, m: int) -> Shape:
 def answers(method: str, dropout: float) -> tuple[Answer, ...]:
     """Return the ways in which a run answers, the method's own first."""
     found = _ANSWERS.get(method, ("midpoint",))
-    return (*found, "dropout") if dropout > 0 else found
+    return (*found, "dropout") if dropout > 0 and found[0] == "midpoint" else found
 
 
 def cost(method: str) -> float:
@@ -92,7 +92,9 @@ def unused(method: str, branch: int = 0) -> set[str]:
     """Return the fields of a recipe that change nothing for a method."""
     found = set(_ONLY) - {name for name, user in _ONLY.items() if user == method}
     if method not in (*SUBSPACES, "integral"):
-        found |= {"layerwise", "init", "beta", "feature_similarity"}
+        found |= {"init", "beta"}
+    if method not in SUBSPACES:
+        found |= {"layerwise", "samples", "feature_similarity"}
     if method not in COUNTED:
         found.add("vertices")
     if method in OWN_SCHEDULE:

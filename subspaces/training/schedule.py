@@ -42,16 +42,19 @@ def swa_cyclic(epoch: int, epochs: int, peak: float, m: int = 3, warmup: int = 5
     """Cosine to nearly 0 at three quarters, then m - 1 of them from half the peak (Izmailov et al., 2018)."""
     checkpoints = swa_checkpoints(epochs, m)
     if epoch < checkpoints[0]:
-        return warmup_cosine(epoch, checkpoints[0], peak, warmup=warmup)
+        return warmup_cosine(epoch, checkpoints[0], peak, warmup=_short(warmup, checkpoints[0]))
     start, end = _cycle(epoch, checkpoints)
     return SWA_RATE * peak * cosine((epoch - start) / (end - start))
 
 
 def swa_constant(epoch: int, epochs: int, peak: float, m: int = 3, warmup: int = 5) -> float:
     """Rise to the peak, stay for half of the training, move in a line to half the peak at three quarters, stay."""
-    start, turn = 0.5 * epochs, SWA_START * epochs
+    start, turn, first = 0.5 * epochs, SWA_START * epochs, swa_checkpoints(epochs, m)[0]
+    warmup = _short(warmup, first)
     if epoch < warmup:
         return peak * (epoch + 1) / warmup
+    if epoch >= first:
+        return SWA_RATE * peak
     share = min(1.0, max(0.0, (epoch - start) / (turn - start)))
     return peak * (1 - share * (1 - SWA_RATE))
 
@@ -64,7 +67,7 @@ def fge(epoch: int, epochs: int, peak: float, m: int = 6, warmup: int = 5) -> fl
     """
     turns = _fge_turns(epochs, m)
     if epoch < turns[0]:
-        return warmup_cosine(epoch, turns[0], peak, warmup=warmup)
+        return warmup_cosine(epoch, turns[0], peak, warmup=_short(warmup, turns[0]))
     start, end = _cycle(epoch, turns)
     share = (epoch + 1 - start) / (end - start)
     falling = turns.index(start) % 2 == 0
@@ -103,6 +106,11 @@ def snapshot_checkpoints(epochs: int, cycles: int) -> list[int]:
     if not 1 <= cycles <= epochs:
         raise ValueError(f"{cycles} cycles in {epochs} epochs: expected at least 1, and an epoch for each")
     return [epochs * (i + 1) // cycles for i in range(cycles)]
+
+
+def _short(warmup: int, epochs: int) -> int:
+    """Return a warm-up of at most half of so many epochs, so that the rate has come down at their end."""
+    return min(warmup, epochs // 2)
 
 
 def _cycle(epoch: int, ends: list[int]) -> tuple[int, int]:

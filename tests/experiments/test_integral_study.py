@@ -122,7 +122,7 @@ def test_a_damaged_check_is_made_anew(made: IntegralStudy):
         (["digits-line"], "no recipe has the method integral"),
         (["digits-integral", "--epsilon", "0.3"], "--epsilon=0.3: expected 1 divided by a whole number"),
         (["digits-integral", "--label-noise", "0.2"], "--label-noise=0.2: the study has levels of it"),
-        (["digits-integral", "--layerwise"], "integral takes differences along one line"),
+        (["digits-integral", "--layerwise"], "--layerwise: integral makes no use of it"),
         (["digits-integral", "--quiet", "--json"], "exclude each other"),
     ],
 )

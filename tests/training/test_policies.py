@@ -15,7 +15,7 @@ import subspaces as ss
 from subspaces import data
 from subspaces.baselines import swag
 from subspaces.layout import Layout
-from subspaces.training import Recipe, Run
+from subspaces.training import RECIPES, Recipe, Run
 from subspaces.training.api import configure
 from subspaces.training.batches import evaluation_batches, statistics_batches, training_batches
 from subspaces.training.engine import Engine
@@ -277,11 +277,27 @@ def test_what_only_some_methods_use_is_for_those():
     assert [one.epochs for one in found] == [3] * 4
     assert [one.ema_decay for one in found] == [0.999, 0.999, 0.9, 0.999]
     assert [one.vertices for one in found] == [3, 6, 3, 3]
+    found, _ = configure(["digits-standard", "digits-line"], None, {"samples": 2, "feature_similarity": 1})
+    assert [one.samples for one in found] == [1, 2]
 
 
-def test_what_nobody_uses_is_refused():
-    with pytest.raises(ValueError, match="fixed number"):
-        configure(["digits-standard", "digits-line"], None, {"vertices": 6})
+@pytest.mark.parametrize(
+    ("recipes", "changes", "message"),
+    [
+        (["digits-standard", "digits-line"], {"vertices": 6}, "fixed number"),
+        (["digits-standard"], {"samples": 4}, "samples=4: standard makes no use of it; it is for line, curve, simplex"),
+        (["digits-line"], {"ema_decay": 0.5}, "ema_decay=0.5: line makes no use of it; it is for ema"),
+        (["digits-snapshot"], {"schedule": "warmup-cosine"}, "snapshot has a schedule of its own"),
+    ],
+)
+def test_what_would_change_nothing_is_refused(recipes, changes, message):
+    with pytest.raises(ValueError, match=message):
+        configure(recipes, None, changes)
+
+
+def test_what_is_as_it_was_is_not_refused():
+    ((found,), _) = configure("digits-standard", None, {"layerwise": False, "samples": 1})
+    assert found == RECIPES["digits-standard"]
 
 
 @pytest.mark.parametrize("method", ["standard", "ema", "sam", "early-stopping", "line"])

@@ -151,7 +151,9 @@ def test_rates_lie_between_zero_and_the_peak(epochs, peak, name):
     try:
         found = rates(name, epochs, peak)
     except ValueError:
-        assert epochs < {"snapshot": 6, "swa-cyclic": 8, "fge": 58}[name]  # too short for their cycles
+        assert (
+            epochs < {"snapshot": 6, "swa-cyclic": 8, "swa-constant": 8, "fge": 58}[name]
+        )  # too short for their cycles
         return
     assert all(0 <= rate <= peak * (1 + 1e-12) for rate in found)
     assert found[0] > 0
@@ -196,3 +198,17 @@ def test_swa_without_room_for_its_checkpoints_is_an_error(epochs, m):
 def test_snapshot_without_room_for_its_cycles_is_an_error(cycles):
     with pytest.raises(ValueError, match=f"{cycles} cycles in 6 epochs"):
         schedule.snapshot_checkpoints(6, cycles)
+
+
+@pytest.mark.parametrize("epochs", range(4, 30))
+@pytest.mark.parametrize("m", [2, 3, 5])
+def test_swa_has_come_down_at_its_first_checkpoint_however_short(epochs, m):
+    try:
+        first = schedule.swa_checkpoints(epochs, m)[0]
+    except ValueError:
+        return
+    cyclic = [schedule.swa_cyclic(epoch, epochs, 0.1, m) for epoch in range(epochs)]
+    constant = [schedule.swa_constant(epoch, epochs, 0.1, m) for epoch in range(epochs)]
+    assert max(cyclic[:first]) > cyclic[first - 1]
+    assert max(constant[:first]) > 0.09
+    assert constant[first:] == [0.05] * (epochs - first)

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from training_cases import CPU, DIGITS, Countdown, assert_same_end, copy_state, made_dataset, rows, train_one
+from training_cases import CPU, DIGITS, Countdown, assert_same_end, copy_state, made_dataset, nothing, rows, train_one
 
 import subspaces as ss
 from subspaces.training import Recipe, Run, RunError, Stopped
 from subspaces.training.engine import Engine
-from subspaces.training.loop import leading, train_runs
+from subspaces.training.loop import Watchers, _take_turns, leading, train_runs
+from subspaces.training.signals import stop_on_signals
 from subspaces.training.trainer import Trainer
 from subspaces.training.trunks import path
 
@@ -119,6 +120,17 @@ def test_who_goes_ahead_where_all_are_trained_at_once(tmp_path: Path):
     assert found == [([branch(1, 1)], 1), ([branch(3, 1)], 3)]  # the other seed is alone on its trunk
     train_here(branch(1, 1), tmp_path)
     assert [epochs for _, epochs in leading(runs)] == [3]
+
+
+def test_one_that_goes_ahead_and_fails_does_not_stop_the_others(tmp_path: Path):
+    bad, good = branch(1, 1, learning_rate=1e30), branch(1, 1)
+    runs = [Run.under(tmp_path, recipe) for recipe in (bad, good)]
+    with stop_on_signals() as stop:
+        failures = _take_turns(runs, DATA, CPU, Watchers(nothing, nothing), stop, until=1)
+    (failure,) = failures
+    assert runs[0].folder.name in str(failure)
+    assert path(runs[1], 1).is_file()
+    assert not path(runs[0], 1).is_file()
 
 
 def test_a_run_that_went_ahead_goes_on_from_the_end_of_its_trunk(tmp_path: Path):
