@@ -1,5 +1,6 @@
 """One training run, a whole family of networks: lines, curves and simplexes in weight space."""
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from subspaces import networks
@@ -13,6 +14,7 @@ from subspaces.subspace import Subspace
 from subspaces.version import __version__
 
 if TYPE_CHECKING:
+    from subspaces import experiments
     from subspaces.evaluation import evaluate
     from subspaces.experiments.compare import compare
     from subspaces.training import Recipe, train
@@ -31,6 +33,7 @@ __all__ = [
     "__version__",
     "compare",
     "evaluate",
+    "experiments",
     "keep_memory",
     "load",
     "networks",
@@ -54,4 +57,6 @@ def __getattr__(name: str) -> Any:
         from subspaces.experiments.compare import compare
 
         return compare
+    if name == "experiments":
+        return importlib.import_module("subspaces.experiments")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

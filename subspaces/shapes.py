@@ -1,8 +1,8 @@
 """The shapes a subspace can have.
 
 Every shape is linear in its vertices: the point at alpha is theta = c(alpha)^T Omega. A shape says
-how alpha is drawn, what its coefficients c are and where the middle is; nothing else in the package
-asks which shape it has, so a new shape is one new class.
+how alpha is drawn, what its coefficients c are and where the middle is; nobody else asks which shape
+it is (evaluation asks whether alpha is a number), so a new shape is one new class.
 """
 
 import math

@@ -17,6 +17,8 @@ _READERS: dict[str, Callable[[Path], Dataset]] = {
     "imagenet": folders.load,
 }
 NAMES = tuple(_READERS)
+ROOT = "data"
+"""Where the files are unless said otherwise."""
 
 
 def load(
@@ -31,7 +33,7 @@ def load(
 
     Args:
         name: digits (which needs no root), mnist, cifar10, tiny-imagenet or imagenet.
-        root: the folder of the files, as `subspaces data get NAME --root DIR` leaves them.
+        root: the folder of the files, as `subspaces data get NAME --root DIR` leaves them; by default `data`.
         label_noise: the fraction of training labels that is drawn at random; validation and test stay clean.
         validation: how many training images to hold out.
         seed: of the noise and the held-out images; whoever passes the same seed gets the same data.
@@ -51,10 +53,10 @@ def check_name_and_root(name: str, root: str | os.PathLike[str] | None) -> Path:
         raise ValueError(f"no data set is called {name!r}: {nearest(str(name), NAMES)}")
     if name == "digits":
         return Path()
-    hint = f"`subspaces data get {name} --root DIR` fills one"
-    if root is None:
-        raise FileNotFoundError(f"{name} needs its files: pass the folder that has them as root; {hint}")
-    folder = Path(root).expanduser()
+    folder = Path(ROOT if root is None else root).expanduser()
     if not folder.is_dir():
-        raise FileNotFoundError(f"{name}: root={str(root)!r} is not a folder; {hint.replace('DIR', str(folder))}")
+        raise FileNotFoundError(
+            f"{name} needs its files, and {str(folder)!r} is not a folder: pass the one that has them, or fill one "
+            f"with `subspaces data get {name} --root {folder}`"
+        )
     return folder

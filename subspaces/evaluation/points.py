@@ -36,7 +36,7 @@ class Item:
 
 
 def kind(shape: Shape) -> Literal["single", "interval", "simplex"]:
-    """Say what alpha is: nothing that matters, a number, or barycentric coordinates. Nothing else asks."""
+    """Say what alpha is: nothing that matters, a number, or barycentric coordinates."""
     if shape.vertices == 1:
         return "single"
     return "simplex" if shape.point else "interval"

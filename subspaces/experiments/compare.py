@@ -66,7 +66,7 @@ def compare(
         ensembles: also measure ensembles of so many independent standard runs; by default of two, where there are two.
         reference: the recipe that others are compared with; by default the first standard one.
         dropout_passes: how often a network with dropout is asked for MC-dropout.
-        data: the folder with the data sets.
+        data: the folder with the data sets; by default `data`.
         out: the folder for the runs.
         to: the folder for the table, the figure and the page.
         show: "bar" for progress bars, "json" for a line per epoch on standard output, "quiet".

@@ -139,7 +139,7 @@ def _package(package: str, name: str) -> ModuleType:
     except Exception as error:  # a build for another torch fails in many ways
         raise ImportError(
             f"network {name!r} needs {top}, which is installed but cannot be imported ({error}): install the "
-            f"version made for torch {torch.__version__}, with pip install --upgrade 'subspaces[{top}]'"
+            f"version made for torch {torch.__version__}, with pip install --upgrade {top}"
         ) from error
 
 

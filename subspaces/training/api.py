@@ -36,7 +36,7 @@ def train(
     Args:
         recipe: a `Recipe`, the name of one, or several of either.
         seeds: train each recipe once for each of these instead of its own seed.
-        data: the folder with the data sets.
+        data: the folder with the data sets; by default `data`.
         out: the folder for the runs.
         show: "bar" for progress bars, "json" for a line per epoch on standard output, "quiet".
         tensorboard: also write the log for TensorBoard, where that is installed.

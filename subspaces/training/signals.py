@@ -1,4 +1,4 @@
-"""Stop on Ctrl-C and SIGTERM, at a moment that suits training."""
+"""Stop on Ctrl-C and SIGTERM, at a moment that suits the work."""
 
 import signal
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Stopped(Exception):  # noqa: N818
-    """Training was asked to stop, and has written a checkpoint."""
+    """The work was asked to stop, and what was done is kept."""
 
 
 @dataclass

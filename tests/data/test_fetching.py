@@ -260,6 +260,7 @@ def test_get_what_cannot_be_got(tmp_path):
 
 
 def test_check_and_describe(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     assert check("digits") == []
     assert describe("digits") == (
         "digits: 1,200 training and 597 test images of 1 × 8 × 8 in 10 classes, from scikit-learn"

@@ -57,13 +57,17 @@ def test_unknown_name(name, hint):
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "digits"])
-def test_no_root(name, tmp_path):
-    with pytest.raises(FileNotFoundError, match=f"{name} needs its files.*subspaces data get {name} --root DIR"):
+def test_no_root(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileNotFoundError, match=f"{name} needs its files.*subspaces data get {name} --root data"):
         load(name)
-    with pytest.raises(FileNotFoundError, match=f"not a folder; `subspaces data get {name} --root .*nowhere"):
+    with pytest.raises(FileNotFoundError, match=f"not a folder.*`subspaces data get {name} --root .*nowhere"):
         load(name, tmp_path / "nowhere")
     with pytest.raises(FileNotFoundError, match=f"{name}: found no .*subspaces data get {name} --root"):
         load(name, tmp_path)
+    (tmp_path / "data").mkdir()
+    with pytest.raises(FileNotFoundError, match=f"{name}: found no .* in data"):
+        load(name)
 
 
 @pytest.mark.parametrize("options", [{"label_noise": 2}, {"validation": 1200}, {"validation": -1}])
