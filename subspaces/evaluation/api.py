@@ -88,7 +88,8 @@ def evaluate(
         precision=precision,
     )
     several = [runs] if isinstance(runs, (Run, str, os.PathLike)) else list(runs)
-    opened = [one if isinstance(one, Run) else Run.open(one) for one in several]
+    opened = [one for one in several if isinstance(one, Run)]
+    opened += map(Run.open, Run.begun(one for one in several if not isinstance(one, Run)))
     bench = workbench(data, Execution(device=device, precision=precision, workers=workers).resolved())
     benches = list(dict.fromkeys(bench(run) for run in opened))
     others = [named(name, bench) for name in wanted.through]

@@ -10,7 +10,17 @@ from subspaces.evaluation import Record, evaluate
 from subspaces.evaluation.dropout import PASSES, evaluate_dropout
 from subspaces.evaluation.together import evaluate_together
 from subspaces.experiments.entries import Entry, disjoint, entries_of, entry_of_ensembles
-from subspaces.experiments.setting import Folder, OneRecipe, Setting, check, plain, prepared, reference_of, same
+from subspaces.experiments.setting import (
+    Folder,
+    OneRecipe,
+    Setting,
+    check,
+    plain,
+    prepared,
+    reference_of,
+    same,
+    several,
+)
 from subspaces.report.reading import Group, gather
 from subspaces.training import TrainingError, train
 from subspaces.training.config import Recipe
@@ -46,7 +56,7 @@ def compare(
     *,
     seeds: Sequence[int] | None = None,
     ensembles: Sequence[int] | None = None,
-    reference: str | None = None,
+    reference: OneRecipe | None = None,
     dropout_passes: int = PASSES,
     data: Folder | None = None,
     out: Folder = "runs",
@@ -85,7 +95,7 @@ def compare(
         out=Path(out),
         to=Path(to),
         data=data,
-        ensembles=None if ensembles is None else tuple(ensembles),
+        ensembles=None if ensembles is None else several(ensembles),
         passes=dropout_passes,
         show=show,
         tensorboard=tensorboard,

@@ -19,7 +19,7 @@ from subspaces.evaluation.display import bars, counted
 from subspaces.evaluation.measured import Measured, Shelf
 from subspaces.experiments.compare import trained
 from subspaces.experiments.mixing import KINDS, PER, Kind, Mixing
-from subspaces.experiments.setting import Folder, OneRecipe, Setting, prepared
+from subspaces.experiments.setting import Folder, OneRecipe, Setting, prepared, several
 from subspaces.training.config import Execution, Recipe
 from subspaces.training.display import Mode
 from subspaces.training.runs import Run
@@ -139,15 +139,17 @@ def planned(
     base = found[0]
     if base.shape().vertices > 1 or base.result_shape().vertices > 1:
         raise ValueError(f"method={base.method!r}: branches are of one network; expected a method such as standard")
-    parts = [0, *(round(part * base.epochs) for part in PARTS)] if shared is None else list(shared)
+    parts = [0, *(round(part * base.epochs) for part in PARTS)] if shared is None else list(several(shared))
     for k in parts:
         if not 0 <= k < base.epochs:
             raise ValueError(f"shared={k}: expected at least 0 and less than the {base.epochs} epochs of the training")
+    models = several(models)
     for count in models:
         if count < 2:
             raise ValueError(f"models={count}: expected 2 or more, which branch from one")
-    if draws < 1 or not parts or not models:
-        raise ValueError(f"draws={draws}, shared={parts}, models={list(models)}: expected at least one of each")
+    for name, given in (("draws", draws), ("shared", len(parts)), ("models", len(models))):
+        if given < 1:
+            raise ValueError(f"{name}={given}: expected at least one")
     setting = replace(setting, execution=execution)
     return Plan(base, sorted({one.seed for one in found}), sorted(set(parts)), sorted(set(models)), draws, setting)
 

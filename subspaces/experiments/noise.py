@@ -9,8 +9,9 @@ from subspaces.evaluation.dropout import PASSES
 from subspaces.evaluation.metrics import metric as known_metric
 from subspaces.experiments.compare import Comparison, measured, trained
 from subspaces.experiments.entries import Entry
-from subspaces.experiments.setting import Folder, OneRecipe, Setting, check, prepared, reference_of, same
+from subspaces.experiments.setting import Folder, OneRecipe, Setting, check, prepared, reference_of, same, several
 from subspaces.experiments.statistics import spread
+from subspaces.points import nearest
 from subspaces.report.reading import method
 from subspaces.training.config import Recipe
 from subspaces.training.display import Mode
@@ -19,6 +20,7 @@ from subspaces.training.runs import Run
 LEVELS = (0.0, 0.2, 0.4, 0.6)
 RATES = (0.05, 0.1, 0.2, 0.4, 0.8)
 LISTS: dict[str, tuple[float, ...]] = {"dropout": RATES, "label_smoothing": RATES}
+OPTIONS = {"dropout": "--dropout-rates", "label_smoothing": "--smoothing-rates"}
 QUICK: dict[str, Any] = {"grid": (0.0, 0.1, 0.5, 0.9, 1.0), "triangle": 0}  # all that the table asks for
 
 
@@ -101,7 +103,7 @@ def study_noise(
         out=Path(out),
         to=Path(to),
         data=data,
-        ensembles=None if ensembles is None else tuple(ensembles),
+        ensembles=None if ensembles is None else several(ensembles),
         passes=dropout_passes,
         show=show,
         tensorboard=tensorboard,
@@ -153,13 +155,15 @@ def methods_of(recipes: Sequence[Recipe], lists: Mapping[str, Sequence[float]]) 
     found = [Method(name, [one]) for name, one in zip(names, recipes, strict=True)]
     standard = reference_of(recipes, None)
     for name, values in lists.items():
+        if name not in OPTIONS:
+            raise ValueError(f"lists={{{name!r}: …}}: {nearest(name, OPTIONS)}")
         tried = sorted(set(values) - {0.0})  # nothing of it is the standard recipe itself
         if not tried:
             continue
         if standard is None:
             raise ValueError(
-                f"a list of {name}: expected a standard recipe among them, to which it is applied; the list 0 leaves "
-                f"{name.replace('_', ' ')} out"
+                f"a list of {name}: expected a standard recipe among them, to which it is applied; the list 0 "
+                f"({OPTIONS[name]} 0) leaves {name.replace('_', ' ')} out"
             )
         named = f"{standard.name.removesuffix('-standard')}-{name.replace('_', '-')}"
         changes: list[dict[str, Any]] = [{"name": named, name: value} for value in tried]

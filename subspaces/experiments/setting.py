@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from subspaces.evaluation.dropout import PASSES
 from subspaces.evaluation.together import ALIKE
@@ -13,6 +13,7 @@ from subspaces.report.reading import distinguishing
 from subspaces.training.api import configure
 from subspaces.training.config import Execution, Recipe
 from subspaces.training.display import Mode
+from subspaces.training.recipes import RECIPES
 from subspaces.training.runs import Run
 
 Folder = str | os.PathLike[str]
@@ -59,6 +60,11 @@ def prepared(
     return list({one.key: one for one in found}.values()), settings
 
 
+def several(values: int | Sequence[int]) -> tuple[int, ...]:
+    """Return numbers of which there may be only one."""
+    return (values,) if isinstance(values, int) else tuple(values)
+
+
 def check(recipes: Sequence[Recipe], setting: Setting) -> None:
     """Refuse what cannot be compared, before anything is trained."""
     known: dict[tuple[Any, ...], Recipe] = {}
@@ -76,6 +82,10 @@ def check(recipes: Sequence[Recipe], setting: Setting) -> None:
                     f"{first.name} has {name.replace('_', ' ')} {ours!r} and {one.name} {theirs!r}: "
                     f"methods are compared on the same data{hint}"
                 )
+    if setting.show not in get_args(Mode):
+        raise ValueError(f"show={setting.show!r}: {nearest(str(setting.show), get_args(Mode))}")
+    if setting.to.resolve() == setting.out.resolve():
+        raise ValueError(f"to={str(setting.to)!r}: expected another folder than that of the runs")
     if setting.passes < 1:
         raise ValueError(f"dropout_passes={setting.passes}: expected at least 1")
     standard = [one for one in recipes if plain(one)]
@@ -99,12 +109,18 @@ def same(first: Recipe, second: Recipe) -> bool:
     return fields[0] == fields[1]
 
 
-def reference_of(recipes: Sequence[Recipe], name: str | None) -> Recipe | None:
+def reference_of(recipes: Sequence[Recipe], name: OneRecipe | None) -> Recipe | None:
     """Return the recipe of that name, or the first standard one, without anything else if there is one."""
     if name is not None:
+        name = name.name if isinstance(name, Recipe) else name
         known = {one.name: one for one in reversed(recipes)}
         if name not in known:
-            raise ValueError(f"reference={name!r}: {nearest(name, known)}")
+            hint = (
+                f"expected one of those compared, {', '.join(sorted(known))}"
+                if name in RECIPES
+                else nearest(name, known)
+            )
+            raise ValueError(f"reference={name!r}: {hint}")
         return known[name]
     standard = [one for one in recipes if one.method == "standard"]
     return next(iter([*filter(plain, standard), *standard]), None)

@@ -119,6 +119,8 @@ def _refuse_idle(recipe: Recipe, changes: dict[str, Any]) -> None:
             f"vertices={changes['vertices']}: {method} has a fixed number of them; choose the method "
             f"{', '.join(COUNTED[:-1])} or {COUNTED[-1]}"
         )
+    if changes.get("trunk") and not changes.get("branch", recipe.branch):
+        raise ValueError(f"trunk={changes['trunk']}: expected a branch from 1 on with it; branch 0 is the run itself")
     idle = unused(method) - {"schedule", "trunk", "vertices"}
     for name in [name for name in changes if name in idle and changes[name] != getattr(recipe, name)]:
         users = [each for each in METHODS if name not in unused(each)]
@@ -134,7 +136,7 @@ def configure(
     settings = {entry.name for entry in dataclasses.fields(Execution)}
     for name in changes:
         if name not in fields | settings:
-            raise TypeError(f"train({name}=…): no such setting; {nearest(name, sorted(fields | settings))}")
+            raise TypeError(f"{name}=…: no such setting; {nearest(name, sorted(fields | settings))}")
     execution = Execution(**{name: value for name, value in changes.items() if name in settings}).resolved()
     altered = {name: value for name, value in changes.items() if name in fields}
     found = [one if isinstance(one, Recipe) else book.find(one) for one in several]
@@ -143,5 +145,7 @@ def configure(
         _refuse_idle(one, own)
     found = [dataclasses.replace(one, **_fitting(one, own)) for one, own in zip(found, shares, strict=True)]
     if seeds is not None:
+        if isinstance(seeds, int) or not len(seeds):
+            raise ValueError(f"seeds={seeds!r}: expected one or more of them, such as [0, 1]")
         found = [dataclasses.replace(one, seed=seed) for one in found for seed in seeds]
     return found, execution

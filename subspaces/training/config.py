@@ -142,7 +142,9 @@ class Recipe:
             self.checkpoints()
             self.rate(0)
         except ValueError as error:
-            raise ValueError(f"epochs={self.epochs}{counted} with schedule={self.schedule!r}: {error}") from None
+            raise ValueError(
+                f"epochs={self.epochs}{counted} with schedule={self.schedule!r}: {error} (recipe {self.name})"
+            ) from None
 
     def shape(self) -> Shape:
         """Return the shape of the family that is trained; a single network is a `Point`."""

@@ -55,6 +55,11 @@ class Policy:
         """Return the family of the finished run."""
         return self.family
 
+    @property
+    def epoch(self) -> int:
+        """After how many epochs the training of the result ended."""
+        return self.recipe.epochs
+
     def summary(self) -> dict[str, Any]:
         """Return what belongs into the result beside the accuracies."""
         return {}
@@ -145,6 +150,10 @@ class Stopping(Policy):
 
     def result(self) -> Subspace:
         return spanned(self.family, [self.best.best], Point(), self.recipe.seed)
+
+    @property
+    def epoch(self) -> int:
+        return int(self.best.choices()[0]["epoch"])
 
     def summary(self) -> dict[str, Any]:
         return {"stopping": self.best.choices()}

@@ -15,7 +15,7 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -57,6 +57,12 @@ class Run:
             return cls(path, Recipe.from_dict(_read_json(path / "config.json", dict)))
         except ValueError as error:
             raise RunError(f"{path / 'config.json'} is not a recipe: {error}") from None
+
+    @staticmethod
+    def begun(folders: Iterable[str | os.PathLike[str]]) -> list[Path]:
+        """Return the folders without those that a killed process had reserved for runs it never started."""
+        paths = [Path(folder) for folder in folders]
+        return [path for path in paths if not path.is_dir() or os.listdir(path) != [".lock"]]
 
     @property
     def finished(self) -> bool:

@@ -96,7 +96,8 @@ def swa_checkpoints(epochs: int, m: int) -> list[int]:
     start = round(SWA_START * epochs)
     if m < 2 or epochs - start < m - 1:
         raise ValueError(
-            f"{m} checkpoints in {epochs} epochs: expected at least 2, and an epoch between any two of them"
+            f"{m} checkpoints in {epochs} epochs, of which the last {epochs - start} are theirs: expected at least 2, "
+            "and an epoch between any two of them"
         )
     return [start + (epochs - start) * i // (m - 1) for i in range(m)]
 

@@ -229,7 +229,7 @@ class Trainer:
         storage.save(family, self.run.family_file)
         distances = dict(zip(("l2", "cos2"), spread(family).tolist(), strict=True))
         scores = self._accuracies(network, self.splits)
-        self.run.finish({**self.run.log()[-1], **distances, **scores, **self.policy.summary()})
+        self.run.finish({**self.run.log()[self.policy.epoch - 1], **distances, **scores, **self.policy.summary()})
 
     def _answering(self, family: Subspace) -> nn.Module:
         """Return what answers for a method, with its statistics: one network, or the ensemble of all vertices."""

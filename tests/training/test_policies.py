@@ -288,11 +288,29 @@ def test_what_only_some_methods_use_is_for_those():
         (["digits-standard"], {"samples": 4}, "samples=4: standard makes no use of it; it is for line, curve, simplex"),
         (["digits-line"], {"ema_decay": 0.5}, "ema_decay=0.5: line makes no use of it; it is for ema"),
         (["digits-snapshot"], {"schedule": "warmup-cosine"}, "snapshot has a schedule of its own"),
+        (["digits-standard"], {"trunk": 3}, "trunk=3: expected a branch from 1 on"),
     ],
 )
 def test_what_would_change_nothing_is_refused(recipes, changes, message):
     with pytest.raises(ValueError, match=message):
         configure(recipes, None, changes)
+
+
+@pytest.mark.parametrize("seeds", [[], 3])
+def test_seeds_that_are_none(seeds):
+    with pytest.raises(ValueError, match=r"seeds=.*expected one or more of them"):
+        configure("digits-standard", seeds, {})
+
+
+def test_the_result_of_early_stopping_is_all_of_its_epoch(tmp_path: Path):
+    recipe = dataclasses.replace(RECIPES["digits-early-stopping"], epochs=12)
+    run = train_one(recipe, tmp_path, data.load("digits", label_noise=0.4, validation=recipe.validation))
+    chosen = run.result["stopping"][0]["epoch"]
+    assert chosen < 12
+    row = run.log()[chosen - 1]
+    assert {name: run.result[name] for name in ("epoch", "loss", "train_accuracy")} == {
+        name: row[name] for name in ("epoch", "loss", "train_accuracy")
+    }
 
 
 def test_what_is_as_it_was_is_not_refused():

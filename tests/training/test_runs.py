@@ -446,3 +446,13 @@ def test_a_run_that_never_starts_leaves_no_folder(tmp_path):
     with run.locked():
         assert run.folder.is_dir()
     assert not run.folder.exists()
+
+
+def test_folders_that_were_only_reserved_are_left_out(tmp_path: Path):
+    """What a process leaves that was killed while it waited: the folders of runs that it never started."""
+    for name in ("reserved", "begun", "other"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "reserved" / ".lock").touch()
+    for file in (".lock", "config.json"):
+        (tmp_path / "begun" / file).touch()
+    assert [path.name for path in Run.begun(sorted(tmp_path.iterdir()))] == ["begun", "other"]
