@@ -17,8 +17,9 @@ runner = CliRunner()
     "command",
     [
         [],
-        *([name] for name in ("demo", "train", "evaluate", "plot", "report", "recipes", "data")),
+        *([name] for name in ("demo", "train", "evaluate", "compare", "plot", "report", "recipes", "data")),
         *(["data", name] for name in ("list", "get", "check")),
+        *(["study", name] for name in ("instability", "integral", "noise")),
     ],
     ids=" ".join,
 )
@@ -30,7 +31,13 @@ def test_help(command: list[str]) -> None:
 
 def test_the_help_lists_all_commands() -> None:
     output = runner.invoke(app, ["--help"]).output
-    assert all(command in output for command in ("demo", "train", "evaluate", "plot", "report", "recipes", "data"))
+    commands = ("demo", "train", "evaluate", "compare", "plot", "report", "recipes", "study", "data")
+    assert all(f" {command} " in output for command in commands)
+
+
+def test_the_help_of_the_studies_lists_them_all() -> None:
+    output = runner.invoke(app, ["study", "--help"]).output
+    assert all(f" {study} " in output for study in ("instability", "integral", "noise"))
 
 
 @pytest.mark.parametrize("command", [[], ["data"]], ids=" ".join)

@@ -1,4 +1,4 @@
-"""`subspaces compare` and `subspaces study noise`: options, the table, JSON, a dry run, stopping and errors."""
+"""`subspaces compare` and the studies: options, the table, JSON, a dry run, stopping and errors."""
 
 import dataclasses
 import json
@@ -34,19 +34,21 @@ def folders(tmp_path: Path) -> list[object]:
 
 
 @pytest.mark.parametrize(
-    ("command", "own"),
+    ("command", "own", "refused"),
     [
-        (["compare"], "seeds ensembles reference dropout-passes dry-run data out to quiet json tensorboard"),
-        (
-            ["study", "noise"],
-            "levels dropout-rates smoothing-rates by seeds ensembles dropout-passes dry-run out to json",
-        ),
+        ("compare", "ensembles reference dropout-passes", ()),
+        ("study noise", "levels dropout-rates smoothing-rates by ensembles dropout-passes", ("label_noise",)),
+        ("study integral", "levels", ("label_noise",)),
+        ("study instability", "shared models draws", ("trunk", "branch")),
     ],
 )
-def test_help_names_every_option(command: list[str], own: str) -> None:
-    output = call(*command, "--help").output
-    for name in [*own.split(), *(field.replace("_", "-") for field in FIELDS)]:
+def test_help_names_every_option_that_can_be_given(command: str, own: str, refused: tuple[str, ...]) -> None:
+    output = call(*command.split(), "--help").output
+    common = "seeds dry-run data out to quiet json tensorboard"
+    fields = [field.replace("_", "-") for field in FIELDS if field not in refused]
+    for name in [*own.split(), *common.split(), *fields]:
         assert f"--{name} " in output, name
+    assert not [name for name in refused if f"--{name.replace('_', '-')} " in output]
 
 
 @pytest.fixture
@@ -202,6 +204,11 @@ def test_a_signal_stops_and_the_same_command_continues(tmp_path: Path, monkeypat
         ("compare digits-standard --network mpl", "no network is called 'mpl'"),
         ("study noise digits-standard", "--validation=0: the best dropout is chosen on held-out images"),
         ("study noise digits-standard --label-noise 0.1", "--label-noise=0.1: the study has levels of it instead"),
+        ("study integral --label-noise 0.1", "--label-noise=0.1: the study has levels of it instead"),
+        ("study instability digits-standard --trunk 3", "--trunk=3: the study sets it itself"),
+        ("study instability digits-standard --branch 1", "--branch=1: the study sets it itself"),
+        ("study noise digits-standard --validation 9 --ensembles 2", "--ensembles=2: expected 2 or more"),
+        ("study noise digits-standard --validation 9 --dropout-passes 0", "--dropout-passes=0: expected at least 1"),
         ("study noise digits-standard --by nl", "unknown metric 'nl': did you mean 'nll'?"),
         ("study nois", "nois"),
     ],

@@ -58,7 +58,7 @@ def received(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def test_help_names_every_option() -> None:
     output = call("evaluate", "--help").output
     options = "grid random triangle split plane plane-through cells plane-statistics-batches data device precision"
-    for option in [*options.split(), "statistics-batches", "check-statistics", "quiet", "json"]:
+    for option in [*options.split(), "workers", "statistics-batches", "check-statistics", "quiet", "json"]:
         assert f"--{option} " in output
 
 
@@ -66,7 +66,7 @@ def test_every_option_arrives(received: dict[str, Any]) -> None:
     options = (
         "--grid -0.1 1.1 0.3 --random 3 --triangle 4 --split test --plane --plane-through a --plane-through b:0.5 "
         "--cells 5 --plane-statistics-batches 7 --statistics-batches 9 --check-statistics 1 2 3 --data there "
-        "--device cpu --precision float32"
+        "--device cpu --precision float32 --workers 3"
     )
     result = call("evaluate", "one", "two", *options.split())
     assert result.exit_code == 0, result.output
@@ -85,6 +85,7 @@ def test_every_option_arrives(received: dict[str, Any]) -> None:
         "data": Path("there"),
         "device": "cpu",
         "precision": "float32",
+        "workers": 3,
         "progress": True,
     }
 
@@ -96,7 +97,7 @@ def test_the_defaults_are_those_of_the_call(received: dict[str, Any]) -> None:
 
     assert call("evaluate", "one", "--quiet").exit_code == 0
     defaults = {name: value.default for name, value in inspect.signature(real).parameters.items()}
-    for name in ("random", "triangle", "split", "plane", "through", "cells", "device", "statistics_batches"):
+    for name in ("random", "triangle", "split", "plane", "through", "cells", "device", "workers", "statistics_batches"):
         assert received[name] == defaults[name], name
     assert received["plane_statistics_batches"] == defaults["plane_statistics_batches"]
     assert "grid" not in received

@@ -9,7 +9,8 @@ from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextC
 from subspaces import data
 from subspaces.cli import printing
 from subspaces.cli.errors import usage
-from subspaces.cli.options import ROOT, Quiet, Root
+from subspaces.cli.options import ROOT, Root
+from subspaces.cli.shared import Quiet
 from subspaces.points import nearest
 
 app = typer.Typer(help="List, fetch and check data sets.", no_args_is_help=True)

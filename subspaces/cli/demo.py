@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from subspaces.cli.options import Quiet
+from subspaces.cli.shared import Quiet
 
 if TYPE_CHECKING:
     from subspaces.demo import Row, Setting

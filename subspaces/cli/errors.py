@@ -7,7 +7,7 @@ import dataclasses
 import re
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -81,12 +81,24 @@ def _sentence(error: Any) -> str:
 
 
 @contextmanager
-def usage() -> Iterator[None]:
-    """Treat errors in values as errors in the command, and name options as they are typed."""
+def usage(*names: str, **typed: str) -> Iterator[None]:
+    """Treat errors in values as errors in the command, and name options as they are typed.
+
+    Args:
+        names: the command's own options that an error may begin with (`name=…`), beside the fields of recipes and
+            of their execution.
+        typed: options that are not typed as an error calls them.
+    """
     try:
         yield
     except (ValueError, TypeError) as error:
-        known = {entry.name for kind in (Recipe, Execution) for entry in dataclasses.fields(kind)}
-        name, equals, rest = str(error).partition("=")
-        typed = f"--{name.replace('_', '-')}={rest}" if name in known and equals else str(error)
-        raise UsageError(re.sub(r"^--([\w-]+)=(True|False)", r"--\1", typed)) from None
+        fields = (entry.name for kind in (Recipe, Execution) for entry in dataclasses.fields(kind))
+        options = {name: name.replace("_", "-") for name in (*fields, *names)} | typed
+        raise UsageError(_as_typed(str(error), options)) from None
+
+
+def _as_typed(text: str, options: Mapping[str, str]) -> str:
+    """Return an error about an option (`label_noise=2: …`) as one about what was typed (`--label-noise=2: …`)."""
+    name, equals, rest = text.partition("=")
+    typed = f"--{options[name]}={rest}" if name in options and equals else text
+    return re.sub(r"^--([\w-]+)=(True|False)", r"--\1", typed)

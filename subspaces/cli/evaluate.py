@@ -13,6 +13,7 @@ from rich.markup import escape
 from subspaces.cli import printing
 from subspaces.cli.errors import usage
 from subspaces.cli.options import ROOT
+from subspaces.cli.shared import OUTPUT, Quiet, check_output
 from subspaces.evaluation.record import Alpha, Choice, Record, Row
 from subspaces.evaluation.settings import Settings
 from subspaces.report.reading import PAIR
@@ -21,8 +22,7 @@ from subspaces.training import Execution
 POINTS = "Points: where the subspace is measured"
 PLANE = "Plane: error and loss around three networks"
 EXECUTION = "Execution: where and how it is measured"
-OUTPUT = "Output"
-TYPED = {"through": "plane-through"}
+SETTINGS = tuple(entry.name for entry in dataclasses.fields(Settings))
 REPORTED = "test"
 
 
@@ -80,6 +80,14 @@ def evaluate(
             help="auto (bfloat16 autocast on a GPU), float32 or bfloat16.", metavar="NAME", rich_help_panel=EXECUTION
         ),
     ] = "auto",
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            help="Processes that read images that are not on the device; by default one per core.",
+            show_default=False,
+            rich_help_panel=EXECUTION,
+        ),
+    ] = None,
     statistics_batches: Annotated[
         int | None,
         typer.Option(
@@ -97,9 +105,7 @@ def evaluate(
             rich_help_panel=EXECUTION,
         ),
     ] = None,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="No progress bars, only the table at the end.", rich_help_panel=OUTPUT)
-    ] = False,
+    quiet: Quiet = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="A line of JSON for each run instead.", rich_help_panel=OUTPUT)
     ] = False,
@@ -111,9 +117,8 @@ def evaluate(
 
     Example: subspaces evaluate runs/* --plane
     """
-    with usage():
-        if quiet and as_json:
-            raise ValueError("--quiet and --json exclude each other")
+    with usage(*SETTINGS, through="plane-through"):
+        check_output(quiet, as_json)
         settings: dict[str, Any] = {
             **({} if grid is None else {"grid": _steps(*grid)}),
             "random": random,
@@ -127,11 +132,12 @@ def evaluate(
             "check_statistics": tuple(check_statistics or ()),
             "precision": precision,
         }
-        _check(settings)
-        Execution(device=device, precision=settings["precision"]).resolved()
+        Settings(**settings)  # which refuse what cannot be measured
+        Execution(device=device, precision=settings["precision"], workers=workers).resolved()
     from subspaces import evaluation
 
-    records = evaluation.evaluate(runs, data=data, device=device, progress=not (quiet or as_json), **settings)
+    progress = not (quiet or as_json)
+    records = evaluation.evaluate(runs, data=data, device=device, workers=workers, progress=progress, **settings)
     folders = dict.fromkeys(Path(run).resolve() for run in runs)
     if as_json:
         for folder, record in zip(folders, records, strict=True):
@@ -146,15 +152,6 @@ def _steps(first: float, last: float, step: float) -> tuple[float, ...]:
         raise ValueError(f"--grid {first:g} {last:g} {step:g}: expected FROM, TO that is not less, and a STEP above 0")
     count = int((last - first) / step + 1e-6) + 1
     return tuple(first + index * step for index in range(count))
-
-
-def _check(settings: dict[str, Any]) -> None:
-    """Refuse wrong settings, named as they are typed."""
-    try:
-        Settings(**settings)
-    except ValueError as error:
-        name, _, rest = str(error).partition("=")
-        raise ValueError(f"--{TYPED.get(name, name).replace('_', '-')}={rest}") from None
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from subspaces.cli import printing
-from subspaces.cli.compare import closing, show_plan, typed
 from subspaces.cli.errors import usage
 from subspaces.cli.options import ROOT, with_fields, without_rest
 from subspaces.cli.shared import EXECUTION, RECIPE, Data, DryRun, Json, Out, Quiet, Seeds, TensorBoard, To, given
@@ -22,7 +21,7 @@ STUDY = "Study: what is shared, and how many branch"
 
 @without_rest
 @with_fields(Execution, EXECUTION)
-@with_fields(Recipe, RECIPE, defaults=False)
+@with_fields(Recipe, RECIPE, defaults=False, without=("trunk", "branch"))
 def instability(
     recipe: Annotated[
         str, typer.Argument(metavar="RECIPE", help="The training that is branched; its result is one network.")
@@ -66,13 +65,13 @@ def instability(
     from subspaces.experiments import instability as parts
     from subspaces.experiments.setting import Setting
 
-    with usage(), typed(("shared", "models", "draws")):
+    with usage("shared", "models", "draws", "to"):
         settings = given(fields, quiet, as_json, seeds)
         counts = tuple(models or (2, 5))
-        plan = parts.planned(recipe, Setting(), shared or None, counts, draws, seeds or None, settings)
+        plan = parts.planned(recipe, Setting(out, to), shared or None, counts, draws, seeds or None, settings)
         check_names([plan.recipe], data)
     if dry_run:
-        show_plan(plan.recipes(), out, as_json)
+        printing.show_plan(plan.recipes(), out, as_json)
         return
     made = experiments.study_instability(
         recipe,
@@ -99,4 +98,4 @@ def _show(made: "InstabilityStudy") -> None:
     table = printing.table(*tables.COLUMNS, title=tables.heading(made), numbers=tables.COLUMNS)
     for line in tables.lines(made):
         table.add_row(*line)
-    closing(table, tables.notes(made), made.files, made.left_out)
+    printing.closing(table, tables.notes(made), made.files, made.left_out)

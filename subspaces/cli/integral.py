@@ -8,7 +8,6 @@ import typer
 from rich.markup import escape
 
 from subspaces.cli import printing
-from subspaces.cli.compare import closing, show_plan
 from subspaces.cli.errors import usage
 from subspaces.cli.options import ROOT, with_fields, without_rest
 from subspaces.cli.shared import (
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
 @without_rest
 @with_fields(Execution, EXECUTION)
-@with_fields(Recipe, RECIPE, defaults=False)
+@with_fields(Recipe, RECIPE, defaults=False, without=("label_noise",))
 def integral(
     recipes: Annotated[
         list[str] | None,
@@ -68,14 +67,14 @@ def integral(
     from subspaces.experiments.noise import LEVELS
     from subspaces.experiments.setting import Setting
 
-    with usage():
+    with usage("to"):
         settings = {"learning_rate": parts.RATE} | given(fields, quiet, as_json, seeds)
         methods, shown = tuple(recipes or parts.RECIPES), tuple(levels or LEVELS)
-        plan = parts.planned(methods, Setting(ensembles=()), shown, seeds or None, settings)
+        plan = parts.planned(methods, Setting(out, to, ensembles=()), shown, seeds or None, settings)
         chosen = [one for level in plan.grid.values() for one in level]
         check_names(chosen, data)
     if dry_run:
-        show_plan(chosen, out, as_json)
+        printing.show_plan(chosen, out, as_json)
         return
     made = experiments.study_integral(
         methods,
@@ -104,4 +103,4 @@ def _show(made: "IntegralStudy") -> None:
     second = printing.table(*tables.CHECKED, title="the closed form in each line", numbers=tables.CHECKED[1:])
     for one in made.identities:
         second.add_row(*tables.checked(one))
-    closing(second, tables.notes(made), made.files, made.left_out)
+    printing.closing(second, tables.notes(made), made.files, made.left_out)

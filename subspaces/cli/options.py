@@ -4,7 +4,7 @@ import dataclasses
 import inspect
 import re
 import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -15,23 +15,25 @@ from subspaces.points import nearest
 
 Command = TypeVar("Command", bound=Callable[..., None])
 Root = Annotated[Path, typer.Option("--root", help="The folder for data sets.", metavar="DIR")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
 ROOT = Path("data")
 
 
-def with_fields(kind: type[Any], panel: str, defaults: bool = True) -> Callable[[Command], Command]:
+def with_fields(
+    kind: type[Any], panel: str, defaults: bool = True, without: Collection[str] = ()
+) -> Callable[[Command], Command]:
     """Give a command that takes `**fields` an option for every field of a dataclass.
 
     Args:
         kind: the dataclass; its fields carry their help text in `metadata["help"]`.
         panel: the heading of the options in the help.
         defaults: whether an option that is not given has the default of the field, or is None.
+        without: fields that the command refuses: the help does not list them, and who gives one is told why.
     """
 
     def decorate(command: Command) -> Command:
         signature = inspect.signature(command)
         *given, rest = signature.parameters.values()
-        added = list(_parameters(kind, panel, defaults))
+        added = list(_parameters(kind, panel, defaults, without))
         command.__signature__ = signature.replace(parameters=[*given, *added, rest])  # type: ignore[attr-defined]
         command.__annotations__ |= {parameter.name: parameter.annotation for parameter in added}
         return command
@@ -48,7 +50,7 @@ def without_rest(command: Command) -> Command:
     return command
 
 
-def _parameters(kind: type[Any], panel: str, defaults: bool) -> Iterator[inspect.Parameter]:
+def _parameters(kind: type[Any], panel: str, defaults: bool, without: Collection[str]) -> Iterator[inspect.Parameter]:
     hints = typing.get_type_hints(kind)
     for field in dataclasses.fields(kind):
         hint, text, settings = hints[field.name], field.metadata["help"], dict[str, Any]()
@@ -56,6 +58,7 @@ def _parameters(kind: type[Any], panel: str, defaults: bool) -> Iterator[inspect
             choices = typing.get_args(hint)
             hint, text = str, f"{text} One of: {', '.join(choices)}."
             settings = {"metavar": "NAME", "callback": _one_of(choices)}
+        settings["hidden"] = field.name in without
         option = typer.Option(help=text, rich_help_panel=panel, show_default=defaults, **settings)
         yield inspect.Parameter(
             field.name,

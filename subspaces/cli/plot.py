@@ -1,7 +1,6 @@
 """`subspaces plot`."""
 
 import inspect
-import re
 from pathlib import Path
 from typing import Annotated
 
@@ -25,17 +24,18 @@ def plot(
             show_default=False,
         ),
     ] = None,
-    split: Annotated[str, typer.Option(help="The images it was measured on: test or validation.")] = "test",
+    split: Annotated[
+        str | None, typer.Option(help="The images it was measured on: test or validation.", show_default="test")
+    ] = None,
 ) -> None:
     """Draw a figure of finished runs, from the files that training and evaluation left in their folders.
 
     Runs of one recipe that differ in their seed are drawn as one: mean and standard deviation.
     """
-    with usage():
-        try:
-            paths = figures.plot(name, runs, out, metric=metric, split=split)
-        except ValueError as error:
-            raise ValueError(re.sub(r"^metric=", "--metric=", str(error))) from None
+    with usage("metric", "split"):
+        if split is not None and not figures.find(name).evaluated:
+            raise ValueError(f"split={split!r}: the figure {name!r} has no choice of a split, leave it out")
+        paths = figures.plot(name, runs, out, metric=metric, split="test" if split is None else split)
     for path in paths:
         typer.echo(f"wrote {path}")
 

@@ -1,4 +1,4 @@
-"""The options that training, comparing and the studies have in common, each defined once."""
+"""The options that several commands have in common, each defined once."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 RECIPE = "Recipe: what is trained (what is not given is as in the recipe)"
+COMPARISON = "Comparison: what is set against what"
 EXECUTION = "Execution: where and how it is trained"
 OUTPUT = "Output"
 
@@ -45,12 +46,29 @@ Levels = Annotated[
         rich_help_panel=RECIPE,
     ),
 ]
+Ensembles = Annotated[
+    list[int] | None,
+    typer.Option(
+        help="Ensembles of so many independent standard runs; by default of 2, where there are as many seeds.",
+        metavar="INT...",
+        show_default=False,
+        rich_help_panel=COMPARISON,
+    ),
+]
+DropoutPasses = Annotated[
+    int, typer.Option(help="Passes of MC-dropout, for networks with dropout.", rich_help_panel=COMPARISON)
+]
 
 
 def given(fields: Mapping[str, Any], quiet: bool, as_json: bool, seeds: list[int] | None) -> dict[str, Any]:
     """Return the fields that were given, after refusing options that exclude each other."""
-    if quiet and as_json:
-        raise ValueError("--quiet and --json exclude each other")
+    check_output(quiet, as_json)
     if seeds and fields["seed"] is not None:
         raise ValueError("--seed and --seeds exclude each other")
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def check_output(quiet: bool, as_json: bool) -> None:
+    """Refuse --quiet with --json, which is quiet anyway."""
+    if quiet and as_json:
+        raise ValueError("--quiet and --json exclude each other")
