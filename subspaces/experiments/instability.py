@@ -19,7 +19,7 @@ from subspaces.evaluation.display import bars, counted
 from subspaces.evaluation.measured import Measured, Shelf
 from subspaces.experiments.compare import trained
 from subspaces.experiments.mixing import KINDS, PER, Kind, Mixing
-from subspaces.experiments.setting import Folder, OneRecipe, Setting, prepared, several
+from subspaces.experiments.setting import Folder, OneRecipe, Setting, check_output, prepared, several
 from subspaces.training.config import Execution, Recipe
 from subspaces.training.display import Mode
 from subspaces.training.runs import Run
@@ -135,6 +135,7 @@ def planned(
     for name in ("trunk", "branch"):
         if changes.get(name) is not None:
             raise ValueError(f"{name}={changes[name]}: the study sets it itself, see shared and models")
+    check_output(setting)
     found, execution = prepared(recipe, seeds, changes)
     base = found[0]
     if base.shape().vertices > 1 or base.result_shape().vertices > 1:

@@ -65,6 +65,14 @@ def several(values: int | Sequence[int]) -> tuple[int, ...]:
     return (values,) if isinstance(values, int) else tuple(values)
 
 
+def check_output(setting: Setting) -> None:
+    """Refuse a way of showing progress that there is not, and tables among the runs."""
+    if setting.show not in get_args(Mode):
+        raise ValueError(f"show={setting.show!r}: {nearest(str(setting.show), get_args(Mode))}")
+    if setting.to.resolve() == setting.out.resolve():
+        raise ValueError(f"to={str(setting.to)!r}: expected another folder than that of the runs")
+
+
 def check(recipes: Sequence[Recipe], setting: Setting) -> None:
     """Refuse what cannot be compared, before anything is trained."""
     known: dict[tuple[Any, ...], Recipe] = {}
@@ -82,10 +90,7 @@ def check(recipes: Sequence[Recipe], setting: Setting) -> None:
                     f"{first.name} has {name.replace('_', ' ')} {ours!r} and {one.name} {theirs!r}: "
                     f"methods are compared on the same data{hint}"
                 )
-    if setting.show not in get_args(Mode):
-        raise ValueError(f"show={setting.show!r}: {nearest(str(setting.show), get_args(Mode))}")
-    if setting.to.resolve() == setting.out.resolve():
-        raise ValueError(f"to={str(setting.to)!r}: expected another folder than that of the runs")
+    check_output(setting)
     if setting.passes < 1:
         raise ValueError(f"dropout_passes={setting.passes}: expected at least 1")
     standard = [one for one in recipes if plain(one)]
