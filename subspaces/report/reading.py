@@ -1,6 +1,7 @@
 """The records and logs of several runs, grouped by recipe over seeds."""
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -158,6 +159,15 @@ class Group:
         """Return a metric of the midpoint, or of a single network, as a curve of one point."""
         return self._one(metric, split, lambda run: run.center(split), "midpoint")
 
+    @property
+    def answers_together(self) -> bool:
+        """Whether the method answers with the ensemble of its members, and its midpoint means nothing."""
+        return self.recipe.answers[0] == "vertices"
+
+    def answer(self, metric: str, split: str) -> Curve:
+        """Return a metric of the method's own answer, its midpoint or the ensemble of its members, as one point."""
+        return self.ensemble(metric, split) if self.answers_together else self.center(metric, split)
+
     def ensemble(self, metric: str, split: str, average: str = "probabilities") -> Curve:
         """Return a metric of the ensemble that stands for each run, as a curve of one point."""
         return self._one(metric, split, lambda run: run.ensemble(split, average), "ensemble")
@@ -245,21 +255,31 @@ def distinguishing(recipe: Recipe) -> dict[str, Any]:
 
 
 def _labels(recipes: Sequence[Recipe]) -> list[str]:
-    """Return the method of each recipe in words, with the fields in which the recipes differ."""
+    """Return the method of each recipe in words, with the fields in which it is not as usual among the recipes.
+
+    A field has one usual value at most, so of two recipes that differ in it one label or both tell it.
+    """
     fields = [distinguishing(recipe) for recipe in recipes]
     told = {"method", "vertices", "layerwise"}
     names = [name for name in recipes[0].to_dict() if name not in told]
-    differing = [name for name in names if len({each[name] for each in fields if name in each}) > 1]
+    usual = {name: _usual(name, [each[name] for each in fields if name in each]) for name in names}
     labels = []
     for recipe, each in zip(recipes, fields, strict=True):
-        there = [name for name in differing if name in each and (each[name] or name not in ABSENT)]
+        there = [name for name in names if name in each and each[name] not in usual[name]]
         settings = [f"{SYMBOLS.get(name, name.replace('_', ' '))} = {_short(each[name])}" for name in there]
         labels.append(", ".join([method(recipe), *settings]))
     return labels
 
 
+def _usual(name: str, values: Sequence[Any]) -> list[Any]:
+    """Return the value that goes without saying: of more than half of the recipes, or 0 for what is absent then."""
+    most = [value for value, count in Counter(values).items() if 2 * count > len(values)]
+    return most or [0] * (name in ABSENT)
+
+
 def _short(setting: Any) -> str:
-    return f"{setting:g}" if isinstance(setting, float) else str(setting)
+    """Return a setting as short as it can be told exactly."""
+    return f"{setting:g}" if isinstance(setting, float) and float(f"{setting:g}") == setting else str(setting)
 
 
 def method(recipe: Recipe) -> str:

@@ -17,6 +17,7 @@ import numpy as np
 import safetensors.numpy
 
 from subspaces import files
+from subspaces.evaluation.points import kind
 from subspaces.evaluation.record import Choice, Corner, Drawn, Plane, Record, Reliability, RiskCoverage, Row
 from subspaces.training import RECIPES, Recipe, Run
 
@@ -158,9 +159,9 @@ def risk_coverage(p: Array, labels: Array, points: int = 50) -> RiskCoverage:
 def coefficients(recipe: Recipe, alpha: Any) -> list[float]:
     if recipe.result_shape().vertices == 1:
         return [1.0]
-    if recipe.method == "simplex":
+    if kind(recipe.result_shape()) == "simplex":
         return [float(a) for a in alpha]
-    if recipe.method == "line":
+    if recipe.method != "curve":
         return [1 - alpha, alpha]
     return [(1 - alpha) ** 2, 2 * alpha * (1 - alpha), alpha**2]
 
@@ -170,7 +171,7 @@ def wanted(recipe: Recipe) -> list[tuple[str, list[Any], bool]]:
     m = recipe.vertices
     if recipe.result_shape().vertices == 1:
         return [("midpoint", [0.0], False)]
-    if recipe.method != "simplex":
+    if kind(recipe.result_shape()) == "interval":
         grid = [k / 20 for k in range(21)]
         points = [("midpoint" if alpha == 0.5 else "along", [alpha], False) for alpha in grid]
         return [*points, *(("along", [alpha, 1 - alpha], True) for alpha in grid[:11])]

@@ -155,6 +155,28 @@ def test_groups_are_told_apart_without_colour(made):
     looks = style.looks(groups)
     assert len({look.marker for look in looks[:8]}) == 8
     assert len({(look.colour, look.marker) for look in looks}) == len(looks)
+    assert len({(look.marker, look.hollow) for look in looks}) == len(looks)
+
+
+def test_single_networks_are_told_apart_without_colour(made):
+    (single,) = gather(made["standard"])
+    (line,) = gather(made["line"])
+    looks = style.looks([single] * 20 + [line] * 10)
+    assert len({(look.marker, look.hollow) for look in looks[:11] + looks[20:]}) == 21
+    assert len({(look.marker, look.hollow, look.line) for look in looks}) == len(looks)
+    for look in looks:
+        mark = style.key(look, "").get_markerfacecolor()
+        assert (mark == "white") is look.hollow is (look in looks[:20] and look.marker != "*")
+
+
+@pytest.mark.parametrize("name", ["vertices", "selective", "along"])
+def test_single_networks_are_told_apart_in_legends(name, made, tmp_path: Path):
+    singles = [made_runs.run(tmp_path, method) for method in ("ema", "integral", "sam")]
+    (legend,) = figures.draw(name, [*made["standard"], *made["line"], *singles]).legends
+    handles = {text.get_text().split()[0]: h for text, h in zip(legend.get_texts(), legend.legend_handles, strict=True)}
+    alone = [handles[method] for method in ("standard", "ema", "integral,", "sam")]
+    assert len({handle.get_marker() for handle in alone}) == 4
+    assert {handle.get_markerfacecolor() for handle in alone[1:]} == {"white"}
 
 
 def test_a_legend_that_is_too_wide_takes_fewer_columns_and_then_more_lines():
@@ -348,6 +370,49 @@ def test_vertices_of_different_methods_lie_beside_each_other(made):
     line, simplex = (bars.lines[0].get_xdata() for bars in axes.containers)
     assert line[0] < 2 < simplex[0]
     assert simplex[0] - line[0] < 0.2
+    assert simplex[1] == 3  # alone there
+
+
+COUNTED = ("swa-cyclic", "swa-constant", "swag", "snapshot", "fge")
+
+
+@pytest.fixture(scope="module")
+def counted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Return a run of each method that keeps checkpoints, with m = 3."""
+    out = tmp_path_factory.mktemp("counted")
+    return {method: made_runs.run(out, method, planes=False, vertices=3, epochs=30) for method in COUNTED}
+
+
+def test_many_methods_with_one_number_of_vertices_stay_near_it(made, counted):
+    axes = figures.draw("vertices", [made["line"][0], made["simplex3"][0], *counted.values()]).axes[0]
+    line, *others = (float(bars.lines[0].get_xdata()[0]) for bars in axes.containers)
+    assert line == 2  # alone there
+    assert np.mean(others) == pytest.approx(3)
+    assert max(np.abs(np.array(others) - 3)) < 0.16
+    assert min(np.diff(others)) > 0.05
+
+
+def test_several_single_networks_lie_beside_each_other(made, tmp_path: Path):
+    runs = [made["standard"][0], made_runs.run(tmp_path, "ema"), made["simplex3"][0]]
+    axes = figures.draw("vertices", runs).axes[0]
+    first, second, simplex = (float(bars.lines[0].get_xdata()[0]) for bars in axes.containers)
+    assert 0.8 < first < 1 < second < 1.2
+    assert simplex == 3
+
+
+def test_methods_that_are_ensembles_are_drawn_as_such(made, counted):
+    figure = figures.draw("vertices", [made["standard"][0], *counted.values()])
+    (legend,) = figure.legends
+    words = dict(text.get_text().split(": ") for text in legend.get_texts()[1:])
+    assert words == dict(zip(COUNTED, ["midpoint"] * 2 + ["ensemble"] * 3, strict=True))
+    assert figure.axes[-1].get_xlabel() == "number of vertices or members m"
+    assert draw(made, "vertices").axes[-1].get_xlabel() == "number of vertices m"
+    for bars, (method, folder) in zip(figure.axes[0].containers[1:], counted.items(), strict=True):
+        role, average = ("midpoint", None) if method.startswith("swa-") else ("vertex", "probabilities")
+        rows = Record.read(folder).rows
+        (shown,) = (row for row in rows if row.role == role and row.average == average)
+        assert bars.lines[0].get_ydata() == [100 * shown.metrics["accuracy"]]
+        assert shown.metrics != next(row for row in rows if row.role == "midpoint").metrics or average is None
 
 
 def test_reliability(made):

@@ -236,6 +236,22 @@ def test_the_ensemble_is_compared_with_the_midpoint_and_with_standard_training(r
     assert words["Cost"].endswith("one network for the midpoint and three or six for the ensemble.")
 
 
+def test_the_kind_of_a_group_is_what_alpha_is_in_its_result(runs, tmp_path: Path):
+    folders = [made_runs.run(tmp_path, "swa-cyclic", vertices=m) for m in (2, 3)]
+    folders += [made_runs.run(tmp_path, "integral"), *(runs[name][0] for name in ("standard", "line", "simplex"))]
+    shown = content.page(reading.gather(folders))["groups"]
+    assert {group["label"].partition(",")[0]: group["kind"] for group in shown} == {
+        "standard": "single",
+        "line": "interval",
+        "simplex (m = 3)": "simplex",
+        "swa-cyclic (m = 2)": "interval",
+        "swa-cyclic (m = 3)": "simplex",
+        "integral": "single",
+    }
+    assert all(bool(group["along"]) == (group["kind"] == "interval") for group in shown)
+    assert all(bool(group["roles"]) == (group["kind"] == "simplex") for group in shown)
+
+
 def test_a_method_of_several_passes_says_what_it_costs(tmp_path):
     groups = reading.gather([made_runs.run(tmp_path, "sam")])
     (part,) = content.summary(groups, "test", 297)

@@ -1,8 +1,10 @@
 """Runs read from their folders and grouped by recipe over seeds."""
 
 import dataclasses
+import itertools
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import made_runs
@@ -11,7 +13,7 @@ import pytest
 
 from subspaces.evaluation.record import Record
 from subspaces.report.reading import Curve, Reading, gather
-from subspaces.training import RECIPES, Execution
+from subspaces.training import RECIPES, Execution, Recipe
 from subspaces.training.runs import Run, RunError
 
 
@@ -33,10 +35,10 @@ def test_groups_come_in_one_order_however_they_are_given(made):
     assert labels == [
         "standard",
         "line, β = 0",
-        "line, β = 1",
-        "curve, β = 1",
-        "simplex (m = 2), β = 1",
-        "simplex (m = 3), β = 1",
+        "line",
+        "curve",
+        "simplex (m = 2)",
+        "simplex (m = 3)",
     ]
     assert labels == [group.label for group in gather([*made["standard"], *reversed(folders)])]
 
@@ -46,6 +48,55 @@ def test_only_what_differs_is_in_a_label(made, tmp_path: Path):
     labels = [group.label for group in gather([made["standard"][0], longer])]
     assert labels == ["standard, epochs = 12", "standard, epochs = 20"]
     assert gather(made["line-layerwise"])[0].label == "line, layerwise"
+
+
+def labels_of(out: Path, *recipes: Recipe) -> list[str]:
+    """Return the labels of recipes as runs of them would get."""
+    runs = [Run.under(out, recipe) for recipe in recipes]
+    for run in runs:
+        run.start(Execution(device="cpu").resolved())
+    groups = gather([run.folder for run in runs], evaluated=False)
+    labels = {group.recipe.key: group.label for group in groups}
+    return [labels[recipe.key] for recipe in recipes]
+
+
+def test_what_most_recipes_have_in_common_is_told_only_where_it_differs(tmp_path: Path):
+    names = ("standard", "line", "simplex", "ema", "integral")
+    recipes = [RECIPES[f"digits-{name}"] for name in names]
+    assert {recipe.learning_rate for recipe in recipes[:4]} == {0.1}
+    expected = ["standard", "line", "simplex (m = 3)", "ema", "integral, learning rate = 0.02"]
+    assert labels_of(tmp_path, *recipes) == expected
+
+
+def test_without_a_majority_a_field_is_told_for_all(tmp_path: Path):
+    standard = RECIPES["digits-standard"]
+    for rates, told in (
+        ((0.1, 0.2), (True, True)),
+        ((0.1, 0.1, 0.2), (False, False, True)),
+        ((0.1, 0.1, 0.2, 0.2), (True,) * 4),
+        ((0.1, 0.1, 0.2, 0.3), (True,) * 4),
+        ((0.1, 0.1, 0.1, 0.2, 0.3), (False, False, False, True, True)),
+    ):
+        methods = [replace(standard, weight_decay=k / 100, learning_rate=rate) for k, rate in enumerate(rates)]
+        labels = labels_of(tmp_path / str(len(list(tmp_path.iterdir()))), *methods)
+        assert [f"learning rate = {rate:g}" in label for label, rate in zip(labels, rates, strict=True)] == list(told)
+
+
+def test_what_is_not_there_is_told_where_most_have_it(tmp_path: Path):
+    standard = RECIPES["digits-standard"]
+    smooth = [replace(standard, method=name, label_smoothing=0.1) for name in ("standard", "line")]
+    labels = labels_of(tmp_path, standard, *smooth)
+    assert labels == ["standard, label smoothing = 0", "standard", "line"]
+
+
+def test_no_two_groups_have_one_label(tmp_path: Path):
+    fields = {"dropout": (0.0, 0.1), "learning_rate": (0.1, 0.1000001), "beta": (0.0, 1.0), "batch": (32, 64)}
+    several = [dict(zip(fields, values, strict=True)) for values in itertools.product(*fields.values())]
+    recipes = [replace(RECIPES["digits-line"], **each) for each in several]
+    chosen = np.random.default_rng(0)
+    for turn in range(20):
+        some = [recipes[k] for k in chosen.permutation(len(recipes))[: 2 + turn % 6]]
+        assert len(set(labels_of(tmp_path / str(turn), *some))) == len(some)
 
 
 def test_a_field_that_means_nothing_to_a_method_makes_no_group(tmp_path: Path):

@@ -58,7 +58,8 @@ KINDS: dict[str, Kind] = {
         Kind(
             "vertices",
             "Number of vertices",
-            "Accuracy and ECE of the midpoint against the number of vertices m; a single network is m = 1.",
+            "Accuracy and ECE of the midpoint against the number of vertices m; a single network is m = 1. "
+            "A method that is an ensemble is shown by that of its m members.",
             "--metric draws another.",
         ),
         Kind(

@@ -44,12 +44,10 @@ def panel(axes: Axes, groups: Sequence[Group], looks: Sequence[Look], metric: st
         else:
             single = group.runs[0].single
             flat = look if single else replace(look, line=style.DOTS[1])
-            members = group.recipe.answers[0] == "vertices"  # which the method is an ensemble of
-            curve = group.ensemble(metric, split) if members else group.center(metric, split)
-            baseline = style.level(axes, curve, scale, flat)
+            baseline = style.level(axes, group.answer(metric, split), scale, flat)
             baseline.set_label(group.label)
-            what = "ensemble" if members else "midpoint"
-            handles.append(baseline if single else style.key(flat, f"{group.label}: {what}"))
+            plain = single and look.marker == "*"  # as it is drawn
+            handles.append(baseline if plain else style.key(flat, style.answer(group, group.label)))
     handles += [
         Line2D([], [], color="#555555", linestyle=style.DASHED, label="point α"),
         Line2D([], [], color="#555555", label="ensemble of α, 1−α"),

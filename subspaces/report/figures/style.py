@@ -43,7 +43,7 @@ STYLE: dict[Any, Any] = {
     "legend.fontsize": FONT,
     "legend.title_fontsize": FONT,
     "legend.frameon": False,
-    "legend.handlelength": 2.4,
+    "legend.handlelength": 3.2,
     "legend.columnspacing": 1.2,
     "lines.linewidth": 1.3,
     "lines.markeredgewidth": 0.5,
@@ -54,7 +54,7 @@ STYLE: dict[Any, Any] = {
 }
 # Okabe and Ito's palette without yellow, which is too light for a thin line; black is for single networks.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p")
 GREYS = ("#000000", "#6e6e6e", "#a0a0a0")
 DOTS: tuple[Any, ...] = ((0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)), (0, (8, 2)))
 DASHED: Any = (0, (4, 1.6))
@@ -68,11 +68,14 @@ class Look:
     marker: str
     line: Any = "-"
     shade: float = 0.13  # of the band
+    hollow: bool = False
 
     @property
     def mark(self) -> dict[str, Any]:
         """The marker; a star needs more room than the others to be as large."""
-        return {"marker": self.marker, "markersize": 9 if self.marker == "*" else 4.8, "markeredgecolor": "white"}
+        mark = {"marker": self.marker, "markersize": 9 if self.marker == "*" else 4.8, "markeredgecolor": "white"}
+        edge = {"markeredgecolor": self.colour, "markerfacecolor": "white", "markeredgewidth": 1.0}
+        return {**mark, **edge} if self.hollow else mark
 
 
 @dataclass(frozen=True)
@@ -110,18 +113,23 @@ def measure(metric: str) -> Measure:
 
 
 def looks(groups: Sequence[Group]) -> list[Look]:
-    """Return a look for each group: greys for single networks, colours for subspaces."""
+    """Return a look for each group: greys and hollow markers for single networks, colours for subspaces."""
     found, singles, others = [], 0, 0
     shade = shading(sum(not group.runs[0].single for group in groups))
     for group in groups:
         if group.runs[0].single:
-            turn, place = divmod(singles, len(GREYS))  # after all greys, each with another dash
-            found.append(Look(GREYS[place], "*", DOTS[(place + turn) % len(DOTS)]))
+            found.append(alone(singles))
             singles += 1
         else:
             found.append(Look(COLOURS[others % len(COLOURS)], MARKERS[others % len(MARKERS)], shade=shade))
             others += 1
     return found
+
+
+def alone(number: int) -> Look:
+    """Return the look of a single network: the first has a star, the others have hollow markers."""
+    marker = ("*", *MARKERS)[number % (1 + len(MARKERS))]  # eleven: one that comes again has other dashes
+    return Look(GREYS[number % len(GREYS)], marker, DOTS[number % len(DOTS)], hollow=marker != "*")
 
 
 def shading(count: int) -> float:
@@ -152,7 +160,7 @@ def band(axes: Axes, curve: Curve, scale: float, look: Look, line: Any = None, e
     curves lie beside each other.
     """
     mean, std = curve.mean * scale, curve.std * scale
-    first = MARKERS.index(look.marker) % every if look.marker in MARKERS else 0
+    first = (MARKERS.index(look.marker) + look.hollow * (every // 2)) % every if look.marker in MARKERS else 0
     (drawn,) = axes.plot(curve.grid, mean, color=look.colour, linestyle=line or look.line, **look.mark)
     drawn.set_markevery((first, every))
     if len(curve.values) > 1:
@@ -160,12 +168,13 @@ def band(axes: Axes, curve: Curve, scale: float, look: Look, line: Any = None, e
     return drawn
 
 
-def level(axes: Axes, curve: Curve, scale: float, look: Look) -> Line2D:
-    """Draw one number as a horizontal line, with the same band."""
+def level(axes: Axes, curve: Curve, scale: float, look: Look, marked: bool = True) -> Line2D:
+    """Draw one number as a horizontal line, with the same band, and a marker near its end unless that is a star."""
     mean, std = float(curve.mean[0]) * scale, float(curve.std[0]) * scale
     drawn = axes.axhline(mean, color=look.colour, linestyle=look.line, zorder=1.5)
-    if look.marker != "*":  # single networks are told apart by their dots alone
-        axes.plot(0.985, mean, color=look.colour, transform=axes.get_yaxis_transform(), **look.mark)
+    if marked and look.marker != "*":  # stars are for what was chosen
+        place = 0.93 if look.hollow else 0.985  # a subspace's marker beside it can be seen
+        axes.plot(place, mean, color=look.colour, transform=axes.get_yaxis_transform(), **look.mark)
     if len(curve.values) > 1:
         axes.axhspan(mean - std, mean + std, color=look.colour, alpha=min(look.shade, 0.1), linewidth=0)
     return drawn
@@ -192,6 +201,13 @@ def seeds(groups: Sequence[Group]) -> str:
     if counts == [1]:
         return "one seed"
     return f"mean ± standard deviation over {'–'.join(map(str, (counts[0], counts[-1])[: len(counts)]))} seeds"
+
+
+def answer(group: Group, label: str) -> str:
+    """Return a label with what answers for a group: a single network needs no word."""
+    if group.runs[0].single:
+        return label
+    return f"{label}: {'ensemble' if group.answers_together else 'midpoint'}"
 
 
 def key(look: Look, label: str, line: Any = None) -> Line2D:

@@ -1,6 +1,7 @@
-"""The midpoint against the number of vertices."""
+"""The midpoint, or the ensemble of a method's members, against the number of them."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -12,6 +13,9 @@ from subspaces.report.figures import style
 from subspaces.report.figures.style import Look
 from subspaces.report.reading import Array, Curve, Group
 from subspaces.training.runs import RunError
+
+GAP = 0.1  # between two series with the same m, on the axis of m
+SPREAD = 0.15  # the farthest that one of many is moved away from its m
 
 
 def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
@@ -26,14 +30,16 @@ def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
         panels = drawing.subplots(len(metrics), 1, sharex=True, squeeze=False)[:, 0]
         looks = style.looks([members[0] for members in series.values()])
         for axes, name in zip(panels, metrics, strict=True):
-            for members, look, shift in zip(series.values(), looks, shifts(series.values()), strict=True):
-                _bars(axes, members, look, shift, name, split)
+            for members, look, where in zip(series.values(), looks, places(series.values()), strict=True):
+                _bars(axes, members, look, where, name, split)
             axes.set_ylabel(style.measure(name).label)
         panels[0].set_title(style.heading(groups, split))
-        panels[-1].set_xlabel("number of vertices m")
+        together = any(group.answers_together for group in groups)
+        panels[-1].set_xlabel(f"number of vertices{' or members' if together else ''} m")
         panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
         handles = [
-            style.key(look, _word(label, members)) for (label, members), look in zip(series.items(), looks, strict=True)
+            style.key(look, style.answer(members[0], label))
+            for (label, members), look in zip(series.items(), looks, strict=True)
         ]
         style.legend(drawing, handles, columns=2, title=style.seeds(groups))
     return drawing
@@ -47,28 +53,25 @@ def by_vertices(groups: Sequence[Group]) -> dict[str, list[Group]]:
     return series
 
 
-def shifts(series: Iterable[Sequence[Group]]) -> list[float]:
-    """Return by how much each series is moved aside, so that the error bars of one m lie beside each other."""
-    single = [members[0].runs[0].single for members in series]
-    places = iter(np.linspace(-1, 1, max(1, single.count(False))) * 0.05 * (single.count(False) - 1))
-    return [0.0 if alone else float(next(places)) for alone in single]
+def places(series: Iterable[Sequence[Group]]) -> list[list[float]]:
+    """Return where each series is drawn: at its m, those with the same m beside each other and all near it."""
+    counts = [[group.runs[0].vertices for group in members] for members in series]
+    shared = Counter(m for each in counts for m in each)
+    free = {m: iter(np.linspace(-1, 1, n) * min(GAP / 2 * (n - 1), SPREAD)) for m, n in shared.items()}
+    return [[m + float(next(free[m])) for m in each] for each in counts]
 
 
-def _bars(axes: Axes, members: Sequence[Group], look: Look, shift: float, metric: str, split: str) -> None:
-    """Draw the midpoints of a series with error bars; a single network is a level to compare with, too."""
+def _bars(axes: Axes, members: Sequence[Group], look: Look, where: Sequence[float], metric: str, split: str) -> None:
+    """Draw the answers of a series with error bars; a single network is a level to compare with, too."""
     scale = style.measure(metric).scale
-    curves = [group.center(metric, split) for group in members]
-    if members[0].runs[0].single:
-        style.level(axes, curves[0], scale, look)
-    places = [group.runs[0].vertices + shift for group in members]
+    curves = [group.answer(metric, split) for group in members]
+    single = members[0].runs[0].single
+    if single:
+        style.level(axes, curves[0], scale, look, marked=False)
     means, stds = _column(curves, "mean") * scale, _column(curves, "std") * scale
-    line = "none" if members[0].runs[0].single else look.line
-    axes.errorbar(places, means, stds, color=look.colour, linestyle=line, capsize=2, elinewidth=0.9, **look.mark)
+    line = "none" if single else look.line
+    axes.errorbar(where, means, stds, color=look.colour, linestyle=line, capsize=2, elinewidth=0.9, **look.mark)
 
 
 def _column(curves: Sequence[Curve], name: str) -> Array:
     return np.array([getattr(curve, name)[0] for curve in curves])
-
-
-def _word(label: str, members: Sequence[Group]) -> str:
-    return label if members[0].runs[0].single else f"{label}: midpoint"

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from subspaces.evaluation.points import kind
 from subspaces.report.page.commands import folders
 from subspaces.report.page.explored import explored, short
 from subspaces.report.page.ways import HIGHER_IS_BETTER, METRICS, Way, named, ways
@@ -112,16 +113,15 @@ def _fact(group: Group, way: Way) -> dict[str, Any]:
 
 
 def _group(group: Group, split: str) -> dict[str, Any]:
-    first = group.runs[0]
-    kind = "single" if first.single else "interval" if first.interval else "simplex"
+    alpha = kind(group.recipe.result_shape())
     return {
         "label": group.label,
-        "kind": kind,
+        "kind": alpha,
         "seeds": group.seeds,
-        "along": _along(group, split) if kind == "interval" else None,
+        "along": _along(group, split) if alpha == "interval" else None,
         "levels": [_level(way) for way in ways(group, split) if way.kind != "ends"],
-        "roles": _roles(group, split) if kind == "simplex" else [],
-        "spread": {name: _curve(group.logged(name)) for name in ("l2", "cos2")} if kind != "single" else None,
+        "roles": _roles(group, split) if alpha == "simplex" else [],
+        "spread": {name: _curve(group.logged(name)) for name in ("l2", "cos2")} if alpha != "single" else None,
         "risk": _risk(group, split),
     }
 
