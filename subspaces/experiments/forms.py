@@ -1,9 +1,79 @@
-"""A table as text: CSV and Markdown."""
+"""A table in all its forms: JSON, CSV, Markdown and figure."""
 
 import csv
 import io
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from subspaces import files
+from subspaces.training.config import Recipe
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Made = tuple[list[Path], list[str]]
+"""The files that were made, and what could not be made and why."""
+
+
+def write(
+    path: Path, summary: Any, csvs: Mapping[str, str], text: str, figure: "Callable[[], Figure] | None" = None
+) -> Made:
+    """Write a table in every form.
+
+    Args:
+        path: where to, without an ending.
+        summary: everything, for the JSON file.
+        csvs: the text of each CSV file, by its name without the ending.
+        text: the Markdown.
+        figure: draws the table; it is called last, and the numbers are there also where it cannot.
+    """
+    texts = {path.with_name(f"{name}.csv"): content for name, content in csvs.items()}
+    texts[path.with_suffix(".md")] = text
+    files.write_json(path.with_suffix(".json"), summary)
+    for place, content in texts.items():
+        files.write(place, content.encode())
+    made = [path.with_suffix(".json"), *texts]
+    if figure is None:
+        return made, []
+    drawn, left_out = attempt("figure", lambda: _draw(figure, path))
+    return made + drawn, left_out
+
+
+def attempt(what: str, make: Callable[[], list[Path]]) -> Made:
+    """Make some files, or say which package is missing for them."""
+    try:
+        return make(), []
+    except ImportError as error:  # the numbers are there nevertheless
+        return [], [f"no {what}: {error}"]
+
+
+def _draw(figure: "Callable[[], Figure]", path: Path) -> list[Path]:
+    try:
+        from subspaces.experiments import figures
+
+        return figures.write(figure(), path)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "matplotlib":
+            raise
+        raise ImportError("figures need matplotlib: pip install 'subspaces[figures]'") from None
+
+
+def heading(recipes: Iterable[Recipe], images: int, told: str = "", noise: float = 0.0) -> str:
+    """Return what all recipes share, for a title.
+
+    Args:
+        recipes: of all methods, on the same data; their network is named if it is one.
+        images: how many test images there are.
+        told: what the table is about, where that is more than the methods.
+        noise: the label noise, where it is one level.
+    """
+    found = list(recipes)
+    level = f", {100 * noise:g} % label noise" if noise else ""
+    networks = {recipe.network for recipe in found}
+    network = networks.pop() if len(networks) == 1 else ""
+    parts = (f"{found[0].dataset}{level}", network, told, f"{images:,} test images")
+    return " · ".join(part for part in parts if part)
 
 
 def rows_as_csv(rows: Sequence[dict[str, Any]]) -> str:

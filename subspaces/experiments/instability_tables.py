@@ -2,14 +2,16 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from subspaces import files
 from subspaces.experiments import forms, tables
 from subspaces.experiments.entries import METRICS
 from subspaces.experiments.instability import Cell, InstabilityStudy
 from subspaces.experiments.mixing import KINDS
 from subspaces.experiments.statistics import spread
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SCHEMA = 1
 WORDS = {
@@ -25,19 +27,15 @@ COLUMNS = ("models", "shared epochs", *(f"{WORDS[kind]} %" for kind in KINDS))
 
 def write_all(study: InstabilityStudy, folder: Path) -> InstabilityStudy:
     """Write the table in every form and the figure, and return what was made and what was not."""
-    files.write_json(folder / "instability.json", summary(study))
-    files.write(folder / "instability.csv", as_csv(study).encode())
-    files.write(folder / "instability.md", as_markdown(study).encode())
-    made = [folder / f"instability.{ending}" for ending in ("json", "csv", "md")]
-    left_out = []
-    try:
-        figures = tables.drawing()
-        from subspaces.experiments import instability_figure
-
-        made += figures.write(instability_figure.panels(study), folder / "instability")
-    except ImportError as error:  # the numbers are there nevertheless
-        left_out.append(f"no figure: {error}")
+    path, csvs = folder / "instability", {"instability": as_csv(study)}
+    made, left_out = forms.write(path, summary(study), csvs, as_markdown(study), lambda: _figure(study))
     return dataclasses.replace(study, files=made, left_out=left_out)
+
+
+def _figure(study: InstabilityStudy) -> "Figure":
+    from subspaces.experiments import instability_figure
+
+    return instability_figure.panels(study)
 
 
 def summary(study: InstabilityStudy) -> dict[str, Any]:
@@ -53,6 +51,7 @@ def summary(study: InstabilityStudy) -> dict[str, Any]:
         "split": tables.SPLIT,
         "images": study.images,
         "notes": notes(study),
+        "environments": tables.environments(study.runs),
         "cells": [_cell(cell) for cell in study.cells],
         "runs": [tables.started(run) for run in study.runs],
     }
@@ -89,8 +88,7 @@ def lines(study: InstabilityStudy) -> list[list[str]]:
 def heading(study: InstabilityStudy) -> str:
     """Return what all networks share."""
     recipe = study.plan.recipe
-    noise = f", {100 * recipe.label_noise:g} % label noise" if recipe.label_noise else ""
-    return f"{recipe.dataset}{noise} · {recipe.network} · {recipe.epochs} epochs · {study.images:,} test images"
+    return forms.heading([recipe], study.images, f"{recipe.epochs} epochs", recipe.label_noise)
 
 
 def notes(study: InstabilityStudy) -> list[str]:

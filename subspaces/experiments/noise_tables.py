@@ -3,14 +3,16 @@
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from subspaces import files
 from subspaces.experiments import forms, tables
 from subspaces.experiments.entries import METRICS, Entry
 from subspaces.experiments.noise import Line, Study
 from subspaces.experiments.statistics import CONFIDENCE, spread
 from subspaces.experiments.tables import MARK
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SCHEMA = 1
 COLUMNS = ("noise %", "method", "answer", "chosen", *tables.TITLES.values(), f"on test {MARK}", f"accuracy % {MARK}")
@@ -18,17 +20,21 @@ COLUMNS = ("noise %", "method", "answer", "chosen", *tables.TITLES.values(), f"o
 
 def write_all(study: Study, folder: Path) -> Study:
     """Write the table in every form and the figure, and return what was made and what was not."""
-    files.write_json(folder / "noise.json", summary(study))
-    files.write(folder / "noise.csv", as_csv(study).encode())
-    files.write(folder / "noise.md", as_markdown(study).encode())
-    made = [folder / f"noise.{ending}" for ending in ("json", "csv", "md")]
-    left_out = []
-    try:
-        figures = tables.drawing()
-        made += figures.write(figures.noise(study), folder / "noise")
-    except ImportError as error:  # the numbers are there nevertheless
-        left_out.append(f"no figure: {error}")
+    csvs = {"noise": as_csv(study)}
+    made, left_out = forms.write(folder / "noise", summary(study), csvs, as_markdown(study), lambda: figure(study))
     return dataclasses.replace(study, files=made, left_out=left_out)
+
+
+def figure(study: Study) -> "Figure":
+    """Draw the methods over the levels."""
+    from subspaces.experiments import figures
+
+    return figures.noise(study)
+
+
+def environments(study: Study) -> list[dict[str, Any]]:
+    """Return every environment in which runs of any level were trained."""
+    return tables.environments(run for comparison in study.comparisons for run in comparison.runs)
 
 
 def reference_of(study: Study, line: Line) -> Entry | None:
@@ -49,6 +55,7 @@ def summary(study: Study) -> dict[str, Any]:
         "chosen_by": study.by,
         "confidence": CONFIDENCE,
         "notes": notes(study),
+        "environments": environments(study),
         "lines": [_line_summary(study, line) for line in study.lines],
         "comparisons": [tables.summary(comparison) for comparison in study.comparisons],
     }
@@ -84,15 +91,20 @@ def as_csv(study: Study) -> str:
     for line in study.lines:
         found: dict[str, Any] = {"label_noise": line.level, "method": line.method, "answer": line.answer}
         found |= {"setting": line.setting, "chosen": line.value, "n": len(line.chosen.seeds)}
-        for metric in METRICS:
-            values = line.chosen.spread(metric)
-            found |= {f"{metric}_mean": values.mean, f"{metric}_std": values.std}
-        found["best_on_test"] = line.value_on_test
-        for metric in METRICS:
-            values = line.on_test.spread(metric)
-            found |= {f"{metric}_mean_best_on_test": values.mean, f"{metric}_std_best_on_test": values.std}
-        rows.append(found)
+        found |= tables.numbers(line.chosen, reference_of(study, line))
+        rows.append(found | _best_on_test(line))
     return forms.rows_as_csv(rows)
+
+
+def _best_on_test(line: Line) -> dict[str, float | None]:
+    """Return what the test set would choose, for a row of a CSV file; empty where there was nothing to choose from."""
+    chose = len(line.candidates) > 1
+    found: dict[str, float | None] = {"best_on_test": line.value_on_test if chose else None}
+    for metric in METRICS:
+        values = line.on_test.spread(metric)
+        for part in ("mean", "std"):
+            found[f"{metric}_{part}_best_on_test"] = getattr(values, part) if chose else None
+    return found
 
 
 def cells(study: Study, line: Line) -> list[str]:
@@ -115,10 +127,13 @@ def cells(study: Study, line: Line) -> list[str]:
 
 def heading(study: Study) -> str:
     """Return what all methods share."""
-    recipe = study.comparisons[0].recipe
-    networks = {entry.recipe.network for entry in study.comparisons[0].entries}
-    network = f" · {networks.pop()}" if len(networks) == 1 else ""
-    return f"{recipe.dataset}{network} · label noise · {study.comparisons[0].test_images:,} test images"
+    return headed(study, "label noise")
+
+
+def headed(study: Study, told: str) -> str:
+    """Return what all methods share, and what is told of them over the levels of noise."""
+    first = study.comparisons[0]
+    return forms.heading([entry.recipe for entry in first.entries], first.test_images, told)
 
 
 def notes(study: Study) -> list[str]:
@@ -133,6 +148,11 @@ def notes(study: Study) -> list[str]:
         found.append(
             f"“chosen” is the setting with the best {study.by} on {recipe.validation:,} held-out images, mean over "
             f"seeds, at that level. {MARK} is the best on the test set itself, as the paper chooses: it flatters."
+        )
+    if any(line.chosen.recipe.method == "early-stopping" for line in study.lines):
+        found.append(
+            "early-stopping always chooses its epoch by the accuracy on held-out images, whatever metric chooses "
+            f"settings (here {study.by})."
         )
     found.append("Label noise is in the training labels alone, the same for every method; held-out and test are clean.")
     return found

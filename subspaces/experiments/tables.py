@@ -2,15 +2,18 @@
 
 import dataclasses
 import json
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from subspaces import files
 from subspaces.experiments import forms
 from subspaces.experiments.compare import Comparison
 from subspaces.experiments.entries import METRICS, Entry
 from subspaces.experiments.statistics import CONFIDENCE, Difference, Spread, errors, spread
 from subspaces.training.runs import Run
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SCHEMA = 1
 SPLIT = "test"
@@ -22,41 +25,23 @@ COLUMNS = ("method", "answer", *TITLES.values(), "training", "networks")
 
 def write_all(comparison: Comparison, folder: Path) -> Comparison:
     """Write the table in every form, the figure and the report page, and return what was made and what was not."""
-    files.write_json(folder / "comparison.json", summary(comparison))
-    files.write(folder / "comparison.csv", as_csv(comparison).encode())
-    files.write(folder / "comparison.md", as_markdown(comparison).encode())
-    made = [folder / f"comparison.{ending}" for ending in ("json", "csv", "md")]
-    left_out = []
-    try:
-        made += _figure(comparison, folder)
-    except ImportError as error:  # the numbers are there nevertheless
-        left_out.append(f"no figure: {error}")
-    try:
-        from subspaces.report.page import write_report
-
-        made.append(write_report([run.folder for run in comparison.runs], folder / "report.html"))
-    except ImportError as error:
-        left_out.append(f"no page: {error}")
-    return dataclasses.replace(comparison, files=made, left_out=left_out)
+    name, differs = "comparison", comparison.reference is not None and len(comparison.entries) > 1
+    draw = (lambda: _figure(comparison)) if differs else None
+    table = forms.write(folder / name, summary(comparison), {name: as_csv(comparison)}, as_markdown(comparison), draw)
+    page = forms.attempt("page", lambda: _page(comparison, folder / "report.html"))
+    return dataclasses.replace(comparison, files=table[0] + page[0], left_out=table[1] + page[1])
 
 
-def _figure(comparison: Comparison, folder: Path) -> list[Path]:
-    if comparison.reference is None or len(comparison.entries) < 2:
-        return []
-    figures = drawing()
-    made: list[Path] = figures.write(figures.differences(comparison), folder / "comparison")
-    return made
+def _figure(comparison: Comparison) -> "Figure":
+    from subspaces.experiments import figures
+
+    return figures.differences(comparison)
 
 
-def drawing() -> Any:
-    """Return the module of the figures, or say what it needs."""
-    try:
-        from subspaces.experiments import figures
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "matplotlib":
-            raise
-        raise ImportError("figures need matplotlib: pip install 'subspaces[figures]'") from None
-    return figures
+def _page(comparison: Comparison, path: Path) -> list[Path]:
+    from subspaces.report.page import write_report
+
+    return [write_report([run.folder for run in comparison.runs], path)]
 
 
 def summary(comparison: Comparison) -> dict[str, Any]:
@@ -75,6 +60,7 @@ def summary(comparison: Comparison) -> dict[str, Any]:
         "reference": None if reference is None else reference.name,
         "confidence": CONFIDENCE,
         "notes": notes(comparison),
+        "environments": environments(comparison.runs),
         "entries": [_entry(entry, reference) for entry in comparison.entries],
         "runs": [started(run) for run in comparison.runs],
     }
@@ -104,9 +90,25 @@ def _entry(entry: Entry, reference: Entry | None) -> dict[str, Any]:
 
 def started(run: Run) -> dict[str, Any]:
     """Return where and with what a run was trained, the last time that it was started."""
-    starts = json.loads((run.folder / "environment.json").read_bytes())
     names = ("hardware", "torch", "subspaces", "commit")
-    return {"run": run.folder.name, **{name: starts[-1].get(name) for name in names}}
+    return {"run": run.folder.name, **{name: _starts(run)[-1].get(name) for name in names}}
+
+
+def environments(runs: Iterable[Run]) -> list[dict[str, Any]]:
+    """Return every environment in which a run was started, once, without times and in an order of their own."""
+    found = {json.dumps(_environment(start)) for run in runs for start in _starts(run)}
+    return [json.loads(text) for text in sorted(found)]
+
+
+def _environment(start: dict[str, Any]) -> dict[str, Any]:
+    execution = start.get("execution", {})
+    versions = {name: start.get(name) for name in ("commit", "hardware", "torch", "python", "subspaces")}
+    return {**versions, "device": execution.get("device"), "precision": execution.get("precision")}
+
+
+def _starts(run: Run) -> list[dict[str, Any]]:
+    starts: list[dict[str, Any]] = json.loads((run.folder / "environment.json").read_bytes())
+    return starts
 
 
 def as_csv(comparison: Comparison) -> str:
@@ -121,13 +123,19 @@ def as_csv(comparison: Comparison) -> str:
             "training_relative": entry.relative_cost(comparison.reference),
             "networks_at_test": entry.networks,
         }
-        for metric in METRICS:
-            values, difference = entry.spread(metric), entry.against(comparison.reference, metric)
-            found |= {f"{metric}_mean": values.mean, f"{metric}_std": values.std}
-            for part in ("mean", "low", "high"):
-                found[f"{metric}_difference_{part}"] = None if difference is None else getattr(difference, part)
-        rows.append(found)
+        rows.append(found | numbers(entry, comparison.reference))
     return forms.rows_as_csv(rows)
+
+
+def numbers(entry: Entry, reference: Entry | None) -> dict[str, float | None]:
+    """Return all metrics of an entry and its differences to the reference, for a row of a CSV file."""
+    found: dict[str, float | None] = {}
+    for metric in METRICS:
+        values, difference = entry.spread(metric), entry.against(reference, metric)
+        found |= {f"{metric}_mean": values.mean, f"{metric}_std": values.std}
+        for part in ("mean", "low", "high"):
+            found[f"{metric}_difference_{part}"] = None if difference is None else getattr(difference, part)
+    return found
 
 
 def cells(comparison: Comparison, entry: Entry) -> list[str]:
@@ -172,11 +180,8 @@ def _format(metric: str) -> tuple[float, int]:
 
 def heading(comparison: Comparison) -> str:
     """Return what all methods share."""
-    recipe = comparison.recipe
-    noise = f", {100 * recipe.label_noise:g} % label noise" if recipe.label_noise else ""
-    networks = {entry.recipe.network for entry in comparison.entries}
-    network = f" · {networks.pop()}" if len(networks) == 1 else ""
-    return f"{recipe.dataset}{noise}{network} · {comparison.test_images:,} test images"
+    recipes = [entry.recipe for entry in comparison.entries]
+    return forms.heading(recipes, comparison.test_images, noise=comparison.recipe.label_noise)
 
 
 def notes(comparison: Comparison, alone: bool = True) -> list[str]:

@@ -1,6 +1,8 @@
 """A small network with dropout, settings and independent predictions that the tests of experiments share."""
 
+import json
 import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,13 @@ STANDARD, LINE, SIMPLEX = (RECIPES[f"digits-{name}"] for name in ("standard", "l
 CPU = Execution(device="cpu").resolved()
 QUIET: dict[str, Any] = {"show": "quiet", "tensorboard": False, "device": "cpu"}
 SMALL: dict[str, Any] = {**QUIET, "epochs": 1, "validation": 200, "network": "experiment_cases:dropped"}
+
+NO_FIGURE = "no figure: figures need matplotlib: pip install 'subspaces[figures]'"
+
+
+def without_matplotlib(*_: Any) -> None:
+    """In the place of what writes a figure: what happens where matplotlib is not installed."""
+    raise ModuleNotFoundError("No module named 'matplotlib'", name="matplotlib")
 
 
 class Dropped(nn.Module):
@@ -45,6 +54,18 @@ def network_of(folder: Path) -> nn.Module:
     family = ss.load(folder / "family.safetensors", lambda: Dropped(64, 10, recipe.dropout))
     torch.manual_seed(0)
     return ss.recalibrate(family.midpoint(), statistics_batches(recipe, load_data(recipe), CPU)).eval()
+
+
+def environments_of(folders: Iterable[Path]) -> list[dict[str, Any]]:
+    """Where runs were trained, read from their folders alone; in the order of the fields' texts."""
+    found: list[dict[str, Any]] = []
+    for folder in folders:
+        for start in json.loads((folder / "environment.json").read_text()):
+            names = ("commit", "hardware", "torch", "python", "subspaces")
+            one = {name: start[name] for name in names}
+            one |= {name: start["execution"][name] for name in ("device", "precision")}
+            found += [] if one in found else [one]
+    return sorted(found, key=json.dumps)
 
 
 def images_of(folder: Path, split: str) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,18 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
-from experiment_cases import CPU, LINE, QUIET, SIMPLEX, SMALL, STANDARD, images_of, load_data
+from experiment_cases import (
+    CPU,
+    LINE,
+    NO_FIGURE,
+    QUIET,
+    SIMPLEX,
+    SMALL,
+    STANDARD,
+    images_of,
+    load_data,
+    without_matplotlib,
+)
 
 import subspaces as ss
 from subspaces.evaluation import Record
@@ -318,8 +329,14 @@ def test_what_cannot_be_drawn_is_said_and_the_numbers_are_there(
 
     monkeypatch.setattr("subspaces.report.page._plotly", missing)
     made = tables.write_all(comparison, tmp_path)
-    assert made.left_out == ["no page: the report needs plotly: pip install 'subspaces[report]'"]
+    page = "no page: the report needs plotly: pip install 'subspaces[report]'"
+    assert made.left_out == [page]
     assert (tmp_path / "comparison.csv").is_file()
+    monkeypatch.setattr("subspaces.experiments.figures.write", without_matplotlib)
+    made = tables.write_all(comparison, tmp_path)
+    assert made.left_out == [NO_FIGURE, page]
+    assert [path.name for path in made.files] == [f"comparison.{ending}" for ending in ("json", "csv", "md")]
+    assert tables.write_all(replace(comparison, reference=None), tmp_path).left_out == [page]  # nothing to be drawn
 
 
 @pytest.mark.parametrize(
@@ -335,7 +352,7 @@ def test_what_cannot_be_drawn_is_said_and_the_numbers_are_there(
         (
             ["digits-standard"],
             {"reference": "digits-standrd"},
-            "reference='digits-standrd': did you mean 'digits-standard'",
+            "reference='digits-standrd': .*digits-standard",
         ),
         (["digits-standard"], {"ensembles": [3], "seeds": [0, 1]}, "ensembles=3: expected 2 or more and as many seeds"),
         (["digits-line"], {"ensembles": [2], "seeds": [0, 1]}, "of which there are 0"),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from experiment_cases import CPU, QUIET, images_of, load_data
+from experiment_cases import CPU, NO_FIGURE, QUIET, environments_of, images_of, load_data, without_matplotlib
 from torch import Tensor
 from typer.testing import CliRunner
 
@@ -130,9 +130,20 @@ def test_the_files_say_the_same(made: InstabilityStudy):
     assert [stored[name] for name in ("seeds", "shared", "models", "draws")] == [[0], [0, 2], [2, 3], 2]
     assert [cell["metrics"]["accuracy"]["values"] for cell in stored["cells"]] == [c.values() for c in made.cells]
     assert {run["commit"] for run in stored["runs"]} != set()
+    assert stored["environments"] == environments_of(run.folder for run in made.runs)
     mean = 100 * np.mean(made.cell(2, 0, "branch").values())
     assert f"| 2 | 0 | {mean:.2f} ± " in (folder / "instability.md").read_text()
     assert len((folder / "instability.csv").read_text().splitlines()) == 1 + len(made.cells)
+
+
+def test_without_matplotlib_the_numbers_are_there(
+    made: InstabilityStudy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("subspaces.experiments.figures.write", without_matplotlib)
+    again = tables.write_all(made, tmp_path)
+    assert again.left_out == [NO_FIGURE]
+    assert [path.name for path in again.files] == [f"instability.{end}" for end in ("json", "csv", "md")]
+    assert all(path.read_bytes() == (folder_of(made) / path.name).read_bytes() for path in again.files)
 
 
 def test_nothing_is_trained_or_measured_twice(made: InstabilityStudy):

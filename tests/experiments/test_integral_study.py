@@ -2,13 +2,14 @@
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from experiment_cases import CPU, QUIET, images_of, load_data
+from experiment_cases import CPU, NO_FIGURE, QUIET, environments_of, images_of, load_data, without_matplotlib
 from typer.testing import CliRunner
 
 import subspaces as ss
@@ -93,6 +94,52 @@ def test_the_files_say_the_same(made: IntegralStudy):
     assert text.count("| integral | network |") == 2
     assert "in 2 of 2 runs" in text
     assert all(len(integral_tables.cells(made, line)) == len(integral_tables.COLUMNS) for line in made.study.lines)
+
+
+def test_the_table_has_the_differences_and_no_choices(made: IntegralStudy):
+    stored = json.loads((folder_of(made) / "integral.json").read_bytes())
+    rows = list(csv.DictReader((folder_of(made) / "integral.csv").read_text().splitlines()))
+    for row, line in zip(rows, stored["study"]["lines"], strict=True):
+        difference = line["differences"]["nll"]
+        assert row["nll_difference_mean"] == ("" if difference is None else str(difference["mean"]))
+        assert (difference is None) == (line["method"] == "standard")
+        assert {value for name, value in row.items() if name.endswith("best_on_test")} == {""}
+
+
+def test_it_says_where_its_runs_were_trained(made: IntegralStudy):
+    stored = json.loads((folder_of(made) / "integral.json").read_bytes())
+    runs = [run for comparison in made.study.comparisons for run in comparison.runs]
+    assert len(runs) == 6
+    assert stored["environments"] == environments_of(run.folder for run in runs)
+
+
+def test_without_matplotlib_the_numbers_are_there(made: IntegralStudy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("subspaces.experiments.figures.write", without_matplotlib)
+    again = integral_tables.write_all(made, tmp_path)
+    assert again.left_out == [NO_FIGURE]
+    assert [path.name for path in again.files] == ["integral.json", "integral.csv", "identity.csv", "integral.md"]
+    assert all(path.read_bytes() == (folder_of(made) / path.name).read_bytes() for path in again.files)
+
+
+def test_notes_say_that_the_sum_checks_the_computation_alone(made: IntegralStudy):
+    (closed,) = (note for note in integral_tables.notes(made) if note.startswith("The closed form"))
+    assert closed.startswith("The closed form, ε = 0.1: ")
+    assert "telescopes to g(1) for any network g, trained or not" in closed
+    assert "it checks the computation and not the training" in closed
+    (line,) = (note for note in integral_tables.notes(made) if note.startswith("What tells about a trained line"))
+    assert all(word in line for word in ("all of [0, 1]", "accuracy", "disagrees", "(TV)", "first 597 test images"))
+
+
+def test_every_epsilon_is_told(made: IntegralStudy):
+    assert integral_tables.heading(made) == "digits · mlp · Integral, ε = 0.1 · 597 test images"
+    coarse = [replace(one, epsilon=0.2, nodes=10) for one in made.identities]
+    several = replace(made, identities=[*coarse, *made.identities])
+    assert integral_tables.heading(several) == "digits · mlp · Integral, ε = 0.1, 0.2 · 597 test images"
+    text = integral_tables.as_markdown(several)
+    assert "The closed form, ε = 0.1, 0.2: " in text
+    assert "in 4 of 4 runs" in text
+    assert not any(words in text for words in ("10 steps", "5 steps", "20 nodes", "10 nodes"))  # each has its own
+    assert [text.count(f"| 40 | 0 | {epsilon} | ") for epsilon in (0.1, 0.2)] == [1, 1]
 
 
 def test_nothing_is_trained_or_measured_twice(made: IntegralStudy):

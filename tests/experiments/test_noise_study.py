@@ -2,18 +2,19 @@
 
 import csv
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from experiment_cases import LINE, SMALL, STANDARD
+from experiment_cases import LINE, NO_FIGURE, SMALL, STANDARD, environments_of, without_matplotlib
 
 from subspaces.evaluation import Record
 from subspaces.evaluation.dropout import FILE
 from subspaces.experiments import noise_tables, study_noise
-from subspaces.experiments.entries import Entry
+from subspaces.experiments.entries import METRICS, Entry
 from subspaces.experiments.noise import LISTS, Line, Study, methods_of
 from subspaces.training import RECIPES, Run
 
@@ -118,11 +119,71 @@ def test_a_choice_on_the_test_set_is_marked(study: Study, place: Path) -> None:
         assert (row.count(" * |") == 2) == (line.setting is not None)
         assert f"| {line.method} | {line.answer} |" in row
     assert "* is the best on the test set itself" in text
+
+
+def shown(value: float | None) -> str:
+    """A number in a cell of a CSV file."""
+    return "" if value is None else str(value)
+
+
+def test_csv_has_the_differences_and_what_was_chosen_on_test_where_something_was(
+    written: dict[str, Any], place: Path
+) -> None:
     with open(place / "to" / "noise.csv") as file:
         rows = list(csv.DictReader(file))
-    assert [float(row["accuracy_mean"]) for row in rows] == [
-        pytest.approx(np.mean(line.chosen.values("accuracy"))) for line in study.lines
-    ]
+    filled = []
+    for row, line in zip(rows, written["lines"], strict=True):
+        chose = line["setting"] is not None
+        assert row["best_on_test"] == (shown(line["best_on_test"]) if chose else "")
+        for metric in METRICS:
+            values, best = line["metrics"][metric], line["metrics_best_on_test"][metric]
+            difference = line["differences"][metric] or dict.fromkeys(("mean", "low", "high"))
+            for part in ("mean", "std"):
+                assert row[f"{metric}_{part}"] == shown(values[part])
+                assert row[f"{metric}_{part}_best_on_test"] == (shown(best[part]) if chose else "")
+            for part in ("mean", "low", "high"):
+                assert row[f"{metric}_difference_{part}"] == shown(difference[part])
+        filled.append((row["accuracy_difference_low"] != "", row["accuracy_mean_best_on_test"] != ""))
+    level = [(False, False), (False, False), (True, False), (True, False), *[(True, True)] * 3]
+    assert filled == 2 * level  # the reference and the only ensemble have no interval
+
+
+def test_one_value_in_a_list_is_no_choice(study: Study) -> None:
+    line = next(line for line in study.lines if line.setting == "dropout")
+    alone = replace(line, candidates=[line.chosen], on_test=line.chosen)
+    (row,) = csv.DictReader(noise_tables.as_csv(replace(study, lines=[alone])).splitlines())
+    assert row["chosen"] == str(line.value)
+    assert {value for name, value in row.items() if name.endswith("best_on_test")} == {""}
+
+
+def test_it_says_where_runs_of_all_levels_were_trained(study: Study, written: dict[str, Any]) -> None:
+    folders = [run.folder for comparison in study.comparisons for run in comparison.runs]
+    assert written["environments"] == environments_of(folders)
+    levels = [[run.folder for run in comparison.runs] for comparison in study.comparisons]
+    assert [one["environments"] for one in written["comparisons"]] == [environments_of(level) for level in levels]
+
+
+def test_environments_of_a_second_level_are_there_too(study: Study, tmp_path: Path) -> None:
+    first, second = study.comparisons
+    folder = tmp_path / second.runs[0].folder.name
+    shutil.copytree(second.runs[0].folder, folder)
+    (start, *_) = json.loads((folder / "environment.json").read_text())
+    (folder / "environment.json").write_text(json.dumps([start | {"hardware": "elsewhere"}]))
+    moved = replace(second, runs=[Run.open(folder), *second.runs[1:]])
+    found = noise_tables.summary(replace(study, comparisons=[first, moved]))["environments"]
+    assert sum(one["hardware"] == "elsewhere" for one in found) == 1
+
+
+def test_early_stopping_chooses_by_accuracy_whatever_by_is(study: Study) -> None:
+    def told(study: Study) -> list[str]:
+        return [note for note in noise_tables.notes(study) if note.startswith("early-stopping")]
+
+    assert told(study) == []
+    line = study.lines[0]
+    recipe = replace(line.chosen.recipe, method="early-stopping")
+    stopping = replace(line, chosen=replace(line.chosen, recipe=recipe))
+    (note,) = told(replace(study, by="nll", lines=[*study.lines, stopping]))
+    assert "by the accuracy on held-out images, whatever metric chooses settings (here nll)" in note
 
 
 def test_notes_are_of_what_is_reported(study: Study) -> None:
@@ -151,6 +212,22 @@ def test_a_figure_of_every_method(study: Study, place: Path) -> None:
     drawn = noise_tables.own_lines(study)
     assert list(drawn) == ["standard", "standard: ensemble of 2 runs", "line", "dropout", "label smoothing"]
     assert all([line.level for line in lines] == [0.0, 0.4] for lines in drawn.values())
+
+
+def test_without_matplotlib_the_numbers_are_there(
+    study: Study, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("subspaces.experiments.figures.write", without_matplotlib)
+    made = noise_tables.write_all(study, tmp_path)
+    assert made.left_out == [NO_FIGURE]
+    assert [path.name for path in made.files] == ["noise.json", "noise.csv", "noise.md"]
+    assert all(path.read_bytes() == (place / "to" / path.name).read_bytes() for path in made.files)
+
+
+def test_the_title_is_of_all_levels(study: Study, place: Path) -> None:
+    title = f"{STANDARD.dataset} · {SMALL['network']} · label noise · 597 test images"
+    assert noise_tables.heading(study) == title
+    assert (place / "to" / "noise.md").read_text().startswith(f"# {title}\n")
 
 
 def test_the_same_again_trains_nothing(study: Study, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
