@@ -197,7 +197,7 @@ def value(row: Row, metric: str) -> float:
 
 def gather(folders: Iterable[str | os.PathLike[str]], evaluated: bool = True) -> list[Group]:
     """Read runs on one data set and group them by recipe: single networks, lines, curves, simplexes."""
-    unique = dict.fromkeys(Path(folder).resolve() for folder in folders)
+    unique = dict.fromkeys(folder.resolve() for folder in Run.begun(folders))
     runs = [Reading(folder) for folder in unique]
     if not runs:
         raise ValueError("no runs were given: expected one run folder or more")

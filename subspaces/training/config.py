@@ -220,8 +220,8 @@ class Execution:
     graph: bool | None = _help("Capture the step as a CUDA graph; by default on a GPU.", None)
     resident: bool | None = _help("Keep images on the device; by default if they take at most half of it.", None)
     workers: int | None = _help("Processes that read images that are not on the device; by default one per core.", None)
-    evaluate_every: int = _help("Epochs between evaluations of the midpoint; 0: only at the end. Early-stopping evaluates all.", 20)
-    evaluate_batches: int = _help("Batches for batch-norm statistics in evaluations during training; early-stopping takes 50.", 50)
+    evaluate_every: int = _help("Epochs between evaluations of the midpoint; 0: at the end; early-stopping: 1.", 20)
+    evaluate_batches: int = _help("Batches for batch-norm statistics of these evaluations; early-stopping: 50.", 50)
     checkpoint_seconds: float = _help("Seconds between checkpoints.", 60.0)
 
     def resolved(self) -> "Execution":
