@@ -15,7 +15,7 @@ from subspaces.experiments.setting import (
     OneRecipe,
     Setting,
     check,
-    plain,
+    independent,
     prepared,
     reference_of,
     same,
@@ -142,10 +142,10 @@ def measured(runs: Sequence[Run], setting: Setting, reference: Recipe | None) ->
     groups = gather(run.folder for run in runs)
     images = training_images(runs[0], setting.data)
     splits = list(groups[0].runs[0].record.dataset["splits"])
-    entries = []
+    entries, standard = [], independent([run.recipe for run in runs])
     for group in groups:
         entries += entries_of(group, splits, images, setting.passes)
-        if plain(group.recipe):
+        if any(same(group.recipe, one) for one in standard):
             entries += _ensembles(group, setting, images)
     known = (entry for entry in entries if reference is not None and same(entry.recipe, reference))
     tested = groups[0].runs[0].record.dataset["splits"]["test"]

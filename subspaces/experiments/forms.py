@@ -26,18 +26,17 @@ def write(
         summary: everything, for the JSON file.
         csvs: the text of each CSV file, by its name without the ending.
         text: the Markdown.
-        figure: draws the table; it is called last, and the numbers are there also where it cannot.
+        figure: draws the table, if there is something to draw; the numbers are there also where it cannot.
     """
     texts = {path.with_name(f"{name}.csv"): content for name, content in csvs.items()}
     texts[path.with_suffix(".md")] = text
     files.write_json(path.with_suffix(".json"), summary)
     for place, content in texts.items():
         files.write(place, content.encode())
-    made = [path.with_suffix(".json"), *texts]
-    if figure is None:
-        return made, []
-    drawn, left_out = attempt("figure", lambda: _draw(figure, path))
-    return made + drawn, left_out
+    drawn, left_out = ([], []) if figure is None else attempt("figure", lambda: _draw(figure, path))
+    for place in {path.with_suffix(ending) for ending in (".png", ".pdf")} - set(drawn):
+        place.unlink(missing_ok=True)  # of an earlier table
+    return [path.with_suffix(".json"), *texts, *drawn], left_out
 
 
 def attempt(what: str, make: Callable[[], list[Path]]) -> Made:

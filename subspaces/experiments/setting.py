@@ -93,7 +93,7 @@ def check(recipes: Sequence[Recipe], setting: Setting) -> None:
     check_output(setting)
     if setting.passes < 1:
         raise ValueError(f"dropout_passes={setting.passes}: expected at least 1")
-    standard = [one for one in recipes if plain(one)]
+    standard = independent(recipes)
     counts = [len({each.seed for each in recipes if same(each, one)}) for one in standard]
     for size in setting.ensembles or ():
         if size < 2 or size > max(counts, default=0):
@@ -104,8 +104,14 @@ def check(recipes: Sequence[Recipe], setting: Setting) -> None:
 
 
 def plain(recipe: Recipe) -> bool:
-    """Say whether a recipe is standard training with nothing added: what ensembles of independent runs are made of."""
+    """Say whether a recipe is standard training with nothing added."""
     return recipe.method == "standard" and not recipe.dropout and not recipe.label_smoothing
+
+
+def independent(recipes: Sequence[Recipe]) -> list[Recipe]:
+    """Return what ensembles of independent runs are made of: plain recipes, or the first standard one where none is."""
+    first = reference_of(recipes, None)
+    return [one for one in recipes if plain(one) or (first is not None and same(one, first))]
 
 
 def same(first: Recipe, second: Recipe) -> bool:

@@ -25,11 +25,18 @@ COLUMNS = ("method", "answer", *TITLES.values(), "training", "networks")
 
 def write_all(comparison: Comparison, folder: Path) -> Comparison:
     """Write the table in every form, the figure and the report page, and return what was made and what was not."""
-    name, differs = "comparison", comparison.reference is not None and len(comparison.entries) > 1
-    draw = (lambda: _figure(comparison)) if differs else None
+    name, draw = "comparison", (lambda: _figure(comparison)) if _pairs(comparison) else None
     table = forms.write(folder / name, summary(comparison), {name: as_csv(comparison)}, as_markdown(comparison), draw)
     page = forms.attempt("page", lambda: _page(comparison, folder / "report.html"))
-    return dataclasses.replace(comparison, files=table[0] + page[0], left_out=table[1] + page[1])
+    undrawn = [] if draw else ["no figure: no method shares its seeds with a reference (--reference) to differ from"]
+    return dataclasses.replace(comparison, files=table[0] + page[0], left_out=undrawn + table[1] + page[1])
+
+
+def _pairs(comparison: Comparison) -> list[Entry]:
+    """Return the entries that can be set against the reference."""
+    reference = comparison.reference
+    others = (entry for entry in comparison.entries if entry is not reference)
+    return [entry for entry in others if entry.against(reference, METRICS[0]) is not None]
 
 
 def _figure(comparison: Comparison) -> "Figure":
@@ -181,7 +188,11 @@ def _format(metric: str) -> tuple[float, int]:
 def heading(comparison: Comparison) -> str:
     """Return what all methods share."""
     recipes = [entry.recipe for entry in comparison.entries]
-    return forms.heading(recipes, comparison.test_images, noise=comparison.recipe.label_noise)
+    told = []
+    for name, words in (("epochs", "{:g} epochs"), ("dropout", "dropout {:g}"), ("label_smoothing", "smoothing {:g}")):
+        values = {getattr(recipe, name) for recipe in recipes}
+        told += [words.format(value) for value in values if value and len(values) == 1]
+    return forms.heading(recipes, comparison.test_images, " · ".join(told), comparison.recipe.label_noise)
 
 
 def notes(comparison: Comparison, alone: bool = True) -> list[str]:
@@ -189,17 +200,21 @@ def notes(comparison: Comparison, alone: bool = True) -> list[str]:
     seeds, reference = comparison.seeds, comparison.reference
     several = len(seeds) > 1
     named = f"{'seeds' if several else 'seed'} {', '.join(map(str, seeds))}"
+    if len({frozenset(seed for one in entry.seeds for seed in one) for entry in comparison.entries}) > 1:
+        named = "the seeds of each method"
     found = [f"Mean ± standard deviation (n − 1) over {named}." if several else f"Trained once ({named})."]
     if alone:
         found.append(
             "Training cost in network-steps: one batch forward and backward through one network; passes for batch-norm "
             "statistics are not counted. Inference cost: networks that see each image."
         )
-    if reference is not None:
-        found.append(
-            f"Second line: difference to {reference.name}, paired by the seed"
-            + (f", with its {CONFIDENCE:.0%} confidence interval (Student's t)." if several else "; one seed has none.")
-        )
+    unpaired = {entry.method for entry in comparison.entries} - {entry.method for entry in _pairs(comparison)}
+    if reference is not None and len(comparison.entries) > 1:
+        interval = f"with its {CONFIDENCE:.0%} confidence interval (Student's t)" if several else "without an interval"
+        found.append(f"Second line: difference to {reference.name}, paired by the seed, {interval}.")
+        if unpaired - {reference.method}:
+            missing = ", ".join(sorted(unpaired - {reference.method}))
+            found.append(f"Without a difference, as {reference.name} has not all of its seeds: {missing}.")
         if 2 <= len(seeds) <= 3:
             found.append(
                 f"With {len(seeds)} seeds the interval reaches {errors(len(seeds)):.1f} standard errors to each side: "
@@ -209,7 +224,7 @@ def notes(comparison: Comparison, alone: bool = True) -> list[str]:
             found.append("An interval without width: all seeds happen to give the same difference; it is no certainty.")
         if several and len(comparison.entries) > 2:
             found.append("Each interval stands for itself: of many, one in twenty is expected to miss.")
-    else:
+    elif reference is None:
         found.append("No standard training is among the recipes, so there are no differences to it.")
     if any(len(one) > 1 for entry in comparison.entries for one in entry.seeds):
         found.append(

@@ -336,7 +336,39 @@ def test_what_cannot_be_drawn_is_said_and_the_numbers_are_there(
     made = tables.write_all(comparison, tmp_path)
     assert made.left_out == [NO_FIGURE, page]
     assert [path.name for path in made.files] == [f"comparison.{ending}" for ending in ("json", "csv", "md")]
-    assert tables.write_all(replace(comparison, reference=None), tmp_path).left_out == [page]  # nothing to be drawn
+
+
+def test_an_older_figure_does_not_stay_beside_a_newer_table(comparison: Comparison, tmp_path: Path) -> None:
+    figures = [tmp_path / f"comparison.{ending}" for ending in ("png", "pdf")]
+    tables.write_all(comparison, tmp_path)
+    assert all(path.is_file() for path in figures)
+    made = tables.write_all(replace(comparison, reference=None), tmp_path)
+    assert not any(path.exists() for path in figures)
+    assert [reason.partition(":")[0] for reason in made.left_out] == ["no figure"]
+
+
+def test_seeds_that_are_not_shared_are_told(tmp_path: Path) -> None:
+    recipes = [replace(STANDARD, seed=0), replace(STANDARD, seed=1), replace(LINE, seed=1), replace(LINE, seed=2)]
+    made = ss.compare(recipes, out=tmp_path / "runs", to=tmp_path / "to", **QUIET, epochs=2)
+    notes = tables.notes(made)
+    assert "Mean ± standard deviation (n − 1) over the seeds of each method." in notes
+    assert "Without a difference, as standard, network has not all of its seeds: line." in notes
+    alone = ss.compare([recipes[0], recipes[3]], out=tmp_path / "runs", to=tmp_path / "alone", **QUIET, epochs=2)
+    assert alone.left_out[0].startswith("no figure: no method shares its seeds")
+
+
+def test_what_is_set_for_all_is_in_the_heading_and_leaves_the_ensemble(tmp_path: Path) -> None:
+    made = ss.compare(
+        [STANDARD, LINE],
+        seeds=[0, 1],
+        label_smoothing=0.1,
+        out=tmp_path / "runs",
+        to=tmp_path / "to",
+        **QUIET,
+        epochs=2,
+    )
+    assert tables.heading(made) == "digits, 40 % label noise · mlp · 2 epochs · smoothing 0.1 · 597 test images"
+    assert [entry.answer for entry in made.entries][:2] == ["network", "ensemble of 2 runs"]
 
 
 @pytest.mark.parametrize(
