@@ -112,6 +112,24 @@ def test_steps(given: tuple[float, float, float], expected: list[float]) -> None
     assert _steps(*given) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(
+    ("recipe", "answers"),
+    [
+        ("digits-swa-cyclic", ["average of 2", "ensemble of 2 checkpoints"]),
+        ("digits-snapshot", ["ensemble of 2 members"]),
+        ("digits-ema", ["network"]),
+    ],
+)
+def test_a_baseline_answers_in_its_own_way(recipe: str, answers: list[str], tmp_path: Path) -> None:
+    counted = {} if recipe == "digits-ema" else {"vertices": 2}
+    (run,) = ss.train(recipe, epochs=4, out=tmp_path, show="quiet", tensorboard=False, device="cpu", **counted)
+    result = evaluate(run.folder, "--json")
+    assert result.exit_code == 0, result.output
+    lines = json.loads(result.stdout)["results"]
+    assert [line["what"] for line in lines] == answers
+    assert lines[0]["metrics"]["accuracy"] == pytest.approx(run.result["test_accuracy"], abs=1e-6)
+
+
 def test_a_table_at_the_end(runs: list[Path]) -> None:
     result = evaluate(*runs, "--grid", "0", "1", "0.1", "--random", "2", "--quiet")
     assert result.exit_code == 0, result.output
@@ -124,7 +142,7 @@ def test_a_table_at_the_end(runs: list[Path]) -> None:
         m = row.metrics
         numbers = [f"{100 * m['accuracy']:.2f}", f"{m['nll']:.4f}", f"{100 * m['ece']:.2f}", f"{m['brier']:.4f}"]
         assert line.split()[1:] == [center, "–", *numbers]
-    for words in ("ensemble of the 3 vertices", "ensemble of 2 random points", "ensemble of 0.1 and 0.9"):
+    for words in ("ensemble of 3 vertices", "ensemble of 2 random points", "ensemble of 0.1 and 0.9"):
         assert sum(line.startswith(words) for line in lines) == 1
     (best,) = (line for line in lines if line.startswith("best point by accuracy"))
     choice = records[2].choices[0]

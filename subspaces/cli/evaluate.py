@@ -4,6 +4,7 @@ import dataclasses
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +18,7 @@ from subspaces.cli.shared import OUTPUT, Quiet, check_output
 from subspaces.evaluation.record import Alpha, Choice, Record, Row
 from subspaces.evaluation.settings import Settings
 from subspaces.report.reading import PAIR
-from subspaces.training import Execution
+from subspaces.training import Execution, Recipe, methods
 
 POINTS = "Points: where the subspace is measured"
 PLANE = "Plane: error and loss around three networks"
@@ -165,24 +166,35 @@ class Line:
 
 
 def _lines(record: Record) -> Iterator[Line]:
-    """Yield what a reader asks for first: the midpoint, an ensemble fixed beforehand, and what was chosen."""
+    """Yield what a reader asks for first: the method's own answers, fixed beforehand, and what was chosen."""
+    recipe = Recipe.from_dict(record.recipe)
     rows = [row for row in record.rows if row.split == REPORTED]
-    points = [row for row in rows if row.kind == "point"]
-    middle = next(row for row in points if row.role == "midpoint")
-    center = "midpoint" if len(points) > 1 else "network"
-    yield Line(center, None, False, middle.metrics)
-    ensembles = [row for row in rows if row.average == "probabilities"]
-    along = [row for row in ensembles if row.role == "along"]
-    fixed = [min(along, key=_far)] if along else [row for row in ensembles if row.role in ("vertex", "random")]
-    for row in fixed:
-        names = {"vertex": f"the {len(row.alphas)} vertices", "random": f"{len(row.alphas)} random points"}
-        yield Line(f"ensemble of {names.get(row.role) or _named(row.alphas)}", None, False, row.metrics)
+    center = methods.middle(recipe.method, recipe.vertices)
+    for answer in recipe.answers:
+        row = _fixed(rows, answer)
+        if row is not None:
+            words = {"vertices": f"{len(row.alphas)} {methods.vertices(recipe.method)}"}
+            words["random"] = f"{len(row.alphas)} random points"
+            what = center if answer == "midpoint" else f"ensemble of {words.get(answer) or _named(row.alphas)}"
+            yield Line(what, None, False, row.metrics)
     for choice in record.choices:
         yield Line(_chosen(choice, center), choice.chosen_on, choice.on_test, choice.reported[REPORTED])
 
 
-def _far(row: Row) -> float:
-    return abs(min(alpha for alpha in row.alphas if not isinstance(alpha, list)) - PAIR)
+def _fixed(rows: Sequence[Row], answer: str) -> Row | None:
+    """Return the row of an answer, if it was measured."""
+    if answer == "midpoint":
+        return next(row for row in rows if row.kind == "point" and row.role == "midpoint")
+    ensembles = [row for row in rows if row.average == "probabilities"]
+    along = [row for row in ensembles if row.role == "along"]
+    if answer == "pair" or (answer == "vertices" and along):  # the vertices of a line are its ends
+        return min(along, key=partial(_far, to=PAIR if answer == "pair" else 0.0), default=None)
+    roles = {"vertices": "vertex", "random": "random"}
+    return next((row for row in ensembles if row.role == roles.get(answer)), None)
+
+
+def _far(row: Row, to: float) -> float:
+    return abs(min(alpha for alpha in row.alphas if not isinstance(alpha, list)) - to)
 
 
 def _chosen(choice: Choice, center: str) -> str:

@@ -9,8 +9,8 @@ from subspaces.evaluation.record import Row
 from subspaces.experiments.statistics import Difference, Spread, paired, spread
 from subspaces.report import reading
 from subspaces.report.reading import Group, Reading
+from subspaces.training import methods
 from subspaces.training.config import Recipe
-from subspaces.training.methods import AVERAGED, MEMBERS
 from subspaces.training.runs import RunError
 
 PAIR = [reading.PAIR, round(1 - reading.PAIR, 9)]
@@ -173,19 +173,12 @@ def _row(run: Reading, answer: str, split: str) -> Row:
     raise RunError(f"{run.folder} was not evaluated for {answer!r} on {split!r}: run `subspaces evaluate {run.folder}`")
 
 
-_VERTICES = {**dict.fromkeys(MEMBERS, "members"), **dict.fromkeys(AVERAGED, "checkpoints")}
-
-
 def _words(recipe: Recipe, answer: str, networks: int) -> str:
     """Return an answer in words."""
-    if recipe.result_shape().vertices == 1:
-        middle = "network"
-    else:
-        middle = f"average of {recipe.vertices}" if recipe.method in AVERAGED else "midpoint"
     return {
-        "midpoint": middle,
+        "midpoint": methods.middle(recipe.method, recipe.vertices),
         "pair": f"ensemble of {PAIR[0]} and {PAIR[1]}",
-        "vertices": f"ensemble of {networks} {_VERTICES.get(recipe.method, 'vertices')}",
+        "vertices": f"ensemble of {networks} {methods.vertices(recipe.method)}",
         "random": f"ensemble of {networks} random points",
         "dropout": f"MC-dropout, {networks} passes",
     }[answer]

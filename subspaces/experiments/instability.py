@@ -101,7 +101,8 @@ def study_instability(
 ) -> InstabilityStudy:
     """Train and measure what is missing of networks that share their first epochs; write a table and a figure.
 
-    The shared epochs are trained once, for all branches and for longer trunks.
+    The shared epochs are trained once, for all branches and for longer trunks; they stay in `.trunks` beside the runs,
+    for further branches.
 
     Args:
         recipe: the training that is branched; its result is one network.

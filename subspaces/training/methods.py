@@ -83,6 +83,18 @@ def answers(method: str, dropout: float) -> tuple[Answer, ...]:
     return (*found, "dropout") if dropout > 0 and found[0] == "midpoint" else found
 
 
+def middle(method: str, m: int) -> str:
+    """Return what the midpoint of a run's family is called."""
+    if result_shape(method, m).vertices == 1:
+        return "network"
+    return "midpoint" if method in SUBSPACES else f"average of {m}"
+
+
+def vertices(method: str) -> str:
+    """Return what the vertices of a run's family are called."""
+    return "vertices" if method in SUBSPACES else "checkpoints" if method in AVERAGED else "members"
+
+
 def cost(method: str) -> float:
     """Return how many networks run forward and backward on a batch in one step."""
     return _COST.get(method, 1.0)
