@@ -57,7 +57,8 @@ def instability(
 ) -> None:
     """Train networks that share their first epochs, and measure their averages, ensembles and random mixtures.
 
-    The shared epochs are trained once, and kept in the hidden folder .trunks beside the runs. The same command again continues what was stopped.
+    The shared epochs are trained once, and kept in the hidden folder .trunks beside the runs. The same command again
+    continues what was stopped.
 
     Example: subspaces study instability digits-standard --shared 0 4 15 30 45 --seeds 0 1 -o instability
     """
