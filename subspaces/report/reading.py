@@ -147,13 +147,12 @@ class Group:
         return [run.recipe.seed for run in self.runs]
 
     def along(self, metric: str, split: str, ensemble: bool = False, average: str = "probabilities") -> Curve:
-        """Return a metric of the points, or of the ensembles of alpha and 1 - alpha, of a line or curve."""
+        """Return a metric of the points, or of the ensembles of alpha and 1 - alpha, that all seeds have."""
         found = [run.pairs(split, average) if ensemble else run.points(split) for run in self.runs]
-        grids = {tuple(rows) for rows in found}
-        if len(grids) > 1:
+        grid = [alpha for alpha in found[0] if all(alpha in rows for rows in found)]
+        if len(grid) < 2 <= max(map(len, found)):
             raise RunError(f"the runs of {self.label!r} were evaluated at different alphas: evaluate them alike")
-        values = [[value(row, metric) for row in rows.values()] for rows in found]
-        return Curve(np.array(grids.pop()), np.array(values))
+        return Curve(np.array(grid), np.array([[value(rows[alpha], metric) for alpha in grid] for rows in found]))
 
     def center(self, metric: str, split: str) -> Curve:
         """Return a metric of the midpoint, or of a single network, as a curve of one point."""

@@ -236,8 +236,20 @@ def test_an_evaluation_of_another_configuration_is_refused(made, tmp_path: Path)
             gather([other])
 
 
-def test_seeds_evaluated_at_different_alphas_are_refused(made, tmp_path: Path):
+def test_seeds_evaluated_at_different_alphas_are_shown_at_those_of_all(made, tmp_path: Path):
+    (whole,) = gather(made["line"])
     rows = [row for row in Record.read(made["line"][1]).rows if row.alphas != [0.25]]
+    other = changed(made["line"][1], tmp_path / "other", rows=rows)
+    (group,) = gather([made["line"][0], other])
+    curve, full = group.along("accuracy", "test"), whole.along("accuracy", "test")
+    kept = full.grid != 0.25
+    assert kept.sum() == len(full.grid) - 1
+    assert np.array_equal(curve.grid, full.grid[kept])
+    assert np.array_equal(curve.values, full.values[:, kept])
+
+
+def test_seeds_without_alphas_in_common_are_refused(made, tmp_path: Path):
+    rows = [row for row in Record.read(made["line"][1]).rows if row.kind == "ensemble" or row.role == "midpoint"]
     other = changed(made["line"][1], tmp_path / "other", rows=rows)
     (group,) = gather([made["line"][0], other])
     with pytest.raises(RunError, match="'line' were evaluated at different alphas"):
