@@ -130,6 +130,28 @@ def test_a_baseline_answers_in_its_own_way(recipe: str, answers: list[str], tmp_
     assert lines[0]["metrics"]["accuracy"] == pytest.approx(run.result["test_accuracy"], abs=1e-6)
 
 
+def test_folders_that_were_only_reserved_are_left_out(runs: list[Path], tmp_path: Path) -> None:
+    reserved = tmp_path / "a-reserved"
+    reserved.mkdir()
+    (reserved / ".lock").touch()
+    result = evaluate(reserved, *runs[:2], "--json")
+    assert result.exit_code == 0, result.output
+    found = [json.loads(line) for line in result.stdout.splitlines()]
+    assert (
+        [Path(one["folder"]).name for one in found] == [one["run"] for one in found] == [run.name for run in runs[:2]]
+    )
+    assert evaluate(reserved).exit_code == 1
+    line, standard = runs[2], ss.training.Run.open(runs[0])
+    assert [record.run for record in ss.evaluate([line, standard], progress=False)] == [line.name, runs[0].name]
+
+
+def test_other_points_are_not_taken_for_checkpoints(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"out": tmp_path, "show": "quiet", "tensorboard": False, "device": "cpu"}
+    (run,) = ss.train("digits-swa-cyclic", epochs=4, vertices=2, **settings)
+    result = evaluate(run.folder, "--grid", "0.2", "0.8", "0.1", "--json")
+    assert [line["what"] for line in json.loads(result.stdout)["results"]] == ["average of 2"]
+
+
 def test_a_table_at_the_end(runs: list[Path]) -> None:
     result = evaluate(*runs, "--grid", "0", "1", "0.1", "--random", "2", "--quiet")
     assert result.exit_code == 0, result.output

@@ -18,7 +18,7 @@ from subspaces.cli.shared import OUTPUT, Quiet, check_output
 from subspaces.evaluation.record import Alpha, Choice, Record, Row
 from subspaces.evaluation.settings import Settings
 from subspaces.report.reading import PAIR
-from subspaces.training import Execution, Recipe, methods
+from subspaces.training import Execution, Recipe, Run, methods
 
 POINTS = "Points: where the subspace is measured"
 PLANE = "Plane: error and loss around three networks"
@@ -139,7 +139,7 @@ def evaluate(
 
     progress = not (quiet or as_json)
     records = evaluation.evaluate(runs, data=data, device=device, workers=workers, progress=progress, **settings)
-    folders = dict.fromkeys(Path(run).resolve() for run in runs)
+    folders = dict.fromkeys(run.resolve() for run in Run.begun(runs))
     if as_json:
         for folder, record in zip(folders, records, strict=True):
             typer.echo(json.dumps(_summary(folder, record)))
@@ -188,7 +188,9 @@ def _fixed(rows: Sequence[Row], answer: str) -> Row | None:
     ensembles = [row for row in rows if row.average == "probabilities"]
     along = [row for row in ensembles if row.role == "along"]
     if answer == "pair" or (answer == "vertices" and along):  # the vertices of a line are its ends
-        return min(along, key=partial(_far, to=PAIR if answer == "pair" else 0.0), default=None)
+        wanted = PAIR if answer == "pair" else 0.0
+        nearest = min(along, key=partial(_far, to=wanted), default=None)
+        return nearest if nearest is None or answer == "pair" or _far(nearest, wanted) < 1e-9 else None
     roles = {"vertices": "vertex", "random": "random"}
     return next((row for row in ensembles if row.role == roles.get(answer)), None)
 

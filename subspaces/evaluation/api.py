@@ -88,8 +88,10 @@ def evaluate(
         precision=precision,
     )
     several = [runs] if isinstance(runs, (Run, str, os.PathLike)) else list(runs)
-    opened = [one for one in several if isinstance(one, Run)]
-    opened += map(Run.open, Run.begun(one for one in several if not isinstance(one, Run)))
+    known = [one for one in several if isinstance(one, Run) or Run.begun([one])]
+    if several and not known:
+        raise ValueError(f"{several[0]}: holds no run that was begun; expected the folder of a finished one")
+    opened = [one if isinstance(one, Run) else Run.open(one) for one in known]
     bench = workbench(data, Execution(device=device, precision=precision, workers=workers).resolved())
     benches = list(dict.fromkeys(bench(run) for run in opened))
     others = [named(name, bench) for name in wanted.through]

@@ -20,6 +20,7 @@ SPLIT = "test"
 MARK = "*"  # chosen on the very images it is reported on
 PERCENT = ("accuracy", "ece")
 TITLES = {"accuracy": "accuracy %", "nll": "NLL", "ece": "ECE %", "brier": "Brier"}
+UNDRAWN = "no figure: no method shares its seeds with a reference (--reference) to differ from"
 COLUMNS = ("method", "answer", *TITLES.values(), "training", "networks")
 
 
@@ -28,7 +29,7 @@ def write_all(comparison: Comparison, folder: Path) -> Comparison:
     name, draw = "comparison", (lambda: _figure(comparison)) if _pairs(comparison) else None
     table = forms.write(folder / name, summary(comparison), {name: as_csv(comparison)}, as_markdown(comparison), draw)
     page = forms.attempt("page", lambda: _page(comparison, folder / "report.html"))
-    undrawn = [] if draw else ["no figure: no method shares its seeds with a reference (--reference) to differ from"]
+    undrawn = [] if draw or len(comparison.entries) < 2 else [UNDRAWN]
     return dataclasses.replace(comparison, files=table[0] + page[0], left_out=undrawn + table[1] + page[1])
 
 
@@ -197,41 +198,46 @@ def heading(comparison: Comparison) -> str:
 
 def notes(comparison: Comparison, alone: bool = True) -> list[str]:
     """Return what a reader has to know to judge the numbers; without what a table of several comparisons lacks."""
-    seeds, reference = comparison.seeds, comparison.reference
-    several = len(seeds) > 1
-    named = f"{'seeds' if several else 'seed'} {', '.join(map(str, seeds))}"
-    if len({frozenset(seed for one in entry.seeds for seed in one) for entry in comparison.entries}) > 1:
-        named = "the seeds of each method"
+    reference, count = comparison.reference, max(len(entry.seeds) for entry in comparison.entries)
+    several, paired, named = count > 1, _pairs(comparison), _seeds(comparison)
     found = [f"Mean ± standard deviation (n − 1) over {named}." if several else f"Trained once ({named})."]
     if alone:
         found.append(
             "Training cost in network-steps: one batch forward and backward through one network; passes for batch-norm "
             "statistics are not counted. Inference cost: networks that see each image."
         )
-    unpaired = {entry.method for entry in comparison.entries} - {entry.method for entry in _pairs(comparison)}
-    if reference is not None and len(comparison.entries) > 1:
+    alike = {entry.method for entry in paired} | {reference.method if reference is not None else ""}
+    missing = [name for name in dict.fromkeys(entry.method for entry in comparison.entries) if name not in alike]
+    if reference is None:
+        found.append("No standard training is among the recipes, so there are no differences to it.")
+    elif missing:
+        found.append(f"Without a difference, as {reference.name} has not all of its seeds: {', '.join(missing)}.")
+    if reference is not None and paired:
         interval = f"with its {CONFIDENCE:.0%} confidence interval (Student's t)" if several else "without an interval"
         found.append(f"Second line: difference to {reference.name}, paired by the seed, {interval}.")
-        if unpaired - {reference.method}:
-            missing = ", ".join(sorted(unpaired - {reference.method}))
-            found.append(f"Without a difference, as {reference.name} has not all of its seeds: {missing}.")
-        if 2 <= len(seeds) <= 3:
+        if 2 <= count <= 3:
             found.append(
-                f"With {len(seeds)} seeds the interval reaches {errors(len(seeds)):.1f} standard errors to each side: "
+                f"With {count} seeds the interval reaches {errors(count):.1f} standard errors to each side: "
                 "it is wide, and that it holds 0 does not say that nothing differs."
             )
         if any(_equal(entry, reference) for entry in comparison.entries):
             found.append("An interval without width: all seeds happen to give the same difference; it is no certainty.")
         if several and len(comparison.entries) > 2:
             found.append("Each interval stands for itself: of many, one in twenty is expected to miss.")
-    elif reference is None:
-        found.append("No standard training is among the recipes, so there are no differences to it.")
     if any(len(one) > 1 for entry in comparison.entries for one in entry.seeds):
         found.append(
             "An ensemble of runs has no run in common with another one of its size; it is set against the mean of the "
             "reference over the seeds of its members."
         )
     return found + [_stopping(entry) for entry in comparison.entries if entry.stopping and alone]
+
+
+def _seeds(comparison: Comparison) -> str:
+    """Return the seeds that all methods have, in words; ensembles of runs may leave one out."""
+    single = [entry.seeds for entry in comparison.entries if all(len(one) == 1 for one in entry.seeds)]
+    if len({frozenset(seeds) for seeds in single}) > 1:
+        return "the seeds of each method"
+    return f"{'seeds' if len(comparison.seeds) > 1 else 'seed'} {', '.join(map(str, comparison.seeds))}"
 
 
 def _equal(entry: Entry, reference: Entry) -> bool:

@@ -271,9 +271,10 @@ def _labels(recipes: Sequence[Recipe]) -> list[str]:
 
 
 def _usual(name: str, values: Sequence[Any]) -> list[Any]:
-    """Return the value that goes without saying: of more than half of the recipes, or 0 for what is absent then."""
-    most = [value for value, count in Counter(values).items() if 2 * count > len(values)]
-    return most or [0] * (name in ABSENT)
+    """Return the value that goes without saying: that of all, 0 of what is absent then, or that of more than half."""
+    if name in ABSENT and len(set(values)) > 1:
+        return [0]
+    return [value for value, count in Counter(values).items() if 2 * count > len(values)]
 
 
 def _short(setting: Any) -> str:

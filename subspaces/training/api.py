@@ -91,11 +91,14 @@ def _train_group(
 
 
 def _fitting(recipe: Recipe, altered: dict[str, Any]) -> dict[str, Any]:
-    """Return the changes to a recipe; with another method it loses the schedule that was its method's own."""
-    own = OWN_SCHEDULE.get(recipe.method)
-    if own is None or "schedule" in altered or altered.get("method", recipe.method) == recipe.method:
+    """Return the changes to a recipe; with another method it loses what the new one cannot have."""
+    method = altered.get("method", recipe.method)
+    if method == recipe.method or method not in METHODS:
         return altered
-    return {"schedule": "warmup-cosine", **altered}
+    lost: list[str] = [name for name in ("layerwise", "samples", "feature_similarity") if name in unused(method)]
+    if recipe.method in OWN_SCHEDULE:
+        lost.append("schedule")
+    return {**{name: Recipe.__dataclass_fields__[name].default for name in lost}, **altered}
 
 
 def _shares(recipes: Sequence[Recipe], changes: dict[str, Any]) -> list[dict[str, Any]]:
@@ -103,7 +106,7 @@ def _shares(recipes: Sequence[Recipe], changes: dict[str, Any]) -> list[dict[str
 
     A change that none of them uses goes to all, to be refused or taken.
     """
-    idle = [unused(changes.get("method", one.method)) - {"schedule", "trunk"} for one in recipes]
+    idle = [unused(changes.get("method", one.method)) - {"trunk"} for one in recipes]
     nobodys = set.intersection(*idle) if idle else set()
     return [{name: value for name, value in changes.items() if name not in each - nobodys} for each in idle]
 
@@ -111,10 +114,12 @@ def _shares(recipes: Sequence[Recipe], changes: dict[str, Any]) -> list[dict[str
 def _refuse_idle(recipe: Recipe, changes: dict[str, Any]) -> None:
     """Refuse a change that would change nothing in training, but for its name."""
     method = changes.get("method", recipe.method)
+    if method not in METHODS:
+        return  # which is refused for that
     own = OWN_SCHEDULE.get(method)
     if own is not None and changes.get("schedule", own) != own:
         raise ValueError(f"schedule={changes['schedule']!r}: {method} has a schedule of its own, {own!r}")
-    if "vertices" in changes and method in METHODS and method not in COUNTED:
+    if "vertices" in changes and method not in COUNTED:
         raise ValueError(
             f"vertices={changes['vertices']}: {method} has a fixed number of them; choose the method "
             f"{', '.join(COUNTED[:-1])} or {COUNTED[-1]}"

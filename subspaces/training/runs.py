@@ -30,6 +30,9 @@ from subspaces import files
 from subspaces.training.config import Execution, Recipe
 from subspaces.version import __version__
 
+RESERVED = {".lock", "log.jsonl"}
+"""What a folder may hold before its run is started: the lock, and the log of a trunk."""
+
 
 class RunError(RuntimeError):
     """A run folder that cannot be used."""
@@ -62,7 +65,7 @@ class Run:
     def begun(folders: Iterable[str | os.PathLike[str]]) -> list[Path]:
         """Return the folders without those that a killed process had reserved for runs it never started."""
         paths = [Path(folder) for folder in folders]
-        return [path for path in paths if not path.is_dir() or os.listdir(path) != [".lock"]]
+        return [path for path in paths if not path.is_dir() or set(os.listdir(path)) - RESERVED]
 
     @property
     def finished(self) -> bool:
@@ -146,7 +149,8 @@ class Run:
             finally:
                 if not (self.folder / "config.json").is_file():  # it was never started: leave nothing behind
                     with suppress(OSError):
-                        (self.folder / ".lock").unlink()
+                        for name in RESERVED:
+                            (self.folder / name).unlink(missing_ok=True)
                         self.folder.rmdir()
 
     def save_checkpoint(self, tensors: Mapping[str, Tensor], progress: Mapping[str, Any]) -> None:

@@ -49,7 +49,7 @@ def swa_cyclic(epoch: int, epochs: int, peak: float, m: int = 3, warmup: int = 5
 
 def swa_constant(epoch: int, epochs: int, peak: float, m: int = 3, warmup: int = 5) -> float:
     """Rise to the peak, stay for half of the training, move in a line to half the peak at three quarters, stay."""
-    start, turn, first = 0.5 * epochs, SWA_START * epochs, swa_checkpoints(epochs, m)[0]
+    start, turn, first = 0.5 * epochs, SWA_START * epochs, round(SWA_START * epochs)
     warmup = _short(warmup, first)
     if epoch < warmup:
         return peak * (epoch + 1) / warmup

@@ -169,11 +169,15 @@ def test_figure_and_page_are_there(comparison: Comparison, folder: Path) -> None
 
 def test_notes_say_how_wide_few_seeds_are(comparison: Comparison) -> None:
     assert not any("it is wide" in note for note in tables.notes(comparison))
-    runs = [run for run in comparison.runs if run.recipe.seed < 2]
-    assert any(
-        "With 2 seeds the interval reaches 12.7" in note for note in tables.notes(replace(comparison, runs=runs))
-    )
-    assert any("Trained once" in note for note in tables.notes(replace(comparison, runs=runs[:1])))
+
+    def first(n: int) -> Comparison:
+        single = [entry for entry in comparison.entries if all(len(seeds) == 1 for seeds in entry.seeds)]
+        entries = [replace(entry, seeds=entry.seeds[:n], scores=entry.scores[:n]) for entry in single]
+        runs = [run for run in comparison.runs if run.recipe.seed < n]
+        return replace(comparison, entries=entries, reference=entries[0], runs=runs)
+
+    assert any("With 2 seeds the interval reaches 12.7" in note for note in tables.notes(first(2)))
+    assert tables.notes(first(1))[0] == "Trained once (seed 0)."
     assert not any("without width" in note for note in tables.notes(comparison))
     reference = comparison.entries[0]
     better = [{"test": {name: value + 0.1 for name, value in one["test"].items()}} for one in reference.scores]
@@ -355,6 +359,15 @@ def test_seeds_that_are_not_shared_are_told(tmp_path: Path) -> None:
     assert "Without a difference, as standard, network has not all of its seeds: line." in notes
     alone = ss.compare([recipes[0], recipes[3]], out=tmp_path / "runs", to=tmp_path / "alone", **QUIET, epochs=2)
     assert alone.left_out[0].startswith("no figure: no method shares its seeds")
+    assert tables.notes(alone)[0] == "Trained once (the seeds of each method)."
+    assert not any("interval" in note or "Second line" in note for note in tables.notes(alone))
+
+
+def test_an_ensemble_that_leaves_a_seed_out_does_not_hide_the_seeds(tmp_path: Path) -> None:
+    folders = {"out": tmp_path / "runs", "to": tmp_path / "to"}
+    made = ss.compare([STANDARD, LINE], seeds=[0, 1, 2], **folders, **QUIET, epochs=1)
+    assert [entry.seeds for entry in made.entries][1] == [(0, 1)]
+    assert tables.notes(made)[0] == "Mean ± standard deviation (n − 1) over seeds 0, 1, 2."
 
 
 def test_what_is_set_for_all_is_in_the_heading_and_leaves_the_ensemble(tmp_path: Path) -> None:

@@ -82,11 +82,11 @@ def test_without_a_majority_a_field_is_told_for_all(tmp_path: Path):
         assert [f"learning rate = {rate:g}" in label for label, rate in zip(labels, rates, strict=True)] == list(told)
 
 
-def test_what_is_not_there_is_told_where_most_have_it(tmp_path: Path):
+def test_what_is_there_is_told_also_where_most_have_it(tmp_path: Path):
     standard = RECIPES["digits-standard"]
     smooth = [replace(standard, method=name, label_smoothing=0.1) for name in ("standard", "line")]
     labels = labels_of(tmp_path, standard, *smooth)
-    assert labels == ["standard, label smoothing = 0", "standard", "line"]
+    assert labels == ["standard", "standard, label smoothing = 0.1", "line, label smoothing = 0.1"]
 
 
 def test_no_two_groups_have_one_label(tmp_path: Path):
@@ -274,6 +274,9 @@ def test_what_was_not_measured_is_named(made, tmp_path: Path):
 def test_no_runs_and_folders_that_are_none_are_refused(made, tmp_path: Path):
     with pytest.raises(ValueError, match="no runs were given"):
         gather([])
+    with pytest.raises(ValueError, match="no runs were given"):
+        gather([tmp_path])
+    (tmp_path / "notes.txt").touch()
     with pytest.raises(RunError, match="is not a run folder"):
         gather([tmp_path])
     shutil.copytree(made["line"][0], tmp_path / "raw", ignore=shutil.ignore_patterns("evaluation.json"))

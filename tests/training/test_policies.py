@@ -277,6 +277,8 @@ def test_what_only_some_methods_use_is_for_those():
     assert [one.epochs for one in found] == [3] * 4
     assert [one.ema_decay for one in found] == [0.999, 0.999, 0.9, 0.999]
     assert [one.vertices for one in found] == [3, 6, 3, 3]
+    found, _ = configure(["digits-standard", "digits-swa-cyclic"], None, {"schedule": "constant"})
+    assert [one.schedule for one in found] == ["constant", "swa-cyclic"]
     found, _ = configure(["digits-standard", "digits-line"], None, {"samples": 2, "feature_similarity": 1})
     assert [one.samples for one in found] == [1, 2]
 
@@ -294,6 +296,15 @@ def test_what_only_some_methods_use_is_for_those():
 def test_what_would_change_nothing_is_refused(recipes, changes, message):
     with pytest.raises(ValueError, match=message):
         configure(recipes, None, changes)
+
+
+def test_another_method_loses_what_it_cannot_have():
+    ((found,), _) = configure("cifar10-line-features", None, {"method": "standard"})
+    assert (found.samples, found.feature_similarity) == (1, 0)
+    ((found,), _) = configure("digits-line-layerwise", None, {"method": "integral"})
+    assert not found.layerwise
+    with pytest.raises(ValueError, match="did you mean 'simplex'"):
+        configure("digits-line", None, {"method": "simplx", "beta": 2.0})
 
 
 @pytest.mark.parametrize("seeds", [[], 3])

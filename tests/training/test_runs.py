@@ -450,9 +450,11 @@ def test_a_run_that_never_starts_leaves_no_folder(tmp_path):
 
 def test_folders_that_were_only_reserved_are_left_out(tmp_path: Path):
     """What a process leaves that was killed while it waited: the folders of runs that it never started."""
-    for name in ("reserved", "begun", "other"):
+    for name in ("reserved", "begun", "branch", "empty"):
         (tmp_path / name).mkdir()
     (tmp_path / "reserved" / ".lock").touch()
+    (tmp_path / "branch" / "log.jsonl").touch()
     for file in (".lock", "config.json"):
         (tmp_path / "begun" / file).touch()
-    assert [path.name for path in Run.begun(sorted(tmp_path.iterdir()))] == ["begun", "other"]
+    folders = [*sorted(tmp_path.iterdir()), tmp_path / "nowhere"]
+    assert [path.name for path in Run.begun(folders)] == ["begun", "nowhere"]
