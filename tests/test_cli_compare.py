@@ -228,14 +228,16 @@ def test_a_wrong_command_is_one_line(
 def test_a_study_of_a_network_without_dropout_says_how_to_leave_it_out(tmp_path: Path) -> None:
     command = ["study", "noise", "digits-standard", "--validation", 100, *SMALL, *folders(tmp_path), "--quiet"]
     result = call(*command)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "network 'mlp' has no dropout" in result.stderr
     assert "--dropout-rates 0 leaves dropout out" in result.stderr
     assert result.stderr.count("\n") == 1
 
 
-def test_a_network_without_dropout_is_one_line(tmp_path: Path) -> None:
-    result = call("compare", "digits-standard", "--dropout", 0.1, *SMALL, *folders(tmp_path), "--quiet")
-    assert result.exit_code == 1
+@pytest.mark.parametrize("more", [[], ["--dry-run"]])
+def test_a_network_without_dropout_is_one_line(more: list[str], tmp_path: Path) -> None:
+    result = call("compare", "digits-standard", "--dropout", 0.1, *SMALL, *folders(tmp_path), "--quiet", *more)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: --dropout=0.1")
     assert "has no dropout" in result.stderr
     assert result.stderr.count("\n") == 1

@@ -98,6 +98,7 @@ def test_every_field_can_be_set(entry: dataclasses.Field[Any], received: dict[st
         "sam_rho": ["--method", "sam"],
         "epsilon": ["--method", "integral"],
         "trunk": ["--branch", "1"],
+        "dropout": ["--network", "cresnet20"],
     }.get(entry.name, [])
     if entry.type in (bool, bool | None):
         opposite = not RECIPES["digits-line"].flip if entry.name == "flip" else not entry.default

@@ -89,7 +89,7 @@ def noise(
     from subspaces.experiments import noise as parts
     from subspaces.experiments.setting import Setting
 
-    with usage("ensembles", "dropout_passes", "by", "to"):
+    with usage("ensembles", "dropout_passes", "by", "to"), _how_to_leave_dropout_out():
         settings = given(fields, quiet, as_json, seeds)
         lists = {"dropout": dropout_rates or parts.RATES, "label_smoothing": smoothing_rates or parts.RATES}
         shown = parts.LEVELS if not levels else tuple(levels)

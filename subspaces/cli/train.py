@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
+import torch
 import typer
 from rich.markup import escape
 
@@ -68,13 +69,16 @@ def train(
 
 
 def check_names(recipes: Sequence[Recipe], data: Path) -> None:
-    """Refuse data sets and networks that do not exist before any work is done."""
+    """Refuse data sets and networks that do not exist, or have no dropout, before any work is done."""
     for recipe in recipes:
         with suppress(FileNotFoundError):  # a finished run needs no data
             check_name_and_root(recipe.dataset, data)
         if ":" not in recipe.network and recipe.network not in networks.names():
             known = (*networks.names(), "timm:NAME", "torchvision:NAME", "package.module:factory")
             raise ValueError(f"no network is called {recipe.network!r}: {nearest(recipe.network, known)}")
+    for name, dropout in {(one.network, one.dropout) for one in recipes if one.dropout and ":" not in one.network}:
+        with torch.device("meta"):  # which takes no memory
+            networks.build(name, classes=10, image_shape=(3, 32, 32), dropout=dropout)
 
 
 def _summary(run: Run, before: bool) -> dict[str, Any]:
