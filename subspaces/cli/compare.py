@@ -1,6 +1,5 @@
 """`subspaces compare`."""
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,6 +27,7 @@ from subspaces.cli.shared import (
     TensorBoard,
     To,
     given,
+    mode,
 )
 from subspaces.cli.train import check_names
 from subspaces.evaluation.dropout import PASSES
@@ -93,12 +93,12 @@ def compare(
         data=data,
         out=out,
         to=to,
-        show="quiet" if quiet or as_json else "bar",
+        show=mode(quiet, as_json),
         tensorboard=tensorboard,
         **execution,
     )
     if as_json:
-        typer.echo(json.dumps(json.loads((to / "comparison.json").read_bytes())))
+        printing.show_json(to / "comparison.json")
     else:
         _show(made)
 

@@ -1,6 +1,5 @@
 """`subspaces study instability`."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,7 +8,7 @@ import typer
 from subspaces.cli import printing
 from subspaces.cli.errors import usage
 from subspaces.cli.options import ROOT, with_fields, without_rest
-from subspaces.cli.shared import EXECUTION, RECIPE, Data, DryRun, Json, Out, Quiet, Seeds, TensorBoard, To, given
+from subspaces.cli.shared import EXECUTION, RECIPE, Data, DryRun, Json, Out, Quiet, Seeds, TensorBoard, To, given, mode
 from subspaces.cli.train import check_names
 from subspaces.training import Execution, Recipe
 
@@ -83,12 +82,12 @@ def instability(
         data=data,
         out=out,
         to=to,
-        show="quiet" if quiet or as_json else "bar",
+        show=mode(quiet, as_json),
         tensorboard=tensorboard,
         **settings,
     )
     if as_json:
-        typer.echo(json.dumps(json.loads((to / "instability.json").read_bytes())))
+        printing.show_json(to / "instability.json")
     else:
         _show(made)
 

@@ -1,6 +1,5 @@
 """`subspaces study integral`."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,6 +22,7 @@ from subspaces.cli.shared import (
     TensorBoard,
     To,
     given,
+    mode,
 )
 from subspaces.cli.train import check_names
 from subspaces.training import Execution, Recipe
@@ -83,12 +83,12 @@ def integral(
         data=data,
         out=out,
         to=to,
-        show="quiet" if quiet or as_json else "bar",
+        show=mode(quiet, as_json),
         tensorboard=tensorboard,
         **settings,
     )
     if as_json:
-        typer.echo(json.dumps(json.loads((to / "integral.json").read_bytes())))
+        printing.show_json(to / "integral.json")
     else:
         _show(made)
 

@@ -1,6 +1,5 @@
 """`subspaces study noise`."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +27,7 @@ from subspaces.cli.shared import (
     TensorBoard,
     To,
     given,
+    mode,
 )
 from subspaces.cli.train import check_names
 from subspaces.evaluation.dropout import PASSES
@@ -112,12 +112,12 @@ def noise(
             data=data,
             out=out,
             to=to,
-            show="quiet" if quiet or as_json else "bar",
+            show=mode(quiet, as_json),
             tensorboard=tensorboard,
             **settings,
         )
     if as_json:
-        typer.echo(json.dumps(json.loads((to / "noise.json").read_bytes())))
+        printing.show_json(to / "noise.json")
     else:
         _show(made)
 

@@ -29,6 +29,11 @@ def show(filled: Table) -> None:
     Console(width=None if sys.stdout.isatty() else 240).print(filled)
 
 
+def show_json(path: Path) -> None:
+    """Print a JSON file on one line."""
+    typer.echo(json.dumps(json.loads(path.read_bytes())))
+
+
 def closing(filled: Table, notes: list[str], files: list[Path], left_out: list[str]) -> None:
     """Print a table and its notes, and say what was written and what could not be."""
     show(filled)

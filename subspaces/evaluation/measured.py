@@ -42,9 +42,21 @@ class Shelf:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._stamp: tuple[int, int] | None = None
+        self._found: list[Measured] = []
 
     def read(self) -> list[Measured]:
-        """Return everything that is there."""
+        """Return everything that is there; the file is read again only if it has been replaced."""
+        try:
+            now = self.path.stat()
+        except OSError:
+            return []
+        stamp = now.st_ino, now.st_mtime_ns
+        if stamp != self._stamp:
+            self._stamp, self._found = stamp, self._parsed()
+        return self._found
+
+    def _parsed(self) -> list[Measured]:
         try:
             values = json.loads(self.path.read_bytes())
             return [Measured(**each) for each in values["measured"]] if values["schema"] == SCHEMA else []
