@@ -11,11 +11,12 @@ from typing import Annotated, Any, Literal, TypeVar
 import typer
 from typer.core import TyperCommand
 
+from subspaces.data import loading
 from subspaces.points import nearest
 
 Command = TypeVar("Command", bound=Callable[..., None])
 Root = Annotated[Path, typer.Option("--root", help="The folder for data sets.", metavar="DIR")]
-ROOT = Path("data")
+ROOT = Path(loading.ROOT)
 
 
 def with_fields(

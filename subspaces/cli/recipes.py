@@ -10,8 +10,7 @@ from rich.table import Table
 
 from subspaces.cli import printing
 from subspaces.cli.errors import usage
-from subspaces.training import RECIPES, Recipe
-from subspaces.training.methods import AVERAGED, COUNTED, SUBSPACES
+from subspaces.training import RECIPES, Recipe, methods
 from subspaces.training.recipes import find
 
 
@@ -42,9 +41,8 @@ def _list(chosen: list[Recipe]) -> Table:
 def _method(recipe: Recipe) -> str:
     """Return in words what is learned."""
     words: str = "one network" if recipe.method == "standard" else recipe.method
-    if recipe.method in COUNTED:
-        what = "vertices" if recipe.method in SUBSPACES else "checkpoints" if recipe.method in AVERAGED else "members"
-        words += f", {recipe.vertices} {what}"
+    if recipe.method in methods.COUNTED:
+        words += f", {recipe.vertices} {methods.vertices(recipe.method)}"
     settings = [
         ", layerwise" if recipe.layerwise else "",
         f", dropout {recipe.dropout:g}" if recipe.dropout else "",
