@@ -1,25 +1,105 @@
-"""Files that are either whole or not there."""
+"""Files that are either whole or not there, and tensors in them that tell when they have been changed."""
 
+import hashlib
 import json
 import os
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import safetensors.torch
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
 
-def write(path: Path, content: bytes) -> None:
+
+class DamageError(ValueError):
+    """Says what is wrong with the content of a file, without its name."""
+
+
+def write(path: Path, *content: bytes | memoryview) -> None:
     """Write a file so that a reader, or a crash, sees the old content or the new, never a part."""
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     try:
-        with open(partial, "xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+        try:
+            with open(partial, "xb") as file:
+                for part in content:
+                    file.write(part)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, path)
+        finally:
+            partial.unlink(missing_ok=True)
+    except OSError as error:  # a full disk names no file, and nobody knows the partial one
+        raise OSError(error.errno, f"{error.strerror}: could not be written", str(path)) from None
 
 
 def write_json(path: Path, value: Any) -> None:
     """Write a value as an indented JSON file."""
     write(path, (json.dumps(value, indent=2) + "\n").encode())
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> str:
+    """Write a safetensors file with a checksum in its header, and return that.
+
+    The same tensors and header make the same bytes: safetensors' own writer has another order of the header each time.
+    """
+    header = {**header, "layout": _layout(tensors)}
+    found = checksum(header, tensors)
+    packed = memoryview(safetensors.torch.save(dict(tensors), {**header, "checksum": found}))
+    end = 8 + int.from_bytes(packed[:8], "little")
+    names = json.loads(bytes(packed[8:end]))
+    names["__metadata__"] = dict(sorted(names["__metadata__"].items()))
+    text = json.dumps(names, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # the tensors stay aligned
+    write(path, len(text).to_bytes(8, "little"), text, packed[end:])
+    return found
+
+
+def read_header(path: Path) -> dict[str, str]:
+    """Return the header of a safetensors file; whether its tensors are right is not looked at."""
+    return _opened(path, names_only=True)[0]
+
+
+def read_tensors(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """Return header and tensors of a safetensors file; `check` says whether they belong together."""
+    return _opened(path, names_only=False)
+
+
+def _opened(path: Path, names_only: bool) -> tuple[dict[str, str], dict[str, Tensor]]:
+    path.open("rb").close()  # an error of safetensors would not name the path
+    try:
+        with safe_open(path, framework="pt") as file:
+            names = [] if names_only else list(file.keys())
+            return file.metadata() or {}, {name: file.get_tensor(name) for name in names}
+    except (SafetensorError, ValueError, RuntimeError) as error:  # dtypes and sizes that torch does not know too
+        raise DamageError(f"{path.stat().st_size} bytes that are not a complete safetensors file: {error}") from None
+
+
+def check(header: Mapping[str, str], tensors: Mapping[str, Tensor]) -> None:
+    """Refuse tensors and a header that are not those the checksum was made of."""
+    same = header.get("layout") in (None, _layout(tensors))  # files of earlier versions have none
+    if not same or checksum(header, tensors) != header.get("checksum"):
+        raise DamageError("its tensors do not match its checksum")
+
+
+def checksum(header: Mapping[str, str], tensors: Mapping[str, Tensor]) -> str:
+    """Return what tells the bytes of these tensors under this header from any others."""
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(repr(sorted(item for item in header.items() if item[0] != "checksum")).encode())
+    for name in sorted(tensors):
+        digest.update(name.encode())
+        digest.update(tensors[name].reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _layout(tensors: Mapping[str, Tensor]) -> str:
+    """Return what tells these types and shapes from any others with the same bytes."""
+    listed = [(name, str(value.dtype), tuple(value.shape)) for name, value in sorted(tensors.items())]
+    return hashlib.blake2b(repr(listed).encode(), digest_size=16).hexdigest()
+
+
+def stored(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return dense copies on the CPU, as a file takes them."""
+    return {name: value.detach().cpu().clone(memory_format=torch.contiguous_format) for name, value in tensors.items()}

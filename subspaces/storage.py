@@ -8,15 +8,12 @@ The header says which shape it is and holds a checksum over all tensors.
 """
 
 import dataclasses
-import hashlib
 import json
 import os
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from subspaces import files, shapes
@@ -33,8 +30,11 @@ class FileError(ValueError):
     """A file that is not a whole family, or not one of the given network."""
 
 
-def save(module: nn.Module, path: str | os.PathLike[str]) -> None:
-    """Write a family to one safetensors file; an existing file is replaced only by a complete one."""
+def save(module: nn.Module, path: str | os.PathLike[str]) -> str:
+    """Write a family to one safetensors file, replacing an existing one only when complete, and return its checksum.
+
+    The same family makes the same file, byte for byte.
+    """
     family = unwrapped(module)
     if not isinstance(family, Subspace):
         raise TypeError(f"save got a {type(family).__name__}: expected a Subspace; for a network save its state_dict()")
@@ -49,9 +49,11 @@ def save(module: nn.Module, path: str | os.PathLike[str]) -> None:
         "penalised": json.dumps([e.names[0] for g in family.layout.groups if g.penalised for e in g.entries]),
         "groups": json.dumps({e.names[0]: g.label for g in family.layout.groups for e in g.entries}),
     }
-    header["checksum"] = _checksum(header, tensors)
-    content = _serialised(tensors, header)
-    files.write(target, content)  # not by safetensors' save_file, which makes it unreadable for others
+    try:
+        return files.write_tensors(target, tensors, header)
+    except KeyError as error:  # from safetensors' table of dtypes
+        names = ", ".join(name for name, value in tensors.items() if value.dtype in error.args)
+        raise TypeError(f"the network's {names} has dtype {error}, which safetensors cannot hold") from None
 
 
 def load(path: str | os.PathLike[str], network: nn.Module | Factory, shape: Shape | None = None) -> Subspace:
@@ -59,13 +61,17 @@ def load(path: str | os.PathLike[str], network: nn.Module | Factory, shape: Shap
 
     `shape` is needed only for a shape of your own. The family is on the network's device.
     """
-    header, tensors = _read(Path(path))
-    shape = _shape(header, shape, path)
-    penalised, groups = set(json.loads(header["penalised"])), json.loads(header["groups"])
+    header, tensors = read(path)
+    try:
+        described, layerwise, penalised, groups = _described(header)
+        shape = _shape(described, shape, path)
+        _check_count(shape, tensors, path)
+    except files.DamageError as error:
+        raise FileError(f"{path} is damaged ({error}): use another copy") from None
     family = Subspace(
         network,
         shape,
-        json.loads(header["layerwise"]),
+        layerwise,
         init="point",
         penalised=lambda name, _: name in penalised,
         group=lambda name, _: groups.get(name, "unknown"),
@@ -77,6 +83,23 @@ def load(path: str | os.PathLike[str], network: nn.Module | Factory, shape: Shap
         for name, place in places.items():
             place.copy_(tensors[name])
     return family
+
+
+def read(path: str | os.PathLike[str]) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """Return header and tensors of a family's file, or say why it is none."""
+    place = Path(path)
+    if place.is_dir():
+        raise IsADirectoryError(f"load from {path}, which is a folder: expected the file of a family")
+    try:
+        header, tensors = files.read_tensors(place)
+        if header.get("format") != FORMAT:
+            raise FileError(f"{path} is a safetensors file but not a family: expected one written by subspaces.save")
+        if not header.get("version", "").isdecimal() or int(header["version"]) > VERSION:
+            raise FileError(f"{path} has format version {header.get('version')}, this is {VERSION}: upgrade subspaces")
+        files.check(header, tensors)
+    except files.DamageError as error:
+        raise FileError(f"{path} is damaged ({error}): use another copy") from None
+    return header, tensors
 
 
 def _tensors(family: Subspace) -> dict[str, Tensor]:
@@ -107,14 +130,6 @@ def _stored(name: str, value: Tensor) -> Tensor:
     return value.detach().cpu().clone(memory_format=torch.contiguous_format)
 
 
-def _serialised(tensors: dict[str, Tensor], header: dict[str, str]) -> bytes:
-    try:
-        return safetensors.torch.save(tensors, header)
-    except KeyError as error:  # from its table of dtypes
-        names = ", ".join(name for name, value in tensors.items() if value.dtype in error.args)
-        raise TypeError(f"the network's {names} has dtype {error}, which safetensors cannot hold") from None
-
-
 def _ours(name: str) -> type[Shape] | None:
     """Return the shape of that name among those of this package."""
     kind = vars(shapes).get(name)
@@ -129,8 +144,25 @@ def _describe(shape: Shape) -> dict[str, Any]:
     return described
 
 
-def _shape(header: dict[str, str], given: Shape | None, path: str | os.PathLike[str]) -> Shape:
-    described = json.loads(header["shape"])
+def _described(header: dict[str, str]) -> tuple[dict[str, Any], bool, set[str], dict[str, str]]:
+    """Return the parts of a header: shape, layerwise, names of penalised parameters, and of their groups."""
+    kinds = {"shape": dict, "layerwise": bool, "penalised": list, "groups": dict}
+    found: list[Any] = []
+    for name, kind in kinds.items():
+        try:
+            value = json.loads(header[name])
+        except (KeyError, ValueError, RecursionError):
+            value = None
+        if not isinstance(value, kind):
+            raise files.DamageError(
+                f"its header's {name!r} is {str(header.get(name))[:40]!r}, which is no {kind.__name__}"
+            )
+        found.append(value)
+    shape, layerwise, penalised, groups = found
+    return shape, layerwise, set(map(str, penalised)), groups
+
+
+def _shape(described: dict[str, Any], given: Shape | None, path: str | os.PathLike[str]) -> Shape:
     if given is not None:
         if not isinstance(given, Shape):
             raise TypeError(f"shape={given!r}: expected the family's Shape, {described}, or none")
@@ -140,42 +172,20 @@ def _shape(header: dict[str, str], given: Shape | None, path: str | os.PathLike[
             )
         return given
     fields = dict(described)
-    kind = _ours(fields.pop("type"))
+    kind = _ours(str(fields.pop("type", None)))
     if kind is None:
         raise FileError(f"{path} holds a family of shape {described}: pass it, load(path, network, shape=…)")
-    return kind(**fields)
-
-
-def _checksum(header: dict[str, str], tensors: dict[str, Tensor]) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    digest.update(repr(sorted(item for item in header.items() if item[0] != "checksum")).encode())
-    for name in sorted(tensors):
-        digest.update(name.encode())
-        digest.update(tensors[name].reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()
-
-
-def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
-    """Return header and tensors of a file, or say why it is not a family."""
-    path.open("rb").close()  # an error of safetensors would not name the path
     try:
-        with safe_open(path, framework="pt") as file:
-            header = file.metadata() or {}
-            if header.get("format") != FORMAT:
-                raise FileError(
-                    f"{path} is a safetensors file but not a family: expected one written by subspaces.save"
-                )
-            if not header.get("version", "").isdigit() or int(header["version"]) > VERSION:
-                raise FileError(
-                    f"{path} has format version {header.get('version')}, this is {VERSION}: upgrade subspaces"
-                )
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except SafetensorError as error:
-        size = path.stat().st_size
-        raise FileError(f"{path} ({size} bytes) is not a complete safetensors file: {error}") from None
-    if _checksum(header, tensors) != header.get("checksum"):
-        raise FileError(f"{path} is damaged: its tensors do not match its checksum; use another copy")
-    return header, tensors
+        return kind(**fields)
+    except (TypeError, ValueError) as error:
+        raise files.DamageError(f"its header's shape is {described}: {error}") from None
+
+
+def _check_count(shape: Shape, tensors: dict[str, Tensor], path: str | os.PathLike[str]) -> None:
+    """Refuse a shape of more or fewer vertices than the file holds, before a family of that many is built."""
+    there = len({name.split(".")[1] for name in tensors if name.startswith("vertex.")})
+    if there not in (0, shape.vertices):  # a network without trainable parameters has none
+        raise FileError(f"{path} holds {there} vertices, and its header says {shape}: use another copy")
 
 
 def _check_match(places: dict[str, Tensor], tensors: dict[str, Tensor], path: str | os.PathLike[str]) -> None:

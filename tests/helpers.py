@@ -1,6 +1,9 @@
 """Small networks, and the strategies and shapes that several test files share."""
 
+import json
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import torch
 from hypothesis import HealthCheck, settings
@@ -8,6 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import subspaces as ss
+from subspaces.training import seals
 
 quick = settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 
@@ -98,3 +102,16 @@ def assert_same_state(module: nn.Module, before: dict[str, Tensor]) -> None:
     after = module.state_dict()
     assert list(after) == list(before)
     assert all(torch.equal(after[name], before[name]) for name in before)
+
+
+def unsealed(path: Path) -> dict[str, Any]:
+    """Return what a sealed JSON file holds."""
+    return seals.read_json(path, None, "mend the test").content
+
+
+def resealed(path: Path, change: Callable[[dict[str, Any]], Any], run: str | None = None) -> None:
+    """Change a sealed JSON file in place, as one who knows how to seal it."""
+    value = json.loads(path.read_bytes())
+    seal = value.pop(seals.SEAL)
+    change(value)
+    seals.write_json(path, value, seal["run"] if run is None else run, seal["others"])

@@ -1,6 +1,6 @@
 """`subspaces plot`: names, files, errors of one line."""
 
-import json
+import dataclasses
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from subspaces.cli import app
 from subspaces.report.figures import KINDS
+from subspaces.training import Run, seals
 
 sys.path.insert(0, str(Path(__file__).parent / "report"))
 import made_runs
@@ -44,8 +45,8 @@ def test_the_help_lists_every_figure():
 
 def with_other_data(line: str, folder: Path) -> str:
     folder.mkdir()
-    recipe = json.loads((Path(line) / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**recipe, "dataset": "mnist"}))
+    recipe = dataclasses.replace(Run.open(line).recipe, dataset="mnist")
+    seals.write_json(folder / "config.json", recipe.to_dict(), recipe.key)
     return str(folder)
 
 

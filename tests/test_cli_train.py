@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import safetensors.torch
 import torch
+from helpers import unsealed
 from typer.testing import CliRunner, Result
 
 import subspaces as ss
@@ -175,7 +176,7 @@ def test_the_numbers_of_the_table_are_those_of_the_result(tmp_path: Path) -> Non
     assert result.exit_code == 0, result.output
     (folder,) = tmp_path.iterdir()
     (line,) = (line.split() for line in result.stdout.splitlines() if str(folder) in line)
-    final = json.loads((folder / "result.json").read_text())
+    final = unsealed(folder / "result.json")
     shares = [f"{100 * final[f'{name}_accuracy']:.1f}" for name in ("train", "validation", "test")]
     assert line == ["digits-simplex", "0", "2", *shares, f"{final['l2']:.1f}", f"{final['cos2']:.3f}", str(folder)]
 
@@ -191,7 +192,7 @@ def test_json_is_all_there_is_on_standard_output(tmp_path: Path) -> None:
     assert [line["recipe"] for line in runs] == ["digits-line", "digits-standard"]
     for run in runs:
         assert Path(run["folder"]).name == run["run"]
-        assert run["result"] == json.loads((Path(run["folder"]) / "result.json").read_text())
+        assert run["result"] == unsealed(Path(run["folder"]) / "result.json")
         assert run["finished_before"] is False
     again = rows(train(tmp_path, *arguments).stdout)
     assert again == [{**run, "finished_before": True} for run in runs]

@@ -1,11 +1,14 @@
 """Files are whole or not there."""
 
+import errno
 import json
 import os
+import resource
 import stat
 from pathlib import Path
 
 import pytest
+import torch
 
 from subspaces import files
 
@@ -67,3 +70,42 @@ def test_json_is_for_people_and_programs(tmp_path: Path):
     assert json.loads(text) == {"a": [1, None], "b": "ω"}
     assert text.endswith("}\n")
     assert len(text.splitlines()) > 3
+
+
+def test_a_disk_that_is_full_is_named_with_the_file(tmp_path: Path):
+    path = tmp_path / "state.safetensors"
+    files.write(path, b"old")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
+    try:
+        with pytest.raises(OSError, match=r"could not be written.*state\.safetensors") as caught:
+            files.write(path, bytes(100_000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert caught.value.errno == errno.EFBIG
+    assert caught.value.filename == str(path)
+    assert path.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["state.safetensors"]
+
+
+def test_tensors_come_back_with_their_header(tmp_path: Path):
+    path = tmp_path / "file.safetensors"
+    tensors = {"b": torch.arange(5), "a": torch.tensor(2.5), "empty": torch.zeros(0, 3), "yes": torch.tensor([True])}
+    found = files.write_tensors(path, tensors, {"key": "ω", "other": "{}"})
+    header, read = files.read_tensors(path)
+    files.check(header, read)
+    assert (header["key"], header["other"], header["checksum"]) == ("ω", "{}", found)
+    assert files.read_header(path) == header
+    assert read.keys() == tensors.keys()
+    assert all(torch.equal(read[name], tensors[name]) and read[name].dtype == tensors[name].dtype for name in read)
+
+
+@pytest.mark.parametrize("other", [{"a": torch.ones(3)}, {"b": torch.zeros(3)}, {"a": torch.zeros(3, 1)}, {}])
+def test_other_tensors_do_not_fit_the_header(tmp_path: Path, other: dict[str, torch.Tensor]):
+    files.write_tensors(tmp_path / "file", {"a": torch.zeros(3)}, {"key": "value"})
+    header = files.read_header(tmp_path / "file")
+    files.check(header, {"a": torch.zeros(3)})
+    with pytest.raises(files.DamageError, match="checksum"):
+        files.check(header, other)
+    with pytest.raises(files.DamageError, match="checksum"):
+        files.check({**header, "key": "another"}, {"a": torch.zeros(3)})

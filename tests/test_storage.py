@@ -23,7 +23,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
-from subspaces import Bezier, FileError, Line, Shape, Simplex, Subspace, load, save
+from subspaces import Bezier, FileError, Line, Shape, Simplex, Subspace, files, load, save
 from subspaces.storage import VERSION
 
 
@@ -440,8 +440,8 @@ def test_a_file_that_is_no_safetensors_at_all_is_refused(whole, raw):
 
 def test_messages_for_what_is_no_whole_file(whole):
     path, raw = whole
-    assert "(0 bytes) is not a complete safetensors file" in refused(path, b"")
-    assert f"({len(raw) - 1} bytes) is not a complete safetensors file" in refused(path, raw[:-1])
+    assert "(0 bytes that are not a complete safetensors file" in refused(path, b"")
+    assert f"({len(raw) - 1} bytes that are not a complete safetensors file" in refused(path, raw[:-1])
     damaged = bytearray(raw)
     damaged[-1] ^= 1
     assert "damaged" in refused(path, bytes(damaged))
@@ -688,3 +688,87 @@ def test_a_wrapped_family_is_saved_as_what_it_wraps(path):
     save(torch.optim.swa_utils.AveragedModel(family), path)
     x = torch.randn(2, 3, 5, 5)
     assert same(load(path, Net).eval()(x), family.eval()(x))
+
+
+# The same family is the same file, and a header is not believed
+
+
+def test_the_same_family_makes_the_same_bytes(path):
+    family = Subspace(Net, Simplex(3), seed=1)
+    contents = set()
+    for _ in range(5):
+        save(family, path)
+        contents.add(path.read_bytes())
+    assert len(contents) == 1
+
+
+def test_save_tells_the_checksum(path):
+    found = save(Subspace(Net, Line()), path)
+    assert found == files.read_header(path)["checksum"]
+
+
+def rewritten(path, tensors, **changes):
+    """Write a family's file with another header, and a checksum that fits."""
+    with safe_open(path, framework="pt") as file:
+        header = file.metadata()
+    header = {key: value for key, value in {**header, **changes}.items() if value is not None}
+    files.write_tensors(path, tensors, {k: v for k, v in header.items() if k not in ("checksum", "layout")})
+
+
+def test_types_and_shapes_are_protected_by_the_checksum(path):
+    save(Subspace(Net, Line()), path)
+    tensors = load_file(path)
+    with safe_open(path, framework="pt") as file:
+        header = file.metadata()
+    name = "vertex.1.head.bias"
+    for other in (tensors[name].view(torch.int32), tensors[name].reshape(1, -1)):
+        save_file({**tensors, name: other}, path, header)
+        with pytest.raises(FileError, match="checksum"):
+            load(path, Net)
+
+
+def test_a_family_without_its_layout_can_still_be_read(path):
+    save(Subspace(Net, Line()), path)
+    header, tensors = files.read_tensors(path)
+    del header["layout"], header["checksum"]
+    save_file(tensors, path, {**header, "checksum": files.checksum(header, tensors)})
+    assert isinstance(load(path, Net), Subspace)
+
+
+def test_a_header_that_promises_a_million_vertices_is_refused_before_they_are_made(path):
+    save(Subspace(Net, Simplex(3)), path)
+    rewritten(path, load_file(path), shape='{"type": "Simplex", "m": 1000000}')
+    with pytest.raises(FileError, match=rf"{path}.* holds 3 vertices.*Simplex"):
+        load(path, Net)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("shape", "[]"),
+        ("shape", "{"),
+        ("shape", None),
+        ("shape", '{"type": "Simplex", "m": "x"}'),
+        ("shape", '{"type": "Simplex", "m": -1}'),
+        ("shape", '{"type": "Line", "bends": 1}'),
+        ("layerwise", "2"),
+        ("layerwise", "[" * 100_000),
+        ("penalised", "{}"),
+        ("penalised", "7"),
+        ("groups", "[]"),
+        ("groups", None),
+    ],
+)
+def test_other_bad_metadata_names_the_file(path, key, value):
+    save(Subspace(Net, Simplex(3)), path)
+    rewritten(path, load_file(path), **{key: value})
+    with pytest.raises(FileError, match=rf"{path} is damaged .*{key}"):
+        load(path, Net)
+
+
+@pytest.mark.parametrize("value", ['{"type": 5}', '{"type": null, "m": 3}', "{}", '{"type": "Shape"}'])
+def test_an_unknown_shape_in_the_header_asks_for_it(path, value):
+    save(Subspace(Net, Simplex(3)), path)
+    rewritten(path, load_file(path), shape=value)
+    with pytest.raises(FileError, match=f"{path}"):
+        load(path, Net)

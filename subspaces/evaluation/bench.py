@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from subspaces import storage
@@ -39,19 +38,14 @@ class Bench:
     @cached_property
     def family(self) -> Subspace:
         """The trained family."""
+        self.run.check_family(self.run.family_file)
         network = build_family(self.recipe, self.dataset, self.execution).midpoint()
         return storage.load(self.run.family_file, network, self.shape).to(self.execution.device)
 
     @cached_property
     def checksum(self) -> str:
         """What tells this family from another one that was trained with the same recipe."""
-        try:
-            with safe_open(self.run.family_file, framework="pt") as file:
-                return str((file.metadata() or {})["checksum"])
-        except (SafetensorError, KeyError) as error:
-            raise RunError(
-                f"{self.run.family_file} is damaged ({error}): remove the folder {self.run.folder} to train anew"
-            ) from None
+        return self.run.family_checksum
 
     def predictor(self, splits: Sequence[str], statistics: int | None) -> Predictor:
         """Return what predicts with any weights of the network."""

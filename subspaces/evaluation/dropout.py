@@ -68,7 +68,7 @@ def evaluate_dropout(
 def _measure(bench: Bench, passes: int, statistics: int | None, precision: str, progress: Progress) -> Measured:
     """Return what is there, or measure it."""
     with bench.run.locked():
-        shelf, key = Shelf(bench.run.folder / FILE), key_of(bench, passes, statistics)
+        shelf, key = Shelf(bench.run.folder / FILE, bench.recipe.key), key_of(bench, passes, statistics)
         if (found := shelf.find(key, precision)) is not None:
             return found
         tick = counted(progress, f"{bench.run.folder.name}: dropout", 0, passes * len(bench.splits))

@@ -4,14 +4,11 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-import safetensors.torch
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from subspaces import files
-from subspaces.evaluation.record import Alpha
-from subspaces.training.runs import RunError
+from subspaces.evaluation.record import REMEDY, Alpha, Record
+from subspaces.training import seals
 
 FILE = "examples.safetensors"
 LIMIT = 48
@@ -35,6 +32,8 @@ class Examples:
     confidence: Tensor  # float32 [p, k], of the predicted class
     alphas: list[Alpha]  # p
     split: str
+    run: str = ""  # the key of its recipe
+    family: str = ""  # the checksum of the family that answered
 
     def __post_init__(self) -> None:
         k, p = len(self.labels), len(self.alphas)
@@ -59,21 +58,33 @@ class Examples:
         path = Path(folder) / FILE
         if not path.is_file():
             return None
+        header, found = seals.read_tensors(path, None, REMEDY)
         try:
-            with safe_open(path, framework="pt") as file:
-                header = file.metadata() or {}
-                tensors = {name: file.get_tensor(name) for name in _DTYPES}
-            return cls(**tensors, alphas=_alphas(header["alphas"]), split=header["split"])
+            return cls(
+                **{name: found[name] for name in _DTYPES},
+                alphas=_alphas(header["alphas"]),
+                split=header["split"],
+                run=header["run"],
+                family=header["family"],
+            )
         except KeyError as error:
-            raise RunError(f"{path} is damaged (it has no {error}): remove it and evaluate anew") from None
-        except (SafetensorError, ValueError, TypeError) as error:
-            raise RunError(f"{path} is damaged ({error}): remove it and evaluate anew") from None
+            raise seals.damaged(path, f"it has no {error}", REMEDY) from None
+        except (ValueError, TypeError) as error:
+            raise seals.damaged(path, error, REMEDY) from None
+
+    @classmethod
+    def of(cls, record: Record, folder: Path) -> "Examples | None":
+        """Return the examples that belong to a record; others that lie in its folder are refused."""
+        found = cls.read(folder)
+        if found is not None and (found.run, found.family) != (record.key, str(record.family)):
+            raise seals.damaged(Path(folder) / FILE, "it was made with another family than evaluation.json", REMEDY)
+        return found
 
     def write(self, folder: Path) -> None:
         """Write the examples into a run folder, whole or not at all."""
-        tensors = {name: getattr(self, name).detach().cpu().contiguous() for name in _DTYPES}
-        header = {"alphas": json.dumps(self.alphas), "split": self.split}
-        files.write(Path(folder) / FILE, safetensors.torch.save(tensors, header))
+        tensors = {name: getattr(self, name) for name in _DTYPES}
+        header = {"alphas": json.dumps(self.alphas), "split": self.split, "family": self.family}
+        seals.write_tensors(Path(folder) / FILE, tensors, header, self.run)
 
 
 def _alphas(text: str) -> list[Alpha]:

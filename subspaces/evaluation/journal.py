@@ -10,8 +10,8 @@ from subspaces.evaluation import examples
 from subspaces.evaluation.bench import Bench
 from subspaces.evaluation.points import Item, to_alpha
 from subspaces.evaluation.predictions import Predictions
-from subspaces.evaluation.record import Record, Row
-from subspaces.training.runs import RunError, environment
+from subspaces.evaluation.record import FILE, Record, Row
+from subspaces.training.runs import environment
 
 SECONDS = 3.0  # between two writes: what a kill may lose
 
@@ -31,20 +31,21 @@ class Journal:
         self.statistics = {"batch": bench.recipe.batch, "batches": statistics}
         self._stamp = json.dumps({"family": bench.checksum, **self.statistics})
         self._found = self._continued(precision)
-        self._predictions = Predictions.read(self.folder, self._stamp) if self._found is not None else None
+        self._predictions = None
+        if self._found is not None:
+            self._predictions = Predictions.read(self.folder, bench.recipe.key, self._stamp)
         self.fresh = self._found is None
 
     def _continued(self, precision: str) -> Record | None:
-        """Return the record that is there, unless it is damaged, of another version, or made from something else.
+        """Return the record that is there, unless it was made from something else.
 
         Whatever the device chooses by itself may change from one call to the next; a precision that is asked for
         is kept.
         """
-        try:
-            found = Record.read(self.folder)
-        except RunError:
+        if not (self.folder / FILE).is_file():
             return None
-        same = found.environment.get("family") == self.bench.checksum
+        found = Record.read(self.folder)
+        same = found.family == self.bench.checksum and found.key == self.bench.recipe.key
         same &= all(found.statistics.get(name) == value for name, value in self.statistics.items())
         if precision != "auto":
             same &= found.environment.get("execution", {}).get("precision") == precision
@@ -82,7 +83,7 @@ class Journal:
         """What the points have said so far."""
         if self._predictions is None:
             labels = {split: getattr(self.bench.dataset, split).labels for split in self.bench.splits}
-            self._predictions = Predictions(self._stamp, labels)
+            self._predictions = Predictions(self.bench.recipe.key, self._stamp, labels)
         return self._predictions
 
     def missing(self, items: Iterable[Item]) -> list[Item]:

@@ -1,7 +1,6 @@
 """Numbers of networks that answer together and are no rows of one run's record, in a JSON file beside them."""
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +8,9 @@ from typing import Any
 
 from torch import Tensor
 
-from subspaces import files
 from subspaces.evaluation import metrics
+from subspaces.evaluation.typed import mistake
+from subspaces.training import seals
 
 SCHEMA = 1
 
@@ -37,11 +37,20 @@ class Measured:
         return cls(dict(key), dict(environment), {split: len(answers[split]) for split in answers}, found)
 
 
-class Shelf:
-    """The measured of one file; a file that is damaged, or of another version, is one with nothing in it."""
+@dataclass(frozen=True)
+class _Content:
+    """What a file of measurements holds."""
 
-    def __init__(self, path: Path) -> None:
+    schema: int
+    measured: list[Measured]
+
+
+class Shelf:
+    """The measured of one sealed file; `run` is the key of the run that it belongs to, if it is of one."""
+
+    def __init__(self, path: Path, run: str = "") -> None:
         self.path = path
+        self.run = run
         self._stamp: tuple[int, int] | None = None
         self._found: list[Measured] = []
 
@@ -57,11 +66,14 @@ class Shelf:
         return self._found
 
     def _parsed(self) -> list[Measured]:
+        remedy = "remove it, and what it holds is measured again"
+        values = seals.read_json(self.path, self.run, remedy).content
         try:
-            values = json.loads(self.path.read_bytes())
+            if (wrong := mistake(values, _Content, "")) is not None:
+                raise ValueError(wrong)
             return [Measured(**each) for each in values["measured"]] if values["schema"] == SCHEMA else []
-        except (OSError, ValueError, KeyError, TypeError):  # all of it can be measured again
-            return []
+        except (ValueError, KeyError, TypeError) as error:
+            raise seals.damaged(self.path, error, remedy) from None
 
     def find(self, key: Mapping[str, Any], precision: str = "auto") -> Measured | None:
         """Return what was measured of a key; a precision that is asked for must be that of the numbers."""
@@ -75,4 +87,4 @@ class Shelf:
         """Add to the file, in place of an earlier one of the same key."""
         others = [each for each in self.read() if each.key != measured.key]
         found = [dataclasses.asdict(each) for each in (*others, measured)]
-        files.write_json(self.path, {"schema": SCHEMA, "measured": found})
+        seals.write_json(self.path, {"schema": SCHEMA, "measured": found}, self.run)

@@ -9,13 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-import safetensors.torch
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from subspaces import files
 from subspaces.evaluation.points import Place, to_alpha, to_place
+from subspaces.training import seals
 
 FILE = "predictions.safetensors"
 
@@ -30,7 +28,8 @@ class Answers(NamedTuple):
 class Predictions:
     """The answers of points on each split, beside the labels; `stamp` says what they were made with."""
 
-    def __init__(self, stamp: str, labels: Mapping[str, Tensor]) -> None:
+    def __init__(self, run: str, stamp: str, labels: Mapping[str, Tensor]) -> None:
+        self.run = run  # the key of its recipe
         self.stamp = stamp
         self.labels = {split: values.cpu() for split, values in labels.items()}  # int64 [n]
         self.points: dict[Place, dict[str, Answers]] = {}
@@ -56,23 +55,24 @@ class Predictions:
             for name, values in self.stacked(split, places)._asdict().items():
                 tensors[f"{split}.{name}"] = values
         header = {"stamp": self.stamp, "points": json.dumps([to_alpha(place) for place in places])}
-        files.write(folder / FILE, safetensors.torch.save(tensors, header))
+        seals.write_tensors(folder / FILE, tensors, header, self.run)
 
     @classmethod
-    def read(cls, folder: Path, stamp: str) -> "Predictions | None":
+    def read(cls, folder: Path, run: str, stamp: str) -> "Predictions | None":
         """Return what a run folder holds; None if there is nothing, or if it was made with something else."""
+        if not (folder / FILE).is_file():
+            return None
+        remedy = "remove it, and the points are measured again"
+        header, tensors = seals.read_tensors(folder / FILE, run, remedy)
+        if header.get("stamp") != stamp:
+            return None
         try:
-            with safe_open(folder / FILE, framework="pt") as file:
-                header = file.metadata() or {}
-                if header.get("stamp") != stamp:
-                    return None
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             splits = [name.removesuffix(".labels") for name in tensors if name.endswith(".labels")]
-            read = cls(stamp, {split: tensors[f"{split}.labels"] for split in splits})
+            read = cls(run, stamp, {split: tensors[f"{split}.labels"] for split in splits})
             for index, alpha in enumerate(json.loads(header["points"])):
                 read.points[to_place(alpha)] = {
                     split: Answers(*(tensors[f"{split}.{name}"][index] for name in Answers._fields)) for split in splits
                 }
-            return read
-        except (OSError, SafetensorError, KeyError, IndexError, ValueError):  # all of it can be made again
-            return None
+        except (KeyError, IndexError, ValueError, TypeError) as error:
+            raise seals.damaged(folder / FILE, error, remedy) from None
+        return read

@@ -11,12 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from subspaces import files
 from subspaces.evaluation.typed import mistake
+from subspaces.training import seals
+from subspaces.training.config import Recipe
 from subspaces.training.runs import RunError
 
 SCHEMA = 1
 FILE = "evaluation.json"
+REMEDY = "remove it and evaluate anew"
 HEIGHTS = ("accuracy", "nll")  # of a plane
 
 Kind = Literal["point", "ensemble"]
@@ -144,13 +146,13 @@ class Record:
         path = Path(folder) / FILE
         if not path.is_file():
             raise RunError(f"{folder} has no {FILE}: run `subspaces evaluate {folder}` first")
+        values, run, _ = seals.read_json(path, None, REMEDY)
         try:
-            values = json.loads(path.read_bytes())
             if values["schema"] != SCHEMA:
-                raise RunError(f"{path} has schema {values['schema']}, this version reads {SCHEMA}: evaluate anew")
+                raise RunError(f"{path} has schema {values['schema']}, this version reads {SCHEMA}: {REMEDY}")
             if (wrong := mistake(values, cls, "") or _lacking(values)) is not None:
                 raise ValueError(wrong)
-            return cls(
+            record = cls(
                 **{
                     **values,
                     "rows": [_row(row) for row in values["rows"]],
@@ -159,8 +161,22 @@ class Record:
                     "checks": [Check(**check) for check in values.get("checks", [])],
                 }
             )
+            if record.key != run:
+                raise ValueError(f"its recipe has the key {record.key}, and its seal says {run}")
+            return record
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise RunError(f"{path} is damaged ({error}): evaluate anew") from None
+            raise seals.damaged(path, error, REMEDY) from None
+
+    @property
+    def key(self) -> str:
+        """The key of the run's recipe."""
+        return Recipe.from_dict(self.recipe).key
+
+    @property
+    def family(self) -> str | None:
+        """The checksum of the family that was measured."""
+        found = self.environment.get("family")
+        return None if found is None else str(found)
 
     def add(self, rows: Iterable[Row]) -> None:
         """Add rows, in place of earlier ones about the same, in an order that does not depend on when they came."""
@@ -169,7 +185,7 @@ class Record:
 
     def write(self, folder: Path) -> None:
         """Write the record into a run folder, whole or not at all."""
-        files.write_json(Path(folder) / FILE, dataclasses.asdict(self))
+        seals.write_json(Path(folder) / FILE, dataclasses.asdict(self), self.key)
 
 
 def _lacking(values: Mapping[str, Any]) -> str | None:

@@ -1,12 +1,9 @@
 """The images of the report's strip, from what the measured points have said."""
 
-from contextlib import suppress
-
 from subspaces.data import Dataset, Split
 from subspaces.evaluation.examples import Examples, choose
 from subspaces.evaluation.journal import Journal
 from subspaces.evaluation.points import to_place
-from subspaces.training.runs import RunError
 
 SPLIT = "test"
 PIXELS = 64 * 64  # of an image: a page holds 48 of them
@@ -18,10 +15,9 @@ def renew(journal: Journal, measured: bool) -> None:
     if len(alphas) < 2:
         return
     if not measured:
-        with suppress(RunError):  # a damaged file is written anew
-            there = Examples.read(journal.folder)
-            if there is not None and there.alphas == alphas:
-                return
+        there = Examples.of(journal.record, journal.folder)
+        if there is not None and there.alphas == alphas:
+            return
     if (images := _small_images(journal.bench.dataset)) is None:
         return
     answers = journal.predictions.stacked(SPLIT, [to_place(alpha) for alpha in alphas])
@@ -34,6 +30,8 @@ def renew(journal: Journal, measured: bool) -> None:
         confidence=answers.confidence[:, chosen],
         alphas=alphas,
         split=SPLIT,
+        run=journal.record.key,
+        family=str(journal.record.family),
     ).write(journal.folder)
 
 

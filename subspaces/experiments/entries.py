@@ -150,8 +150,8 @@ def disjoint(count: int, size: int) -> list[list[int]]:
 
 def _of_dropout(run: Reading, passes: int) -> Measured:
     """Return the newest measurement with so many passes."""
-    family = run.record.environment.get("family")
-    for one in reversed(Shelf(run.folder / dropout.FILE).read()):
+    family = run.record.family
+    for one in reversed(Shelf(run.folder / dropout.FILE, run.recipe.key).read()):
         if (one.key.get("family"), one.key.get("passes")) == (family, passes):
             return one
     raise RunError(f"{run.folder} has no measurement with {passes} passes of dropout: compare it anew")

@@ -5,7 +5,6 @@ epsilon is g(1) but for rounding, the mean over all of [0, 1] differs from it as
 """
 
 import dataclasses
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from subspaces import files, storage
+from subspaces import storage
 from subspaces.baselines import integral
 from subspaces.data import Split
 from subspaces.evaluation import metrics
@@ -27,6 +26,7 @@ from subspaces.experiments import noise
 from subspaces.experiments.compare import trained
 from subspaces.experiments.noise import LEVELS, Plan, Study
 from subspaces.experiments.setting import Folder, OneRecipe, Setting
+from subspaces.training import seals
 from subspaces.training.config import Execution, Precision
 from subspaces.training.display import Mode
 from subspaces.training.runs import Run
@@ -144,16 +144,17 @@ def check(runs: Sequence[Run], setting: Setting) -> list[Identity]:
 
 def _identity(bench: Bench) -> Identity:
     """Return what is in the run folder, or measure it."""
-    path = bench.run.folder / FILE
+    path, remedy = bench.run.folder / FILE, "remove it, and it is measured again"
     key = {"family": bench.checksum, "batches": BATCHES, "precision": PRECISION}
-    try:
-        stored = json.loads(path.read_bytes())
-        if stored["key"] == key:
-            return Identity(**stored["identity"])
-    except (OSError, ValueError, KeyError, TypeError):  # it can be measured again
-        pass
+    if path.is_file():
+        stored = seals.read_json(path, bench.recipe.key, remedy).content
+        try:
+            if stored["key"] == key:
+                return Identity(**stored["identity"])
+        except (KeyError, TypeError) as error:
+            raise seals.damaged(path, error, remedy) from None
     made = measure(bench)
-    files.write_json(path, {"key": key, "identity": dataclasses.asdict(made)})
+    seals.write_json(path, {"key": key, "identity": dataclasses.asdict(made)}, bench.recipe.key)
     return made
 
 
@@ -187,6 +188,7 @@ def _networks(bench: Bench) -> tuple[Tensor, Callable[[float], Tensor]]:
     if isinstance(test, Split):
         test = test.select(torch.arange(min(IMAGES, len(test))))
     dataset = replace(bench.dataset, test=test)
+    bench.run.check_family(bench.run.trained_file)
     line = storage.load(bench.run.trained_file, bench.family.midpoint()).to(bench.execution.device)
     execution = replace(bench.execution, precision=PRECISION)
     predictor = Predictor(line.midpoint(), bench.recipe, dataset, execution, ["test"], statistics=BATCHES)

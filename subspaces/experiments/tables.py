@@ -99,12 +99,12 @@ def _entry(entry: Entry, reference: Entry | None) -> dict[str, Any]:
 def started(run: Run) -> dict[str, Any]:
     """Return where and with what a run was trained, the last time that it was started."""
     names = ("hardware", "torch", "subspaces", "commit")
-    return {"run": run.folder.name, **{name: _starts(run)[-1].get(name) for name in names}}
+    return {"run": run.folder.name, **{name: run.starts()[-1].get(name) for name in names}}
 
 
 def environments(runs: Iterable[Run]) -> list[dict[str, Any]]:
     """Return every environment in which a run was started, once, without times and in an order of their own."""
-    found = {json.dumps(_environment(start)) for run in runs for start in _starts(run)}
+    found = {json.dumps(_environment(start)) for run in runs for start in run.starts()}
     return [json.loads(text) for text in sorted(found)]
 
 
@@ -112,11 +112,6 @@ def _environment(start: dict[str, Any]) -> dict[str, Any]:
     execution = start.get("execution", {})
     versions = {name: start.get(name) for name in ("commit", "hardware", "torch", "python", "subspaces")}
     return {**versions, "device": execution.get("device"), "precision": execution.get("precision")}
-
-
-def _starts(run: Run) -> list[dict[str, Any]]:
-    starts: list[dict[str, Any]] = json.loads((run.folder / "environment.json").read_bytes())
-    return starts
 
 
 def as_csv(comparison: Comparison) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from subspaces.evaluation.examples import Examples
 from subspaces.evaluation.points import kind
 from subspaces.evaluation.record import Record, Row
 from subspaces.points import nearest
@@ -36,13 +37,16 @@ class Reading:
     def record(self) -> Record:
         """What was measured of the run."""
         record = Record.read(self.folder)
-        try:
-            same = Recipe.from_dict(record.recipe).key == self.recipe.key
-        except (ValueError, TypeError):
-            same = False
-        if not same:
+        if record.key != self.recipe.key:
             raise RunError(f"{self.folder} was evaluated with another configuration: remove its evaluation.json")
+        if self.run.finished and record.family != self.run.family_checksum:
+            raise RunError(f"{self.folder} was trained anew since it was evaluated: evaluate it again")
         return record
+
+    @property
+    def examples(self) -> Examples | None:
+        """Images whose predicted class changes along the subspace, if there are any."""
+        return Examples.of(self.record, self.folder)
 
     @cached_property
     def log(self) -> list[dict[str, Any]]:

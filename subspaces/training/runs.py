@@ -6,7 +6,9 @@ log.jsonl            one line per epoch
 state.safetensors    the newest checkpoint
 family.safetensors   the trained family, or what the method made of it (written last but one)
 trained.safetensors  the trained subspace, where the method keeps one point of it as its family
-result.json          the final numbers (written last: the run is finished)
+result.json          the final numbers (written last: the run is finished), and which log and family they belong to
+
+Every file is sealed (`seals`), and its seal is checked whenever it is read.
 """
 
 import dataclasses
@@ -14,6 +16,7 @@ import fcntl
 import json
 import os
 import platform
+import re
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -21,21 +24,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from subspaces import files
+from subspaces import files, storage
+from subspaces.training import seals
 from subspaces.training.config import Execution, Recipe
+from subspaces.training.seals import RunError
 from subspaces.version import __version__
+
+__all__ = ["RESERVED", "Run", "RunError", "commit", "environment", "processor"]
 
 RESERVED = {".lock", "log.jsonl"}
 """What a folder may hold before its run is started: the lock, and the log of a trunk."""
-
-
-class RunError(RuntimeError):
-    """A run folder that cannot be used."""
+LOG, FAMILY, TRAINED, STATE = "log.jsonl", "family.safetensors", "trained.safetensors", "state.safetensors"
 
 
 class Run:
@@ -44,6 +46,7 @@ class Run:
     def __init__(self, folder: Path, recipe: Recipe) -> None:
         self.folder = folder
         self.recipe = recipe
+        self._last_seal: str | None = None  # of the log, while it is written
 
     @classmethod
     def under(cls, out: str | os.PathLike[str], recipe: Recipe) -> "Run":
@@ -56,10 +59,18 @@ class Run:
         path = Path(folder)
         if not (path / "config.json").is_file():
             raise RunError(f"{path} is not a run folder: it has no config.json")
+        config = path / "config.json"
+        found = seals.read_json(config, None, _config_remedy(path))
         try:
-            return cls(path, Recipe.from_dict(_read_json(path / "config.json", dict)))
-        except ValueError as error:
-            raise RunError(f"{path / 'config.json'} is not a recipe: {error}") from None
+            recipe = Recipe.from_dict(found.content)
+        except (ValueError, TypeError) as error:
+            raise RunError(f"{config} is not a recipe: {error}") from None
+        named = re.search(r"-seed\d+-([0-9a-f]{10})$", path.resolve().name)  # a folder may have any other name
+        for key, what in ((found.run, "its seal"), (named[1] if named else recipe.key, "the folder's name")):
+            if key != recipe.key:
+                why = f"its fields have the key {recipe.key}, and {what} says {key}"
+                raise seals.damaged(config, why, _config_remedy(path))
+        return cls(path, recipe)
 
     @staticmethod
     def begun(folders: Iterable[str | os.PathLike[str]]) -> list[Path]:
@@ -75,33 +86,79 @@ class Run:
     @property
     def family_file(self) -> Path:
         """The trained family."""
-        return self.folder / "family.safetensors"
+        return self.folder / FAMILY
 
     @property
     def trained_file(self) -> Path:
         """The subspace that was trained, where the family is one point of it."""
-        return self.folder / "trained.safetensors"
+        return self.folder / TRAINED
+
+    @property
+    def _remedy(self) -> str:
+        return f"remove the folder {self.folder} to train anew"
+
+    def _sealed_result(self) -> seals.Sealed:
+        if not self.finished:
+            raise RunError(f"{self.folder} is not finished: train it first")
+        return seals.read_json(self.folder / "result.json", self.recipe.key, self._remedy)
 
     @property
     def result(self) -> dict[str, Any]:
         """The final numbers."""
-        if not self.finished:
-            raise RunError(f"{self.folder} is not finished: train it first")
-        result: dict[str, Any] = _read_json(self.folder / "result.json", dict)
-        return result
+        return self._sealed_result().content
+
+    @property
+    def family_checksum(self) -> str:
+        """The checksum of the family that the result is of, which the file must have."""
+        expected = self._sealed_result().others.get(FAMILY, "none")
+        self._check_belongs(self.family_file, expected)
+        return expected
+
+    def _check_belongs(self, path: Path, expected: str | None) -> None:
+        """Refuse the file of a family with another checksum than the result names."""
+        try:
+            found = files.read_header(path).get("checksum")
+        except files.DamageError as error:
+            raise seals.damaged(path, error, self._remedy) from None
+        if found != expected:
+            raise seals.damaged(path, f"its checksum is {found}, and result.json names {expected}", self._remedy)
 
     def log(self) -> list[dict[str, Any]]:
-        """Return the lines of the log."""
-        path = self.folder / "log.jsonl"
-        lines = path.read_bytes().splitlines() if path.is_file() else []
-        return [_parsed(line, dict, f"line {number} of {path}") for number, line in enumerate(lines, 1)]
+        """Return the lines of the log; the last words of a process that was killed are left out."""
+        rows, found = self._sealed_log()
+        if self.finished and (found or [""])[-1] != self._sealed_result().others.get(LOG):
+            why = "it is not the log that result.json was written with"
+            raise seals.damaged(self.folder / LOG, why, self._remedy)
+        if not self.finished and (self.folder / STATE).is_file() and self._progress()["log"] not in ["", *found]:
+            why = "it is shorter than when the checkpoint was written"
+            raise seals.damaged(self.folder / LOG, why, self._remedy)
+        return rows
+
+    def _sealed_log(self) -> tuple[list[dict[str, Any]], list[str]]:
+        """Return the whole lines of the log, and their seals."""
+        path = self.folder / LOG
+        content = path.read_bytes() if path.is_file() else b""
+        whole = content[: content.rfind(b"\n") + 1]
+        return seals.read_lines(whole.splitlines(), path, self.recipe.key, self._remedy)
+
+    def starts(self) -> list[dict[str, Any]]:
+        """Return the environment of each start of the run."""
+        path = self.folder / "environment.json"
+        if not path.is_file():
+            if self.finished:
+                raise RunError(f"{self.folder} has no environment.json: put it back, or {self._remedy}")
+            return []
+        found = seals.read_json(path, self.recipe.key, self._remedy).content.get("starts")
+        if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+            raise seals.damaged(path, "it holds no list of starts", self._remedy)
+        return found
 
     def check(self) -> None:
-        """Refuse an existing folder of another recipe, and a finished one whose family cannot be read."""
+        """Refuse an existing folder of another recipe, and a finished one with a file that is not as it was written."""
         config = self.folder / "config.json"
         if config.is_file():
             wanted = self.recipe.to_dict()
-            found = {**_added_later(), **_read_json(config, dict)}
+            found = {**_added_later(), **seals.read_json(config, None, _config_remedy(self.folder)).content}
             differing = [name for name in {**found, **wanted} if found.get(name) != wanted.get(name)]
             if differing and differing != ["name"]:
                 name = differing[0]
@@ -110,14 +167,22 @@ class Run:
                     f"{wanted.get(name)!r} here; choose another --out or remove the folder"
                 )
         if self.finished:
-            try:
-                with safe_open(self.family_file, framework="pt"):
-                    pass
-            except SafetensorError as error:
-                raise self._damaged(self.family_file, error) from None
+            self.starts()
+            self.log()
+            for path in (self.family_file, self.trained_file):
+                self.check_family(path)
 
-    def _damaged(self, path: Path, error: Exception) -> RunError:
-        return RunError(f"{path} is damaged ({error}): remove the folder {self.folder} to train anew")
+    def check_family(self, path: Path) -> None:
+        """Refuse a family's file that is not, number by number, what the result was written with."""
+        expected = self._sealed_result().others.get(path.name)
+        if expected is None and path != self.family_file:
+            return  # most methods keep one file
+        try:
+            header = storage.read(path)[0]
+        except (storage.FileError, FileNotFoundError) as error:
+            raise RunError(f"{error}, or {self._remedy}") from None
+        if header["checksum"] != expected:
+            self._check_belongs(path, expected)
 
     def start(self, execution: Execution) -> None:
         """Make the folder, or check that an existing one is of this recipe, and note this start."""
@@ -126,10 +191,9 @@ class Run:
         for partial in self.folder.glob(".*.partial"):  # of a process that was killed while it wrote
             partial.unlink()
         if not (self.folder / "config.json").is_file():
-            files.write_json(self.folder / "config.json", self.recipe.to_dict())
-        starts = self.folder / "environment.json"
-        earlier = _read_json(starts, list) if starts.is_file() else []
-        files.write_json(starts, [*earlier, environment(execution)])
+            seals.write_json(self.folder / "config.json", self.recipe.to_dict(), self.recipe.key)
+        starts = [*self.starts(), environment(execution)]
+        seals.write_json(self.folder / "environment.json", {"starts": starts}, self.recipe.key)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -154,70 +218,82 @@ class Run:
                         self.folder.rmdir()
 
     def save_checkpoint(self, tensors: Mapping[str, Tensor], progress: Mapping[str, Any]) -> None:
-        """Write the state of training and how long the log is at that moment."""
-        log = self.folder / "log.jsonl"
+        """Write the state of training, and where the log is at that moment."""
+        log = self.folder / LOG
         if log.is_file():  # on the disk before the state that counts on it
             with open(log, "rb+") as file:
                 os.fsync(file.fileno())
-        header = json.dumps({**progress, "log_bytes": log.stat().st_size if log.is_file() else 0})
-        files.write(self.folder / "state.safetensors", safetensors.torch.save(stored(tensors), {"progress": header}))
+        place = {"log_bytes": log.stat().st_size if log.is_file() else 0, "log": self._seal_so_far()}
+        header = {"progress": json.dumps({**progress, **place})}
+        seals.write_tensors(self.folder / STATE, tensors, header, self.recipe.key)
 
     def load_checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """Return the newest checkpoint, after cutting the log back to it; None if there is none."""
-        path = self.folder / "state.safetensors"
-        log = self.folder / "log.jsonl"
+        path, log = self.folder / STATE, self.folder / LOG
         if not path.is_file():
+            self._last_seal = ""
             log.unlink(missing_ok=True)
             return None
-        try:
-            with safe_open(path, framework="pt") as file:
-                progress = json.loads((file.metadata() or {})["progress"])
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            log_bytes = int(progress["log_bytes"])
-        except (SafetensorError, KeyError, ValueError, TypeError) as error:
-            raise self._damaged(path, error) from None
-        if (log.stat().st_size if log.is_file() else 0) < log_bytes:
-            raise RunError(
-                f"{log} is shorter than when the checkpoint was written: remove the folder {self.folder} to train anew"
-            )
+        remedy = f"remove it to train {self.folder.name} from its beginning"
+        header, tensors = seals.read_tensors(path, self.recipe.key, remedy)
+        progress = seals.parse(header.get("progress", "").encode(), path, remedy)
+        if (log.stat().st_size if log.is_file() else 0) < int(progress["log_bytes"]):
+            raise seals.damaged(log, "it is shorter than when the checkpoint was written", self._remedy)
         if log.is_file():
-            os.truncate(log, log_bytes)
+            os.truncate(log, int(progress["log_bytes"]))
+        self._last_seal = None
+        if self._seal_so_far() != progress["log"]:
+            raise seals.damaged(log, "it is not the log that the checkpoint was written with", self._remedy)
         return tensors, progress
+
+    def _progress(self) -> dict[str, Any]:
+        """Return how far the checkpoint is, without its tensors."""
+        path, remedy = self.folder / STATE, f"remove it to train {self.folder.name} from its beginning"
+        try:
+            progress = seals.parse(files.read_header(path).get("progress", "").encode(), path, remedy)
+        except files.DamageError as error:
+            raise seals.damaged(path, error, remedy) from None
+        return {"log": "", **progress}
+
+    def _seal_so_far(self) -> str:
+        """Return the seal of the log's last line, or nothing."""
+        if self._last_seal is None:
+            self._last_seal = (self._sealed_log()[1] or [""])[-1]
+        return self._last_seal
 
     def append_log(self, row: Mapping[str, Any]) -> None:
         """Add one line to the log."""
-        with open(self.folder / "log.jsonl", "a") as file:
-            file.write(json.dumps(row) + "\n")
+        line, seal = seals.sealed_line(row, self.recipe.key, self._seal_so_far())
+        with open(self.folder / LOG, "ab") as file:
+            file.write(line)
+        self._last_seal = seal
 
-    def finish(self, result: Mapping[str, Any]) -> None:
-        """Write the result, which marks the run as finished, and drop the checkpoint."""
-        files.write_json(self.folder / "result.json", dict(result))
-        (self.folder / "state.safetensors").unlink(missing_ok=True)
+    def begin_log(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Write a log with these lines in place of the one that is there."""
+        lines, seal = [], ""
+        for row in rows:
+            line, seal = seals.sealed_line(row, self.recipe.key, seal)
+            lines.append(line)
+        files.write(self.folder / LOG, *lines)
+        self._last_seal = seal
+
+    def finish(self, result: Mapping[str, Any], families: Mapping[str, str]) -> None:
+        """Write the result, which marks the run as finished, and drop the checkpoint.
+
+        `families` are the checksums of the families' files that belong to it.
+        """
+        others = {LOG: self._seal_so_far(), **families}
+        seals.write_json(self.folder / "result.json", result, self.recipe.key, others)
+        (self.folder / STATE).unlink(missing_ok=True)
 
 
-def stored(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return dense copies on the CPU, as a file takes them."""
-    return {name: value.detach().cpu().clone(memory_format=torch.contiguous_format) for name, value in tensors.items()}
+def _config_remedy(folder: Path) -> str:
+    return f"put an unchanged copy back, or remove the folder {folder} to train anew"
 
 
 def _added_later() -> dict[str, Any]:
     """Return the fields that an older configuration may lack, at their defaults."""
     return {entry.name: entry.default for entry in dataclasses.fields(Recipe) if entry.metadata.get("later")}
-
-
-def _read_json(path: Path, kind: type) -> Any:
-    return _parsed(path.read_bytes(), kind, str(path))
-
-
-def _parsed(content: bytes, kind: type, where: str) -> Any:
-    """Return JSON that must be a dict or a list."""
-    try:
-        value = json.loads(content)
-        if not isinstance(value, kind):
-            raise ValueError(f"expected a {kind.__name__}, found a {type(value).__name__}")
-    except ValueError as error:
-        raise RunError(f"{where} is damaged ({error}): remove the run's folder to train anew") from None
-    return value
 
 
 def environment(execution: Execution) -> dict[str, Any]:

@@ -224,12 +224,14 @@ class Trainer:
         with self.engine.at_rest() as trained, self._autocast(), self._own_random_numbers():
             family = recalibrate(self.policy.result(), self._loaders("statistics"))
             network = self._answering(family)
+        families = {}
         if family is not trained and trained.shape.vertices > 1:
-            storage.save(trained, self.run.trained_file)
-        storage.save(family, self.run.family_file)
+            families[self.run.trained_file.name] = storage.save(trained, self.run.trained_file)
+        families[self.run.family_file.name] = storage.save(family, self.run.family_file)
         distances = dict(zip(("l2", "cos2"), spread(family).tolist(), strict=True))
         scores = self._accuracies(network, self.splits)
-        self.run.finish({**self.run.log()[self.policy.epoch - 1], **distances, **scores, **self.policy.summary()})
+        logged = self.run.log()[self.policy.epoch - 1]
+        self.run.finish({**logged, **distances, **scores, **self.policy.summary()}, families)
 
     def _answering(self, family: Subspace) -> nn.Module:
         """Return what answers for a method, with its statistics: one network, or the ensemble of all vertices."""

@@ -9,13 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from subspaces import files
+from subspaces.training import seals
 from subspaces.training.config import Recipe
-from subspaces.training.runs import Run, RunError, stored
+from subspaces.training.runs import Run
 
 
 def stem(recipe: Recipe) -> str:
@@ -33,8 +31,7 @@ def leave(run: Run, tensors: Mapping[str, Tensor]) -> None:
     target = path(run, run.recipe.trunk)
     if not target.is_file():
         target.parent.mkdir(exist_ok=True)
-        log = "".join(json.dumps(row) + "\n" for row in run.log())
-        files.write(target, safetensors.torch.save(stored(tensors), {"log": log}))
+        seals.write_tensors(target, tensors, {"log": json.dumps(run.log())}, stem(run.recipe))
 
 
 def enter(run: Run) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
@@ -42,12 +39,10 @@ def enter(run: Run) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
     epochs = [epoch for epoch in range(run.recipe.trunk, 0, -1) if path(run, epoch).is_file()]
     if not epochs:
         return None
-    found = path(run, epochs[0])
+    found, remedy = path(run, epochs[0]), "remove it, and the trunk is trained again"
+    header, tensors = seals.read_tensors(found, stem(run.recipe), remedy)
     try:
-        with safe_open(found, framework="pt") as file:
-            log = (file.metadata() or {})["log"]
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, KeyError) as error:
-        raise RunError(f"{found} is damaged ({error}): remove it") from None
-    files.write(run.folder / "log.jsonl", log.encode())
+        run.begin_log(json.loads(header["log"]))
+    except (KeyError, ValueError, TypeError) as error:
+        raise seals.damaged(found, error, remedy) from None
     return tensors, {"epoch": epochs[0], "done": 0}

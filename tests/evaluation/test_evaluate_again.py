@@ -1,6 +1,6 @@
 """Evaluating again: what is done is not measured twice, and what was interrupted continues."""
 
-import json
+import dataclasses
 import os
 import shutil
 import signal
@@ -11,14 +11,16 @@ from typing import Any
 import pytest
 import torch
 from evaluation_cases import Independent, check_row, evaluate
+from helpers import resealed, unsealed
 
+from subspaces import files
 from subspaces.evaluation import Examples, Record, journal
 from subspaces.evaluation.predictor import Predictor
-from subspaces.training import Stopped
+from subspaces.training import Run, RunError, Stopped
 
 
 def comparable(folder: Path) -> dict[str, Any]:
-    values: dict[str, Any] = json.loads((folder / "evaluation.json").read_text())
+    values = unsealed(folder / "evaluation.json")
     del values["environment"]["time"]
     return values
 
@@ -120,6 +122,10 @@ def test_another_family_is_not_mixed_with_the_first(
     (folder,) = runs("standard")
     evaluate(folder)
     shutil.copy(trained["other"] / "family.safetensors", folder)
+    with pytest.raises(RunError, match=r"family\.safetensors is damaged .*result\.json names"):
+        evaluate(folder)
+    run = Run.open(folder)  # trained anew, and finished so
+    run.finish(run.result, {"family.safetensors": files.read_header(run.family_file)["checksum"]})
     (record,) = evaluate(folder)
     assert len(calls) == 2
     truth = Independent(folder)
@@ -127,23 +133,50 @@ def test_another_family_is_not_mixed_with_the_first(
     check_row(record.rows[0], truth)
 
 
-@pytest.mark.parametrize("damage", ["schema", "text", "predictions", "none"])
-def test_what_cannot_be_continued_is_measured_anew(
-    damage: str, runs: Callable[..., list[Path]], calls: list[int]
+def damage(file: Path, how: str) -> None:
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.unlink()  # what was read may be mapped from it
+    file.write_bytes({"bit": content, "cut": content[:-5], "empty": b"", "foreign": b"{}"}[how])
+
+
+@pytest.mark.parametrize("how", ["bit", "cut", "empty", "foreign"])
+@pytest.mark.parametrize("name", ["evaluation.json", "predictions.safetensors", "examples.safetensors"])
+def test_what_is_damaged_is_named_and_can_be_made_again(
+    name: str, how: str, runs: Callable[..., list[Path]], calls: list[int]
 ) -> None:
     (folder,) = runs("line")
-    (first,) = evaluate(folder, grid=())
-    file = folder / "evaluation.json"
-    if damage == "schema":
-        file.write_text(file.read_text().replace('"schema": 1', '"schema": 0'))
-    elif damage == "text":
-        file.write_text(file.read_text()[:100])
-    elif damage == "predictions":
-        (folder / "predictions.safetensors").write_bytes(b"nothing")
-    (second,) = evaluate(folder, grid=())
-    assert len(calls) == (1 if damage == "none" else 2)
+    (first,) = evaluate(folder, grid=(0.0,))
+    measured, file = len(calls), folder / name
+    damage(file, how)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    with pytest.raises(RunError, match=rf"{file} is damaged \(.+\): remove it"):
+        evaluate(folder, grid=(0.0,))
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    file.unlink()
+    (second,) = evaluate(folder, grid=(0.0,))
+    assert len(calls) == measured * (1 if name == "examples.safetensors" else 2)
     assert second.rows == first.rows
     assert Record.read(folder) == second
+    assert Examples.of(second, folder) is not None
+
+
+def test_examples_of_another_family_are_refused(runs: Callable[..., list[Path]]) -> None:
+    (folder,) = runs("line")
+    (record,) = evaluate(folder, grid=(0.0,))
+    found = Examples.of(record, folder)
+    assert found is not None
+    dataclasses.replace(found, family="another").write(folder)
+    with pytest.raises(RunError, match=r"examples\.safetensors is damaged \(it was made with another family"):
+        evaluate(folder, grid=(0.0,))
+
+
+def test_an_evaluation_of_another_version_is_refused(runs: Callable[..., list[Path]]) -> None:
+    (folder,) = runs("line")
+    evaluate(folder, grid=())
+    resealed(folder / "evaluation.json", lambda values: values.update(schema=0))
+    with pytest.raises(RunError, match=r"evaluation\.json has schema 0, this version reads 1: remove it"):
+        evaluate(folder, grid=())
 
 
 def test_where_it_went_on_is_noted_and_a_precision_that_is_asked_for_is_kept(
@@ -183,19 +216,3 @@ def test_a_folder_may_be_given_another_name(runs: Callable[..., list[Path]], cal
     assert len(calls) == 3
     assert again.run == "renamed"
     assert again.rows == first.rows
-
-
-def test_damaged_examples_are_written_anew(runs: Callable[..., list[Path]], calls: list[int]) -> None:
-    (folder,) = runs("line")
-    evaluate(folder, grid=(0.0,))
-    file, before, measured = folder / "examples.safetensors", Examples.read(folder), len(calls)
-    whole = file.read_bytes()
-    file.unlink()  # what was read is mapped from it
-    file.write_bytes(whole[:-5])
-    evaluate(folder, grid=(0.0,))
-    after = Examples.read(folder)
-    assert before is not None
-    assert after is not None
-    assert torch.equal(after.images, before.images)
-    assert torch.equal(after.predicted, before.predicted)
-    assert len(calls) == measured

@@ -5,12 +5,12 @@ import itertools
 from pathlib import Path
 
 import pytest
-import safetensors.torch
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from subspaces.evaluation.examples import FILE, Examples, choose
+from subspaces.training import seals
 from subspaces.training.runs import RunError
 
 
@@ -66,17 +66,15 @@ def test_a_folder_without_the_file_has_none(tmp_path: Path) -> None:
     assert Examples.read(tmp_path) is None
 
 
-def damaged(case: str) -> bytes:
+def damage(case: str, folder: Path) -> None:
     one = examples()
     names = ("images", "labels", "indices", "predicted", "confidence")
     tensors = {name: getattr(one, name) for name in names}
-    header = {"alphas": "[0.0, 0.5, 1.0]", "split": "test"}
-    if case == "cut short":
-        return safetensors.torch.save(tensors, header)[:-1]
+    header = {"alphas": "[0.0, 0.5, 1.0]", "split": "test", "family": ""}
     if case == "a tensor too few":
         del tensors["labels"]
     elif case == "no header":
-        return safetensors.torch.save(tensors)
+        header = {}
     elif case == "an alpha too few":
         header["alphas"] = "[0.0, 0.5]"
     elif case == "half of the alphas":
@@ -89,7 +87,12 @@ def damaged(case: str) -> bytes:
         tensors["images"] = tensors["images"][1:].clone()
     elif case == "a label without an axis":
         tensors["labels"] = torch.tensor(3)
-    return b"" if case == "empty" else safetensors.torch.save(tensors, header)
+    path = folder / FILE
+    seals.write_tensors(path, tensors, header, "0123456789")
+    content = bytearray(path.read_bytes())
+    if case == "a bit":
+        content[-1] ^= 1
+    path.write_bytes({"cut short": content[:-1], "empty": b""}.get(case, content))
 
 
 @pytest.mark.parametrize(
@@ -97,6 +100,7 @@ def damaged(case: str) -> bytes:
     [
         "cut short",
         "empty",
+        "a bit",
         "a tensor too few",
         "no header",
         "an alpha too few",
@@ -108,7 +112,7 @@ def damaged(case: str) -> bytes:
     ],
 )
 def test_a_damaged_file_is_named(tmp_path: Path, case: str) -> None:
-    (tmp_path / FILE).write_bytes(damaged(case))
+    damage(case, tmp_path)
     with pytest.raises(RunError, match=rf"{FILE} is damaged \(.+\): remove it and evaluate anew"):
         Examples.read(tmp_path)
 

@@ -1,10 +1,13 @@
 """The shelf of measurements: what is found, what another process adds, and how often the file is read."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from helpers import resealed
 
 from subspaces.evaluation.measured import Measured, Shelf
+from subspaces.training import RunError
 
 
 def measured(number: int, precision: str = "float32") -> Measured:
@@ -46,10 +49,36 @@ def test_the_file_is_read_once_however_often_it_is_asked(tmp_path: Path, monkeyp
     assert reads == [path]
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"schema": 0, "measured": []}', '{"schema": 1, "measured": [{}]}'])
-def test_a_file_that_cannot_be_used_has_nothing_in_it(content, tmp_path: Path):
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"schema": 1, "measured": []}', b"\xff"])
+def test_a_damaged_file_is_named_and_kept(content: bytes, tmp_path: Path):
     path = tmp_path / "measured.json"
-    path.write_text(content)
-    assert Shelf(path).read() == []
+    path.write_bytes(content)
+    for use in (lambda: Shelf(path).read(), lambda: Shelf(path).find({}), lambda: Shelf(path).add(measured(1))):
+        with pytest.raises(RunError, match=r"measured\.json is damaged .*: remove it, and what it holds is measured"):
+            use()
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("wrong", [{"measured": [{}]}, {"measured": [3]}, {"measured": {}}, {"schema": "1"}])
+def test_a_sealed_file_of_something_else_is_refused(wrong: dict[str, Any], tmp_path: Path):
+    path = tmp_path / "measured.json"
     Shelf(path).add(measured(1))
-    assert Shelf(path).read() == [measured(1)]
+    resealed(path, lambda values: values.update(wrong))
+    with pytest.raises(RunError, match=r"measured\.json is damaged"):
+        Shelf(path).read()
+
+
+def test_a_file_of_another_version_has_nothing_in_it(tmp_path: Path):
+    path = tmp_path / "measured.json"
+    Shelf(path).add(measured(1))
+    resealed(path, lambda values: values.update(schema=0))
+    assert Shelf(path).read() == []
+    Shelf(path).add(measured(2))
+    assert Shelf(path).read() == [measured(2)]
+
+
+def test_the_file_of_another_run_is_refused(tmp_path: Path):
+    Shelf(tmp_path / "measured.json", "0123456789").add(measured(1))
+    assert Shelf(tmp_path / "measured.json", "0123456789").read() == [measured(1)]
+    with pytest.raises(RunError, match="it is of the run 0123456789, not of 9876543210"):
+        Shelf(tmp_path / "measured.json", "9876543210").read()

@@ -1,6 +1,6 @@
 """Planes: coordinates, cells, what is drawn in them, and the networks they go through."""
 
-import json
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import subspaces as ss
 from subspaces.evaluation import Plane, Record
 from subspaces.evaluation.through import parse
 from subspaces.networks import MLP
-from subspaces.training import Run, RunError
+from subspaces.training import Run, RunError, seals
 from subspaces.training.batches import statistics_batches
 
 Array = NDArray[np.float64]
@@ -192,13 +192,13 @@ def test_planes_that_cannot_be(runs: Runs, tmp_path: Path) -> None:
     line, standard, simplex, lenet = runs("line", "standard", "simplex", "lenet")
     mnist = tmp_path / "mnist"
     mnist.mkdir()
-    recipe = {**Run.open(standard).recipe.to_dict(), "dataset": "mnist"}
-    (mnist / "config.json").write_text(json.dumps(recipe))
-    for name in ("result.json", "family.safetensors"):
-        (mnist / name).write_bytes((standard / name).read_bytes())
+    recipe = dataclasses.replace(Run.open(standard).recipe, dataset="mnist")
     unfinished = tmp_path / "unfinished"
     unfinished.mkdir()
-    (unfinished / "config.json").write_text(json.dumps(recipe))
+    for folder in (mnist, unfinished):
+        seals.write_json(folder / "config.json", recipe.to_dict(), recipe.key)
+    (mnist / "family.safetensors").write_bytes((standard / "family.safetensors").read_bytes())
+    Run.open(mnist).finish({}, {"family.safetensors": Run.open(standard).family_checksum})
     wrong: list[tuple[Path, list[Any], type[Exception], str]] = [
         (line, [], ValueError, "has 2 of the three networks .* name 1 of other runs, --plane-through"),
         (standard, [], ValueError, "has 1 of the three networks .* name two of other runs"),

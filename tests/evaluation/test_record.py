@@ -1,12 +1,11 @@
 """The record: what is written is read, and what is not a record is refused with the place that is wrong."""
 
-import copy
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import resealed, unsealed
 
 from subspaces.evaluation.record import (
     Check,
@@ -74,12 +73,10 @@ DAMAGES: list[tuple[Callable[[Any], Any], str]] = [
 def test_what_is_damaged_is_named(damage: Callable[[Any], Any], message: str, tmp_path: Path) -> None:
     record().write(tmp_path)
     path = tmp_path / "evaluation.json"
-    values = json.loads(path.read_text())
-    whole = copy.deepcopy(values)
-    damage(values)
-    assert values != whole
-    path.write_text(json.dumps(values))
-    with pytest.raises(RunError, match=rf"evaluation\.json is damaged \(.*{message}.*\): evaluate anew"):
+    whole = unsealed(path)
+    resealed(path, damage)
+    assert unsealed(path) != whole
+    with pytest.raises(RunError, match=rf"evaluation\.json is damaged \(.*{message}.*\): remove it and evaluate anew"):
         Record.read(tmp_path)
 
 
@@ -91,6 +88,7 @@ def test_what_is_no_record_is_refused(text: str, tmp_path: Path) -> None:
 
 
 def test_another_schema_is_said_to_be_one(tmp_path: Path) -> None:
-    (tmp_path / "evaluation.json").write_text('{"schema": 2}')
-    with pytest.raises(RunError, match="has schema 2, this version reads 1: evaluate anew"):
+    record().write(tmp_path)
+    resealed(tmp_path / "evaluation.json", lambda values: values.update(schema=2))
+    with pytest.raises(RunError, match="has schema 2, this version reads 1: remove it and evaluate anew"):
         Record.read(tmp_path)

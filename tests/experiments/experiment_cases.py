@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from helpers import unsealed
 from torch import Tensor, nn
 
 import subspaces as ss
@@ -60,7 +61,7 @@ def environments_of(folders: Iterable[Path]) -> list[dict[str, Any]]:
     """Where runs were trained, read from their folders alone; in the order of the fields' texts."""
     found: list[dict[str, Any]] = []
     for folder in folders:
-        for start in json.loads((folder / "environment.json").read_text()):
+        for start in unsealed(folder / "environment.json")["starts"]:
             names = ("commit", "hardware", "torch", "python", "subspaces")
             one = {name: start[name] for name in names}
             one |= {name: start["execution"][name] for name in ("device", "precision")}

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from subspaces.experiments import forms, tables
 from subspaces.experiments.compare import Comparison
-from subspaces.training import Run
+from subspaces.training import Run, seals
 
 FILES = ("name.json", "name.csv", "more.csv", "name.md")
 
@@ -95,7 +95,7 @@ def start(time: str, **changes: Any) -> dict[str, Any]:
 
 def run_in(folder: Path, *starts: dict[str, Any]) -> Run:
     folder.mkdir()
-    (folder / "environment.json").write_text(json.dumps(starts))
+    seals.write_json(folder / "environment.json", {"starts": starts}, STANDARD.key)
     return Run(folder, STANDARD)
 
 

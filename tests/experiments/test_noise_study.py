@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from experiment_cases import LINE, NO_FIGURE, SMALL, STANDARD, environments_of, without_matplotlib
+from helpers import resealed
 
 from subspaces.evaluation import Record
 from subspaces.evaluation.dropout import FILE
@@ -167,8 +168,7 @@ def test_environments_of_a_second_level_are_there_too(study: Study, tmp_path: Pa
     first, second = study.comparisons
     folder = tmp_path / second.runs[0].folder.name
     shutil.copytree(second.runs[0].folder, folder)
-    (start, *_) = json.loads((folder / "environment.json").read_text())
-    (folder / "environment.json").write_text(json.dumps([start | {"hardware": "elsewhere"}]))
+    resealed(folder / "environment.json", lambda values: values["starts"][0].update(hardware="elsewhere"))
     moved = replace(second, runs=[Run.open(folder), *second.runs[1:]])
     found = noise_tables.summary(replace(study, comparisons=[first, moved]))["environments"]
     assert sum(one["hardware"] == "elsewhere" for one in found) == 1

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors.numpy
+import torch
 
-from subspaces import files
 from subspaces.evaluation.points import kind
 from subspaces.evaluation.record import Choice, Corner, Drawn, Plane, Record, Reliability, RiskCoverage, Row
-from subspaces.training import RECIPES, Recipe, Run
+from subspaces.training import RECIPES, Recipe, Run, seals
 
 Array = np.ndarray[Any, Any]
 CLASSES, BINS = 10, 20
@@ -31,21 +30,24 @@ def run(
 ) -> Path:
     """Make the folder of one run of a digits recipe with some fields changed, and return it."""
     recipe = dataclasses.replace(RECIPES[f"digits-{method}"], **{"epochs": 12, **fields})
-    folder = Run.under(out, recipe).folder
+    made = Run.under(out, recipe)
+    folder = made.folder
     folder.mkdir(parents=True)
-    files.write_json(folder / "config.json", recipe.to_dict())
+    seals.write_json(folder / "config.json", recipe.to_dict(), recipe.key)
     start = {"time": "2026-01-02T03:04:05+00:00", "subspaces": "0.1", "commit": "0123456789ab", "python": "3.13.0"}
     start |= {"torch": "2.11.0", "hardware": "made up", "threads": 2, "execution": {"device": "cpu"}}
-    files.write_json(folder / "environment.json", [start])
+    seals.write_json(folder / "environment.json", {"starts": [start]}, recipe.key)
     log = logged(recipe)
-    (folder / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in log))
+    made.begin_log(log)
     record, examples = evaluated(recipe, folder.name, start, splits or {"test": 297}, planes)
     record.write(folder)
     if examples is not None:
         tensors, metadata = examples
-        files.write(folder / "examples.safetensors", safetensors.numpy.save(tensors, metadata))
+        header = {**metadata, "family": str(record.family)}
+        found = {name: torch.from_numpy(value) for name, value in tensors.items()}
+        seals.write_tensors(folder / "examples.safetensors", found, header, recipe.key)
     accuracies = {f"{split}_accuracy": 0.7 for split in splits or ("test",)}
-    files.write_json(folder / "result.json", {**log[-1], **accuracies})
+    made.finish({**log[-1], **accuracies}, {})
     return folder
 
 

@@ -413,7 +413,7 @@ def test_an_evaluation_that_has_no_point_yet(tmp_path):
 def test_a_damaged_environment_is_named(tmp_path):
     folder = made_runs.run(tmp_path, "line")
     (folder / "environment.json").write_text("{")
-    with pytest.raises(RunError, match=r"environment\.json is damaged \(.*\): mend or remove it"):
+    with pytest.raises(RunError, match=r"environment\.json is damaged \(.*\): remove the folder"):
         write_report([folder], tmp_path / "report.html")
 
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 
 from subspaces.evaluation.record import Record
 from subspaces.report.reading import Curve, Reading, gather
-from subspaces.training import RECIPES, Execution, Recipe
+from subspaces.training import RECIPES, Execution, Recipe, seals
 from subspaces.training.runs import Run, RunError
 
 
@@ -213,8 +212,8 @@ def changed(folder: Path, to: Path, **fields) -> Path:
 
 def test_runs_of_different_data_sets_are_refused(made, tmp_path: Path):
     shutil.copytree(made["line"][0], tmp_path / "other")
-    config = tmp_path / "other" / "config.json"
-    config.write_text(json.dumps({**json.loads(config.read_text()), "dataset": "mnist"}))
+    recipe = dataclasses.replace(Run.open(made["line"][0]).recipe, dataset="mnist")
+    seals.write_json(tmp_path / "other" / "config.json", recipe.to_dict(), recipe.key)
     with pytest.raises(RunError, match=r"is of 'digits' and .*other of 'mnist': expected runs on one data set"):
         gather([made["standard"][0], tmp_path / "other"])
 

@@ -1,7 +1,6 @@
 """Run folders: what is in them, what is refused, and who may write."""
 
 import dataclasses
-import json
 import os
 import platform
 import re
@@ -11,10 +10,11 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 import torch
+from helpers import resealed, unsealed
 from training_cases import CPU, DIGITS, Countdown, child, contents, digits, make_mlp, nothing, rows, train_one
 
 import subspaces as ss
-from subspaces.training import Recipe, Run, RunError, TrainingError
+from subspaces.training import Recipe, Run, RunError, TrainingError, seals
 from subspaces.training.loop import Watchers, _take_turns, train_runs
 from subspaces.training.signals import stop_on_signals
 from subspaces.version import __version__
@@ -52,7 +52,7 @@ def test_a_finished_run_has_its_files_and_no_others(tmp_path: Path):
     assert run.folder == tmp_path / f"small-seed0-{RECIPE.key}"
     found = {path.name for path in run.folder.iterdir()} - {".lock"}
     assert found == {"config.json", "environment.json", "log.jsonl", "family.safetensors", "result.json"}
-    assert json.loads((run.folder / "config.json").read_text()) == RECIPE.to_dict()
+    assert unsealed(run.folder / "config.json") == RECIPE.to_dict()
     assert isinstance(ss.load(run.family_file, make_mlp), ss.Subspace)
     again = Run.open(run.folder)
     assert (again.recipe, again.finished, again.result) == (RECIPE, True, run.result)
@@ -60,7 +60,7 @@ def test_a_finished_run_has_its_files_and_no_others(tmp_path: Path):
 
 def test_the_environment_says_what_made_it(tmp_path: Path):
     run = train_one(RECIPE, tmp_path)
-    (start,) = json.loads((run.folder / "environment.json").read_text())
+    (start,) = run.starts()
     assert start["subspaces"] == __version__
     assert start["python"] == platform.python_version()
     assert start["torch"] == torch.__version__
@@ -74,7 +74,7 @@ def test_the_environment_says_what_made_it(tmp_path: Path):
 def test_every_start_is_noted(tmp_path: Path):
     run = interrupted(tmp_path)
     train_one(RECIPE, tmp_path)
-    assert len(json.loads((run.folder / "environment.json").read_text())) == 2
+    assert len(run.starts()) == 2
 
 
 def test_the_log_has_a_row_for_every_epoch(tmp_path: Path):
@@ -112,7 +112,7 @@ def test_a_checkpoint_is_whole_or_not_there(tmp_path: Path):
     assert not list(run.folder.glob(".*.partial"))
     tensors, progress = run.load_checkpoint()
     assert torch.equal(tensors["a"], torch.ones(3))
-    assert progress == {"epoch": 1, "done": 2, "log_bytes": 0}
+    assert progress == {"epoch": 1, "done": 2, "log_bytes": 0, "log": ""}
 
 
 def test_what_a_killed_writer_left_behind_is_removed(tmp_path: Path):
@@ -163,7 +163,7 @@ def ss_train(out: Path) -> list[Run]:
 @pytest.mark.parametrize("finished", [True, False])
 def test_the_folder_of_another_configuration_is_refused_and_left_alone(finished, tmp_path: Path):
     run = train_one(RECIPE, tmp_path) if finished else interrupted(tmp_path)
-    (run.folder / "config.json").write_text(json.dumps({**RECIPE.to_dict(), "beta": 0.25}))
+    resealed(run.folder / "config.json", lambda config: config.update(beta=0.25))
     before = folder_of(run)
     with pytest.raises(RunError, match=r"another configuration: beta is 0\.25 there and 1\.0 here"):
         ss_train(tmp_path)
@@ -172,9 +172,8 @@ def test_the_folder_of_another_configuration_is_refused_and_left_alone(finished,
 
 def older(run: Run) -> None:
     """Leave a configuration as it was before recipes had baselines."""
-    config = run.folder / "config.json"
-    later = ("ema_decay", "sam_rho", "epsilon", "trunk", "branch")
-    config.write_text(json.dumps({k: v for k, v in json.loads(config.read_text()).items() if k not in later}))
+    for name in ("ema_decay", "sam_rho", "epsilon", "trunk", "branch"):
+        resealed(run.folder / "config.json", lambda config, name=name: config.pop(name))
 
 
 def test_an_older_finished_run_is_still_that_run(tmp_path: Path):
@@ -215,7 +214,7 @@ def test_a_damaged_configuration_is_refused(content, tmp_path: Path):
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path):
     with pytest.raises(RunError, match=r"not a run folder: it has no config\.json"):
         Run.open(tmp_path)
-    (tmp_path / "config.json").write_text('{"epoch": 3}')
+    seals.write_json(tmp_path / "config.json", {"epoch": 3}, RECIPE.key)
     with pytest.raises(RunError, match=r"config\.json is not a recipe: .*'epochs'"):
         Run.open(tmp_path)
 
@@ -241,7 +240,7 @@ def test_a_damaged_checkpoint_is_refused_and_kept(damage, tmp_path: Path):
     state = run.folder / "state.safetensors"
     state.write_bytes(damage(state.read_bytes()))
     before = state.read_bytes()
-    with pytest.raises(RunError, match=r"state\.safetensors is damaged .*remove the folder"):
+    with pytest.raises(RunError, match=r"state\.safetensors is damaged .*remove it to train"):
         ss_train(tmp_path)
     assert state.read_bytes() == before
 
@@ -254,7 +253,9 @@ def test_a_log_that_lost_lines_is_refused(lost, tmp_path: Path):
         log.unlink()
     else:
         log.write_bytes(cut(log.read_bytes()) if lost == "half" else b"")
-    with pytest.raises(RunError, match=r"log\.jsonl is shorter than when the checkpoint was written"):
+    with pytest.raises(
+        RunError, match=r"log\.jsonl is damaged \(it is shorter than when the checkpoint was written\): remove"
+    ):
         ss_train(tmp_path)
 
 
@@ -338,12 +339,13 @@ def test_a_loss_that_is_not_finite_stops_training(tmp_path: Path):
 
 def test_the_last_good_checkpoint_is_kept(tmp_path: Path):
     good = interrupted(tmp_path)
-    state = (good.folder / "state.safetensors").read_bytes()
+    tensors, progress = good.load_checkpoint()
     absurd = dataclasses.replace(ABSURD, weight_decay=1e10)  # no step leaves finite weights
     run = Run.under(tmp_path, absurd)
     run.start(CPU)
-    for name in ("state.safetensors", "log.jsonl"):  # a run that was good for an epoch
-        (run.folder / name).write_bytes((good.folder / name).read_bytes())
+    run.begin_log(good.log())  # a run that was good for an epoch
+    run.save_checkpoint(tensors, {name: progress[name] for name in ("epoch", "done")})
+    state = (run.folder / "state.safetensors").read_bytes()
     with pytest.raises(TrainingError, match="last good checkpoint is kept"):
         train_one(absurd, tmp_path, execution=EAGER)
     assert (run.folder / "state.safetensors").read_bytes() == state
@@ -438,7 +440,7 @@ def test_a_run_that_another_process_finished_in_the_meantime_is_left_alone(tmp_p
     before = rows(run), contents(run.family_file)
     train_runs([run], digits(), CPU, nothing, nothing)  # it was not finished when we looked
     assert (rows(run), contents(run.family_file)) == before
-    assert len(json.loads((run.folder / "environment.json").read_text())) == 1
+    assert len(run.starts()) == 1
 
 
 def test_a_run_that_never_starts_leaves_no_folder(tmp_path):

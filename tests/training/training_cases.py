@@ -3,6 +3,7 @@
 import functools
 import json
 import math
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
@@ -150,8 +151,15 @@ def assert_same_end(actual: Run, expected: Run) -> None:
 def child(code: str, *arguments: object) -> subprocess.Popen[str]:
     """Start a Python process that can import this module."""
     command = [sys.executable, "-W", "error", "-c", code, *map(str, arguments)]
+    path = os.pathsep.join([str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
     return subprocess.Popen(
-        command, cwd=HERE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        cwd=HERE,
+        env={**os.environ, "PYTHONPATH": path},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
 

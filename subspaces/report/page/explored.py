@@ -5,14 +5,12 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from subspaces.evaluation.examples import Examples
 from subspaces.evaluation.record import Alpha, Choice, Plane, Reliability, Row
 from subspaces.report.page.commands import changed, reproduce
 from subspaces.report.page.pictures import strip
 from subspaces.report.page.ways import METRICS, named
 from subspaces.report.page.words import statistics_check
 from subspaces.report.reading import Reading
-from subspaces.training.runs import RunError
 
 
 def explored(run: Reading, group: int, split: str, pictures: int, known: Mapping[str, str]) -> dict[str, Any]:
@@ -46,7 +44,7 @@ def explored(run: Reading, group: int, split: str, pictures: int, known: Mapping
             for row in points
         ],
         "ensembles": [{"name": named(run, row), **_measured(row)} for row in ensembles.values()],
-        "strip": strip(Examples.read(run.folder), points, split, pictures),
+        "strip": strip(run.examples, points, split, pictures),
         "planes": [_plane(plane, run) for plane in run.record.planes if _begun(plane)],
         "choices": [_choice(choice) for choice in run.record.choices],
         "recipe": base,
@@ -163,12 +161,8 @@ def _value(value: Any) -> str:
 
 def _environments(run: Reading) -> list[dict[str, Any]]:
     """Return where the run was trained, each start of it, and where it was evaluated."""
-    path = run.folder / "environment.json"
-    try:
-        starts = json.loads(path.read_bytes()) if path.is_file() else []
-    except ValueError as error:
-        raise RunError(f"{path} is damaged ({error}): mend or remove it") from None
-    named = [("Training" if i == 0 else f"Training, start {i + 1}", start) for i, start in enumerate(starts)]
+    starts = enumerate(run.run.starts())
+    named = [("Training" if i == 0 else f"Training, start {i + 1}", start) for i, start in starts]
     return [
         {"name": name, "fields": [[key, _text(value)] for key, value in environment.items()]}
         for name, environment in [*named, ("Evaluation", run.record.environment)]
