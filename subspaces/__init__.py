@@ -15,7 +15,7 @@ from subspaces.version import __version__
 
 if TYPE_CHECKING:
     from subspaces import experiments
-    from subspaces.evaluation import evaluate
+    from subspaces.evaluation import check, evaluate
     from subspaces.experiments.compare import compare
     from subspaces.training import Recipe, train
 
@@ -31,6 +31,7 @@ __all__ = [
     "Simplex",
     "Subspace",
     "__version__",
+    "check",
     "compare",
     "evaluate",
     "experiments",
@@ -49,10 +50,10 @@ def __getattr__(name: str) -> Any:
         from subspaces import training
 
         return getattr(training, name)
-    if name == "evaluate":
-        from subspaces.evaluation import evaluate
+    if name in ("check", "evaluate"):
+        from subspaces import evaluation
 
-        return evaluate
+        return getattr(evaluation, name)
     if name == "compare":
         from subspaces.experiments.compare import compare
 

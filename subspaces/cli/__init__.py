@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from subspaces.cli import compare, data, demo, evaluate, plot, recipes, report, study, train
+from subspaces.cli import check, compare, data, demo, evaluate, plot, recipes, report, study, train
 from subspaces.cli.errors import Group
 from subspaces.cli.options import Several
 
@@ -24,6 +24,7 @@ app.command(cls=Several)(evaluate.evaluate)
 app.command(cls=Several)(compare.compare)
 app.command()(plot.plot)
 app.command()(report.report)
+app.command()(check.check)
 app.command()(recipes.recipes)
 app.add_typer(study.app, name="study")
 app.add_typer(data.app, name="data")

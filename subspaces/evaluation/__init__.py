@@ -2,6 +2,7 @@
 
 from subspaces.evaluation.api import evaluate
 from subspaces.evaluation.examples import Examples
+from subspaces.evaluation.integrity import check
 from subspaces.evaluation.metrics import accuracy, expected_calibration_error
 from subspaces.evaluation.record import Check, Choice, Plane, Record, Row
 
@@ -13,6 +14,7 @@ __all__ = [
     "Record",
     "Row",
     "accuracy",
+    "check",
     "evaluate",
     "expected_calibration_error",
 ]

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from subspaces.evaluation.examples import Examples
+from subspaces.evaluation.integrity import measured_of
 from subspaces.evaluation.points import kind
 from subspaces.evaluation.record import Record, Row
 from subspaces.points import nearest
@@ -36,12 +37,7 @@ class Reading:
     @cached_property
     def record(self) -> Record:
         """What was measured of the run."""
-        record = Record.read(self.folder)
-        if record.key != self.recipe.key:
-            raise RunError(f"{self.folder} was evaluated with another configuration: remove its evaluation.json")
-        if self.run.finished and record.family != self.run.family_checksum:
-            raise RunError(f"{self.folder} was trained anew since it was evaluated: evaluate it again")
-        return record
+        return measured_of(self.run)
 
     @property
     def examples(self) -> Examples | None:

@@ -1,0 +1,97 @@
+"""Whether run folders are as they were written: the call behind `subspaces check`."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from subspaces import storage
+from subspaces.evaluation import dropout, examples, record
+from subspaces.evaluation.measured import Shelf
+from subspaces.training import seals
+from subspaces.training.runs import FAMILY, TRAINED, Run, RunError
+
+TRUNKS = ".trunks"
+Folder = str | os.PathLike[str]
+
+
+def check(runs: Folder | Iterable[Folder]) -> list[str]:
+    """Return what is wrong with run folders, a sentence each; nothing is wrong if it is empty.
+
+    Args:
+        runs: a run folder, a folder of run folders, or several of either.
+
+    Example:
+        >>> ss.check("runs")
+        []
+    """
+    several = [runs] if isinstance(runs, (str, os.PathLike)) else list(runs)
+    return [problem for folder in several for _, problems in checked(Path(folder)) for problem in problems]
+
+
+def checked(folder: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Yield every run in a folder, or that it is, and what the runs share, each with what is wrong with it."""
+    if not folder.is_dir():
+        yield folder, [f"{folder} is no folder: expected one of a run, or of several"]
+        return
+    if (folder / "config.json").is_file():
+        yield folder, list(_wrong(_of_run(folder)))
+        return
+    below = Run.begun(path for path in sorted(folder.iterdir()) if path.is_dir() and path.name != TRUNKS)
+    runs = [path for path in below if any((path / name).is_file() for name in ("config.json", FAMILY, "result.json"))]
+    for path in runs:
+        yield path, list(_wrong(_of_run(path)))
+    if (trunks := sorted((folder / TRUNKS).glob("*.safetensors"))) and runs:
+        yield folder / TRUNKS, list(_wrong(_of_trunk(path) for path in trunks))
+    if not runs:
+        yield folder, [f"{folder} is no run folder and holds none: expected one of a run, or of several"]
+
+
+def _wrong(parts: Iterable[Callable[[], object]]) -> Iterator[str]:
+    """Yield what each part of a check complains about; a file that cannot be read at all ends it."""
+    waiting = iter(parts)
+    while True:
+        try:
+            part = next(waiting, None)
+        except (RunError, OSError) as error:
+            yield str(error)
+            return
+        if part is None:
+            return
+        try:
+            part()
+        except (RunError, storage.FileError, OSError) as error:
+            yield str(error)
+
+
+def _of_run(folder: Path) -> Iterator[Callable[[], object]]:
+    """Yield the checks of one run folder."""
+    run = Run.open(folder)
+    yield run.starts
+    yield run.log
+    if run.finished:
+        yield lambda: run.check_family(run.family_file)
+        yield lambda: run.check_family(run.trained_file)
+    special = {"config.json", "environment.json", FAMILY, TRAINED, record.FILE, examples.FILE, dropout.FILE}
+    for path in sorted(folder.iterdir()):
+        if path.name not in special and path.suffix == ".json":
+            yield lambda path=path: seals.read_json(path, run.recipe.key, "remove it")  # type: ignore[misc]
+        elif path.name not in special and path.suffix == ".safetensors":
+            yield lambda path=path: seals.read_tensors(path, run.recipe.key, "remove it")  # type: ignore[misc]
+    yield Shelf(folder / dropout.FILE, run.recipe.key).read
+    if (folder / record.FILE).is_file():
+        yield lambda: measured_of(run)
+        yield lambda: examples.Examples.of(record.Record.read(folder), folder)
+
+
+def _of_trunk(path: Path) -> Callable[[], object]:
+    return lambda: seals.read_tensors(path, path.name.partition("-")[0], "remove it, and the trunk is trained again")
+
+
+def measured_of(run: Run) -> record.Record:
+    """Return the record of a run, which must be of this run and of the family that it has now."""
+    found = record.Record.read(run.folder)
+    if found.key != run.recipe.key:
+        raise RunError(f"{run.folder} was evaluated with another configuration: remove its {record.FILE}")
+    if run.finished and found.family != run.family_checksum:
+        raise RunError(f"{run.folder} was trained anew since it was evaluated: evaluate it again")
+    return found

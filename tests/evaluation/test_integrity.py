@@ -1,0 +1,89 @@
+"""Run folders are checked as a whole: what is wrong is a sentence that names the file, and nothing else is said."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from evaluation_cases import evaluate
+from helpers import resealed
+from typer.testing import CliRunner
+
+import subspaces as ss
+from subspaces.cli import app
+from subspaces.training import Run
+
+Runs = Callable[..., list[Path]]
+runner = CliRunner()
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 2
+    path.unlink()
+    path.write_bytes(content)
+
+
+def test_whole_runs_have_nothing_wrong(runs: Runs):
+    line, standard = runs("line", "standard")
+    evaluate(line, grid=(0.0,))
+    assert ss.check(line) == ss.check([line, str(standard)]) == ss.check(line.parent) == []
+    result = runner.invoke(app, ["check", str(line), str(standard)])
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout == f"whole: {line}\nwhole: {standard}\n"
+    assert runner.invoke(app, ["check", "--quiet", str(line)]).output == ""
+
+
+def test_every_file_is_looked_at(runs: Runs, tmp_path: Path):
+    (line,) = runs("line")
+    evaluate(line, grid=(0.0,))
+    names = sorted(path.name for path in line.iterdir() if path.suffix in (".json", ".jsonl", ".safetensors"))
+    assert len(names) == 8
+    for name in names:
+        folder = tmp_path / name / line.name
+        shutil.copytree(line, folder)
+        flip(folder / name)
+        problems = ss.check(folder)
+        assert problems, name
+        assert str(folder / name) in problems[0]
+        assert "remove" in problems[0]
+        result = runner.invoke(app, ["check", str(folder)])
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert [part.split() for part in result.stderr.splitlines()] == [f"wrong: {part}".split() for part in problems]
+
+
+def test_several_things_may_be_wrong_at_once(runs: Runs, tmp_path: Path):
+    (line,) = runs("line")
+    evaluate(line, grid=(0.0,))
+    for name in ("log.jsonl", "predictions.safetensors", "examples.safetensors"):
+        flip(line / name)
+    found = ss.check(line.parent)
+    assert len(found) == 3
+    assert all(any(name in problem for problem in found) for name in ("log.jsonl", "predictions.", "examples."))
+
+
+def test_an_evaluation_of_another_family_is_told(runs: Runs):
+    (line,) = runs("line")
+    evaluate(line, grid=(0.0,))
+    run = Run.open(line)
+    resealed(line / "evaluation.json", lambda values: values["environment"].update(family="another"))
+    problems = ss.check(run.folder)
+    assert f"{line} was trained anew since it was evaluated: evaluate it again" in problems
+
+
+@pytest.mark.parametrize("name", ["nowhere", "file", "empty"])
+def test_what_is_no_run_is_told(name: str, tmp_path: Path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("")
+    (problem,) = ss.check(tmp_path / name)
+    assert problem.startswith(f"{tmp_path / name} is no ")
+    assert runner.invoke(app, ["check", str(tmp_path / name)]).exit_code == 1
+
+
+def test_trunks_are_looked_at(tmp_path: Path):
+    ss.train("digits-standard", epochs=2, trunk=1, branch=1, out=tmp_path, device="cpu", show="quiet")
+    assert ss.check(tmp_path) == []
+    (trunk,) = (tmp_path / ".trunks").iterdir()
+    flip(trunk)
+    (problem,) = ss.check(tmp_path)
+    assert str(trunk) in problem
