@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from experiment_cases import CPU, NO_FIGURE, QUIET, environments_of, images_of, load_data, without_matplotlib
+from helpers import unsealed
 from torch import Tensor
 from typer.testing import CliRunner
 
@@ -20,7 +21,7 @@ from subspaces.experiments.instability import Cell, InstabilityStudy, planned, s
 from subspaces.experiments.mixing import _STREAM, KINDS, Kind
 from subspaces.experiments.setting import Setting
 from subspaces.networks import MLP
-from subspaces.training import Run
+from subspaces.training import Run, seals
 from subspaces.training.batches import statistics_batches
 
 SETTINGS: dict[str, Any] = {**QUIET, "epochs": 4, "batch": 300, "shared": [2, 0], "models": (3, 2), "draws": 2}
@@ -160,9 +161,9 @@ def test_nothing_is_trained_or_measured_twice(made: InstabilityStudy):
 
 def test_what_was_stopped_continues(made: InstabilityStudy, tmp_path: Path):
     """As if it had been stopped after some measurements: those stay, the others come again to the same numbers."""
-    content = json.loads((folder_of(made) / "measured.json").read_bytes())
+    content = unsealed(folder_of(made) / "measured.json")
     some = content["measured"][:9]
-    (tmp_path / "measured.json").write_text(json.dumps({**content, "measured": some}))
+    seals.write_json(tmp_path / "measured.json", {**content, "measured": some}, "")
     again = study_instability("digits-standard", **SETTINGS, out=folder_of(made).parent / "runs", to=tmp_path)
     assert again.cells == made.cells
     assert json.loads((tmp_path / "measured.json").read_bytes())["measured"][:9] == some

@@ -17,7 +17,7 @@ from subspaces.cli import app
 from subspaces.experiments import integral_tables
 from subspaces.experiments.integral import BATCHES, TOLERANCE, IntegralStudy, study_integral
 from subspaces.networks import MLP
-from subspaces.training import Run
+from subspaces.training import Run, RunError
 from subspaces.training.batches import statistics_batches
 
 RECIPES = [f"digits-{name}" for name in ("standard", "line", "integral")]
@@ -153,12 +153,15 @@ def test_nothing_is_trained_or_measured_twice(made: IntegralStudy):
     assert (folder / "again" / "integral.json").read_bytes() == (folder / "integral.json").read_bytes()
 
 
-def test_a_damaged_check_is_made_anew(made: IntegralStudy):
+def test_a_damaged_check_is_refused_and_can_be_made_anew(made: IntegralStudy):
     folder = folder_of(made)
     runs = folder.parent / "runs"
     path = runs / made.identities[0].run / "integral.json"
     content = path.read_bytes()
     path.write_bytes(content[:50])
+    with pytest.raises(RunError, match=rf"{path} is damaged .*: remove it, and it is measured again"):
+        study_integral(RECIPES, levels=[0, 0.4], seeds=[0], out=runs, to=folder / "anew", **SETTINGS)
+    path.unlink()
     study_integral(RECIPES, levels=[0, 0.4], seeds=[0], out=runs, to=folder / "anew", **SETTINGS)
     assert path.read_bytes() == content
 

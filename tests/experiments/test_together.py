@@ -64,7 +64,7 @@ def test_what_is_there_is_not_measured_again(
     assert again[0] == made
     assert seen == [3]
     assert len(json.loads((tmp_path / "ensembles.json").read_text())["measured"]) == 2
-    (tmp_path / "ensembles.json").write_text("{")
+    (tmp_path / "ensembles.json").unlink()
     (anew,) = evaluate_together([[first, second]], to=tmp_path, **CPU)
     assert anew.metrics == made.metrics
     assert seen == [5]

@@ -9,6 +9,7 @@ from pathlib import Path
 import made_runs
 import numpy as np
 import pytest
+from helpers import resealed
 
 from subspaces.evaluation.record import Record
 from subspaces.report.reading import Curve, Reading, gather
@@ -228,11 +229,12 @@ def test_evaluations_on_other_images_are_refused(made, tmp_path: Path):
 
 def test_an_evaluation_of_another_configuration_is_refused(made, tmp_path: Path):
     record = Record.read(made["line"][0])
-    for wrong in ({**record.recipe, "beta": 0.25}, {"nonsense": 1}):
-        shutil.rmtree(tmp_path / "other", ignore_errors=True)
-        other = changed(made["line"][0], tmp_path / "other", recipe=wrong)
-        with pytest.raises(RunError, match="another configuration"):
-            gather([other])
+    other = changed(made["line"][0], tmp_path / "other", recipe={**record.recipe, "beta": 0.25})
+    with pytest.raises(RunError, match="another configuration"):
+        gather([other])
+    resealed(other / "evaluation.json", lambda values: values.update(recipe={"nonsense": 1}))
+    with pytest.raises(RunError, match=r"evaluation\.json is damaged \(a recipe has no field 'nonsense'"):
+        gather([other])
 
 
 def test_seeds_evaluated_at_different_alphas_are_shown_at_those_of_all(made, tmp_path: Path):
