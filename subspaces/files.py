@@ -4,7 +4,8 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ class DamageError(ValueError):
 def write(path: Path, *content: bytes | memoryview) -> None:
     """Write a file so that a reader, or a crash, sees the old content or the new, never a part."""
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
-    try:
+    with _named(path):
         try:
             with open(partial, "xb") as file:
                 for part in content:
@@ -31,7 +32,20 @@ def write(path: Path, *content: bytes | memoryview) -> None:
             os.replace(partial, path)
         finally:
             partial.unlink(missing_ok=True)
-    except OSError as error:  # a full disk names no file, and nobody knows the partial one
+
+
+def append(path: Path, content: bytes) -> None:
+    """Add to the end of a file; a crash may leave a part of it there."""
+    with _named(path), open(path, "ab") as file:
+        file.write(content)
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Name the file that cannot be written: a full disk names none, and nobody knows the partial one."""
+    try:
+        yield
+    except OSError as error:
         raise OSError(error.errno, f"{error.strerror}: could not be written", str(path)) from None
 
 

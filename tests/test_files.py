@@ -88,6 +88,15 @@ def test_a_disk_that_is_full_is_named_with_the_file(tmp_path: Path):
     assert os.listdir(tmp_path) == ["state.safetensors"]
 
 
+def test_what_cannot_be_added_names_the_file(tmp_path: Path):
+    files.append(tmp_path / "log", b"one\n")
+    files.append(tmp_path / "log", b"two\n")
+    assert (tmp_path / "log").read_bytes() == b"one\ntwo\n"
+    os.symlink("/dev/full", tmp_path / "full")
+    with pytest.raises(OSError, match=r"No space left on device: could not be written.*full"):
+        files.append(tmp_path / "full", b"three\n")
+
+
 def test_tensors_come_back_with_their_header(tmp_path: Path):
     path = tmp_path / "file.safetensors"
     tensors = {"b": torch.arange(5), "a": torch.tensor(2.5), "empty": torch.zeros(0, 3), "yes": torch.tensor([True])}

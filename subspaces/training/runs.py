@@ -264,8 +264,7 @@ class Run:
     def append_log(self, row: Mapping[str, Any]) -> None:
         """Add one line to the log."""
         line, seal = seals.sealed_line(row, self.recipe.key, self._seal_so_far())
-        with open(self.folder / LOG, "ab") as file:
-            file.write(line)
+        files.append(self.folder / LOG, line)
         self._last_seal = seal
 
     def begin_log(self, rows: Iterable[Mapping[str, Any]]) -> None:
