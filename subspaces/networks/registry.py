@@ -1,11 +1,10 @@
 """Networks by name: those of this package, of timm, of torchvision, and any that a user can import."""
 
-import difflib
 import importlib
-import inspect
 import math
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from numbers import Integral, Real
 from types import ModuleType
 from typing import Any
 
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from subspaces.networks.cresnet import CResNet20
+from subspaces.networks.factories import check_form, from_factory, hint, in_words, is_factory, taken
 from subspaces.networks.resnet import ResNet18, ResNet50
 from subspaces.networks.small import MLP, ImageShape, LeNet
 
@@ -37,29 +37,37 @@ def build(name: str, *, classes: int, image_shape: ImageShape, dropout: float = 
     Args:
         name: one of `names()`, `timm:NAME`, `torchvision:NAME`, or `package.module:factory`. A factory is
             called with those of `classes` (or `num_classes`), `image_shape` and `dropout` that its
-            signature names.
+            signature names; it is a Python function, or a class derived from `nn.Module`.
         classes: outputs of the network.
         image_shape: channels, height and width.
         dropout: given to every network that takes it, 0 too; a network that takes none refuses any other.
     """
+    check_name(name)
     _check_request(classes, image_shape, dropout)
-    source, colon, rest = name.partition(":")
     if name in _BUILDERS:
         if name in _COLOUR:
             _check_colour(name, image_shape)
         network = _BUILDERS[name](classes, image_shape, dropout)
-    elif not (source and colon and rest):
-        raise ValueError(
-            f"unknown network {name!r}{_hint(name, _BUILDERS)}: expected {', '.join(map(repr, _BUILDERS))}, "
-            "'timm:NAME', 'torchvision:NAME' or 'package.module:factory'"
-        )
     else:
-        build_from = {"timm": _from_timm, "torchvision": _from_torchvision}.get(source, _from_factory)
+        libraries = {"timm": _from_timm, "torchvision": _from_torchvision}
+        build_from = libraries.get(name.partition(":")[0], from_factory)
         network = build_from(name, classes, image_shape, dropout)
         _check_takes_images(name, network, classes, image_shape)
     if dropout > 0 and not _has_dropout(network, dropout):
         raise ValueError(f"dropout={dropout}: network {name!r} has no dropout of that rate; set dropout=0")
     return network
+
+
+def check_name(name: str) -> None:
+    """Refuse what cannot be the name of a network; nothing is imported to find out."""
+    known = f"{', '.join(map(repr, _BUILDERS))}, 'timm:NAME', 'torchvision:NAME' or 'package.module:factory'"
+    if not isinstance(name, str):
+        raise TypeError(f"network={name!r}: expected the name of one, {known}")
+    source, colon, rest = name.partition(":")
+    if name not in _BUILDERS and not (source and colon and rest):
+        raise ValueError(f"unknown network {name!r}{hint(name, _BUILDERS)}: expected {known}")
+    if is_factory(name):
+        check_form(name)
 
 
 def head_name(module: nn.Module) -> str:
@@ -77,7 +85,7 @@ def _from_timm(name: str, classes: int, image_shape: ImageShape, dropout: float)
     timm = _package("timm", name)
     model = name.partition(":")[2]
     if not timm.is_model(model):
-        raise ValueError(f"timm has no network {model!r}{_hint(model, timm.list_models())}: see timm.list_models()")
+        raise ValueError(f"timm has no network {model!r}{hint(model, timm.list_models())}: see timm.list_models()")
     options: dict[str, Any] = {"num_classes": classes, "drop_rate": dropout}
     if image_shape[0] != 3:
         options["in_chans"] = image_shape[0]
@@ -94,38 +102,15 @@ def _from_torchvision(name: str, classes: int, image_shape: ImageShape, dropout:
     known = models.list_models(module=models)  # classifiers alone: others may download a pretrained backbone
     if model not in known:
         raise ValueError(
-            f"torchvision has no classifier {model!r}{_hint(model, known)}: see "
+            f"torchvision has no classifier {model!r}{hint(model, known)}: see "
             "torchvision.models.list_models(module=torchvision.models)"
         )
     _check_colour(name, image_shape)
     builder = models.get_model_builder(model)
     offered = {"dropout": dropout, "drop_rate": dropout, "image_size": image_shape[1]}
     offered |= {"aux_logits": False, "init_weights": True}  # one output, and no warning that it may change
-    options = {"num_classes": classes, **_taken(typing.get_type_hints(builder)["return"], offered)}
+    options = {"num_classes": classes, **taken(typing.get_type_hints(builder)["return"], offered)}
     return _construct(name, builder, {"weights": None}, options)
-
-
-def _from_factory(name: str, classes: int, image_shape: ImageShape, dropout: float) -> nn.Module:
-    """Import `package.module:factory` and call it with what its signature takes."""
-    where, _, attribute = name.partition(":")
-    try:
-        module = importlib.import_module(where)
-    except ModuleNotFoundError as error:
-        missing = f"module {error.name!r} was not found"
-        advice = "install what is missing"
-        if error.name and f"{where}.".startswith(f"{error.name}."):
-            advice = f"is its folder on the Python path (PYTHONPATH=.)?{_hint(where, ('timm', 'torchvision'))}"
-        raise ModuleNotFoundError(f"network {name!r}: {missing}; {advice}", name=error.name) from error
-    if not hasattr(module, attribute):
-        raise ValueError(f"network {name!r}: module {where!r} has no {attribute!r}{_hint(attribute, vars(module))}")
-    factory = getattr(module, attribute)
-    if not callable(factory):
-        raise TypeError(f"network {name!r}: expected a function or class, and it is a {type(factory).__name__}")
-    offered = {"classes": classes, "num_classes": classes, "image_shape": image_shape, "dropout": dropout}
-    network = factory(**_taken(factory, offered))
-    if not isinstance(network, nn.Module):
-        raise TypeError(f"network {name!r}: the factory must return an nn.Module, and it returned {network!r}")
-    return network
 
 
 def _package(package: str, name: str) -> ModuleType:
@@ -153,25 +138,15 @@ def _construct(name: str, make: Callable[..., Any], fixed: dict[str, Any], optio
     return network
 
 
-def _taken(factory: Callable[..., Any], offered: dict[str, Any]) -> dict[str, Any]:
-    """Return what is offered under the names of the factory's arguments."""
-    try:
-        parameters = inspect.signature(factory).parameters.values()
-    except ValueError:  # some callables written in C have none
-        return {}
-    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    wanted = {parameter.name for parameter in parameters if parameter.kind in kinds}
-    return {key: value for key, value in offered.items() if key in wanted}
-
-
-def _check_request(classes: int, image_shape: ImageShape, dropout: float) -> None:
+def _check_request(classes: Any, image_shape: Any, dropout: Any) -> None:
     """Refuse numbers that no network can be built with."""
-    if classes < 1:
-        raise ValueError(f"classes={classes}: expected at least 1")
-    if len(image_shape) != 3 or min(image_shape) < 1:
-        raise ValueError(f"image_shape={image_shape}: expected (channels, height, width), each at least 1")
-    if not 0 <= dropout <= 1:
-        raise ValueError(f"dropout={dropout}: expected a rate from 0 to 1")
+    if not isinstance(classes, Integral) or classes < 1:
+        raise ValueError(f"classes={classes!r}: expected at least 1")
+    sizes = image_shape if isinstance(image_shape, tuple | list) else ()
+    if len(sizes) != 3 or not all(isinstance(size, Integral) and int(size) >= 1 for size in sizes):
+        raise ValueError(f"image_shape={image_shape!r}: expected (channels, height, width), each at least 1")
+    if not isinstance(dropout, Real) or not 0 <= float(dropout) <= 1:
+        raise ValueError(f"dropout={dropout!r}: expected a rate from 0 to 1")
 
 
 def _check_colour(name: str, image_shape: ImageShape) -> None:
@@ -195,8 +170,11 @@ def _check_takes_images(name: str, network: nn.Module, classes: int, image_shape
     try:
         with torch.no_grad():
             output = network(images)
-    except Exception as error:
-        raise ValueError(f"network {name!r} does not take images of shape {image_shape}: {error}") from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        said = str(error) if isinstance(error, Exception) else in_words(error)
+        raise ValueError(f"network {name!r} does not take images of shape {image_shape}: {said}") from error
     finally:
         for part, training in modes:
             part.training = training
@@ -216,9 +194,3 @@ def _has_dropout(network: nn.Module, rate: float) -> bool:
         if any(isinstance(value := getattr(module, key, None), int | float) and value == rate for key in attributes):
             return True
     return False
-
-
-def _hint(name: str, known: Iterable[str]) -> str:
-    """Return a question that names the closest of the known names, or nothing if none is close."""
-    close = difflib.get_close_matches(name.lower(), known, n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""

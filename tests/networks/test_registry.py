@@ -68,6 +68,9 @@ def test_grey_images_on_a_network_for_colour(name: str):
         ({"image_shape": (1, 0, 8)}, r"image_shape=\(1, 0, 8\): expected"),
         ({"dropout": -0.1}, "dropout=-0.1: expected a rate from 0 to 1"),
         ({"dropout": 1.5}, "dropout=1.5"),
+        ({"dropout": "much"}, "dropout='much': expected a rate"),
+        ({"classes": "ten"}, "classes='ten': expected at least 1"),
+        ({"image_shape": 64}, "image_shape=64: expected"),
         ({"dropout": float("nan")}, "dropout=nan"),
     ],
 )
@@ -93,6 +96,7 @@ def test_unknown_name_lists_the_forms(name: str):
 # Factories of the user's own.
 
 FACTORIES = """
+import functools
 import torch
 from torch import nn
 
@@ -140,7 +144,39 @@ def nothing():
     return None
 
 def broken():
-    raise RuntimeError("mine")
+    raise RuntimeError("my\\n own")
+
+made = nn.Identity()
+
+class Plain:
+    pass
+
+def needs_more(classes, width):
+    raise AssertionError("called")
+
+def text():
+    return "network"
+
+def leaves():
+    raise SystemExit(0)
+
+def ends():
+    raise GeneratorExit
+
+class Leaving(nn.Module):
+    def forward(self, x):
+        raise SystemExit(3)
+
+def interrupted():
+    raise KeyboardInterrupt
+
+half = functools.partial(by_shape, classes=10)
+
+class Maker:
+    def make(self, classes):
+        return fixed()
+
+bound = Maker().make
 """
 
 
@@ -152,13 +188,17 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     (package / "__init__.py").touch()
     (package / "nets.py").write_text(FACTORIES)
     (package / "needy.py").write_text("import a_package_nobody_has")
+    (package / "leaving.py").write_text("raise SystemExit(0)")
+    (package / "bad.py").write_text("def")
     monkeypatch.syspath_prepend(tmp_path)
     for name in ("their_package", "their_package.nets", "their_package.needy"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     return "their_package.nets"
 
 
-@pytest.mark.parametrize("factory", ["ByClasses", "by_num_classes", "by_shape", "fixed", "opaque", "attention"])
+@pytest.mark.parametrize(
+    "factory", ["ByClasses", "by_num_classes", "by_shape", "fixed", "opaque", "attention", "half", "bound"]
+)
 def test_factory(mine: str, factory: str):
     network = build(f"{mine}:{factory}", classes=10, image_shape=GREY)
     assert network.training
@@ -196,15 +236,61 @@ def test_looking_at_a_network_changes_nothing(mine: str):
         ("their_package.needy:f", ModuleNotFoundError, "module 'a_package_nobody_has' was not found; install"),
         ("torchvison:resnet18", ModuleNotFoundError, r"'torchvison' was not found;.*did you mean 'torchvision'\?"),
         ("their_package.nets:fixd", ValueError, r"'their_package.nets' has no 'fixd' \(did you mean 'fixed'\?\)"),
-        ("their_package.nets:number", TypeError, "expected a function or class, and it is a int"),
+        ("their_package.nets:number", TypeError, "expected a Python function .* nn.Module, and it is a int"),
+        ("their_package.nets:made", TypeError, "and it is a Identity"),
+        ("their_package.nets:Plain", TypeError, "and it is the class Plain"),
+        (
+            "their_package.nets:needs_more",
+            TypeError,
+            r"needs more than it is told \(missing .*'width'\).*give other arg",
+        ),
+        ("their_package.nets:text", TypeError, "must return an nn.Module, and it returned a str"),
+        ("their_package.nets:leaves", ValueError, "the factory failed with SystemExit: 0$"),
+        ("their_package.nets:ends", ValueError, "the factory failed with GeneratorExit$"),
+        ("their_package.nets:Leaving", ValueError, r"does not take images of shape \(1, 8, 8\): SystemExit: 3"),
+        ("their_package.leaving:f", ImportError, "module 'their_package.leaving' cannot be imported, SystemExit: 0"),
+        ("their_package.bad:f", ImportError, "module 'their_package.bad' cannot be imported, SyntaxError: "),
         ("their_package.nets:nothing", TypeError, "must return an nn.Module, and it returned None"),
-        ("their_package.nets:broken", RuntimeError, "^mine$"),
+        (
+            "their_package.nets:broken",
+            ValueError,
+            "'their_package.nets:broken': the factory failed with RuntimeError: my own",
+        ),
         ("their_package.nets:pair", ValueError, r"2 images with a tuple: expected a tensor of shape \(2, 4\)"),
         ("their_package.nets:fixed", ValueError, r"shape \(2, 10\): expected a tensor of shape \(2, 4\), one logit"),
     ],
 )
 def test_factory_errors(mine: str, name: str, error: type[Exception], message: str):
     with pytest.raises(error, match=message):
+        build(name, classes=4, image_shape=GREY)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["os:abort", "sys:exit", "os:fork", "builtins:exec", "builtins:dict", "json:dumps", "os:popen", "io:BytesIO"],
+)
+def test_what_is_no_factory_is_not_called(name: str):
+    """Most of these would end this very process."""
+    with pytest.raises(TypeError, match=f"network '{name}': "):
+        build(name, classes=4, image_shape=GREY)
+
+
+def test_ctrl_c_in_a_factory_is_a_real_one(mine: str):
+    with pytest.raises(KeyboardInterrupt):
+        build(f"{mine}:interrupted", classes=4, image_shape=GREY)
+
+
+@pytest.mark.parametrize(
+    "name", ["..bad:x", "a:b:c", "a.:x", "a..b:x", "a b:x", "a:1", "a:b.c", "a-b:c", "a:b\n", "/a:b"]
+)
+def test_names_that_no_factory_can_have(name: str):
+    with pytest.raises(ValueError, match=r"^network=.*: expected package\.module:factory"):
+        build(name, classes=4, image_shape=GREY)
+
+
+@pytest.mark.parametrize("name", [5, None, b"mlp", nn.Linear])
+def test_what_is_no_name(name: Any):
+    with pytest.raises(TypeError, match=r"^network=.*: expected the name of one, 'cresnet20'"):
         build(name, classes=4, image_shape=GREY)
 
 
