@@ -226,6 +226,11 @@ def test_the_call_and_the_command_make_the_same_run(tmp_path: Path) -> None:
         ("digits-line --method lin", "'lin': did you mean 'line'?"),
         ("digits-line --precision float23", "'float23': did you mean 'float32'?"),
         ("digits-line --network mpl", "no network is called 'mpl': did you mean 'mlp'?"),
+        ("digits-line --network ..bad:x", "--network='..bad:x': expected package.module:factory"),
+        ("digits-line --network a:b:c", "--network='a:b:c': expected package.module:factory"),
+        ("digits-line --network :x", "unknown network ':x': expected 'cresnet20'"),
+        ("digits-line --network timm:", "unknown network 'timm:': expected 'cresnet20'"),
+        ("digits-line --code nowhere", "'--code': there is no folder 'nowhere'; expected"),
         ("digits-line --dataset mnits", "no data set is called 'mnits': did you mean 'mnist'?"),
         ("digits-line --schedule cosine-warmup", "--schedule='cosine-warmup'"),
         ("digits-line --optimizer Adm", "--optimizer='Adm': did you mean 'Adam'?"),
@@ -253,7 +258,10 @@ def test_a_wrong_command_is_one_line_with_the_nearest_name(arguments: str, words
         ("cifar10-line --data nowhere", "subspaces data get cifar10 --root nowhere"),
         ("digits-line --network cresnet20", "takes images of 3 channels"),
         ("digits-line --network nosuchmodule:net", "module 'nosuchmodule' was not found"),
-        ("digits-line --network builtins:dict", "must return an nn.Module"),
+        ("digits-line --network nosuchmodule:net", "named by --code DIR?"),
+        ("digits-line --network builtins:dict", "expected a Python function that makes a network"),
+        ("digits-line --network json:dumps", "needs more than it is told (missing a required argument: 'obj')"),
+        ("digits-line --network sys:exit", "and it is a builtin_function_or_method"),
         ("digits-line --validation 5000", "1200 training images"),
         ("digits-line --learning-rate 1e30 --epochs 3", "lower --learning-rate"),
     ],
@@ -354,11 +362,16 @@ def test_the_api_agrees_on_what_is_a_setting() -> None:
         api.configure("digits-line", None, {"epoch": 1})
 
 
-def test_a_network_of_the_users_own_folder(tmp_path: Path) -> None:
-    """The installed command finds a module beside which it is run."""
+def test_networks_of_ones_own_are_in_the_folder_that_is_named(tmp_path: Path) -> None:
+    """It is searched after all others, for as long as the command runs."""
+    before = list(sys.path)
     text = "from torch import nn\ndef make(classes):\n    return nn.Sequential(nn.Flatten(), nn.Linear(64, classes))\n"
-    (tmp_path / "mine.py").write_text(text)
-    program = Path(sys.executable).with_name("subspaces")
-    command = [program, "train", "digits-standard", "--network", "mine:make", "--epochs", "1", "--quiet"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
+    (tmp_path / "a_network_of_my_own.py").write_text(text)
+    (tmp_path / "colorsys.py").write_text("raise AssertionError('imported')")
+    command = ("digits-standard", "--epochs", "1", "--quiet", "--code", str(tmp_path))
+    result = train(tmp_path / "runs", *command, "--network", "a_network_of_my_own:make")
+    assert result.exit_code == 0, result.stderr
+    assert sys.path == before
+    result = train(tmp_path / "runs", *command, "--network", "colorsys:hls_to_rgb")
+    assert result.exit_code == 1
+    assert "missing a required argument: 'h'" in result.stderr  # it is the one that Python brings along

@@ -1,6 +1,5 @@
 """The command line: the only place that reads arguments and prints."""
 
-import sys
 from typing import Annotated
 
 import typer
@@ -48,6 +47,5 @@ def options(
 
 
 def main() -> None:
-    """Run the command line; `--network module:factory` may name a module of this folder, as with `python -m`."""
-    sys.path.insert(0, "")
+    """Run the command line; `importing` has seen to it that nothing comes from the current folder."""
     app()

@@ -14,7 +14,7 @@ from rich.markup import escape
 from subspaces.cli import printing
 from subspaces.cli.errors import usage
 from subspaces.cli.options import ROOT
-from subspaces.cli.shared import OUTPUT, Quiet, check_output
+from subspaces.cli.shared import OUTPUT, Code, Quiet, check_output
 from subspaces.evaluation.record import Alpha, Choice, Record, Row
 from subspaces.evaluation.settings import Settings
 from subspaces.report.reading import PAIR
@@ -106,6 +106,7 @@ def evaluate(
             rich_help_panel=EXECUTION,
         ),
     ] = None,
+    code: Code = None,
     quiet: Quiet = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="A line of JSON for each run instead.", rich_help_panel=OUTPUT)

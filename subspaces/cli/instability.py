@@ -8,7 +8,21 @@ import typer
 from subspaces.cli import printing
 from subspaces.cli.errors import usage
 from subspaces.cli.options import ROOT, with_fields, without_rest
-from subspaces.cli.shared import EXECUTION, RECIPE, Data, DryRun, Json, Out, Quiet, Seeds, TensorBoard, To, given, mode
+from subspaces.cli.shared import (
+    EXECUTION,
+    RECIPE,
+    Code,
+    Data,
+    DryRun,
+    Json,
+    Out,
+    Quiet,
+    Seeds,
+    TensorBoard,
+    To,
+    given,
+    mode,
+)
 from subspaces.cli.train import check_names
 from subspaces.training import Execution, Recipe
 
@@ -47,6 +61,7 @@ def instability(
     seeds: Seeds = None,
     dry_run: DryRun = False,
     data: Data = ROOT,
+    code: Code = None,
     out: Out = Path("runs"),
     to: To = Path("instability"),
     quiet: Quiet = False,

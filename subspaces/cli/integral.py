@@ -12,6 +12,7 @@ from subspaces.cli.options import ROOT, with_fields, without_rest
 from subspaces.cli.shared import (
     EXECUTION,
     RECIPE,
+    Code,
     Data,
     DryRun,
     Json,
@@ -47,6 +48,7 @@ def integral(
     seeds: Seeds = None,
     dry_run: DryRun = False,
     data: Data = ROOT,
+    code: Code = None,
     out: Out = Path("runs"),
     to: To = Path("integral"),
     quiet: Quiet = False,

@@ -14,6 +14,7 @@ from subspaces.cli.options import ROOT, with_fields, without_rest
 from subspaces.cli.shared import (
     EXECUTION,
     RECIPE,
+    Code,
     Data,
     DropoutPasses,
     DryRun,
@@ -71,6 +72,7 @@ def noise(
     dropout_passes: DropoutPasses = PASSES,
     dry_run: DryRun = False,
     data: Data = ROOT,
+    code: Code = None,
     out: Out = Path("runs"),
     to: To = Path("noise"),
     quiet: Quiet = False,

@@ -1,6 +1,8 @@
 """The options that several commands have in common, each defined once."""
 
+import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +15,28 @@ COMPARISON = "Comparison: what is set against what"
 EXECUTION = "Execution: where and how it is trained"
 OUTPUT = "Output"
 
+
+def _search_last(context: typer.Context, folder: Path | None) -> Path | None:
+    """Let modules of a folder be imported, after all others, as long as the command runs."""
+    if folder is not None:
+        if not folder.is_dir():
+            raise typer.BadParameter(f"there is no folder {str(folder)!r}; expected that of the network's module")
+        entry = str(folder.resolve())
+        sys.path.append(entry)
+        context.call_on_close(partial(sys.path.remove, entry))
+    return folder
+
+
+Code = Annotated[
+    Path | None,
+    typer.Option(
+        help="The folder with the module of a network of your own (package.module:factory), if it is not installed.",
+        metavar="DIR",
+        callback=_search_last,
+        show_default=False,
+        rich_help_panel=EXECUTION,
+    ),
+]
 Recipes = Annotated[list[str], typer.Argument(metavar="RECIPE", help="See `subspaces recipes`.")]
 Seeds = Annotated[
     list[int] | None,

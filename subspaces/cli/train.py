@@ -15,8 +15,9 @@ from subspaces import networks, training
 from subspaces.cli import printing
 from subspaces.cli.errors import usage
 from subspaces.cli.options import ROOT, with_fields, without_rest
-from subspaces.cli.shared import EXECUTION, OUTPUT, RECIPE, Data, Out, Quiet, Recipes, Seeds, TensorBoard, given
+from subspaces.cli.shared import EXECUTION, OUTPUT, RECIPE, Code, Data, Out, Quiet, Recipes, Seeds, TensorBoard, given
 from subspaces.data.loading import check_name_and_root
+from subspaces.networks import registry
 from subspaces.points import nearest
 from subspaces.training import Execution, Recipe, Run
 from subspaces.training.api import configure
@@ -29,6 +30,7 @@ def train(
     recipes: Recipes,
     seeds: Seeds = None,
     data: Data = ROOT,
+    code: Code = None,
     out: Out = Path("runs"),
     quiet: Quiet = False,
     as_json: Annotated[
@@ -76,6 +78,7 @@ def check_names(recipes: Sequence[Recipe], data: Path) -> None:
         if ":" not in recipe.network and recipe.network not in networks.names():
             known = (*networks.names(), "timm:NAME", "torchvision:NAME", "package.module:factory")
             raise ValueError(f"no network is called {recipe.network!r}: {nearest(recipe.network, known)}")
+        registry.check_name(recipe.network)
     for name, dropout in {(one.network, one.dropout) for one in recipes if one.dropout and ":" not in one.network}:
         with torch.device("meta"):  # which takes no memory
             networks.build(name, classes=10, image_shape=(3, 32, 32), dropout=dropout)
