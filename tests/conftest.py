@@ -1,7 +1,17 @@
 """What all tests share."""
 
+from collections.abc import Iterator
+
 import pytest
 import torch
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _a_key_of_the_tests_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Sign runs with a key that is not the user's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+        yield
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -107,6 +107,14 @@ def evaluate(
         ),
     ] = None,
     code: Code = None,
+    trust: Annotated[
+        bool,
+        typer.Option(
+            "--trust",
+            help="Also run the code of a network (package.module:factory) that a run of somebody else's names.",
+            rich_help_panel=EXECUTION,
+        ),
+    ] = False,
     quiet: Quiet = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="A line of JSON for each run instead.", rich_help_panel=OUTPUT)
@@ -139,7 +147,8 @@ def evaluate(
     from subspaces import evaluation
 
     progress = not (quiet or as_json)
-    records = evaluation.evaluate(runs, data=data, device=device, workers=workers, progress=progress, **settings)
+    settings |= {"data": data, "device": device, "workers": workers, "trust": trust}
+    records = evaluation.evaluate(runs, progress=progress, **settings)
     folders = dict.fromkeys(run.resolve() for run in Run.begun(runs))
     if as_json:
         for folder, record in zip(folders, records, strict=True):

@@ -42,6 +42,7 @@ def evaluate(
     check_statistics: Sequence[int] = (),
     precision: Precision = "auto",
     workers: int | None = None,
+    trust: bool = False,
     progress: bool | Progress = True,
 ) -> list[Record]:
     """Measure finished runs and return what was measured, which is also `evaluation.json` in each run's folder.
@@ -67,6 +68,7 @@ def evaluate(
         check_statistics: repeat some points (and cells) with statistics of so many batches, to see whether it matters.
         precision: "float32" or "bfloat16"; "auto" is bfloat16 on a GPU, or whatever the numbers that are there have.
         workers: processes that read image files.
+        trust: also call the network factories (`package.module:factory`) of runs that somebody else has trained.
         progress: True for bars, False for none, or a function of (what, done, total).
 
     Example:
@@ -92,7 +94,7 @@ def evaluate(
     if several and not known:
         raise ValueError(f"{several[0]}: holds no run that was begun; expected the folder of a finished one")
     opened = [one if isinstance(one, Run) else Run.open(one) for one in known]
-    bench = workbench(data, Execution(device=device, precision=precision, workers=workers).resolved())
+    bench = workbench(data, Execution(device=device, precision=precision, workers=workers).resolved(), trust)
     benches = list(dict.fromkeys(bench(run) for run in opened))
     others = [named(name, bench) for name in wanted.through]
     for one in benches:  # whatever is wrong is said before anything is measured
@@ -103,7 +105,7 @@ def evaluate(
         return [_evaluate(one, others, wanted, partial(heeding, stop, shown)) for one in benches]
 
 
-def workbench(data: str | os.PathLike[str] | None, execution: Execution) -> Callable[[Run], Bench]:
+def workbench(data: str | os.PathLike[str] | None, execution: Execution, trust: bool = False) -> Callable[[Run], Bench]:
     """Return a function that gives each run's bench, one for each folder, with data that runs may share."""
     load = cache(partial(_load, data))
     found: dict[Path, Bench] = {}
@@ -111,9 +113,8 @@ def workbench(data: str | os.PathLike[str] | None, execution: Execution) -> Call
     def bench(run: Run) -> Bench:
         folder, one = run.folder.resolve(), run.recipe
         if folder not in found:
-            found[folder] = Bench(
-                run, partial(load, one.dataset, one.label_noise, one.validation, one.data_seed), execution
-            )
+            read = partial(load, one.dataset, one.label_noise, one.validation, one.data_seed)
+            found[folder] = Bench(run, read, execution, trust)
         return found[folder]
 
     return bench

@@ -17,12 +17,17 @@ from subspaces.training.runs import Run, RunError
 
 
 class Bench:
-    """A finished run, its data and its family on the device."""
+    """A finished run, its data and its family on the device.
 
-    def __init__(self, run: Run, data: Callable[[], Dataset], execution: Execution) -> None:
+    With `trust` its network is built whoever trained it.
+    """
+
+    def __init__(self, run: Run, data: Callable[[], Dataset], execution: Execution, trust: bool = False) -> None:
         if not run.finished:
             lacking = "no trained family" if not run.family_file.is_file() else "no result"
             raise RunError(f"{run.folder} is not finished, it has {lacking}: train it to the end first")
+        if not trust:
+            run.check_invited()
         self.run = run
         self.recipe = run.recipe
         self.shape = run.recipe.result_shape()

@@ -41,6 +41,7 @@ def evaluate_dropout(
     statistics_batches: int | None = None,
     precision: Precision = "auto",
     workers: int | None = None,
+    trust: bool = False,
     progress: bool | Progress = True,
 ) -> list[Measured]:
     """Measure the midpoint of finished runs with dropout switched on, unless that is there already.
@@ -53,13 +54,14 @@ def evaluate_dropout(
         statistics_batches: for the batch-norm statistics; by default the whole training set.
         precision: as in `evaluate`.
         workers: processes that read image files.
+        trust: as in `evaluate`.
         progress: True for bars, False for none, or a function of (what, done, total).
     """
     if passes < 1:
         raise ValueError(f"passes={passes}: expected at least 1")
     several = [runs] if isinstance(runs, (Run, str, os.PathLike)) else list(runs)
     opened = [one if isinstance(one, Run) else Run.open(one) for one in several]
-    bench = workbench(data, Execution(device=device, precision=precision, workers=workers).resolved())
+    bench = workbench(data, Execution(device=device, precision=precision, workers=workers).resolved(), trust)
     with stop_on_signals() as stop, bars(progress) as shown:
         told = partial(heeding, stop, shown)
         return [_measure(bench(run), passes, statistics_batches, precision, told) for run in opened]

@@ -36,6 +36,7 @@ def evaluate_together(
     statistics_batches: int | None = None,
     precision: Precision = "auto",
     workers: int | None = None,
+    trust: bool = False,
     progress: bool | Progress = True,
 ) -> list[Measured]:
     """Measure the midpoints of several runs as one ensemble, for each group of runs, unless that is there already.
@@ -48,9 +49,10 @@ def evaluate_together(
         statistics_batches: for the batch-norm statistics; by default the whole training set.
         precision: as in `evaluate`.
         workers: processes that read image files.
+        trust: as in `evaluate`.
         progress: True for bars, False for none, or a function of (what, done, total).
     """
-    bench = workbench(data, Execution(device=device, precision=precision, workers=workers).resolved())
+    bench = workbench(data, Execution(device=device, precision=precision, workers=workers).resolved(), trust)
     members = [[bench(run if isinstance(run, Run) else Run.open(run)) for run in group] for group in groups]
     for group in members:
         _check(group)

@@ -1,6 +1,6 @@
 """Methods compared on equal terms: the call behind `subspaces compare`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -146,17 +146,17 @@ def measured(runs: Sequence[Run], setting: Setting, reference: Recipe | None) ->
     for group in groups:
         entries += entries_of(group, splits, images, setting.passes)
         if any(same(group.recipe, one) for one in standard):
-            entries += _ensembles(group, setting, images)
+            entries += _ensembles(group, {run.folder.resolve(): run for run in runs}, setting, images)
     known = (entry for entry in entries if reference is not None and same(entry.recipe, reference))
     tested = groups[0].runs[0].record.dataset["splits"]["test"]
     return Comparison(entries, next(known, None), list(runs), images, tested)
 
 
-def _ensembles(group: Group, setting: Setting, images: int) -> list[Entry]:
+def _ensembles(group: Group, runs: Mapping[Path, Run], setting: Setting, images: int) -> list[Entry]:
     """Return the ensembles of independent runs of a group."""
     members = [disjoint(len(group.runs), size) for size in setting.sizes(len(group.runs))]
-    folders = [[group.runs[index].folder for index in one] for several in members for one in several]
-    scores = iter(evaluate_together(folders, to=setting.to, **setting.measuring()))
+    chosen = [[runs[group.runs[index].folder] for index in one] for several in members for one in several]
+    scores = iter(evaluate_together(chosen, to=setting.to, **setting.measuring()))
     return [
         entry_of_ensembles(group, several, [next(scores) for _ in several], images) for several in members if several
     ]

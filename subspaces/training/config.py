@@ -198,15 +198,20 @@ class Recipe:
         return cls(**values)
 
     @property
-    def key(self) -> str:
-        """A short hash of all fields but the name; those added later count where they are not their default."""
+    def content(self) -> bytes:
+        """All fields but the name, in one order; those added later count where they are not their default."""
         fields = {
             entry.name: value
             for entry in dataclasses.fields(self)
             for value in [getattr(self, entry.name)]
             if entry.name != "name" and not (entry.metadata.get("later") and value == entry.default)
         }
-        return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:10]
+        return json.dumps(fields, sort_keys=True).encode()
+
+    @property
+    def key(self) -> str:
+        """A short hash of what the recipe is, whatever its name."""
+        return hashlib.sha256(self.content).hexdigest()[:10]
 
 
 @dataclass(frozen=True)

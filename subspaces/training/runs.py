@@ -1,6 +1,6 @@
 """A run folder: everything that one training leaves behind, and what it needs to go on.
 
-config.json          the recipe
+config.json          the recipe, and the user's signature where that names a factory of networks
 environment.json     versions, commit, hardware and settings of each start
 log.jsonl            one line per epoch
 state.safetensors    the newest checkpoint
@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from subspaces import files, storage
-from subspaces.training import seals
+from subspaces.training import seals, trust
 from subspaces.training.config import Execution, Recipe
 from subspaces.training.seals import RunError
 from subspaces.version import __version__
@@ -43,9 +43,10 @@ LOG, FAMILY, TRAINED, STATE = "log.jsonl", "family.safetensors", "trained.safete
 class Run:
     """The folder of one recipe with one seed."""
 
-    def __init__(self, folder: Path, recipe: Recipe) -> None:
+    def __init__(self, folder: Path, recipe: Recipe, signature: Any = trust.Caller) -> None:
         self.folder = folder
         self.recipe = recipe
+        self._signature = signature
         self._last_seal: str | None = None  # of the log, while it is written
 
     @classmethod
@@ -62,7 +63,8 @@ class Run:
         config = path / "config.json"
         found = seals.read_json(config, None, _config_remedy(path))
         try:
-            recipe = Recipe.from_dict(found.content)
+            fields, signature = trust.separated(found.content)
+            recipe = Recipe.from_dict(fields)
         except (ValueError, TypeError) as error:
             raise RunError(f"{config} is not a recipe: {error}") from None
         named = re.search(r"-seed\d+-([0-9a-f]{10})$", path.resolve().name)  # a folder may have any other name
@@ -70,13 +72,18 @@ class Run:
             if key != recipe.key:
                 why = f"its fields have the key {recipe.key}, and {what} says {key}"
                 raise seals.damaged(config, why, _config_remedy(path))
-        return cls(path, recipe)
+        return cls(path, recipe, signature)
 
     @staticmethod
     def begun(folders: Iterable[str | os.PathLike[str]]) -> list[Path]:
         """Return the folders without those that a killed process had reserved for runs it never started."""
         paths = [Path(folder) for folder in folders]
         return [path for path in paths if not path.is_dir() or set(os.listdir(path)) - RESERVED]
+
+    def check_invited(self) -> None:
+        """Refuse to build a network that only the folder names, unless this user trained it."""
+        if self._signature is not trust.Caller and not trust.may_build(self.recipe, self._signature):
+            raise RunError(f"{self.folder}: {trust.question(self.recipe)}")
 
     @property
     def finished(self) -> bool:
@@ -158,7 +165,8 @@ class Run:
         config = self.folder / "config.json"
         if config.is_file():
             wanted = self.recipe.to_dict()
-            found = {**_added_later(), **seals.read_json(config, None, _config_remedy(self.folder)).content}
+            content = seals.read_json(config, None, _config_remedy(self.folder)).content
+            found = {**_added_later(), **trust.separated(content)[0]}
             differing = [name for name in {**found, **wanted} if found.get(name) != wanted.get(name)]
             if differing and differing != ["name"]:
                 name = differing[0]
@@ -191,7 +199,7 @@ class Run:
         for partial in self.folder.glob(".*.partial"):  # of a process that was killed while it wrote
             partial.unlink()
         if not (self.folder / "config.json").is_file():
-            seals.write_json(self.folder / "config.json", self.recipe.to_dict(), self.recipe.key)
+            seals.write_json(self.folder / "config.json", trust.signed(self.recipe), self.recipe.key)
         starts = [*self.starts(), environment(execution)]
         seals.write_json(self.folder / "environment.json", {"starts": starts}, self.recipe.key)
 
