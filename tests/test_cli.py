@@ -52,6 +52,17 @@ def test_version() -> None:
     assert runner.invoke(app, ["--version"]).output == f"subspaces {ss.__version__}\n"
 
 
+@pytest.mark.parametrize(
+    "command",
+    ["train a", "evaluate a", "compare a", "study instability", "study integral", "study noise a"],
+)
+def test_every_command_that_builds_networks_takes_a_folder_of_code(command: str, tmp_path: Path) -> None:
+    for folder in (tmp_path / "nowhere", Path(__file__)):
+        result = runner.invoke(app, [*command.split(), "--code", str(folder)])
+        assert result.exit_code == 2
+        assert f"'--code': there is no folder '{folder}'" in result.stderr
+
+
 def test_demo_prints_a_table_saves_lines_and_writes_a_report(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "subspaces", "demo", "--seeds", "1", "--epochs", "2"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200, check=True)

@@ -66,7 +66,7 @@ def test_every_option_arrives(received: dict[str, Any]) -> None:
     options = (
         "--grid -0.1 1.1 0.3 --random 3 --triangle 4 --split test --plane --plane-through a --plane-through b:0.5 "
         "--cells 5 --plane-statistics-batches 7 --statistics-batches 9 --check-statistics 1 2 3 --data there "
-        "--device cpu --precision float32 --workers 3"
+        "--device cpu --precision float32 --workers 3 --trust"
     )
     result = call("evaluate", "one", "two", *options.split())
     assert result.exit_code == 0, result.output
@@ -86,6 +86,7 @@ def test_every_option_arrives(received: dict[str, Any]) -> None:
         "device": "cpu",
         "precision": "float32",
         "workers": 3,
+        "trust": True,
         "progress": True,
     }
 
