@@ -3,7 +3,8 @@
 `python -m subspaces` searches the current folder first, and an empty entry of PYTHONPATH means that folder too, which
 is what `PYTHONPATH=$PYTHONPATH:/mine` makes of an unset one. Where the folder came from somebody else, a `sklearn.py`
 in it would be run. So it is taken out before anything else is imported, here and in all processes that are started;
-a program that imports this package is left alone, and so is a folder that PYTHONPATH names.
+a program that imports this package is left alone, and so is a folder that PYTHONPATH names. What comes before is
+beyond us: a folder `subspaces` that lies there, for `python -m`, and what Python itself loads through PYTHONPATH.
 """
 
 import os

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -115,10 +116,6 @@ def test_in_the_projects_own_folder_that_is_searched_last(stub: Path) -> None:
 
 # The real program, with traps.
 
-TRAPS = (
-    *("torch", "numpy", "scipy", "sklearn", "safetensors", "torchmetrics", "typer", "rich", "matplotlib", "PIL"),
-    *("tensorboard", "timm", "torchvision", "triton", "json", "typing", "dataclasses", "multiprocessing", "colorsys"),
-)
 MARK = "import os\nwith open(os.environ['MARK'], 'a') as file:\n    file.write(f'{__name__} ')\n"
 NETWORK = """
 import multiprocessing, os
@@ -136,9 +133,11 @@ def make(classes):
 
 @pytest.fixture(scope="module")
 def received(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a trap for everything that could be imported, in which a network of the user's own is trained."""
+    """A folder with a trap for everything that could be imported."""
     folder = tmp_path_factory.mktemp("received")
-    for name in TRAPS:
+    names = {"timm", "torchvision", *sys.stdlib_module_names, *metadata.packages_distributions()} - {"subspaces"}
+    assert names > {"torch", "numpy", "sklearn", "matplotlib", "typer", "PIL", "json", "typing", "multiprocessing"}
+    for name in names - {"plotly"}:
         (folder / f"{name}.py").write_text(MARK)
     plotly = folder / "plotly"
     (plotly / "package_data").mkdir(parents=True)
@@ -153,9 +152,9 @@ def received(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def trapped(folder: Path, *command: object, path: str = str(ROOT)) -> str:
+def trapped(folder: Path, *command: object) -> str:
     """Run a command in a folder of traps; none of them may be imported."""
-    told = call(folder, *command, PYTHONPATH=path)
+    told = call(folder, *command, PYTHONPATH=str(ROOT))
     assert not (folder / "mark.txt").exists(), f"imported: {(folder / 'mark.txt').read_text()}"
     return told
 
@@ -170,11 +169,11 @@ def test_nothing_of_a_received_folder_is_run(received: Path) -> None:
     """Nor by the processes that a network of the user's own starts. The page has plotly's own script."""
     network = ("--network", "mine:make", "--code", "code")
     train = ("train", "digits-line", *network, "--epochs", "1", "--out", ".", "--quiet", "--no-tensorboard")
-    assert "digits-line" in trapped(received, *MODULE, *train, path=f":{ROOT}")
+    assert "digits-line" in trapped(received, *MODULE, *train)
     (run,) = (path.name for path in received.glob("digits-line-*"))
     evaluate = ("evaluate", run, "--code", "code", "--grid", "0", "1", "1", "--quiet")
     assert "accuracy" in trapped(received, *SCRIPT, *evaluate)
-    trapped(received, *SCRIPT, "report", run, "-o", "page.html", path=f"{ROOT}:")
+    trapped(received, *SCRIPT, "report", run, "-o", "page.html")
     page = (received / "page.html").read_text()
     assert "uninvited" not in page
     assert "plotly.js v" in page
