@@ -61,8 +61,9 @@ def question(recipe: Recipe) -> str:
     """Return what would be run, and what to do if that is wanted."""
     module, _, factory = recipe.network.partition(":")
     return (
-        f"it names the network {recipe.network!r} and was not trained by you on this machine; to measure it would "
-        f"import module {module!r} and call {factory!r}: pass --trust (trust=True) if you trust it"
+        f"it names the network {recipe.network!r} and lacks your signature, which runs have that you trained on this "
+        f"machine; to measure it would import module {module!r} and call {factory!r}: pass --trust (trust=True) if you "
+        "trust it"
     )
 
 

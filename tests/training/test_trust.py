@@ -226,6 +226,15 @@ def test_a_key_that_is_not_the_users_alone(key: Path, which: str, mode: int) -> 
         trust.signed(RECIPE)
 
 
+def test_a_key_of_another_user_signs_nothing(key: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a home is shared, or kept by sudo."""
+    signature = trust.signed(RECIPE)["signature"]
+    assert trust.may_build(RECIPE, signature)
+    monkeypatch.setattr(os, "geteuid", lambda: key.stat().st_uid + 1)
+    assert not trust.may_build(RECIPE, signature)
+    assert trust.signed(RECIPE) == RECIPE.to_dict()
+
+
 def test_without_a_home_to_write_to_training_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "file"))
