@@ -3,9 +3,10 @@
 import hashlib
 import json
 import os
+import re
 import secrets
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,10 @@ import safetensors.torch
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
+
+from subspaces import locks
+
+_LEFT = re.compile(r"\..+\.[0-9a-f]{8}\.partial|\..+\.json(\.[0-9a-f]{16})?\.lock")
 
 
 class DamageError(ValueError):
@@ -25,11 +30,18 @@ def write(path: Path, *content: bytes | memoryview) -> None:
     with _named(path):
         try:
             with open(partial, "xb") as file:
+                with suppress(OSError):  # on a disk without locks nothing is swept either
+                    locks.hold(file.fileno())
                 for part in content:
                     file.write(part)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(partial, path)
+            try:
+                os.replace(partial, path)
+            except FileNotFoundError:
+                if not path.parent.is_dir():
+                    raise
+                write(path, *content)  # it was swept in the moment before it was held, or after
         finally:
             partial.unlink(missing_ok=True)
 
@@ -117,3 +129,30 @@ def _layout(tensors: Mapping[str, Tensor]) -> str:
 def stored(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return dense copies on the CPU, as a file takes them."""
     return {name: value.detach().cpu().clone(memory_format=torch.contiguous_format) for name, value in tensors.items()}
+
+
+def sweep(folder: Path) -> None:
+    """Remove what killed processes left in a folder: files that were not written to their end, and locks beside others.
+
+    Those of a living process are held, and stay.
+    """
+    for name in os.listdir(folder):
+        if _LEFT.fullmatch(name):
+            with suppress(OSError), open(folder / name, "rb+") as file:
+                if locks.hold(file.fileno()):
+                    (folder / name).unlink()
+
+
+@contextmanager
+def made(folder: Path) -> Iterator[None]:
+    """Make a folder, or sweep one that is there; at the end remove what was made here and is still empty."""
+    new = [each for each in (folder, *folder.parents) if not each.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with suppress(OSError):  # whoever needs the folder says what is wrong with it
+            sweep(folder)
+        yield
+    finally:
+        for each in new:
+            with suppress(OSError):
+                each.rmdir()

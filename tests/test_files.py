@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from subspaces import files
+from subspaces import files, locks
 
 
 def test_content_is_written_and_replaced(tmp_path: Path):
@@ -118,3 +118,71 @@ def test_other_tensors_do_not_fit_the_header(tmp_path: Path, other: dict[str, to
         files.check(header, other)
     with pytest.raises(files.DamageError, match="checksum"):
         files.check({**header, "key": "another"}, {"a": torch.zeros(3)})
+
+
+# What killed processes leave
+
+
+def test_only_what_no_living_process_writes_is_swept(tmp_path: Path):
+    left = [".a.json.0123abcd.partial", ".a.json.lock", ".a.json.0123456789abcdef.lock"]
+    others = ["a.json", ".lock", ".a.partial", ".a.lock", ".a.json.0123abcX.partial"]
+    for name in others:
+        (tmp_path / name).touch()
+    for name in left:
+        with open(tmp_path / name, "xb") as file:
+            assert locks.hold(file.fileno())  # as its writer does
+            files.sweep(tmp_path)
+            assert (tmp_path / name).exists()
+        files.sweep(tmp_path)
+    assert set(os.listdir(tmp_path)) == set(others)
+
+
+def test_a_file_is_held_while_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    plain, seen = os.fsync, []
+
+    def fsync(file: int) -> None:
+        files.sweep(tmp_path)
+        seen.extend(os.listdir(tmp_path))
+        plain(file)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    files.write(tmp_path / "file", b"content")
+    (partial,) = seen
+    assert partial.endswith(".partial")
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_file_that_is_swept_before_it_is_held_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    plain, seen = os.fsync, []
+
+    def fsync(file: int) -> None:
+        plain(file)
+        if not seen:
+            (partial,) = tmp_path.iterdir()
+            partial.unlink()
+            seen.append(partial)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    files.write(tmp_path / "file", b"content")
+    assert seen
+    assert (tmp_path / "file").read_bytes() == b"content"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_folders_that_were_made_for_nothing_are_removed(tmp_path: Path):
+    with files.made(tmp_path / "a" / "b"):
+        assert (tmp_path / "a" / "b").is_dir()
+    assert os.listdir(tmp_path) == []
+    (tmp_path / "a").mkdir()
+    with pytest.raises(KeyError), files.made(tmp_path / "a" / "b" / "c"):
+        raise KeyError
+    assert list(tmp_path.rglob("*")) == [tmp_path / "a"]
+    with files.made(tmp_path / "a" / "b" / "c"):
+        (tmp_path / "a" / "b" / "file").touch()
+    assert sorted(tmp_path.rglob("*")) == [tmp_path / "a", tmp_path / "a" / "b", tmp_path / "a" / "b" / "file"]
+
+
+def test_a_folder_that_cannot_be_made_leaves_no_part_of_its_path(tmp_path: Path):
+    with pytest.raises(OSError, match="too long"), files.made(tmp_path / "a" / ("b" * 300)):
+        pass
+    assert os.listdir(tmp_path) == []

@@ -15,6 +15,7 @@ ORDER = (
     *(
         "importing",
         "version",
+        "locks",
         "files",
         "memory",
         "shapes",

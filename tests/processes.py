@@ -1,0 +1,68 @@
+"""Other processes that do the same work: real ones, forked from one that has imported everything."""
+
+import multiprocessing
+import os
+import sys
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(["subspaces.experiments", "subspaces.cli", "sklearn.datasets", "torch._dynamo"])
+SECONDS = 100  # until a process that does not end is a failure
+
+
+class Worker:
+    """A process that calls a function; what it writes can be read line by line."""
+
+    def __init__(self, target: Callable[..., None], *arguments: Any) -> None:
+        reader, writer = CONTEXT.Pipe(duplex=False)
+        self.resume = CONTEXT.Event()
+        pause = Pause(self.resume)
+        self.process = CONTEXT.Process(target=_call, args=(writer, target, pause, arguments), daemon=True)
+        self.process.start()
+        writer.close()
+        self.output = os.fdopen(os.dup(reader.fileno()))
+        reader.close()
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid or 0
+
+    def line(self) -> str:
+        """Wait for the next line."""
+        return self.output.readline()
+
+    def end(self, code: int = 0) -> str:
+        """Wait for the end, and return what was written before it."""
+        with self.output:
+            text = self.output.read()
+        self.process.join(SECONDS)
+        assert self.process.exitcode == code, text
+        return text
+
+    def kill(self) -> None:
+        """End it without a word."""
+        self.process.kill()
+        self.end(-9)
+
+
+class Pause:
+    """Stops once, after some calls, until the test lets it go on; `Worker.line` then gives "there"."""
+
+    def __init__(self, resume: Any) -> None:
+        self.resume = resume
+        self.calls = 0
+
+    def __call__(self, after: int) -> None:
+        self.calls += 1
+        if self.calls == after:
+            print("there", flush=True)
+            assert self.resume.wait(SECONDS)
+
+
+def _call(writer: Connection, target: Callable[..., None], pause: Pause, arguments: tuple[Any, ...]) -> None:
+    for stream in (1, 2):
+        os.dup2(writer.fileno(), stream)
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    target(pause, *arguments)
