@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -12,9 +12,11 @@ from subspaces.points import nearest
 from subspaces.training import recipes as book
 from subspaces.training.config import Execution, Recipe
 from subspaces.training.display import Mode, display
-from subspaces.training.loop import train_runs
+from subspaces.training.loop import Held, train_runs
 from subspaces.training.methods import COUNTED, METHODS, OWN_SCHEDULE, unused
 from subspaces.training.runs import Run
+from subspaces.training.sharing import Waiting
+from subspaces.training.signals import stop_on_signals
 from subspaces.training.trainer import TrainingError
 
 
@@ -31,7 +33,8 @@ def train(
     """Train one recipe or several, for each of the seeds, and return the finished runs.
 
     A run lives in a folder below `out` that is named by its configuration. One that is finished is
-    not trained again, and one that was interrupted continues. On a GPU all runs are trained at once.
+    not trained again, and one that was interrupted continues. On a GPU all runs are trained at once. Processes
+    with runs in common share them: what one trains the others leave to it, and wait for at the end.
 
     Args:
         recipe: a `Recipe`, the name of one, or several of either.
@@ -51,38 +54,69 @@ def train(
     for run in runs:
         run.check()
     failures: list[TrainingError] = []
-    for members in _groups([run for run in runs if not run.finished]):
-        one = members[0].recipe
-        dataset = datasets.load(
-            one.dataset, data, label_noise=one.label_noise, validation=one.validation, seed=one.data_seed
-        )
-        try:
-            _train_group(members, dataset, execution, show, tensorboard)
-        except TrainingError as error:  # the others can be trained nevertheless
-            failures.append(error)
+
+    def train_free(free: Sequence[Run], held: Held) -> None:
+        for members in _groups(free):
+            one = members[0].recipe
+            dataset = datasets.load(
+                one.dataset, data, label_noise=one.label_noise, validation=one.validation, seed=one.data_seed
+            )
+            try:
+                _train_group(members, dataset, execution, show, tensorboard, held)
+            except TrainingError as error:  # the others can be trained nevertheless
+                failures.append(error)
+
+    _share(runs, train_free)
+    for run in runs:
+        run.tidy()
     if failures:
         raise failures[0]
     return runs
 
 
+def _share(runs: Sequence[Run], train_free: Callable[[Sequence[Run], Held], None]) -> None:
+    """Train all runs: what other processes train is put off, and waited for when nothing else is left."""
+    wait = Waiting("training")
+    free, held = _free(runs, wait)
+    while free:
+        train_free(free, held.__setitem__)
+        free, held = _free(list(held), wait)
+
+
+def _free(runs: Sequence[Run], wait: Waiting) -> tuple[list[Run], dict[Run, str]]:
+    """Return what is not finished: the runs that nobody trains, and those that others do, if these are not all."""
+    with stop_on_signals() as stop:
+        while True:
+            stop.heed()
+            left = [run for run in runs if not run.finished]
+            held = {run: holder for run in left if (holder := run.holder()) is not None}
+            free = [run for run in left if run not in held]
+            if free or not held:
+                return free, held
+            wait({run.folder.name: holder for run, holder in held.items()}, stop)
+
+
 def _groups(runs: Sequence[Run]) -> list[list[Run]]:
-    """Return the runs by what they must share to be trained at once: data and batches."""
+    """Return the runs by what they must share to be trained at once: data and batches, and whether they have dropout.
+
+    Those with dropout take no turns on a GPU, and would keep the others from it.
+    """
     groups: dict[tuple[Any, ...], list[Run]] = {}
     for run in runs:
         one = run.recipe
-        key = (one.dataset, one.label_noise, one.validation, one.data_seed, one.batch)
+        key = (one.dataset, one.label_noise, one.validation, one.data_seed, one.batch, one.dropout > 0)
         groups.setdefault(key, []).append(run)
     return list(groups.values())
 
 
 def _train_group(
-    runs: Sequence[Run], dataset: datasets.Dataset, execution: Execution, show: Mode, tensorboard: bool
+    runs: Sequence[Run], dataset: datasets.Dataset, execution: Execution, show: Mode, tensorboard: bool, held: Held
 ) -> None:
-    """Train runs with the same data and batches."""
+    """Train runs with the same data and batches, but for those that another process holds, of which `held` is told."""
     batch = runs[0].recipe.batch
     with display(-(-len(dataset.train) // batch), show, tensorboard) as shown:
         try:
-            train_runs(runs, dataset, execution, shown.report, shown.tick, shown.begin)
+            train_runs(runs, dataset, execution, shown.report, shown.tick, shown.begin, held)
         except torch.OutOfMemoryError as error:
             raise TrainingError(
                 f"out of memory on {execution.device} with {len(runs)} runs at once and batches of {batch}: "

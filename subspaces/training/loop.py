@@ -1,8 +1,7 @@
 """Train runs: one after the other on a CPU, taking turns on one GPU."""
 
-import signal
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import NamedTuple
 
@@ -12,11 +11,12 @@ from subspaces.data import Dataset
 from subspaces.training import trunks
 from subspaces.training.config import Execution
 from subspaces.training.runs import Run
-from subspaces.training.signals import Stop, Stopped, stop_on_signals
+from subspaces.training.signals import Stop, stop_on_signals
 from subspaces.training.trainer import Report, Trainer, TrainingError
 
 Tick = Callable[[Run, int], None]
 Begin = Callable[[Run, int, int], None]
+Held = Callable[[Run, str], None]
 
 
 def _nobody(run: Run, epoch: int, done: int) -> None:
@@ -44,32 +44,55 @@ class Watchers(NamedTuple):
 
 
 def train_runs(
-    runs: Sequence[Run], dataset: Dataset, execution: Execution, report: Report, tick: Tick, begin: Begin = _nobody
+    runs: Sequence[Run],
+    dataset: Dataset,
+    execution: Execution,
+    report: Report,
+    tick: Tick,
+    begin: Begin = _nobody,
+    held: Held | None = None,
 ) -> None:
     """Train runs on one data set: all at once on a GPU, one after the other on a CPU.
 
-    A run that fails does not stop the others; the first failure is raised when they are done.
+    A run that fails does not stop the others; the first failure is raised when they are done. `held` is told of
+    each run that is left out because another process trains it, and of which; without it that is an error.
     """
     gpu = execution.device.startswith("cuda")
     watchers = Watchers(report, tick, _once(begin))
     failures: list[TrainingError] = []
+    runs = sorted(runs, key=_trunk)  # a short trunk is part of a long one
+    # Dropout draws from the one generator of the device: what a run gets would depend on the others.
+    together = gpu and not any(run.recipe.dropout for run in runs)
     with ExitStack() as stack:
-        for run in runs:
-            stack.enter_context(run.locked())
-        # One may have been finished by another process before it let go of the lock.
-        runs = sorted((run for run in runs if not run.finished), key=_trunk)  # a short trunk is part of a long one
         devices = [torch.device(execution.device)] if gpu else []
         stack.enter_context(torch.random.fork_rng(devices))  # the caller's random numbers are left alone
         stop = stack.enter_context(stop_on_signals())
-        # Dropout draws from the one generator of the device: what a run gets would depend on the others.
-        together = len(runs) if gpu and not any(run.recipe.dropout for run in runs) else 1
         turns = partial(_take_turns, dataset=dataset, execution=execution, watchers=watchers, stop=stop)
-        for leaders, epochs in leading(runs) if together > 1 else []:
-            failures += turns(leaders, until=epochs)
-        for start in range(0, len(runs), together):
-            failures += turns(runs[start : start + together])
+        for some in [runs] if together else [[run] for run in runs]:  # one lock at a time leaves others their share
+            with _taken(some, held) as ours:
+                for leaders, epochs in leading(ours) if together else []:
+                    failures += turns(leaders, until=epochs)
+                failures += turns(ours)
     if failures:
         raise failures[0]
+
+
+@contextmanager
+def _taken(runs: Sequence[Run], held: Held | None) -> Iterator[list[Run]]:
+    """Hold those runs that no other process holds, and yield what is not finished of them."""
+    with ExitStack() as stack:
+        ours = []
+        for run in runs:
+            with ExitStack() as one:
+                if held is None:
+                    one.enter_context(run.locked())
+                elif (holder := one.enter_context(run.attempt())) is not None:
+                    held(run, holder)
+                    continue
+                if not run.finished:  # by another process before it let go of the lock
+                    ours.append(run)
+                    stack.enter_context(one.pop_all())
+        yield ours
 
 
 def leading(runs: Sequence[Run]) -> list[tuple[list[Run], int]]:
@@ -129,7 +152,7 @@ def _take_turns(
                 watchers.tick(trainer.run, done)
             if stop.signal is not None:
                 _checkpoint(turns)
-                raise Stopped(signal.Signals(stop.signal).name)
+                stop.heed()
     return failures
 
 

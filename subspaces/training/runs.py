@@ -12,7 +12,6 @@ Every file is sealed (`seals`), and its seal is checked whenever it is read.
 """
 
 import dataclasses
-import fcntl
 import json
 import os
 import platform
@@ -27,7 +26,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from subspaces import files, storage
+from subspaces import files, locks, storage
 from subspaces.training import seals, trust
 from subspaces.training.config import Execution, Recipe
 from subspaces.training.seals import RunError
@@ -78,7 +77,7 @@ class Run:
     def begun(folders: Iterable[str | os.PathLike[str]]) -> list[Path]:
         """Return the folders without those that a killed process had reserved for runs it never started."""
         paths = [Path(folder) for folder in folders]
-        return [path for path in paths if not path.is_dir() or set(os.listdir(path)) - RESERVED]
+        return [path for path in paths if not path.is_dir() or {*filter(_counts, os.listdir(path))} - RESERVED]
 
     def check_invited(self) -> None:
         """Refuse to build a network that only the folder names, unless this user trained it."""
@@ -204,26 +203,52 @@ class Run:
         seals.write_json(self.folder / "environment.json", {"starts": starts}, self.recipe.key)
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep other processes out of the folder; the lock ends with the process, however it ends."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with open(self.folder / ".lock", "a+") as file:
+    def attempt(self) -> Iterator[str | None]:
+        """Keep other processes out of the folder and yield None, or else who is in it; see `locks.attempt`.
+
+        A folder without a run in it is removed at the end.
+        """
+        with files.made(self.folder), locks.attempt(self.folder / ".lock") as holder:
+            if holder is not None:
+                if holder.ours:  # for which we would wait for ever
+                    raise self._in_use(holder.name)
+                yield holder.name
+                return
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                file.seek(0)
-                raise RunError(f"{self.folder} is in use by process {file.read().strip() or '?'}") from None
-            file.truncate(0)
-            file.write(str(os.getpid()))
-            file.flush()
-            try:
-                yield
+                yield None
             finally:
                 if not (self.folder / "config.json").is_file():  # it was never started: leave nothing behind
                     with suppress(OSError):
+                        files.sweep(self.folder)
                         for name in RESERVED:
                             (self.folder / name).unlink(missing_ok=True)
                         self.folder.rmdir()
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes out of the folder; refuse one that is in use."""
+        with self.attempt() as holder:
+            if holder is not None:
+                raise self._in_use(holder)
+            yield
+
+    def _in_use(self, holder: str) -> RunError:
+        return RunError(f"{self.folder} is in use by {holder}")
+
+    def holder(self) -> str | None:
+        """Return who is in the folder, which is not made for that."""
+        if not (self.folder / ".lock").exists():
+            return None
+        with self.attempt() as holder:
+            return holder
+
+    def tidy(self) -> None:
+        """Remove the checkpoint of a finished run: its process was killed before it could."""
+        state = self.folder / "state.safetensors"
+        if state.is_file():
+            with self.attempt() as holder:
+                if holder is None and self.finished:
+                    state.unlink(missing_ok=True)
 
     def save_checkpoint(self, tensors: Mapping[str, Tensor], progress: Mapping[str, Any]) -> None:
         """Write the state of training, and where the log is at that moment."""
@@ -296,6 +321,11 @@ class Run:
 
 def _config_remedy(folder: Path) -> str:
     return f"put an unchanged copy back, or remove the folder {folder} to train anew"
+
+
+def _counts(name: str) -> bool:
+    """Say whether a file is more than the beginning of one that was not written to its end."""
+    return not name.endswith(".partial")
 
 
 def _added_later() -> dict[str, Any]:

@@ -17,6 +17,11 @@ class Stop:
 
     signal: int | None = None
 
+    def heed(self) -> None:
+        """Stop if that was asked for."""
+        if self.signal is not None:
+            raise Stopped(signal.Signals(self.signal).name)
+
 
 @contextmanager
 def stop_on_signals() -> Iterator[Stop]:

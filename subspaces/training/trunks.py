@@ -37,6 +37,8 @@ def leave(run: Run, tensors: Mapping[str, Tensor]) -> None:
 def enter(run: Run) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
     """Return the state that is nearest to the end of a run's trunk, and begin the run's log with that of the state."""
     epochs = [epoch for epoch in range(run.recipe.trunk, 0, -1) if path(run, epoch).is_file()]
+    if run.recipe.trunk and path(run, 0).parent.is_dir():
+        files.sweep(path(run, 0).parent)
     if not epochs:
         return None
     found, remedy = path(run, epochs[0]), "remove it, and the trunk is trained again"

@@ -421,7 +421,7 @@ def test_only_one_process_trains_a_run(tmp_path: Path):
     with holder:
         assert holder.stdout.readline() == "locked\n"
         with pytest.raises(RunError, match=f"in use by process {holder.pid}"):
-            ss_train(tmp_path)
+            train_one(RECIPE, tmp_path)
         holder.send_signal(signal.SIGKILL)
     (run,) = ss_train(tmp_path)
     assert run.finished
