@@ -1,10 +1,10 @@
 """Evaluate runs: the call behind `subspaces evaluate`."""
 
 import os
-import signal
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
+from typing import TypeVar
 
 from subspaces import data as datasets
 from subspaces.data.dataset import Progress
@@ -18,11 +18,14 @@ from subspaces.evaluation.record import Record
 from subspaces.evaluation.settings import ChooseOn, Settings
 from subspaces.evaluation.sweep import sweep
 from subspaces.evaluation.through import Name, Network, corners, named
+from subspaces.training import sharing
 from subspaces.training.config import Execution, Precision
 from subspaces.training.runs import Run
-from subspaces.training.signals import Stop, Stopped, stop_on_signals
+from subspaces.training.sharing import Waiting
+from subspaces.training.signals import Stop, stop_on_signals
 
 OneRun = Run | str | os.PathLike[str]
+R = TypeVar("R")
 
 
 def evaluate(
@@ -47,7 +50,8 @@ def evaluate(
 ) -> list[Record]:
     """Measure finished runs and return what was measured, which is also `evaluation.json` in each run's folder.
 
-    What is there already is not measured again, and what was interrupted continues.
+    What is there already is not measured again, and what was interrupted continues. Processes with runs in common
+    share them, as in `train`.
 
     Args:
         runs: a run, its folder, or several of them.
@@ -102,7 +106,8 @@ def evaluate(
         if wanted.wants_plane:
             corners(one, others)
     with stop_on_signals() as stop, bars(progress) as shown:
-        return [_evaluate(one, others, wanted, partial(heeding, stop, shown)) for one in benches]
+        told = partial(heeding, stop, shown)
+        return share(benches, lambda one: _evaluate(one, others, wanted, told), stop)
 
 
 def workbench(data: str | os.PathLike[str] | None, execution: Execution, trust: bool = False) -> Callable[[Run], Bench]:
@@ -113,11 +118,31 @@ def workbench(data: str | os.PathLike[str] | None, execution: Execution, trust: 
     def bench(run: Run) -> Bench:
         folder, one = run.folder.resolve(), run.recipe
         if folder not in found:
+            _until_trained(run)
             read = partial(load, one.dataset, one.label_noise, one.validation, one.data_seed)
             found[folder] = Bench(run, read, execution, trust)
         return found[folder]
 
     return bench
+
+
+def _until_trained(run: Run) -> None:
+    """Wait for a run that is not finished if another process is at it."""
+    wait = Waiting("training")
+    with stop_on_signals() as stop:
+        while not run.finished and (holder := run.holder()) is not None:
+            wait({run.folder.name: holder}, stop)
+        stop.heed()
+
+
+def share(benches: Sequence[Bench], work: Callable[[Bench], R], stop: Stop) -> list[R]:
+    """Do what is to be done with each run, together with other processes that do the same; see `sharing.share`."""
+
+    def checked(bench: Bench) -> R:
+        bench.check()  # it may be trained anew by now
+        return work(bench)
+
+    return sharing.share(benches, lambda bench: bench.run.attempt(), checked, lambda bench: bench.run.folder.name, stop)
 
 
 def _load(
@@ -129,27 +154,25 @@ def _load(
 def heeding(stop: Stop, progress: Progress, what: str, done: int, total: int) -> None:
     """Tell how far it is, and stop if that was asked for."""
     progress(what, done, total)
-    if stop.signal is not None:
-        raise Stopped(signal.Signals(stop.signal).name)
+    stop.heed()
 
 
 def _evaluate(bench: Bench, others: Sequence[Network], wanted: Settings, progress: Progress) -> Record:
     """Measure what is missing of one run."""
-    with bench.run.locked():
-        journal = Journal(bench, wanted.statistics_batches, wanted.precision)
-        try:
-            measured = _points(journal, wanted, progress)
-            points = {"points": checks.points_of(bench)}
-            if wanted.wants_plane:
-                points |= _plane(journal, Span(corners(bench, others)), wanted, progress)
-            _check_statistics(journal, points, wanted, progress)
-            chosen = choices.renew(journal.record, journal.predictions, wanted.choose_on(bench))
-            if chosen != journal.record.choices:
-                journal.record.choices = chosen
-                journal.touch()
-        finally:  # also when it was stopped, or failed: what was measured is kept
-            journal.write()
-        strip.renew(journal, measured)
+    journal = Journal(bench, wanted.statistics_batches, wanted.precision)
+    try:
+        measured = _points(journal, wanted, progress)
+        points = {"points": checks.points_of(bench)}
+        if wanted.wants_plane:
+            points |= _plane(journal, Span(corners(bench, others)), wanted, progress)
+        _check_statistics(journal, points, wanted, progress)
+        chosen = choices.renew(journal.record, journal.predictions, wanted.choose_on(bench))
+        if chosen != journal.record.choices:
+            journal.record.choices = chosen
+            journal.touch()
+    finally:  # also when it was stopped, or failed: what was measured is kept
+        journal.write()
+    strip.renew(journal, measured)
     return journal.record
 
 

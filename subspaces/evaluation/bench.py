@@ -23,17 +23,21 @@ class Bench:
     """
 
     def __init__(self, run: Run, data: Callable[[], Dataset], execution: Execution, trust: bool = False) -> None:
-        if not run.finished:
-            lacking = "no trained family" if not run.family_file.is_file() else "no result"
-            raise RunError(f"{run.folder} is not finished, it has {lacking}: train it to the end first")
         if not trust:
             run.check_invited()
         self.run = run
+        self.check()
         self.recipe = run.recipe
         self.shape = run.recipe.result_shape()
         self.execution = execution
         self.splits = ["test", *(["validation"] if run.recipe.validation else [])]
         self._data = data
+
+    def check(self) -> None:
+        """Refuse a run that is not finished."""
+        if not self.run.finished:
+            lacking = "no trained family" if not self.run.family_file.is_file() else "no result"
+            raise RunError(f"{self.run.folder} is not finished, it has {lacking}: train it to the end first")
 
     @cached_property
     def dataset(self) -> Dataset:

@@ -16,7 +16,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from subspaces.data.dataset import Progress
 from subspaces.evaluation import metrics
-from subspaces.evaluation.api import OneRun, heeding, workbench
+from subspaces.evaluation.api import OneRun, heeding, share, workbench
 from subspaces.evaluation.bench import Bench
 from subspaces.evaluation.display import bars, counted
 from subspaces.evaluation.measured import Measured, Shelf
@@ -64,22 +64,25 @@ def evaluate_dropout(
     bench = workbench(data, Execution(device=device, precision=precision, workers=workers).resolved(), trust)
     with stop_on_signals() as stop, bars(progress) as shown:
         told = partial(heeding, stop, shown)
-        return [_measure(bench(run), passes, statistics_batches, precision, told) for run in opened]
+        return share(
+            [bench(run) for run in opened],
+            lambda one: _measure(one, passes, statistics_batches, precision, told),
+            stop,
+        )
 
 
 def _measure(bench: Bench, passes: int, statistics: int | None, precision: str, progress: Progress) -> Measured:
     """Return what is there, or measure it."""
-    with bench.run.locked():
-        shelf, key = Shelf(bench.run.folder / FILE, bench.recipe.key), key_of(bench, passes, statistics)
-        if (found := shelf.find(key, precision)) is not None:
-            return found
-        tick = counted(progress, f"{bench.run.folder.name}: dropout", 0, passes * len(bench.splits))
-        predictor = bench.predictor(bench.splits, statistics)
-        predictor(bench.weights(to_place(bench.shape.midpoint().tolist())))  # its weights and statistics stay
-        answers = {split: _answers(bench, predictor, split, passes, tick) for split in bench.splits}
-        made = Measured.of(key, environment(bench.execution), answers, predictor.labels)
-        shelf.add(made)
-        return made
+    shelf, key = Shelf(bench.run.folder / FILE, bench.recipe.key), key_of(bench, passes, statistics)
+    if (found := shelf.find(key, precision)) is not None:
+        return found
+    tick = counted(progress, f"{bench.run.folder.name}: dropout", 0, passes * len(bench.splits))
+    predictor = bench.predictor(bench.splits, statistics)
+    predictor(bench.weights(to_place(bench.shape.midpoint().tolist())))  # its weights and statistics stay
+    answers = {split: _answers(bench, predictor, split, passes, tick) for split in bench.splits}
+    made = Measured.of(key, environment(bench.execution), answers, predictor.labels)
+    shelf.add(made)
+    return made
 
 
 def key_of(bench: Bench, passes: int, statistics: int | None = None) -> dict[str, Any]:

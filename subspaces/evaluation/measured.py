@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from subspaces import locks
 from subspaces.evaluation import metrics
 from subspaces.evaluation.typed import mistake
 from subspaces.training import seals
@@ -85,6 +86,8 @@ class Shelf:
 
     def add(self, measured: Measured) -> None:
         """Add to the file, in place of an earlier one of the same key."""
-        others = [each for each in self.read() if each.key != measured.key]
-        found = [dataclasses.asdict(each) for each in (*others, measured)]
-        seals.write_json(self.path, {"schema": SCHEMA, "measured": found}, self.run)
+        with locks.waited(self.path.with_name(f".{self.path.name}.lock")):  # what others add meanwhile would be lost
+            self._stamp = None
+            others = [each for each in self.read() if each.key != measured.key]
+            found = [dataclasses.asdict(each) for each in (*others, measured)]
+            seals.write_json(self.path, {"schema": SCHEMA, "measured": found}, self.run)

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from subspaces import files
 from subspaces.data.dataset import Progress
 from subspaces.evaluation import metrics
 from subspaces.evaluation.api import OneRun, heeding, workbench
@@ -19,6 +20,7 @@ from subspaces.evaluation.bench import Bench
 from subspaces.evaluation.display import bars, counted
 from subspaces.evaluation.measured import Measured, Shelf
 from subspaces.evaluation.points import to_place
+from subspaces.training import sharing
 from subspaces.training.config import Execution, Precision
 from subspaces.training.runs import Run, RunError, environment
 from subspaces.training.signals import stop_on_signals
@@ -60,20 +62,49 @@ def evaluate_together(
     keys = [key_of(group, statistics_batches) for group in members]
     found = {index: old for index, key in enumerate(keys) if (old := shelf.find(key, precision)) is not None}
     missing = [index for index in range(len(members)) if index not in found]
-    left = {one: max(i for i in missing if one in members[i]) for i in missing for one in members[i]}
-    with stop_on_signals() as stop, bars(progress) as shown:
-        if left:
-            tick = counted(partial(heeding, stop, shown), "ensembles of runs", 0, len(left))
-        answers: dict[Bench, dict[str, Tensor]] = {}
-        for index in missing:
-            for one in members[index]:
-                if one not in answers:
-                    answers[one] = midpoint_logits(one, statistics_batches)
-                    tick(1)
-            found[index] = _measured(keys[index], members[index], answers)
-            shelf.add(found[index])
-            answers = {one: logits for one, logits in answers.items() if left[one] > index}
+    if missing:
+        with stop_on_signals() as stop, bars(progress) as shown, files.made(Path(to)):
+            new = sharing.share(
+                missing,
+                lambda index: sharing.beside(shelf.path, keys[index]),
+                _Measuring({i: members[i] for i in missing}, keys, shelf, precision, partial(heeding, stop, shown)),
+                lambda index: f"the ensemble of {', '.join(keys[index]['runs'])}",
+                stop,
+            )
+        found |= dict(zip(missing, new, strict=True))
     return [found[index] for index in range(len(members))]
+
+
+class _Measuring:
+    """Measures groups by their number; what runs answer is kept while a group is left that asks for it."""
+
+    def __init__(
+        self,
+        groups: dict[int, list[Bench]],
+        keys: Sequence[dict[str, Any]],
+        shelf: Shelf,
+        precision: Precision,
+        progress: Progress,
+    ) -> None:
+        self.left, self.keys, self.shelf, self.precision = groups, keys, shelf, precision
+        self.answers: dict[Bench, dict[str, Tensor]] = {}
+        self.tick = counted(progress, "ensembles of runs", 0, len(groups))
+
+    def __call__(self, index: int) -> Measured:
+        """Return what another process has measured by now, or measure it."""
+        key, group = self.keys[index], self.left.pop(index)
+        found = self.shelf.find(key, self.precision)
+        if found is None:
+            for one in group:
+                if one not in self.answers:
+                    self.answers[one] = midpoint_logits(one, key["batches"])
+                    self.tick(0)
+            found = _measured(key, group, self.answers)
+            self.shelf.add(found)
+        wanted = {one for others in self.left.values() for one in others}
+        self.answers = {one: logits for one, logits in self.answers.items() if one in wanted}
+        self.tick(1)
+        return found
 
 
 def key_of(group: Sequence[Bench], statistics: int | None = None) -> dict[str, Any]:
