@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from subspaces import data as datasets
+from subspaces import files
 from subspaces.evaluation import Record, evaluate
 from subspaces.evaluation.dropout import PASSES, evaluate_dropout
 from subspaces.evaluation.together import evaluate_together
@@ -22,7 +23,7 @@ from subspaces.experiments.setting import (
     several,
 )
 from subspaces.report.reading import Group, gather
-from subspaces.training import TrainingError, train
+from subspaces.training import train
 from subspaces.training.config import Recipe
 from subspaces.training.display import Mode
 from subspaces.training.runs import Run
@@ -102,35 +103,28 @@ def compare(
         execution=execution,
     )
     check(recipes, setting)
-    setting.to.mkdir(parents=True, exist_ok=True)
-    runs = trained(recipes, setting)
-    made = measured(runs, setting, chosen)
-    return tables.write_all(made, setting.to)
+    with files.made(setting.to):
+        runs = trained(recipes, setting)
+        made = measured(runs, setting, chosen)
+        return tables.write_all(made, setting.to)
 
 
 def trained(recipes: Sequence[Recipe], setting: Setting) -> list[Run]:
     """Train what is missing.
 
-    Runs with dropout take no turns with others on a GPU. They come first: whether the network has any shows at once.
+    Runs with dropout come first: whether the network has any shows at once.
     """
-    runs: dict[str, Run] = {}
-    failures: list[TrainingError] = []
-    shared: dict[str, Any] = {
-        "data": setting.data,
-        "out": setting.out,
-        "show": setting.show,
-        "tensorboard": setting.tensorboard,
+    dropping = [one for one in recipes if one.dropout]
+    runs = train(
+        [*dropping, *(one for one in recipes if not one.dropout)],
+        data=setting.data,
+        out=setting.out,
+        show=setting.show,
+        tensorboard=setting.tensorboard,
         **setting.execution,
-    }
-    for dropping in (True, False):
-        part = [one for one in recipes if (one.dropout > 0) == dropping]
-        try:
-            runs |= {run.recipe.key: run for run in train(part, **shared)}
-        except TrainingError as error:  # the others can be trained nevertheless
-            failures.append(error)
-    if failures:
-        raise failures[0]
-    return [runs[one.key] for one in recipes]
+    )
+    found = {run.recipe.key: run for run in runs}
+    return [found[one.key] for one in recipes]
 
 
 def measured(runs: Sequence[Run], setting: Setting, reference: Recipe | None) -> Comparison:

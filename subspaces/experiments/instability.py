@@ -14,12 +14,14 @@ from typing import Any
 
 from torch import Tensor
 
+from subspaces import files
 from subspaces.evaluation.api import heeding, workbench
 from subspaces.evaluation.display import bars, counted
 from subspaces.evaluation.measured import Measured, Shelf
 from subspaces.experiments.compare import trained
 from subspaces.experiments.mixing import KINDS, PER, Kind, Mixing
 from subspaces.experiments.setting import Folder, OneRecipe, Setting, check_output, prepared, several
+from subspaces.training import sharing
 from subspaces.training.config import Execution, Recipe
 from subspaces.training.display import Mode
 from subspaces.training.runs import Run
@@ -118,9 +120,9 @@ def study_instability(
 
     setting = Setting(Path(out), Path(to), data, show=show, tensorboard=tensorboard)
     plan = planned(recipe, setting, shared, models, draws, seeds, changes)
-    plan.setting.to.mkdir(parents=True, exist_ok=True)
-    runs = trained(plan.recipes(), plan.setting)
-    return instability_tables.write_all(measured(plan, runs), plan.setting.to)
+    with files.made(plan.setting.to):
+        runs = trained(plan.recipes(), plan.setting)
+        return instability_tables.write_all(measured(plan, runs), plan.setting.to)
 
 
 def planned(
@@ -163,22 +165,35 @@ def measured(plan: Plan, runs: Sequence[Run]) -> InstabilityStudy:
     bench = workbench(asked.pop("data"), Execution(**asked).resolved())
     named = {run.recipe.key: run for run in runs}
     shelf = Shelf(plan.setting.to / FILE)
-    cells: dict[tuple[int, int, Kind], list[Measured]] = {}
+    trunks = [(seed, shared) for seed in plan.seeds for shared in plan.shared]
     with stop_on_signals() as stop, bars(progress) as shown:
-        each = sum(models + 2 + len(PER) * plan.draws for models in plan.models)
-        total = len(plan.seeds) * len(plan.shared) * each
+        total = len(trunks) * sum(models + 2 + len(PER) * plan.draws for models in plan.models)
         tick = counted(partial(heeding, stop, shown), "networks that share epochs", 0, total)
-        for seed in plan.seeds:
-            for shared in plan.shared:
-                benches = [bench(named[one.key]) for one in plan.branches(seed, shared)]
-                known: dict[int, dict[str, Tensor]] = {}
-                for models in plan.models:
-                    mixing = Mixing(benches[:models], plan.draws, shelf, asked.get("precision", "auto"), known)
-                    for kind, one in mixing.measured():
-                        cells.setdefault((models, shared, kind), []).append(one)
-                        tick(1)
-    made = [Cell(*key, [one.metrics for one in found]) for key, found in sorted(cells.items(), key=_order)]
-    return InstabilityStudy(plan, made, list(runs), next(iter(cells.values()))[0].images["test"])
+
+        def of_trunk(trunk: tuple[int, int]) -> list[tuple[int, Kind, Measured]]:
+            benches = [bench(named[one.key]) for one in plan.branches(*trunk)]
+            known: dict[int, dict[str, Tensor]] = {}
+            found = []
+            for models in plan.models:
+                mixing = Mixing(benches[:models], plan.draws, shelf, asked.get("precision", "auto"), known)
+                for kind, one in mixing.measured():
+                    found.append((models, kind, one))
+                    tick(1)
+            return found
+
+        found = sharing.share(
+            trunks,
+            lambda trunk: sharing.beside(shelf.path, trunk),
+            of_trunk,
+            lambda trunk: f"the branches of seed {trunk[0]} that share {trunk[1]} epochs",
+            stop,
+        )
+    cells: dict[tuple[int, int, Kind], list[Measured]] = {}
+    for (_, shared), each in zip(trunks, found, strict=True):
+        for models, kind, one in each:
+            cells.setdefault((models, shared, kind), []).append(one)
+    made = [Cell(*key, [one.metrics for one in each]) for key, each in sorted(cells.items(), key=_order)]
+    return InstabilityStudy(plan, made, list(runs), found[0][0][2].images["test"])
 
 
 def _order(item: tuple[tuple[int, int, Kind], Any]) -> tuple[int, int, int]:

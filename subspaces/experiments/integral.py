@@ -18,7 +18,7 @@ from subspaces import storage
 from subspaces.baselines import integral
 from subspaces.data import Split
 from subspaces.evaluation import metrics
-from subspaces.evaluation.api import heeding, workbench
+from subspaces.evaluation.api import heeding, share, workbench
 from subspaces.evaluation.bench import Bench
 from subspaces.evaluation.display import bars, counted
 from subspaces.evaluation.predictor import Predictor
@@ -104,11 +104,11 @@ def study_integral(
 
     setting = Setting(Path(out), Path(to), data, ensembles=(), show=show, tensorboard=tensorboard)
     plan = planned(recipe, setting, levels, seeds, {"learning_rate": learning_rate, **changes})
-    plan.setting.to.mkdir(parents=True, exist_ok=True)
-    runs = trained([one for recipes in plan.grid.values() for one in recipes], plan.setting)
-    found = noise.assembled(plan, runs)
-    identities = check([run for run in runs if run.recipe.method == "integral"], plan.setting)
-    return integral_tables.write_all(IntegralStudy(found, identities), plan.setting.to)
+    with files.made(plan.setting.to):
+        runs = trained([one for recipes in plan.grid.values() for one in recipes], plan.setting)
+        found = noise.assembled(plan, runs)
+        identities = check([run for run in runs if run.recipe.method == "integral"], plan.setting)
+        return integral_tables.write_all(IntegralStudy(found, identities), plan.setting.to)
 
 
 def planned(
@@ -135,11 +135,13 @@ def check(runs: Sequence[Run], setting: Setting) -> list[Identity]:
     bench = workbench(asked.pop("data"), Execution(**asked).resolved())
     with stop_on_signals() as stop, bars(progress) as shown:
         tick = counted(partial(heeding, stop, shown), "integrals of f", 0, len(runs))
-        found = []
-        for run in runs:
-            found.append(_identity(bench(run)))
+
+        def identity(one: Bench) -> Identity:
+            found = _identity(one)
             tick(1)
-    return found
+            return found
+
+        return share([bench(run) for run in runs], identity, stop)
 
 
 def _identity(bench: Bench) -> Identity:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from subspaces import files
 from subspaces.evaluation.dropout import PASSES
 from subspaces.evaluation.metrics import metric as known_metric
 from subspaces.experiments.compare import Comparison, measured, trained
@@ -109,9 +110,9 @@ def study_noise(
         tensorboard=tensorboard,
     )
     plan = planned(recipe, setting, levels, LISTS if lists is None else lists, by, seeds, changes)
-    plan.setting.to.mkdir(parents=True, exist_ok=True)
-    runs = trained([one for recipes in plan.grid.values() for one in recipes], plan.setting)
-    return noise_tables.write_all(assembled(plan, runs), plan.setting.to)
+    with files.made(plan.setting.to):
+        runs = trained([one for recipes in plan.grid.values() for one in recipes], plan.setting)
+        return noise_tables.write_all(assembled(plan, runs), plan.setting.to)
 
 
 @dataclass(frozen=True)
