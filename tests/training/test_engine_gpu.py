@@ -1,6 +1,7 @@
 """The engine on a CUDA device: graphs, the compiler and several runs at once give what eager training gives."""
 
 import dataclasses
+import json
 import math
 import os
 import signal
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from processes import Pause, Worker
 from torch import Tensor
 from torch.testing import assert_close
 from training_cases import (
@@ -322,6 +324,26 @@ def test_branches_at_once_train_their_trunk_once(tmp_path: Path):
     assert sum(steps) == 13 * (2 + 2 * 3 + 2 * 2)  # two epochs of trunk, then each branch
     for run, recipe in zip(together, recipes, strict=True):
         assert_same_run(run, train_one(recipe, tmp_path / f"alone{recipe.key}", DATA, how))
+
+
+def holds(pause: Pause, run: Run) -> None:
+    with run.locked():
+        pause(1)
+
+
+def test_runs_that_another_process_trains_or_has_finished_are_left_out(tmp_path: Path):
+    runs = [Run.under(tmp_path, made("line", epochs=1, seed=seed)) for seed in range(3)]
+    how, held = execution(graph=True), []
+    train_runs(runs[:1], DATA, how, nothing, nothing)
+    worker = Worker(holds, runs[1])
+    assert worker.line() == "there\n"
+    train_runs(runs, DATA, how, nothing, nothing, held=lambda *told: held.append(told))
+    worker.resume.set()
+    worker.end()
+    assert held == [(runs[1], f"process {worker.pid}")]
+    assert [run.finished for run in runs] == [True, False, True]
+    train_runs([runs[0], runs[2]], DATA, how, nothing, nothing)  # both finished since somebody looked
+    assert [len(json.loads((runs[seed].folder / "environment.json").read_text())) for seed in (0, 2)] == [1, 1]
 
 
 # The compiler with the package's own convolutions, which compute in bfloat16
