@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from subspaces import storage
+from subspaces import files, storage
 from subspaces.baselines import integral
 from subspaces.data import Split
 from subspaces.evaluation import metrics

@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
+from subspaces import files
 from subspaces.training import seals
 from subspaces.training.config import Recipe
 from subspaces.training.runs import Run
