@@ -28,7 +28,7 @@ from subspaces import data
 from subspaces.networks import CResNet20
 from subspaces.training.config import Execution, Recipe
 from subspaces.training.engine import GRAPH_STEPS, Engine
-from subspaces.training.runs import commit, environment
+from subspaces.training.environment import commit, environment
 
 METHODS = {
     "standard": Recipe(),

@@ -23,7 +23,7 @@ from subspaces.evaluation.bench import Bench
 from subspaces.evaluation.points import plan
 from subspaces.evaluation.sweep import rows_of
 from subspaces.training import Execution, Run
-from subspaces.training.runs import environment
+from subspaces.training.environment import environment
 
 KEPT = ("config.json", "environment.json", "family.safetensors", "log.jsonl", "result.json")
 

@@ -24,7 +24,7 @@ from torch import nn
 import subspaces as ss
 from subspaces.memory import keep_memory
 from subspaces.networks import CResNet20
-from subspaces.training.runs import commit, processor
+from subspaces.training.environment import commit, processor
 
 SHAPES: dict[str, ss.Shape | None] = {
     "plain": None,

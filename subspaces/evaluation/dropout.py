@@ -24,7 +24,8 @@ from subspaces.evaluation.points import to_place
 from subspaces.evaluation.predictor import Predictor
 from subspaces.training.batches import evaluation_batches
 from subspaces.training.config import Execution, Precision
-from subspaces.training.runs import Run, environment
+from subspaces.training.environment import environment
+from subspaces.training.runs import Run
 from subspaces.training.signals import stop_on_signals
 
 FILE = "dropout.json"

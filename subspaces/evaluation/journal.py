@@ -11,7 +11,7 @@ from subspaces.evaluation.bench import Bench
 from subspaces.evaluation.points import Item, to_alpha
 from subspaces.evaluation.predictions import Predictions
 from subspaces.evaluation.record import FILE, Record, Row
-from subspaces.training.runs import environment
+from subspaces.training.environment import environment
 
 SECONDS = 3.0  # between two writes: what a kill may lose
 

@@ -22,7 +22,8 @@ from subspaces.evaluation.measured import Measured, Shelf
 from subspaces.evaluation.points import to_place
 from subspaces.training import sharing
 from subspaces.training.config import Execution, Precision
-from subspaces.training.runs import Run, RunError, environment
+from subspaces.training.environment import environment
+from subspaces.training.runs import Run, RunError
 from subspaces.training.signals import stop_on_signals
 
 FILE = "ensembles.json"

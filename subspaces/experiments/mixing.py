@@ -15,7 +15,7 @@ from subspaces.randomness import new_state
 from subspaces.shapes import Simplex
 from subspaces.subspace import Subspace
 from subspaces.training.config import Execution
-from subspaces.training.runs import environment
+from subspaces.training.environment import environment
 
 Kind = Literal["branch", "average", "ensemble", "global", "layerwise", "per-weight"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

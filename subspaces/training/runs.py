@@ -14,25 +14,22 @@ Every file is sealed (`seals`), and its seal is checked whenever it is read.
 import dataclasses
 import json
 import os
-import platform
 import re
-import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from subspaces import files, locks, storage
 from subspaces.training import seals, trust
 from subspaces.training.config import Execution, Recipe
+from subspaces.training.environment import environment
+from subspaces.training.logs import Log
 from subspaces.training.seals import RunError
-from subspaces.version import __version__
 
-__all__ = ["RESERVED", "Run", "RunError", "commit", "environment", "processor"]
+__all__ = ["RESERVED", "Run", "RunError"]
 
 RESERVED = {".lock", "log.jsonl"}
 """What a folder may hold before its run is started: the lock, and the log of a trunk."""
@@ -46,7 +43,7 @@ class Run:
         self.folder = folder
         self.recipe = recipe
         self._signature = signature
-        self._last_seal: str | None = None  # of the log, while it is written
+        self._log = Log(folder / LOG, recipe.key, self._remedy)
 
     @classmethod
     def under(cls, out: str | os.PathLike[str], recipe: Recipe) -> "Run":
@@ -130,22 +127,13 @@ class Run:
             raise seals.damaged(path, f"its checksum is {found}, and result.json names {expected}", self._remedy)
 
     def log(self) -> list[dict[str, Any]]:
-        """Return the lines of the log; the last words of a process that was killed are left out."""
-        rows, found = self._sealed_log()
+        """Return the lines of the log."""
+        rows, found = self._log.read()
         if self.finished and (found or [""])[-1] != self._sealed_result().others.get(LOG):
-            why = "it is not the log that result.json was written with"
-            raise seals.damaged(self.folder / LOG, why, self._remedy)
+            raise self._log.damaged("it is not the log that result.json was written with")
         if not self.finished and (self.folder / STATE).is_file() and self._progress()["log"] not in ["", *found]:
-            why = "it is shorter than when the checkpoint was written"
-            raise seals.damaged(self.folder / LOG, why, self._remedy)
+            raise self._log.damaged("it is shorter than when the checkpoint was written")
         return rows
-
-    def _sealed_log(self) -> tuple[list[dict[str, Any]], list[str]]:
-        """Return the whole lines of the log, and their seals."""
-        path = self.folder / LOG
-        content = path.read_bytes() if path.is_file() else b""
-        whole = content[: content.rfind(b"\n") + 1]
-        return seals.read_lines(whole.splitlines(), path, self.recipe.key, self._remedy)
 
     def starts(self) -> list[dict[str, Any]]:
         """Return the environment of each start of the run."""
@@ -252,69 +240,51 @@ class Run:
 
     def save_checkpoint(self, tensors: Mapping[str, Tensor], progress: Mapping[str, Any]) -> None:
         """Write the state of training, and where the log is at that moment."""
-        log = self.folder / LOG
-        if log.is_file():  # on the disk before the state that counts on it
-            with open(log, "rb+") as file:
+        if self._log.size:  # on the disk before the state that counts on it
+            with open(self._log.path, "rb+") as file:
                 os.fsync(file.fileno())
-        place = {"log_bytes": log.stat().st_size if log.is_file() else 0, "log": self._seal_so_far()}
+        place = {"log_bytes": self._log.size, "log": self._log.seal}
         header = {"progress": json.dumps({**progress, **place})}
         seals.write_tensors(self.folder / STATE, tensors, header, self.recipe.key)
 
     def load_checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """Return the newest checkpoint, after cutting the log back to it; None if there is none."""
-        path, log = self.folder / STATE, self.folder / LOG
+        path = self.folder / STATE
         if not path.is_file():
-            self._last_seal = ""
-            log.unlink(missing_ok=True)
+            self._log.remove()
             return None
-        remedy = f"remove it to train {self.folder.name} from its beginning"
-        header, tensors = seals.read_tensors(path, self.recipe.key, remedy)
-        progress = seals.parse(header.get("progress", "").encode(), path, remedy)
-        if (log.stat().st_size if log.is_file() else 0) < int(progress["log_bytes"]):
-            raise seals.damaged(log, "it is shorter than when the checkpoint was written", self._remedy)
-        if log.is_file():
-            os.truncate(log, int(progress["log_bytes"]))
-        self._last_seal = None
-        if self._seal_so_far() != progress["log"]:
-            raise seals.damaged(log, "it is not the log that the checkpoint was written with", self._remedy)
+        header, tensors = seals.read_tensors(path, self.recipe.key, self._state_remedy)
+        progress = seals.parse(header.get("progress", "").encode(), path, self._state_remedy)
+        self._log.cut(int(progress["log_bytes"]), progress["log"])
         return tensors, progress
 
     def _progress(self) -> dict[str, Any]:
         """Return how far the checkpoint is, without its tensors."""
-        path, remedy = self.folder / STATE, f"remove it to train {self.folder.name} from its beginning"
+        path = self.folder / STATE
         try:
-            progress = seals.parse(files.read_header(path).get("progress", "").encode(), path, remedy)
+            progress = seals.parse(files.read_header(path).get("progress", "").encode(), path, self._state_remedy)
         except files.DamageError as error:
-            raise seals.damaged(path, error, remedy) from None
+            raise seals.damaged(path, error, self._state_remedy) from None
         return {"log": "", **progress}
 
-    def _seal_so_far(self) -> str:
-        """Return the seal of the log's last line, or nothing."""
-        if self._last_seal is None:
-            self._last_seal = (self._sealed_log()[1] or [""])[-1]
-        return self._last_seal
+    @property
+    def _state_remedy(self) -> str:
+        return f"remove it to train {self.folder.name} from its beginning"
 
     def append_log(self, row: Mapping[str, Any]) -> None:
         """Add one line to the log."""
-        line, seal = seals.sealed_line(row, self.recipe.key, self._seal_so_far())
-        files.append(self.folder / LOG, line)
-        self._last_seal = seal
+        self._log.append(row)
 
     def begin_log(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Write a log with these lines in place of the one that is there."""
-        lines, seal = [], ""
-        for row in rows:
-            line, seal = seals.sealed_line(row, self.recipe.key, seal)
-            lines.append(line)
-        files.write(self.folder / LOG, *lines)
-        self._last_seal = seal
+        self._log.begin(rows)
 
     def finish(self, result: Mapping[str, Any], families: Mapping[str, str]) -> None:
         """Write the result, which marks the run as finished, and drop the checkpoint.
 
         `families` are the checksums of the families' files that belong to it.
         """
-        others = {LOG: self._seal_so_far(), **families}
+        others = {LOG: self._log.seal, **families}
         seals.write_json(self.folder / "result.json", result, self.recipe.key, others)
         (self.folder / STATE).unlink(missing_ok=True)
 
@@ -331,51 +301,3 @@ def _counts(name: str) -> bool:
 def _added_later() -> dict[str, Any]:
     """Return the fields that an older configuration may lack, at their defaults."""
     return {entry.name: entry.default for entry in dataclasses.fields(Recipe) if entry.metadata.get("later")}
-
-
-def environment(execution: Execution) -> dict[str, Any]:
-    """Return what a reader needs to know to repeat a run: versions, commit, hardware, settings."""
-    gpu = execution.device.startswith("cuda")
-    return {
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "subspaces": __version__,
-        "commit": commit(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "hardware": torch.cuda.get_device_name(execution.device) if gpu else processor(),
-        "threads": torch.get_num_threads(),
-        "execution": dataclasses.asdict(execution),
-    }
-
-
-def commit() -> str | None:
-    """Return the commit of the source tree, with a plus sign if it has changed since; None outside of one.
-
-    Where the tree is a copy, such as in a container, SUBSPACES_COMMIT says which.
-    """
-    if named := os.environ.get("SUBSPACES_COMMIT"):
-        return named
-    here = Path(__file__).parent
-    try:
-        found = subprocess.run(
-            ["git", "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"],
-            cwd=here,
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=10,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return found.stdout.strip()
-
-
-def processor() -> str:
-    """Return the name of the CPU and the number of its cores that we may use."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        name = next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        name = platform.processor() or platform.machine()
-    return f"{name}, {cores} cores"

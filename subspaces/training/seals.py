@@ -4,7 +4,7 @@ Each file carries its own, so that it is right at every moment, whenever a proce
 
     *.json          an entry "seal": {file, run, digest, others}; others are the digests of files that it relies on
     *.safetensors   the header's file, run and checksum
-    log.jsonl       an entry "seal" in each line: the digest of the line and of the seal before it
+    log.jsonl       an entry "seal" in each line: the digest of the line and of the seal before it (`Log`)
 
 `run` is the key of the run's recipe. A seal finds damage and mistakes, not malice: whoever changes a file on purpose
 can make its seal anew.
@@ -12,7 +12,7 @@ can make its seal anew.
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -95,22 +95,3 @@ def read_tensors(path: Path, run: str | None, remedy: str) -> tuple[dict[str, st
     except files.DamageError as error:
         raise damaged(path, error, remedy) from None
     return header, tensors
-
-
-def sealed_line(row: Mapping[str, Any], run: str, before: str) -> tuple[bytes, str]:
-    """Return a row as a line of the log, and its seal; `before` is the seal of the line above, or nothing."""
-    seal = digest(run, before, json.loads(json.dumps(dict(row))))
-    return (json.dumps({**row, SEAL: seal}) + "\n").encode(), seal
-
-
-def read_lines(lines: Sequence[bytes], path: Path, run: str, remedy: str) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the rows of a log, and their seals."""
-    rows, seals = [], list[str]()
-    for number, line in enumerate(lines, 1):
-        row = parse(line, f"line {number} of {path}", remedy)
-        found = row.pop(SEAL, None)
-        if found != digest(run, seals[-1] if seals else "", row):
-            raise RunError(f"line {number} of {path} is damaged (it does not match its seal): {remedy}")
-        rows.append(row)
-        seals.append(found)
-    return rows, seals

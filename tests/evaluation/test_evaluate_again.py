@@ -185,7 +185,7 @@ def test_where_it_went_on_is_noted_and_a_precision_that_is_asked_for_is_kept(
     (folder,) = runs("line")
     (first,) = evaluate(folder, grid=())
     assert "later" not in first.environment
-    monkeypatch.setattr("subspaces.training.runs.processor", lambda: "another machine")
+    monkeypatch.setattr("subspaces.training.environment.processor", lambda: "another machine")
     for alpha in (0.1, 0.2):
         (record,) = evaluate(folder, grid=(alpha,), precision="float32")
     assert record.environment["hardware"] == first.environment["hardware"]

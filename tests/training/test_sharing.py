@@ -1,7 +1,6 @@
 """Several processes that are given the same runs train each of them once, and end with all of them."""
 
 import dataclasses
-import json
 import os
 import shutil
 import signal
@@ -40,7 +39,7 @@ def types(pause: Pause, *arguments: str) -> None:
 
 
 def starts(run: Run) -> int:
-    return len(json.loads((run.folder / "environment.json").read_text()))
+    return len(run.starts())
 
 
 @pytest.fixture(scope="module")

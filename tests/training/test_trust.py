@@ -1,7 +1,6 @@
 """Runs are signed by who trains them; a network factory that somebody else's run names is not called."""
 
 import dataclasses
-import json
 import os
 import shutil
 import stat
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import unsealed
 from training_cases import DIGITS, train_one
 from typer.testing import CliRunner
 
@@ -21,7 +21,7 @@ from subspaces.evaluation.dropout import evaluate_dropout
 from subspaces.evaluation.together import evaluate_together
 from subspaces.experiments.compare import measured
 from subspaces.experiments.setting import Setting
-from subspaces.training import Recipe, Run, RunError, trust
+from subspaces.training import Recipe, Run, RunError, seals, trust
 
 MODULE = "a_network_for_trust"
 CODE = """
@@ -56,7 +56,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
 @pytest.fixture
 def folder(trained: list[Run], tmp_path: Path) -> Path:
     """A copy of a run that this user has trained."""
-    return Path(shutil.copytree(trained[0].folder, tmp_path / trained[0].folder.name))
+    return Path(shutil.copytree(trained[0].folder, tmp_path / "received"))
 
 
 @pytest.fixture
@@ -68,12 +68,13 @@ def another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def config(folder: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads((folder / "config.json").read_text())
-    return content
+    return unsealed(folder / "config.json")
 
 
 def change(folder: Path, **fields: Any) -> None:
-    (folder / "config.json").write_text(json.dumps({**config(folder), **fields}))
+    """Change a configuration as one does who knows how to seal it."""
+    recipe = Recipe.from_dict({**trust.separated(config(folder))[0], **trust.separated(fields)[0]})
+    seals.write_json(folder / "config.json", {**config(folder), **fields}, recipe.key)
 
 
 def test_who_trained_a_run_may_measure_it(folder: Path) -> None:

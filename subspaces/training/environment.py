@@ -1,0 +1,62 @@
+"""What a reader needs to know to repeat a run: versions, commit, hardware, settings."""
+
+import dataclasses
+import os
+import platform
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from subspaces.training.config import Execution
+from subspaces.version import __version__
+
+
+def environment(execution: Execution) -> dict[str, Any]:
+    """Return what a reader needs to know to repeat a run: versions, commit, hardware, settings."""
+    gpu = execution.device.startswith("cuda")
+    return {
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "subspaces": __version__,
+        "commit": commit(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "hardware": torch.cuda.get_device_name(execution.device) if gpu else processor(),
+        "threads": torch.get_num_threads(),
+        "execution": dataclasses.asdict(execution),
+    }
+
+
+def commit() -> str | None:
+    """Return the commit of the source tree, with a plus sign if it has changed since; None outside of one.
+
+    Where the tree is a copy, such as in a container, SUBSPACES_COMMIT says which.
+    """
+    if named := os.environ.get("SUBSPACES_COMMIT"):
+        return named
+    here = Path(__file__).parent
+    try:
+        found = subprocess.run(
+            ["git", "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"],
+            cwd=here,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=10,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return found.stdout.strip()
+
+
+def processor() -> str:
+    """Return the name of the CPU and the number of its cores that we may use."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        name = next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        name = platform.processor() or platform.machine()
+    return f"{name}, {cores} cores"
