@@ -20,6 +20,7 @@ ORDER = (
         "memory",
         "shapes",
         "randomness",
+        "streams",
         "layout",
         "points",
         "geometry",

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from subspaces.data.dataset import Dataset, Split
-from subspaces.data.streams import permutation, stream
+from subspaces.streams import permutation, stream
 
 TRAINING = 1200
 MEAN, STD = (0.3052,), (0.3757,)

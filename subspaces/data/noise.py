@@ -5,8 +5,8 @@ import math
 import torch
 from torch import Tensor
 
-from subspaces.data.streams import permutation, stream
 from subspaces.randomness import uniform
+from subspaces.streams import permutation, stream
 
 
 def held_out(n: int, count: int, seed: int) -> tuple[Tensor, Tensor]:

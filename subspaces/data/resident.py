@@ -14,8 +14,8 @@ from torch import Tensor
 
 from subspaces.data.dataset import Images, Split
 from subspaces.data.pixels import Normalise
-from subspaces.data.streams import permutation, stream
 from subspaces.randomness import uniform
+from subspaces.streams import permutation, stream
 
 Batch = tuple[Tensor, Tensor]
 _IMAGE, _LABEL, _START, _STEP = range(4)  # the rows of a plan

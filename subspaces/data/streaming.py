@@ -20,8 +20,8 @@ from subspaces.data import decoding
 from subspaces.data.dataset import Files, Images, Split
 from subspaces.data.pixels import Normalise
 from subspaces.data.resident import Batch, batch_sizes
-from subspaces.data.streams import Use, permutation, stream
 from subspaces.randomness import uniform
+from subspaces.streams import permutation, stream
 
 
 class StreamingLoader:
@@ -147,15 +147,11 @@ class _Sampler:
     def __iter__(self) -> Iterator[tuple[int, list[int]]]:
         epoch, order = self.epoch, torch.arange(self.images)
         if self.shuffle:
-            order = permutation(_epoch_stream(self.seed, epoch, "batches"), self.images)
+            order = permutation(stream(self.seed, "batches", epoch), self.images)
         rest = order.split(self.batch)[self.skip :]
         self.skip = 0
         for part in rest:
             yield epoch, part.tolist()
-
-
-def _epoch_stream(seed: int, epoch: int, use: Use) -> Tensor:
-    return stream(seed + (epoch << 32), use)
 
 
 class _FileReader(TorchDataset[Batch]):
@@ -180,7 +176,7 @@ class _FileReader(TorchDataset[Batch]):
 
     def _numbers(self, epoch: int, index: int) -> list[float]:
         """Return the random numbers of one image: its place in the epoch's stream."""
-        state = _epoch_stream(self.seed, epoch, "augmentation")
+        state = stream(self.seed, "augmentation", epoch)
         state[1] = index * decoding.NUMBERS
         numbers: list[float] = uniform(state, (decoding.NUMBERS,)).tolist()
         return numbers
@@ -208,6 +204,6 @@ class _ArrayReader(TorchDataset[Batch]):
     def _numbers(self, epoch: int) -> Tensor:
         """Return the random numbers of all images in an epoch, [n, 3]."""
         if self._drawn[0] != epoch:
-            state = _epoch_stream(self.seed, epoch, "augmentation")
+            state = stream(self.seed, "augmentation", epoch)
             self._drawn = epoch, uniform(state, (len(self.split), 3))
         return self._drawn[1]

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from subspaces import streams
 from subspaces.data.dataset import Progress
 from subspaces.evaluation import metrics
 from subspaces.evaluation.api import OneRun, heeding, share, workbench
@@ -30,7 +31,6 @@ from subspaces.training.signals import stop_on_signals
 
 FILE = "dropout.json"
 PASSES = 20
-_STREAM = 7 << 56  # of random numbers that training has not drawn from the same seed
 
 
 def evaluate_dropout(
@@ -103,7 +103,7 @@ def _answers(bench: Bench, predictor: Predictor, split: str, passes: int, tick: 
         torch.autocast(device.type, torch.bfloat16, enabled=low, cache_enabled=False),
         dropping(predictor.network) as network,
     ):
-        torch.manual_seed(recipe.seed + _STREAM)
+        torch.manual_seed(streams.number(recipe.seed, "dropout"))
         for _ in range(passes):
             logits.append(torch.cat([network(x).float() for x, _ in batches]))
             tick(1)

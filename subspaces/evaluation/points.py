@@ -10,7 +10,7 @@ from typing import Literal
 
 import torch
 
-from subspaces import randomness
+from subspaces import randomness, streams
 from subspaces.evaluation.record import Alpha, Role
 from subspaces.shapes import Shape
 
@@ -18,7 +18,6 @@ Place = float | tuple[float, ...]
 """An alpha that can be the key of a dict."""
 
 GRID: tuple[float, ...] = tuple(step / 20 for step in range(21))
-_STREAM = 6 << 56  # the random points are none that training has drawn from the same seed
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,7 @@ def _inside(shape: Shape, random: int, triangle: int, seed: int) -> list[Item]:
     items = [Item("vertex", tuple(vertices), "vertex")]
     items += [Item(role, (place,)) for place, role in roles.items() if place not in vertices]
     if random:
-        state = randomness.new_state(seed + _STREAM)
+        state = streams.stream(seed, "points")
         drawn = shape.sample((random,), lambda size: randomness.uniform(state, size))
         items.append(Item("random", tuple(map(tuple, drawn.tolist())), "random" if random > 1 else None))
     return items

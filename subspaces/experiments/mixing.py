@@ -7,11 +7,11 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
+from subspaces import streams
 from subspaces.evaluation import metrics
 from subspaces.evaluation.bench import Bench
 from subspaces.evaluation.measured import Measured, Shelf
 from subspaces.evaluation.predictor import Predictor
-from subspaces.randomness import new_state
 from subspaces.shapes import Simplex
 from subspaces.subspace import Subspace
 from subspaces.training.config import Execution
@@ -24,7 +24,6 @@ PER: dict[Kind, Literal["network", "layer", "weight"]] = {
     "layerwise": "layer",
     "per-weight": "weight",
 }
-_STREAM = 8 << 56  # of random numbers that nothing else draws from the same seed
 
 
 @cache
@@ -108,5 +107,6 @@ class Mixing:
 
     def _mixture(self, kind: Kind, draw: int) -> dict[str, Tensor]:
         family = self._parts()[0]
-        family.rng.copy_(new_state(self.first.recipe.seed + _STREAM + (draw << 40) + (KINDS.index(kind) << 32)))
+        part = streams.mixture(KINDS.index(kind), draw)
+        family.rng.copy_(streams.stream(self.first.recipe.seed, "mixtures", part))
         return self._at(family.sample(PER[kind]))

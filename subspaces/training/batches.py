@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from subspaces import streams
 from subspaces.data import Dataset, Files, Images, ResidentLoader, Split, StreamingLoader
-from subspaces.data.streams import stream
 from subspaces.training.config import Execution, Recipe
 
 Batch = tuple[Tensor, Tensor]
@@ -74,9 +74,9 @@ def training_batches(
 def leave_trunk(loader: ResidentLoader | Stream, recipe: Recipe) -> None:
     """Go on, from the next epoch, in an order that is fixed by seed and branch; branch 0 stays on its way."""
     if recipe.branch and isinstance(loader, ResidentLoader):
-        loader.rng.copy_(stream(recipe.seed + (recipe.branch << 32), "batches"))
+        loader.rng.copy_(streams.stream(recipe.seed, "batches", recipe.branch))
     elif recipe.branch and isinstance(loader, Stream):  # whose order is a function of seed and epoch
-        loader.loader.load_state_dict({"epoch": loader.loader.epoch + (recipe.branch << 16)})
+        loader.loader.load_state_dict({"epoch": streams.on_branch(loader.loader.epoch, recipe.branch)})
 
 
 def statistics_batches(recipe: Recipe, dataset: Dataset, execution: Execution) -> ResidentLoader | Stream:
@@ -86,7 +86,7 @@ def statistics_batches(recipe: Recipe, dataset: Dataset, execution: Execution) -
 
 def statistics_seed(recipe: Recipe) -> int:
     """Return a seed that no training uses."""
-    return recipe.seed + 2**62
+    return streams.statistics_seed(recipe.seed)
 
 
 def evaluation_batches(

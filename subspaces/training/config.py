@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 
 import torch
 
+from subspaces import streams
 from subspaces.points import nearest
 from subspaces.shapes import Shape
 from subspaces.training import methods
@@ -134,6 +135,9 @@ class Recipe:
                 f"validation={self.validation}: early-stopping chooses its epoch on held-out images; hold some out, "
                 "such as --validation 5000"
             )
+        for name, most in (("epochs", streams.EPOCHS), ("branch", streams.BRANCHES - 1)):
+            if getattr(self, name) > most:  # its random numbers would be those of another
+                raise ValueError(f"{name}={getattr(self, name)}: expected at most {most}")
         if self.trunk > self.epochs:
             raise ValueError(f"trunk={self.trunk}: expected at most the epochs, {self.epochs}")
         self.result_shape()

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from subspaces.data import noise
-from subspaces.data.streams import permutation, stream
+from subspaces.streams import permutation, stream
 
 LABELS = torch.arange(20_000) % 10
 

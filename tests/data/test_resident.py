@@ -59,8 +59,8 @@ def test_every_image_is_one_of_its_views_and_all_views_occur(pad, flip):
 
 def test_against_a_reference_for_each_image():
     """The same draws, read one image at a time: order, then tops, lefts, then flips."""
-    from subspaces.data.streams import permutation, stream
     from subspaces.randomness import uniform
+    from subspaces.streams import permutation, stream
 
     split, pad = made(30), 2
     batches = loader(split, pad=pad, flip=True, seed=4)

@@ -18,7 +18,7 @@ from subspaces.cli import app
 from subspaces.experiments import instability_figure
 from subspaces.experiments import instability_tables as tables
 from subspaces.experiments.instability import Cell, InstabilityStudy, planned, study_instability
-from subspaces.experiments.mixing import _STREAM, KINDS, Kind
+from subspaces.experiments.mixing import KINDS, Kind
 from subspaces.experiments.setting import Setting
 from subspaces.networks import MLP
 from subspaces.training import Run, seals
@@ -105,7 +105,7 @@ def test_mixtures_by_hand(made: InstabilityStudy, kind: Kind):
     weights = [weights_of(run) for run in runs[:3]]
     accuracies = []
     for draw in range(2):
-        state = randomness.new_state(_STREAM + (draw << 40) + (KINDS.index(kind) << 32))
+        state = randomness.new_state((8 << 56) + (draw << 40) + (KINDS.index(kind) << 32))
 
         def simplex(*size: int, state: Tensor = state) -> Tensor:
             exponential = -torch.log1p(-randomness.uniform(state, (*size, 3)))
