@@ -14,7 +14,7 @@ class Ensemble(nn.Module):
 
     With average="probabilities" (the default) the output is the mean of the members' class
     probabilities, y = 1/k sum_i softmax(f_i(x)); with "logits" it is the mean of their outputs as
-    they are. Each member keeps its own batch-norm statistics.
+    they are. Averages are taken in float32 at least. Each member keeps its own batch-norm statistics.
 
     Args:
         members: the networks; they become submodules, not copies.
@@ -61,10 +61,11 @@ class Ensemble(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
         outputs = self.outputs(*args, **kwargs)
+        if outputs.dtype in (torch.float16, torch.bfloat16):
+            outputs = outputs.float()  # three digits are too few for an average
         if self.average == "probabilities":
             dim = self.dim + 1 if self.dim >= 0 else self.dim
-            half = outputs.dtype in (torch.float16, torch.bfloat16)
-            outputs = outputs.softmax(dim, dtype=torch.float32 if half else outputs.dtype)
+            outputs = outputs.softmax(dim, dtype=outputs.dtype)
         return outputs.mean(0)
 
     def extra_repr(self) -> str:

@@ -69,6 +69,17 @@ def test_logits_are_averaged_on_request():
     assert not torch.allclose(found.softmax(1), Ensemble(nets)(x))
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("average", ["probabilities", "logits"])
+def test_averages_are_taken_in_float32_at_least(average, dtype):
+    nets, x = [nn.Linear(3, 4).to(dtype) for _ in range(3)], torch.randn(50, 3, dtype=dtype)
+    found = Ensemble(nets, average)(x)
+    outputs = [net(x).double() for net in nets]
+    expected = sum(outputs if average == "logits" else [softmax(output, 1) for output in outputs]) / 3
+    assert found.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+    torch.testing.assert_close(found.double(), expected, atol=1e-6, rtol=1e-6)
+
+
 @pytest.mark.parametrize(("dim", "same"), [(0, -3), (1, -2), (2, -1)])
 def test_dim_is_that_of_a_members_output(dim, same):
     nets = [nn.Conv1d(2, 4, 1), nn.Conv1d(2, 4, 1)]
