@@ -72,6 +72,33 @@ def test_json_is_for_people_and_programs(tmp_path: Path):
     assert len(text.splitlines()) > 3
 
 
+def test_the_content_is_on_the_disk_before_it_takes_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A name that points to what is still in the memory of the system is an empty file after a power cut."""
+    calls: list[tuple[str, int, int]] = []
+    sync, replace = os.fsync, os.replace
+
+    def note(what: str, file: int | str | Path) -> None:
+        status = os.stat(file)
+        calls.append((what, status.st_ino, status.st_size))
+
+    def syncing(descriptor: int) -> None:
+        note("sync", descriptor)
+        sync(descriptor)
+
+    def replacing(source: str | Path, target: str | Path) -> None:
+        note("replace", source)
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", syncing)
+    monkeypatch.setattr(os, "replace", replacing)
+    files.write(tmp_path / "file", b"all of it")
+    files.write_json(tmp_path / "value.json", [1])
+    for name in ("file", "value.json"):
+        status = (tmp_path / name).stat()
+        own = [(what, size) for what, place, size in calls if place == status.st_ino]
+        assert own == [("sync", status.st_size), ("replace", status.st_size)]
+
+
 def test_a_disk_that_is_full_is_named_with_the_file(tmp_path: Path):
     path = tmp_path / "state.safetensors"
     files.write(path, b"old")

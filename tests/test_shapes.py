@@ -200,3 +200,13 @@ def test_shapes_are_values():
         Simplex(4).m = 5
     with pytest.raises(TypeError, match="abstract"):
         Shape()
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_points_of_a_simplex_may_be_off_by_rounding_and_no_more(sign):
+    """Thirds with five digits are a point, with three they are none."""
+    for error, expected in ((0.0, True), (9e-5, True), (1.2e-4, False), (1e-3, False)):
+        alpha = torch.tensor([0.2, 0.3, 0.5 + sign * error], dtype=torch.float64)
+        assert bool(Simplex(3).valid(alpha)) is expected
+    assert Simplex(3).valid(torch.tensor([0.33333, 0.33333, 0.33333]))
+    assert not Simplex(3).valid(torch.tensor([0.333, 0.333, 0.333]))

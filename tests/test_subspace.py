@@ -487,6 +487,15 @@ def test_distances_between_all_vertices():
     torch.testing.assert_close(found.cos2.diagonal(), torch.ones(3, dtype=torch.float64))
 
 
+def test_distances_without_any_weight_are_those_of_all_parameters():
+    family = Subspace(lambda: nn.Linear(2, 3), Line(), penalised=lambda name, parameter: False)
+    names = ("weight", "bias")
+    found = family.distances()
+    difference = [(family.vertex(0)[name] - family.vertex(1)[name]).square().sum() for name in names]
+    torch.testing.assert_close(found.l2[0, 1], sum(difference).sqrt().double())
+    torch.testing.assert_close(found.cos2[0, 1], exact_cos2(family, 0, 1, names).double())
+
+
 # Parameter groups
 
 
