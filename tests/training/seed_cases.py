@@ -59,7 +59,7 @@ class Call:
     dropping: bool
     x: Tensor
     mask: Tensor
-    hidden: Tensor
+    body: Tensor
 
     @property
     def numbers(self) -> list[int]:
@@ -86,10 +86,11 @@ class Probe(nn.Module):
         self.head = nn.Linear(8, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        hidden = self.norm(self.body(x.flatten(1))).relu()
+        body = self.body(x.flatten(1))
+        hidden = self.norm(body).relu()
         mask = self.dropout(torch.ones_like(hidden))
         if x.amax() > 0:  # not when it is tried out on nothing
-            seen = (x.detach().clone(), mask.detach().clone(), hidden.detach())
+            seen = (x.detach().clone(), mask.detach().clone(), body.detach())
             Probe.calls.append(Call(self.training, torch.is_grad_enabled(), self.dropout.training, *seen))
         return self.head(hidden * mask)
 

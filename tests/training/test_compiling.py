@@ -12,6 +12,9 @@ from subspaces.training.engine import Engine
 def test_many_engines_may_be_compiled():
     recipe = Recipe(name="small", dataset="made", network="mlp", batch=16)
     with torch._dynamo.config.patch(recompile_limit=8, accumulated_recompile_limit=256):
-        Engine(recipe, made_dataset(), Execution(device="cpu", compile=True).resolved())
+        engine = Engine(recipe, made_dataset(), Execution(device="cpu", compile=True).resolved())
+        plain = (engine.optimizer.step, engine.loader.take, engine.objective)
+        made = (engine._update, engine._take, engine._objective)
+        assert all(one != other for one, other in zip(plain, made, strict=True))
         assert torch._dynamo.config.recompile_limit >= 10_000
         assert torch._dynamo.config.accumulated_recompile_limit >= 10_000

@@ -355,14 +355,22 @@ def test_the_last_good_checkpoint_is_kept(tmp_path: Path):
     assert len(run.log()) == 1
 
 
-def test_weights_that_are_not_finite_are_never_a_checkpoint_nor_a_result(tmp_path: Path):
+@pytest.mark.parametrize("execution", [EAGER, CPU], ids=["at a checkpoint", "at the end"])
+def test_weights_that_are_not_finite_are_never_a_checkpoint_nor_a_result(execution, tmp_path: Path):
     """With one batch in an epoch the loss is still finite when the step has already ruined the weights."""
     recipe = dataclasses.replace(ABSURD, batch=1200, weight_decay=1e10, epochs=1)
-    with pytest.raises(TrainingError, match="lower --learning-rate"):
-        train_one(recipe, tmp_path, execution=EAGER)
+    with pytest.raises(TrainingError, match=r"weights of small-seed0-\w+ are not finite"):
+        train_one(recipe, tmp_path, execution=execution)
     run = Run.under(tmp_path, recipe)
     assert not run.finished
     assert not (run.folder / "state.safetensors").exists()
+
+
+def test_weights_that_are_not_finite_are_never_a_trunk(tmp_path: Path):
+    recipe = dataclasses.replace(ABSURD, batch=1200, weight_decay=1e10, epochs=2, trunk=1, branch=1)
+    with pytest.raises(TrainingError, match=r"weights of .* are not finite"):
+        train_one(recipe, tmp_path)
+    assert not (tmp_path / ".trunks").exists()
 
 
 def test_a_stop_after_the_loss_is_lost_keeps_the_last_good_checkpoint(tmp_path: Path):
