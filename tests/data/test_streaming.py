@@ -8,7 +8,9 @@ import pytest
 import torch
 from PIL import Image
 
+from subspaces import streams
 from subspaces.data import Split, StreamingLoader, decoding, folders
+from subspaces.randomness import uniform
 
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.25, 0.3)
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # Python 3.12 on threads and fork
@@ -126,6 +128,31 @@ def test_training_is_a_scaled_crop_or_its_mirror_image(files):
         assert (slope >= 0).all() or (slope <= 0).all()
         falling += bool((slope <= 0).all())
     assert 70 < falling < 130
+
+
+def test_the_direction_of_a_view_has_a_number_of_its_own():
+    """Crops that are the same but for that number are mirror images, and the other numbers do not turn them."""
+    pixels = np.random.default_rng(0).integers(0, 256, (50, 60, 3), np.uint8)
+    for seed in range(20):
+        *crop, _ = np.random.default_rng(seed).random(decoding.NUMBERS).tolist()
+        turned, plain, also = (
+            decoding.random_view(Image.fromarray(pixels), [*crop, last], 16, flip=True) for last in (0.49, 0.51, 0.99)
+        )
+        assert np.array_equal(turned, plain[:, ::-1])
+        assert np.array_equal(plain, also)
+        assert not np.array_equal(turned, plain)
+        assert np.array_equal(decoding.random_view(Image.fromarray(pixels), [*crop, 0.49], 16, flip=False), plain)
+
+
+def test_every_image_of_an_epoch_has_its_own_numbers(files):
+    """They are one draw for all images, so that no two share any."""
+    stream = loader(files.train.relabelled(torch.arange(12)), seed=4, batch=12, **TRAINING)
+    for epoch in range(2):
+        ((x, y),) = list(stream)
+        numbers = uniform(streams.stream(4, "augmentation", epoch), (12, decoding.NUMBERS))
+        for image, index in zip(x, y.tolist(), strict=True):
+            view = decoding.random_view(decoding.decode(files.train.path(index)), numbers[index].tolist(), 24, True)
+            assert same(image, view.transpose(2, 0, 1), mirrored=False)
 
 
 def test_random_boxes():
