@@ -44,6 +44,8 @@ def test_both_ways_see_the_same_test_images():
     for (x, y), (also_x, also_y) in zip(resident, streamed, strict=True):
         torch.testing.assert_close(x, also_x)
         assert torch.equal(y, also_y)
+    seen = torch.cat([x for x, _ in resident])  # as they are and in their order, but for the constants of the data
+    torch.testing.assert_close(seen, (DATA.test.images / 255 - 0.4) / 0.2)
 
 
 def test_a_run_on_streamed_arrays(tmp_path):
