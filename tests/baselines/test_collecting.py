@@ -25,6 +25,7 @@ def test_the_vertices_are_the_networks_and_the_midpoint_their_average(shape):
     families = [trained(seed) for seed in range(shape.vertices)]
     result = spanned(families[0], [rows(one) for one in families], shape, seed=5)
     assert result.shape == shape
+    assert torch.equal(result.rng, ss.Subspace(network, shape, seed=5).rng)
     networks = [dict(one.midpoint().named_parameters()) for one in families]
     for index, expected in enumerate(networks):
         for name, value in result.vertex(index).items():

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from seed_cases import numbered, taken, use_numbered
 from training_cases import contents, rows
 
 import subspaces as ss
+from subspaces import streams
 from subspaces.data import ResidentLoader, Split, loading
 from subspaces.training import Execution, Recipe, Run
 from subspaces.training.engine import Engine
@@ -113,6 +115,22 @@ def test_a_field_that_is_not_used_changes_nothing(field, trained: Trained):
     changed = trained(dataclasses.replace(BASE, **{field: IDLE[field]}))
     assert weights(changed) == weights(trained(BASE))
     assert rows(changed) == rows(trained(BASE))
+
+
+def test_training_leaves_the_random_numbers_of_its_caller_alone(trained: Trained):
+    recipe = dataclasses.replace(BASE, name="alone", network="seed_cases:probe", dropout=0.5, epochs=1)
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    trained(recipe)
+    assert torch.equal(torch.rand(3), expected)
+
+
+@pytest.mark.parametrize("method", ["swa-cyclic", "ema", "integral", "line"])
+def test_what_a_run_leaves_draws_from_the_stream_of_its_seed(method, trained: Trained):
+    run = trained(dataclasses.replace(BASE, method=method, seed=3, epochs=8))
+    state = torch.frombuffer(bytearray(contents(run.family_file)[1]["rng"]), dtype=torch.int64)
+    assert state[0] == streams.stream(3, "family")[0]
 
 
 # Execution
