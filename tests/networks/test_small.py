@@ -20,6 +20,19 @@ def test_mlp():
     assert network.head.in_features == 5
 
 
+def test_mlp_forward():
+    torch.manual_seed(0)
+    network = MLP(inputs=12, classes=3, width=5)
+    network(torch.randn(20, 3, 2, 2))  # statistics that are not 0 and 1
+    state, x = network.eval().state_dict(), torch.randn(4, 3, 2, 2)
+    y = x.flatten(1)
+    for layer, norm in (("body.1", "body.2"), ("body.4", "body.5")):
+        y = F.linear(y, state[f"{layer}.weight"], state[f"{layer}.bias"])
+        mean, var = state[f"{norm}.running_mean"], state[f"{norm}.running_var"]
+        y = F.relu(F.batch_norm(y, mean, var, state[f"{norm}.weight"], state[f"{norm}.bias"]))
+    assert_close(network(x), F.linear(y, state["head.weight"], state["head.bias"]))
+
+
 def test_lenet_is_the_classic_one_on_mnist():
     network = LeNet()
     assert size(network) == (25 * 6 + 6) + (25 * 6 * 16 + 16) + (400 * 120 + 120) + (120 * 84 + 84) + (84 * 10 + 10)
