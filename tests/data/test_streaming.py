@@ -155,6 +155,26 @@ def test_every_image_of_an_epoch_has_its_own_numbers(files):
             assert same(image, view.transpose(2, 0, 1), mirrored=False)
 
 
+def test_a_centred_view_is_turned_by_the_last_number_of_its_image(files):
+    stream = loader(files.train.relabelled(torch.arange(12)), seed=4, batch=12, flip=True, size=24, resize=30)
+    ((x, y),) = list(stream)
+    numbers = uniform(streams.stream(4, "augmentation", 0), (12, decoding.NUMBERS))
+    for image, index in zip(x, y.tolist(), strict=True):
+        view = decoding.centre_view(decoding.decode(files.train.path(index)), 30, 24)
+        assert same(image, view.transpose(2, 0, 1), mirrored=bool(numbers[index, -1] < 0.5))
+
+
+@pytest.mark.parametrize(("x", "left"), [(0.0, 0), (0.5, 222), (0.999, 443)])
+@pytest.mark.parametrize(("y", "top"), [(0.0, 0), (0.25, 111), (0.999, 443)])
+def test_a_box_is_what_its_numbers_say(x, left, y, top):
+    """An area of 0.08 + 0.92 / 4, a ratio in the middle of its logarithms, and as many places as there are."""
+    found = decoding.random_box(1000, 1000, [0.25, 0.5, x, y] + [0.0] * (decoding.NUMBERS - 4))
+    side = round(math.sqrt(310_000))
+    assert found == (left, top, left + side, top + side)
+    wide, high = decoding.random_box(1000, 1000, [0.25, 1.0, 0.0, 0.0] + [0.0] * (decoding.NUMBERS - 4))[2:]
+    assert wide / high == pytest.approx(4 / 3, rel=0.01)
+
+
 def test_random_boxes():
     random = np.random.default_rng(0)
     areas, ratios = [], []
