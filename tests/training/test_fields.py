@@ -14,6 +14,7 @@ from training_cases import contents, rows
 import subspaces as ss
 from subspaces import streams
 from subspaces.data import ResidentLoader, Split, loading
+from subspaces.networks import MLP
 from subspaces.training import Execution, Recipe, Run
 from subspaces.training.engine import Engine
 from subspaces.training.trainer import Trainer
@@ -129,8 +130,8 @@ def test_training_leaves_the_random_numbers_of_its_caller_alone(trained: Trained
 @pytest.mark.parametrize("method", ["swa-cyclic", "ema", "integral", "line"])
 def test_what_a_run_leaves_draws_from_the_stream_of_its_seed(method, trained: Trained):
     run = trained(dataclasses.replace(BASE, method=method, seed=3, epochs=8))
-    state = torch.frombuffer(bytearray(contents(run.family_file)[1]["rng"]), dtype=torch.int64)
-    assert state[0] == streams.stream(3, "family")[0]
+    family = ss.load(run.family_file, lambda: MLP(inputs=50, classes=5))
+    assert family.rng[0] == streams.stream(3, "family")[0]
 
 
 # Execution
@@ -204,11 +205,16 @@ def test_evaluations_have_statistics_of_as_many_batches_as_asked_for(batches, tm
 @pytest.mark.parametrize(("seconds", "saved"), [(0.0, 8), (1e6, 0)])
 def test_checkpoints_come_as_often_as_asked_for(seconds, saved, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     use_numbered(monkeypatch)
-    places: list[dict[str, Any]] = []
-    save = Run.save_checkpoint
-    monkeypatch.setattr(Run, "save_checkpoint", lambda run, *rest: (places.append(rest[-1]), save(run, *rest)))
+    places: list[tuple[int, int]] = []
+    save = Trainer.checkpoint
+
+    def noting(trainer: Trainer) -> None:
+        places.append((trainer.epoch, trainer.done))
+        save(trainer)
+
+    monkeypatch.setattr(Trainer, "checkpoint", noting)
     train_with(tmp_path, checkpoint_seconds=seconds)
-    assert len(places) == saved  # after each of 8 steps
+    assert places == [(epoch, done) for epoch in range(4) for done in (1, 2)][:saved]  # after each step
 
 
 def test_every_setting_is_noted_where_it_was_used(tmp_path: Path, watched: list[Trainer]):
