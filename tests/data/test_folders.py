@@ -1,4 +1,5 @@
 import os
+import shutil
 
 import made
 import pytest
@@ -44,6 +45,20 @@ def test_scanned_once_until_something_changes(tmp_path, monkeypatch):
     assert len(folders.load(tmp_path).train) == 13
     assert scans == ["train", "val", "train", "train"]
     assert not list(tmp_path.glob("*partial*"))
+
+
+def test_labels_are_those_of_training_where_a_class_has_no_validation_images(tmp_path):
+    made.folders(tmp_path)
+    shutil.rmtree(tmp_path / "val" / "class0")
+    assert folders.load(tmp_path).test.labels.tolist() == [1, 1, 2, 2]
+
+
+def test_files_are_in_their_order_however_the_disk_lists_them(tmp_path, monkeypatch):
+    made.folders(tmp_path)
+    listed = os.listdir
+    monkeypatch.setattr(os, "listdir", lambda folder: sorted(listed(folder), reverse=True))
+    data = folders.load(tmp_path)
+    assert [data.train.path(i).name for i in range(4)] == [f"train_{i}.JPEG" for i in range(4)]
 
 
 def test_other_files_are_not_images(tmp_path):

@@ -42,6 +42,7 @@ IMAGES = made.idx(np.zeros((20, 28, 28), np.uint8))
         (IMAGES[:9], "found 9: the file is cut short"),
         (b"", "found 0: the file is cut short"),
         (made.idx(np.zeros(15680, np.uint8)) + b"12345678", "begins with 0x801, expected 0x803"),
+        (made.idx(np.zeros((20, 14, 56), np.uint8)), r"holds an array of \(20, 14, 56\), expected \(20, 28, 28\)"),
         (made.idx(np.zeros((28, 28, 20), np.uint8)), r"holds an array of \(28, 28, 20\), expected \(20, 28, 28\)"),
     ],
 )

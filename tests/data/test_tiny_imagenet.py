@@ -1,3 +1,5 @@
+import io
+
 import made
 import numpy as np
 import pytest
@@ -39,7 +41,32 @@ def test_decoded_once_and_mapped(tmp_path, monkeypatch):
     assert isinstance(np.load(tmp_path / "subspaces-train.npy", mmap_mode="r"), np.memmap)
 
 
-@pytest.mark.parametrize("damage", [lambda c: c[:-100], lambda c: b"", lambda c: b"x" * 500])
+def test_validation_images_have_the_labels_of_their_lines(tmp_path):
+    """In whatever order and of whatever classes the lines come."""
+    wnids = sorted(made.tiny_imagenet(tmp_path))
+    lines = [(3, 2), (1, 2), (0, 0), (2, 2)]  # image and class
+    text = "".join(f"val_{image}.JPEG\t{wnids[label]}\t0\t0\t62\t62\n" for image, label in lines)
+    (tmp_path / "val" / "val_annotations.txt").write_text(text)
+    data = load(tmp_path)
+    assert data.test.labels.tolist() == [label for _, label in lines]
+    values = data.test.images.double().mean((1, 2, 3))
+    torch.testing.assert_close(values, torch.tensor([10.0 + image for image, _ in lines]).double(), atol=0.5, rtol=0)
+
+
+def other_array(*shape: int, dtype: type = np.uint8) -> bytes:
+    file = io.BytesIO()
+    np.save(file, np.zeros(shape, dtype))
+    return file.getvalue()
+
+
+DAMAGES = [
+    *(lambda c: c[:-100], lambda c: b"", lambda c: b"x" * 500),
+    *(lambda c: other_array(5, 64, 64, 3), lambda c: other_array(6, 3, 64, 64)),
+    lambda c: other_array(6, 64, 64, 3, dtype=np.int8),
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_cache_is_made_again(tmp_path, damage):
     made.tiny_imagenet(tmp_path)
     expected = load(tmp_path).train.images.clone()
