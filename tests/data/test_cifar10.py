@@ -14,7 +14,7 @@ WRITERS = {
 }
 
 
-PUBLISHED = tuple(["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"])
+PUBLISHED = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 
 @pytest.mark.parametrize("version", WRITERS)
@@ -40,6 +40,14 @@ def test_a_pixel_is_where_the_publisher_says(tmp_path):
     pixels, _ = made.cifar10(tmp_path)
     image = cifar10.load(tmp_path, records=7).train.images[2]
     assert image[1, 5, 9] == pixels[0, 2, 1024 + 5 * 32 + 9]
+
+
+def test_an_array_that_was_written_by_columns_is_read_by_columns(tmp_path):
+    def by_columns(folder, pixels, labels):
+        made.write_python(folder, [np.asfortranarray(part) for part in pixels], labels)
+
+    pixels, _ = made.cifar10(tmp_path, by_columns)
+    assert np.array_equal(cifar10.load(tmp_path, records=7).test.images.numpy().reshape(7, 3072), pixels[5])
 
 
 def test_python_2_pickles_have_text_where_python_3_has_bytes(tmp_path):

@@ -1,9 +1,10 @@
 import pickle
 
+import numpy as np
 import pytest
 import torch
 
-from subspaces.data import NAMES, DataError, Split, digits, load
+from subspaces.data import NAMES, DataError, Files, Split, digits, load
 
 
 def test_digits_are_scikit_learns():
@@ -94,3 +95,12 @@ def test_exports():
     assert issubclass(DataError, ValueError)
     assert {"Dataset", "ResidentLoader", "StreamingLoader", "check", "describe", "get", "load"} <= set(data.__all__)
     pickle.dumps(load("digits"))
+
+
+def test_labels_go_with_their_images(tmp_path):
+    numbers, index = torch.arange(6), torch.tensor([4, 1, 3])
+    split = Split(numbers.to(torch.uint8).view(6, 1, 1, 1), numbers).select(index)
+    assert split.images.flatten().tolist() == split.labels.tolist() == [4, 1, 3]
+    files = Files(tmp_path, np.array([str(number).encode() for number in range(6)]), numbers).select(index)
+    assert [int(files.path(place).name) for place in range(3)] == files.labels.tolist() == [4, 1, 3]
+    assert files.relabelled(numbers[:3]).labels.tolist() == split.relabelled(numbers[:3]).labels.tolist() == [0, 1, 2]
