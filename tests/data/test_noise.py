@@ -80,6 +80,15 @@ def test_held_out_depends_on_the_seed_alone():
     assert not torch.equal(noise.held_out(100, 30, 1)[1], noise.held_out(100, 30, 2)[1])
 
 
+@pytest.mark.parametrize("seed", [0, 3])
+def test_who_is_held_out_has_a_stream_of_its_own(seed):
+    """Or those with noisy labels would be the ones that are left."""
+    order = permutation(stream(seed, "validation"), 100)
+    assert noise.held_out(100, 30, seed)[1].tolist() == sorted(order[:30].tolist())
+    touched = noise.noisy(torch.full((100,), 10), 10, 0.3, seed) != 10
+    assert sorted(order[:30].tolist()) != touched.nonzero().flatten().tolist()
+
+
 @pytest.mark.parametrize("count", [-1, 100, 101])
 def test_held_out_leaves_something(count):
     with pytest.raises(ValueError, match=f"validation={count}: expected 0 to 99"):

@@ -215,6 +215,19 @@ def test_arrays_have_the_views_of_the_resident_loader(pad, flip):
     assert len(seen) == (2 * pad + 1) ** 2 * (1 + flip)
 
 
+def test_crops_and_flips_of_arrays_have_a_stream_of_their_own():
+    """Or the first image of every epoch would be cropped at its corner: the order sorts the numbers."""
+    split, pad = array(), 2
+    stream = loader(split, pad=pad, flip=True, seed=4, batch=10)
+    for epoch in range(2):
+        ((x, y),) = list(stream)
+        numbers = uniform(streams.stream(4, "augmentation", epoch), (10, 3))
+        for image, index in zip(x, y.tolist(), strict=True):
+            padded = np.pad(split.images[index].numpy(), ((0, 0), (pad, pad), (pad, pad)))
+            top, left = (numbers[index, :2] * 5).long().tolist()
+            assert same(image, padded[:, top : top + 6, left : left + 5], mirrored=bool(numbers[index, 2] < 0.5))
+
+
 def same(x: torch.Tensor, crop: np.ndarray, mirrored: bool) -> bool:
     crop = crop[:, :, ::-1] if mirrored else crop
     expected = (crop.transpose(1, 2, 0) / 255 - MEAN) / STD
