@@ -444,6 +444,12 @@ def test_progress_on_request_only(capsys):
     assert "batch-norm statistics" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("cap", [None, 2, 9])
+def test_the_bar_is_full_at_the_end(cap, capsys):
+    recalibrate(Net(), images(4), batches=cap, progress=True)
+    assert "100%" in capsys.readouterr().out
+
+
 def test_an_interrupted_bar_is_taken_down(capsys):
     before = set(threading.enumerate())
     with pytest.raises(RuntimeError, match="channels") as caught:
