@@ -5,24 +5,19 @@ import dataclasses
 import io
 import json
 import re
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import made_runs
 import pytest
+from visiting import PHONE, Visitor, eventually
 
 from subspaces.evaluation.examples import Examples
 from subspaces.evaluation.record import Record, Row
 from subspaces.report.page import write_report
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-if CHROMIUM is None:
-    pytest.skip("needs Debian's chromium (apt-get install chromium)", allow_module_level=True)
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright (pip install playwright)")
 EVIL = "</script><img src=x onerror=alert(1)>"
-DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 
 
 @pytest.fixture(scope="module")
@@ -35,42 +30,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.fixture(scope="module")
 def report(runs, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_report(list(runs.values()), tmp_path_factory.mktemp("page") / "report.html")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator["sync_api.Browser"]:
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-class Visitor:
-    """Opens pages offline, and notes what they ask for and what goes wrong."""
-
-    def __init__(self, browser: "sync_api.Browser") -> None:
-        self.browser = browser
-        self.troubles: list[str] = []
-
-    def __call__(self, path: Path, **settings) -> "sync_api.Page":
-        context = self.browser.new_context(**{"viewport": DESKTOP, "offline": True, **settings})
-        page = context.new_page()
-        page.set_default_timeout(20_000)
-        page.on("console", lambda message: self.troubles.append(f"console: {message.text}"))
-        page.on("pageerror", lambda error: self.troubles.append(f"error: {error}"))
-        page.on("dialog", lambda dialog: (self.troubles.append(f"dialog: {dialog.message}"), dialog.dismiss()))
-        page.on("request", lambda request: self.asked(request.url, path.as_uri()))
-        page.goto(path.as_uri())
-        return page
-
-    def asked(self, url: str, own: str) -> None:
-        if url != own and not url.startswith(("data:", "blob:")):
-            self.troubles.append(f"request: {url}")
-
-
-@pytest.fixture(scope="module")
-def visitor(browser) -> Visitor:
-    return Visitor(browser)
 
 
 @pytest.fixture
@@ -95,15 +54,6 @@ def page(visit, opened):
     opened.select_option("#walk-run", label="line, seed 0")
     opened.select_option("#along-metric", label="Accuracy")
     return opened
-
-
-def eventually(condition: Callable[[], Any], page) -> Any:
-    """Return what a condition gives as soon as it holds; charts follow a new width when the browser gets to it."""
-    for _ in range(100):
-        if found := condition():
-            return found
-        page.wait_for_timeout(30)
-    raise AssertionError("it never came true")
 
 
 def rows_of(folder: Path, kind: str = "point") -> dict[str, Row]:

@@ -1,0 +1,201 @@
+"""Runs whose numbers all differ, and what a page of them has to show, worked out from their records alone."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import made_runs
+import numpy as np
+
+from subspaces.evaluation.examples import Examples
+from subspaces.evaluation.record import Check, Choice, Corner, Drawn, Plane, Record, Row
+from subspaces.training import Run
+
+METRICS = {  # name: label, percent, higher is better, in the order of the page
+    "accuracy": ("Accuracy", True, True),
+    "ece": ("ECE", True, False),
+    "nll": ("NLL", False, False),
+    "brier": ("Brier score", False, False),
+    "adaptive_ece": ("Adaptive ECE", True, False),
+    "aurc": ("AURC", True, False),
+}
+LABELS = {"standard": "standard", "line": "line", "curve": "curve", "simplex": "simplex (m = 3)"}
+SEEDS = (0, 1, 2)
+IMAGES = {"validation": 60, "test": 120}
+CLASSES = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+CELLS = (5, 4)  # of a plane, across and upwards
+Array = np.ndarray
+
+
+def scale(metric: str) -> float:
+    return 100.0 if METRICS[metric][1] else 1.0
+
+
+def digits(metric: str) -> int:
+    return 1 if METRICS[metric][1] else 3
+
+
+class Recorded:
+    """Four recipes with three seeds each, evaluated on held-out and on test images."""
+
+    def __init__(self, out: Path) -> None:
+        self.runs = {name: [self._made(out, name, seed) for seed in SEEDS] for name in LABELS}
+        self.folders = [folder for folders in self.runs.values() for folder in folders]
+        self.records = {name: [Record.read(folder) for folder in folders] for name, folders in self.runs.items()}
+        self.trained_on = made_environment(out)
+
+    def _made(self, out: Path, name: str, seed: int) -> Path:
+        folder = made_runs.run(out, name, splits=dict(IMAGES), planes=False, validation=60, seed=seed)
+        record = Record.read(folder)
+        record.dataset["classes"] = CLASSES
+        record.environment = {**record.environment, "hardware": "another machine"}
+        if (name, seed) == ("line", 0):
+            record.choices += chosen(record)
+        if (name, seed) in (("line", 0), ("line", 1), ("simplex", 2), ("standard", 1)):
+            record.planes.append(plane(record, 10 * len(name) + seed))
+            record.checks += checks(record.planes[0], seed)
+        record.write(folder)
+        if (name, seed) == ("curve", 1):
+            without(Examples.read(folder), 3).write(folder)
+        return folder
+
+    def rows(self, name: str, seed: int, wanted: Callable[[Row], bool], split: str = "test") -> list[Row]:
+        return [row for row in self.records[name][seed].rows if row.split == split and wanted(row)]
+
+    def each(self, name: str, wanted: Callable[[Row], bool], split: str = "test") -> Array:
+        """Return the metrics of some rows of every seed [seeds, rows, metrics]."""
+        found = [self.rows(name, seed, wanted, split) for seed in SEEDS]
+        return np.array([[[row.metrics[metric] for metric in METRICS] for row in rows] for rows in found])
+
+    def along(self, name: str) -> tuple[list[float], Array]:
+        """Return the points of a line or curve, and their metrics [seeds, points, metrics]."""
+        alphas = [row.alphas[0] for row in self.rows(name, 0, is_point)]
+        order = np.argsort(alphas)
+        return [alphas[at] for at in order], self.each(name, is_point)[:, order]
+
+    def together(self, name: str, average: str) -> tuple[list[float], Array]:
+        """Return every alpha, and the metrics of its ensemble with 1 - alpha [seeds, points, metrics]."""
+        alphas, _ = self.along(name)
+        found = [self.each(name, is_pair(alpha, average))[:, 0] for alpha in alphas]
+        return alphas, np.stack(found, axis=1)
+
+    def ways(self) -> dict[tuple[str, str], tuple[Array, int]]:
+        """Return the metrics [seeds, metrics] of every way to predict, and its networks at test."""
+        found = {("standard", "one network"): (self.each("standard", is_point)[:, 0], 1)}
+        for name in ("line", "curve"):
+            ends = self.each(name, lambda row: is_point(row) and row.alphas[0] in (0.0, 1.0))
+            found[name, "ends, on average"] = (ends.mean(1), 1)
+            found[name, "midpoint"] = (self.each(name, is_middle)[:, 0], 1)
+            pair = self.each(name, is_pair(0.1, "probabilities"))[:, 0]
+            found[name, "ensemble of α = 0.1 and 0.9"] = (pair, 2)
+        vertices = self.each("simplex", lambda row: is_point(row) and row.role == "vertex")
+        found["simplex", "vertices, on average"] = (vertices.mean(1), 1)
+        found["simplex", "midpoint"] = (self.each("simplex", is_middle)[:, 0], 1)
+        for words, role, count in (("the three vertices", "vertex", 3), ("six random points", "random", 6)):
+            found["simplex", f"ensemble of {words}"] = (self.each("simplex", is_ensemble(role))[:, 0], count)
+        return found
+
+    def logged(self, name: str, column: str) -> Array:
+        """Return a column of the logs [seeds, epochs]."""
+        return np.array([[row[column] for row in Run.open(folder).log()] for folder in self.runs[name]])
+
+    def risks(self, name: str, wanted: Callable[[Row], bool]) -> tuple[list[float], Array]:
+        """Return coverage and mean risk over seeds of one row of each."""
+        curves = [self.rows(name, seed, wanted)[0].risk_coverage for seed in SEEDS]
+        assert all(curve.coverage == curves[0].coverage for curve in curves)
+        return curves[0].coverage, np.mean([curve.risk for curve in curves], axis=0)
+
+
+# Rows
+
+
+def is_point(row: Row) -> bool:
+    return row.kind == "point"
+
+
+def is_middle(row: Row) -> bool:
+    return row.kind == "point" and row.role == "midpoint"
+
+
+def is_pair(alpha: float, average: str) -> Callable[[Row], bool]:
+    """Return what finds the ensemble of alpha and 1 - alpha."""
+
+    def found(row: Row) -> bool:
+        near = [np.isclose(row.alphas[:1], one)[0] for one in (alpha, 1 - alpha)]
+        return row.kind == "ensemble" and row.average == average and any(near)
+
+    return found
+
+
+def is_ensemble(role: str, average: str = "probabilities") -> Callable[[Row], bool]:
+    return lambda row: row.kind == "ensemble" and row.role == role and row.average == average
+
+
+def deviation(values: Array) -> Array:
+    """Return the standard deviation over the first axis, written out."""
+    away = values - values.sum(0) / len(values)
+    return np.sqrt((away**2).sum(0) / (len(values) - 1))
+
+
+# What made_runs has none of
+
+
+def chosen(record: Record) -> list[Choice]:
+    """Return choices on the test set: a pair by its NLL, and a threshold."""
+    pair = next(row for row in record.rows if is_pair(0.2, "probabilities")(row) and row.split == "test")
+    reported = {
+        row.split: dict(row.metrics) for row in record.rows if (row.alphas, row.average) == (pair.alphas, pair.average)
+    }
+    threshold = {"validation": {"coverage": 0.71, "risk": 0.12}, "test": {"coverage": 0.6543, "risk": 0.0876}}
+    return [
+        Choice("pair", "nll", "test", True, pair.alphas, reported),
+        Choice("threshold", "risk", "test", True, 0.73125, threshold),
+    ]
+
+
+def plane(record: Record, number: int) -> Plane:
+    """Return a plane without any symmetry, measured on held-out images, with one cell that is not computed."""
+    random = np.random.default_rng(number)
+    across, up = CELLS
+    accuracy, nll = random.uniform(0.3, 0.9, (up, across)).tolist(), random.uniform(0.4, 3.5, (up, across)).tolist()
+    accuracy[2][1] = nll[2][1] = None
+    nll[3][4] = 40.0  # far off the valley
+    return Plane(
+        name="ω₁, ω₂, other",
+        corners=[Corner("ω₁", 0.0, 0.5), Corner("ω₂", 7.25, 0.0), Corner("other", 3.0, 5.5)],
+        xs=np.linspace(-1, 9.5, across).tolist(),
+        ys=np.linspace(-2, 7, up).tolist(),
+        accuracy=accuracy,
+        nll=nll,
+        split="validation",
+        images=60,
+        statistics_images=640 + number,
+        drawn=[
+            Drawn("the line", "path", [0.0, 4.0, 7.25], [0.5, 1.25, 0.0], [0.0, 0.375 * (number % 10), 0.0]),
+            Drawn("its midpoint", "point", [4.0], [1.25], [0.375 * (number % 10)]),
+        ],
+    )
+
+
+def checks(plane: Plane, seed: int) -> list[Check]:
+    """Return the accuracies of two cells, and of two points, with statistics of other numbers of images."""
+    if seed == 1:
+        return [Check(plane.name, [[0.0, 1.0]], "validation", n, [0.3 + n / 1e4], [1.0]) for n in (1200, 320)]
+    accuracies = {128: [0.5, 0.61], 640: [0.52 + 0.04 * seed, 0.6], 1200: [0.5, 0.57]}
+    return [Check("points", [[0.0], [1.0]], "test", n, each, [1.0, 1.0]) for n, each in accuracies.items()]
+
+
+def without(examples: Examples | None, place: int) -> Examples:
+    """Return examples that know nothing of one point."""
+    assert examples is not None
+    kept = [at for at in range(len(examples.alphas)) if at != place]
+    alphas: Sequence[Any] = [examples.alphas[at] for at in kept]
+    return dataclasses.replace(
+        examples, alphas=list(alphas), predicted=examples.predicted[kept], confidence=examples.confidence[kept]
+    )
+
+
+def made_environment(out: Path) -> dict[str, Any]:
+    """Return what made_runs says of the machine."""
+    return Record.read(made_runs.run(out / "plain", "standard")).environment

@@ -1,0 +1,117 @@
+"""The page in a browser, and what it shows there: charts as plotly has them, tables, and what is copied."""
+
+import csv
+import io
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from page_cases import METRICS
+
+DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+
+PERCENT = {name: "\u00a0%" if percent else "" for name, (_, percent, _) in METRICS.items()}
+HEADS = [label + PERCENT[name] for name, (label, *_) in METRICS.items()]
+
+
+class Visitor:
+    """Opens pages offline, and notes what they ask for and what goes wrong."""
+
+    def __init__(self, browser) -> None:
+        self.browser = browser
+        self.troubles: list[str] = []
+
+    def __call__(self, path: Path, **settings):
+        context = self.browser.new_context(**{"viewport": DESKTOP, "offline": True, **settings})
+        page = context.new_page()
+        page.set_default_timeout(20_000)
+        page.on("console", lambda message: self.troubles.append(f"console: {message.text}"))
+        page.on("pageerror", lambda error: self.troubles.append(f"error: {error}"))
+        page.on("dialog", lambda dialog: (self.troubles.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        page.on("request", lambda request: self.asked(request.url, path.as_uri()))
+        page.goto(path.as_uri())
+        return page
+
+    def asked(self, url: str, own: str) -> None:
+        if url != own and not url.startswith(("data:", "blob:")):
+            self.troubles.append(f"request: {url}")
+
+
+def eventually(condition: Callable[[], Any], page) -> Any:
+    """Return what a condition gives as soon as it holds; charts follow a new width when the browser gets to it."""
+    for _ in range(100):
+        if found := condition():
+            return found
+        page.wait_for_timeout(30)
+    raise AssertionError("it never came true")
+
+
+def chart(page, figure: str, at: int = 0) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return traces and layout of a chart of a figure."""
+    host = page.locator(f"{figure} .chart").nth(at)
+    found = host.evaluate("host => JSON.parse(JSON.stringify({ data: host.data, layout: host.layout }))")
+    return found["data"], found["layout"]
+
+
+LEGEND = """figure => [...document.querySelectorAll(figure + " .legend label")].map((label) => ({
+  name: label.textContent, checked: label.querySelector("input").checked,
+  stroke: label.querySelector("line")?.getAttribute("stroke") ?? null,
+  dashes: label.querySelector("line")?.getAttribute("stroke-dasharray") ?? null,
+  fill: label.querySelector("circle")?.getAttribute("fill") ?? null,
+}))"""
+
+
+def legend(page, figure: str) -> dict[str, dict[str, Any]]:
+    """Return the entries of a figure's legend by name: whether they are checked, and how they look."""
+    return {entry["name"]: entry for entry in page.evaluate(LEGEND, figure)}
+
+
+TABLE = """table => ({
+  caption: table.caption.textContent,
+  head: [...table.tHead.rows[0].cells].map((cell) => cell.textContent),
+  body: [...table.tBodies[0].rows].map((row) => [...row.cells].map((cell) => cell.textContent)),
+  bold: [...table.tBodies[0].rows].map((row) => [...row.cells].map((cell) => cell.classList.contains("best"))),
+})"""
+
+
+def table(page, selector: str) -> dict[str, Any]:
+    """Return caption, head and body of a table as text, and which cells are marked as the best."""
+    return page.locator(f"{selector} table").first.evaluate(TABLE)
+
+
+def copied(page, name: str) -> list[dict[str, str]]:
+    """Press a button that copies, and return the copied CSV."""
+    page.evaluate("navigator.clipboard.writeText('')")
+    page.get_by_role("button", name=name).first.click()
+    text = eventually(lambda: page.evaluate("navigator.clipboard.readText()"), page)
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def reads(text: str, *numbers: float | None, digits: int, unit: str = "") -> bool:
+    """Say whether a text is these numbers, rounded to so many places: one, or mean ± standard deviation."""
+    if numbers[0] is None:
+        return text == "–"
+    given = [number for number in numbers if number is not None]
+    form = r"(-?\d+" + (rf"\.\d{{{digits}}}" if digits else "") + ")"
+    found = re.fullmatch(" ± ".join([form] * len(given)) + re.escape(unit), text)
+    off = 0.5001 * 10**-digits
+    return found is not None and all(abs(float(a) - b) <= off for a, b in zip(found.groups(), given, strict=True))
+
+
+def unfolded(page, figure: str) -> dict[str, Any]:
+    """Return the numbers of a chart as a table."""
+    page.locator(f"{figure} details").evaluate("element => { element.open = true; }")
+    page.wait_for_selector(f"{figure} table")
+    return table(page, figure)
+
+
+def near(values: Any, digits: int = 6) -> Any:
+    """Return what numbers of so many digits have to be near to."""
+    return pytest.approx(np.asarray(values, float), rel=6 * 10.0**-digits, abs=1e-12)
+
+
+def floats(rows: list[dict[str, str]], name: str) -> np.ndarray:
+    return np.array([float(row[name]) for row in rows])
