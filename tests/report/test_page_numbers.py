@@ -204,3 +204,35 @@ def test_the_points_of_a_simplex(page, recorded):
         pairs = zip(shown["body"], scale(metric) * values, strict=True)
         assert all(reads(line[2 + at], value, digits=digits(metric)) for line, value in pairs)
         assert page.inner_text("#roles-figure figcaption").startswith(f"{label} of every run: ")
+
+
+# Training
+
+PARTS = {"l2": "L2 distance", "cos2": "cos²"}
+
+
+def test_the_vertices_over_the_epochs(page, recorded):
+    shown, names = unfolded(page, "#training-figure"), ("line", "curve", "simplex")
+    rows = copied(page, "Copy as CSV: The vertices over the epochs")
+    epochs = list(range(1, 13))
+    assert shown["head"] == ["Subspace", "Epoch", *PARTS.values()]
+    expected = [[LABELS[name], str(epoch)] for name in names for epoch in epochs]
+    assert [line[:2] for line in shown["body"]] == [[r["Subspace"], r["epoch"]] for r in rows] == expected
+    for at, (part, label) in enumerate(PARTS.items()):
+        traces, layout = chart(page, "#training-figure", at)
+        assert layout["yaxis"]["title"]["text"] == label
+        assert layout["xaxis"]["title"]["text"] == "Epoch"
+        means = []
+        for name, band, line in zip(names, traces[::2], traces[1::2], strict=True):
+            values = recorded.logged(name, part)
+            mean, std = values.mean(0), deviation(values)
+            means += mean.tolist()
+            assert line["meta"] == LABELS[name]
+            assert line["x"] == epochs
+            assert line["y"] == near(mean)
+            assert band["x"] == [*epochs, *epochs[::-1]]
+            assert band["y"] == near([*(mean + std), *(mean - std)[::-1]])
+            assert legend(page, "#training-figure")[LABELS[name]]["stroke"] == line["line"]["color"]
+        assert floats(rows, part) == near(means)
+        assert [float(line[2 + at]) for line in shown["body"]] == pytest.approx(means, rel=5.1e-4)
+    assert page.inner_text("#training-figure figcaption") == "Bands: one standard deviation over seeds."

@@ -97,8 +97,8 @@ def reads(text: str, *numbers: float | None, digits: int, unit: str = "") -> boo
     given = [number for number in numbers if number is not None]
     form = r"(-?\d+" + (rf"\.\d{{{digits}}}" if digits else "") + ")"
     found = re.fullmatch(" ± ".join([form] * len(given)) + re.escape(unit), text)
-    off = 0.5001 * 10**-digits
-    return found is not None and all(abs(float(a) - b) <= off for a, b in zip(found.groups(), given, strict=True))
+    pairs = [] if found is None else zip(found.groups(), given, strict=True)
+    return found is not None and all(abs(float(a) - b) <= 0.501 * 10**-digits for a, b in pairs)
 
 
 def unfolded(page, figure: str) -> dict[str, Any]:
@@ -115,3 +115,47 @@ def near(values: Any, digits: int = 6) -> Any:
 
 def floats(rows: list[dict[str, str]], name: str) -> np.ndarray:
     return np.array([float(row[name]) for row in rows])
+
+
+# Walking through a run
+
+SNAPSHOT = """() => {
+  const all = (selector) => [...document.querySelectorAll(selector)];
+  const text = (selector) => all(selector).map((one) => one.textContent);
+  const of = (selector, name) => all(selector).map((one) => one.getAttribute(name));
+  const cursor = document.querySelector("#walk-triangle circle[fill=none]");
+  return {
+    name: text("#walk-name")[0], value: document.querySelector("#walk-alpha, #walk-point")?.value,
+    said: of("#walk-alpha", "aria-valuetext")[0],
+    caption: text("#walk-numbers caption")[0], head: text("#walk-numbers thead th"),
+    body: all("#walk-numbers tbody tr").map((row) => [...row.cells].map((cell) => cell.textContent)),
+    lines: of("#walk-numbers polyline", "points"),
+    dots: all("#walk-numbers circle").map((dot) => [Number(dot.getAttribute("cx")), Number(dot.getAttribute("cy"))]),
+    traces: JSON.parse(JSON.stringify(document.querySelector("#walk-reliability .chart").data)),
+    legend: text("#walk-reliability .legend label"),
+    title: text("#walk-strip h3")[0] ?? "", classes: of("#walk-strip li", "class"),
+    images: of("#walk-strip img", "src"), alts: of("#walk-strip img", "alt"), truths: text("#walk-strip .truth"),
+    answers: text("#walk-strip .answer"), sure: text("#walk-strip li > span:last-child"),
+    cursor: cursor && [Number(cursor.getAttribute("cx")), Number(cursor.getAttribute("cy"))],
+  };
+}"""
+EVERYWHERE = f"""() => {{
+  const snapshot = {SNAPSHOT};
+  const control = document.querySelector("#walk-alpha, #walk-point");
+  const count = control.max === undefined ? control.options.length : Number(control.max) + 1;
+  return [...Array(count).keys()].map((place) => {{
+    control.value = place;
+    control.dispatchEvent(new Event(control.max === undefined ? "change" : "input"));
+    return snapshot();
+  }});
+}}"""
+
+
+def walked(page) -> dict[str, Any]:
+    """Return all that is shown at the point of a run where the page is."""
+    return page.evaluate(SNAPSHOT)
+
+
+def everywhere_in(page) -> list[dict[str, Any]]:
+    """Go to every point of a run, and return what is shown there."""
+    return page.evaluate(EVERYWHERE)

@@ -103,8 +103,8 @@ def _measured(row: Row) -> dict[str, Any]:
 def _bins(reliability: Reliability) -> dict[str, Any]:
     return {
         "count": reliability.count,
-        "confidence": short(reliability.confidence, 4),
-        "accuracy": short(reliability.accuracy, 4),
+        "confidence": short(reliability.confidence),
+        "accuracy": short(reliability.accuracy),
     }
 
 
@@ -119,8 +119,8 @@ def _plane(plane: Plane, run: Reading) -> dict[str, Any]:
         "corners": [[corner.label, corner.x, corner.y] for corner in plane.corners],
         "x": short(plane.xs, 5),
         "y": short(plane.ys, 5),
-        "accuracy": [short(line, 4) for line in plane.accuracy],
-        "nll": [short(line, 4) for line in plane.nll],
+        "accuracy": [short(line) for line in plane.accuracy],
+        "nll": [short(line) for line in plane.nll],
         "note": f"{plane.split} split, {plane.images:,} images; batch-norm statistics of "
         f"{plane.statistics_images:,} training images in every cell",
         "check": statistics_check(run.record, plane.name, plane.images),
