@@ -204,6 +204,16 @@ def test_the_log_is_read_where_every_seed_has_it(made):
     assert tested.values.shape == (2, 3)
 
 
+def test_an_epoch_that_one_seed_has_not_is_left_out(made):
+    (group,) = gather(made["line"], evaluated=False)
+    whole = group.logged("loss")
+    for run in group.runs:
+        run.log[:] = run.log[1:] if run is group.runs[1] else run.log[:-2]
+    shorter = group.logged("loss")
+    assert shorter.grid.tolist() == list(range(2, 11))
+    assert np.array_equal(shorter.values, whole.values[:, 1:-2])
+
+
 def changed(folder: Path, to: Path, **fields) -> Path:
     """Copy a run with another evaluation."""
     shutil.copytree(folder, to)
