@@ -1,0 +1,226 @@
+"""Every option of every command: what is typed, which argument of the call below it changes, and to what."""
+
+import dataclasses
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from subspaces.training import Execution, Recipe
+
+ALL = [f"digits-{name}" for name in ("standard", "line", "simplex", "ema", "sam", "integral")]  # each field has a user
+
+
+@dataclass(frozen=True)
+class Row:
+    """An option: what is typed, the argument that it becomes (None: no call is made) and its value."""
+
+    typed: str
+    argument: str | None
+    value: Any = None
+    beside: str = ""  # what is typed with and without the option
+    only: tuple[str, ...] = ()  # recipes in place of the command's
+    refused: bool = False
+    also: tuple[str, ...] = ()  # what else it changes
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command, the call that it makes, and its options by the names of their parameters."""
+
+    calls: str
+    base: list[str]
+    rows: dict[str, Row]
+    arguments: tuple[str, ...] = ("recipes",)
+    defaults: dict[str, Any] = field(default_factory=dict)  # of the command where they are not the call's
+
+
+# The fields of recipes and of their execution
+
+VALUES: dict[str, Any] = {
+    "name": "other",
+    "dataset": "mnist",
+    "network": "timm:resnet18",
+    "init": "point",
+    "optimizer": "Adam",
+    "schedule": "constant",
+    "device": "cpu",
+    "precision": "bfloat16",
+    "compile": True,
+    "graph": False,  # True needs a GPU
+    "flip": True,
+    "vertices": 4,
+    "channels_last": False,
+}
+EXAMPLES: dict[Any, Any] = {int: 3, float: 0.25, bool: True, int | None: 3, bool | None: True}
+BESIDE = {"feature_similarity": "--samples 2", "trunk": "--branch 1", "dropout": "--network cresnet20"}
+
+
+def of_fields(refused: tuple[str, ...] = (), **special: Row) -> dict[str, Row]:
+    """A row for every field; that of a recipe is looked for among all recipes of the call."""
+    rows = {}
+    for entry in (*dataclasses.fields(Recipe), *dataclasses.fields(Execution)):
+        option = f"--{entry.name.replace('_', '-')}"
+        value = VALUES.get(entry.name, EXAMPLES.get(entry.type))
+        typed = f"{option} {value}"
+        if isinstance(value, bool):
+            typed = option if value else f"--no{option[1:]}"
+        no = entry.name in refused
+        rows[entry.name] = Row(typed, entry.name, value, "" if no else BESIDE.get(entry.name, ""), refused=no)
+    return rows | special
+
+
+def output(folder: str, showing: str = "quiet") -> dict[str, Row]:
+    """The rows of what commands that train have in common."""
+    return {
+        "data": Row("--data there", "data", Path("there")),
+        "out": Row("--out other", "out", Path("other")),
+        "quiet": Row("--quiet", "show", "quiet"),
+        "as_json": Row("--json", "show", showing),
+        "tensorboard": Row("--no-tensorboard", "tensorboard", False),
+        **({"to": Row("-o other", "to", Path("other")), "dry_run": Row("--dry-run", None)} if folder else {}),
+    }
+
+
+def method(name: str, *recipes: str) -> Row:
+    return Row(f"--method {name}", "method", name, only=recipes)
+
+
+SEEDS = Row("--seeds 4 5", "seeds", [4, 5])
+ENSEMBLES = Row("--ensembles 2 3", "ensembles", [2, 3], "--seeds 0 1 2")
+PASSES = Row("--dropout-passes 7", "dropout_passes", 7)
+LEVELS = Row("--levels 0 0.3", "levels", (0.0, 0.3))
+CURVE = method("curve", "digits-line")
+LISTS = ["--dropout-rates", "0", "--smoothing-rates", "0"]
+IDLE = ("vertices", "layerwise", "init", "beta", "samples", "feature_similarity", "epsilon")  # for one network
+NETWORK = {"data": Row("--data there", "data", Path("there")), "device": Row("--device cpu", "device", "cpu")}
+
+COMMANDS = {
+    "demo": Command(
+        "subspaces.demo:run",
+        [],
+        {
+            "out": Row("--out other", "out", Path("other")),
+            "seeds": Row("--seeds 3", "setting.seeds", 3),
+            "epochs": Row("--epochs 7", "setting.epochs", 7),
+            "label_noise": Row("--label-noise 0.2", "setting.label_noise", 0.2),
+            "quiet": Row("--quiet", "show", "quiet"),
+        },
+        (),
+    ),
+    "train": Command(
+        "subspaces.training:train",
+        ALL,
+        {**of_fields(method=CURVE), **output("", "json"), "seeds": Row("--seeds 4 5", "seed", [4, 5])},
+    ),
+    "evaluate": Command(
+        "subspaces.evaluation:evaluate",
+        ["one", "two"],
+        {
+            "grid": Row("--grid 0 0.5 0.25", "grid", (0.0, 0.25, 0.5)),
+            "random": Row("--random 3", "random", 3),
+            "triangle": Row("--triangle 4", "triangle", 4),
+            "split": Row("--split test", "split", "test"),
+            "plane": Row("--plane", "plane", True),
+            "plane_through": Row("--plane-through a --plane-through b:0.5", "through", ("a", "b:0.5")),
+            "cells": Row("--cells 5", "cells", 5),
+            "plane_statistics_batches": Row("--plane-statistics-batches 7", "plane_statistics_batches", 7),
+            **NETWORK,
+            "precision": Row("--precision float32", "precision", "float32"),
+            "workers": Row("--workers 3", "workers", 3),
+            "statistics_batches": Row("--statistics-batches 9", "statistics_batches", 9),
+            "check_statistics": Row("--check-statistics 1 2", "check_statistics", (1, 2)),
+            "quiet": Row("--quiet", "progress", False),
+            "as_json": Row("--json", "progress", False),
+        },
+        ("runs",),
+    ),
+    "compare": Command(
+        "subspaces.experiments:compare",
+        ALL,
+        {
+            **of_fields(method=CURVE),
+            **output("comparison"),
+            "seeds": Row("--seeds 4 5", "seed", [4, 5]),
+            "ensembles": ENSEMBLES,
+            "reference": Row("--reference digits-line", "reference", "digits-line"),
+            "dropout_passes": PASSES,
+        },
+    ),
+    "study noise": Command(
+        "subspaces.experiments:study_noise",
+        [*ALL, *LISTS],
+        {
+            **of_fields(("label_noise",), method=CURVE),
+            **output("noise"),
+            "seeds": SEEDS,
+            "levels": LEVELS,
+            "dropout_rates": Row(
+                "--dropout-rates .1", "lists", {"dropout": [0.1], "label_smoothing": [0.0]}, "--network cresnet20"
+            ),
+            "smoothing_rates": Row("--smoothing-rates .1", "lists", {"dropout": [0.0], "label_smoothing": [0.1]}),
+            "by": Row("--by nll", "by", "nll"),
+            "ensembles": ENSEMBLES,
+            "dropout_passes": PASSES,
+        },
+    ),
+    "study integral": Command(
+        "subspaces.experiments:study_integral",
+        ALL,
+        {
+            **of_fields(("label_noise",), method=method("integral", "digits-line", "digits-integral")),
+            **output("integral"),
+            "seeds": SEEDS,
+            "levels": LEVELS,
+        },
+    ),
+    "study instability": Command(
+        "subspaces.experiments:study_instability",
+        ["digits-standard"],
+        {
+            **of_fields(
+                ("trunk", "branch", *IDLE),
+                method=method("ema", "digits-standard"),
+                ema_decay=Row("--ema-decay 0.25", "ema_decay", 0.25, only=("digits-ema",)),
+                sam_rho=Row("--sam-rho 0.25", "sam_rho", 0.25, only=("digits-sam",)),
+                epochs=Row("--epochs 5", "epochs", 5, "--shared 0"),
+                seed=Row("--seed 3", "seed", 3, also=("seeds",)),
+            ),
+            **output("instability"),
+            "seeds": SEEDS,
+            "shared": Row("--shared 1 7", "shared", [1, 7]),
+            "models": Row("--models 3 4", "models", (3, 4)),
+            "draws": Row("--draws 2", "draws", 2),
+        },
+        ("recipe",),
+        {"shared": [0, 2, 4, 8, 15, 30, 45], "seeds": [0]},  # of 60 epochs and one seed
+    ),
+    "plot": Command(
+        "subspaces.report.figures:plot",
+        ["along", "one", "two"],
+        {
+            "out": Row("-o other.png", "out", Path("other.png")),
+            "metric": Row("--metric ece", "metric", "ece"),
+            "split": Row("--split validation", "split", "validation"),
+        },
+        ("name", "runs"),
+    ),
+    "report": Command(
+        "subspaces.report.page:write_report",
+        ["one", "two"],
+        {"out": Row("-o other.html", "path", Path("other.html"))},
+        ("runs",),
+    ),
+    "data get": Command(
+        "subspaces.data:get",
+        ["mnist"],
+        {
+            "root": Row("--root other", "root", Path("other")),
+            "base_url": Row("--base-url http://there", "base_url", "http://there"),
+        },
+        ("name",),
+    ),
+    "data check": Command(
+        "subspaces.data:check", ["mnist"], {"root": Row("--root other", "root", Path("other"))}, ("name",)
+    ),
+}
+ELSEWHERE = {"recipes": {"name", "as_json"}, "data list": set(), "data get": {"quiet"}}  # tested by what they print
