@@ -1,0 +1,95 @@
+"""In the place of training and measuring: run folders with numbers that were drawn, and what each call was made with.
+
+Every number of such a run is drawn on its own, so that no two of them are equal and a wrong one shows wherever it is.
+"""
+
+import dataclasses
+import importlib
+import sys
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from subspaces.evaluation.dropout import FILE
+from subspaces.evaluation.measured import Measured, Shelf
+from subspaces.evaluation.record import Record
+from subspaces.training import Recipe, Run
+
+sys.path.insert(0, str(Path(__file__).parent / "report"))
+import made_runs
+
+SPLITS = {"test": 30, "validation": 20}
+RANGES = {"accuracy": (0.5, 0.9), "nll": (0.4, 1.6), "brier": (0.2, 0.7), "ece": (0.02, 0.2)}
+RANGES |= {"adaptive_ece": (0.02, 0.2), "aurc": (0.05, 0.3)}
+FAR = {repr(step / 20) for step in range(21) if step not in (0, 2, 3, 10, 17, 18, 20)}  # what no table asks for
+Scores = dict[str, dict[str, float]]
+
+
+def drawn(*words: object) -> dict[str, float]:
+    """A number for each metric, fixed by the words."""
+    random = np.random.default_rng(zlib.crc32(repr(words).encode()))
+    return {name: float(random.uniform(*limits)) for name, limits in RANGES.items()}
+
+
+def scores(*words: object) -> Scores:
+    return {split: drawn(*words, split) for split in SPLITS}
+
+
+def made(out: Path, recipe: Recipe) -> Run:
+    """A run of a recipe whose measured numbers are drawn."""
+    folder = Run.under(out, recipe).folder
+    if not folder.exists():
+        fields = {name: value for name, value in recipe.to_dict().items() if name != "method"}
+        splits = SPLITS if recipe.validation else {"test": SPLITS["test"]}
+        made_runs.run(out, recipe.method, splits=splits, planes=False, **fields)
+        record = Record.read(folder)
+        words = {name: value for name, value in recipe.to_dict().items() if name != "name"}
+        few = [row for row in record.rows if not set(map(repr, row.alphas)) & FAR and row.role not in ("grid", "edge")]
+        record.rows = [dataclasses.replace(row, metrics=drawn(words, row.key)) for row in few]
+        record.write(folder)
+    return Run.open(folder)
+
+
+class Pretended:
+    """Stand-ins for what trains and measures; `calls` has what each of them was called with."""
+
+    def __init__(self) -> None:
+        self.calls: dict[str, list[dict[str, Any]]] = {}
+
+    def patch(self, patch: pytest.MonkeyPatch, module: str) -> None:
+        """Put the stand-ins in the place of the names that a module has imported."""
+        place = importlib.import_module(module)
+        for name in ("train", "evaluate", "evaluate_dropout", "evaluate_together"):
+            if hasattr(place, name):
+                patch.setattr(place, name, getattr(self, name))
+
+    def _note(self, name: str, **settings: Any) -> None:
+        self.calls.setdefault(name, []).append(settings)
+
+    def train(self, recipe: Any, seeds: Sequence[int] | None = None, **settings: Any) -> list[Run]:
+        self._note("train", recipe=recipe, seeds=seeds, **settings)
+        recipes = [recipe] if isinstance(recipe, Recipe) else recipe
+        several = [dataclasses.replace(one, seed=seed) for one in recipes for seed in seeds or [one.seed]]
+        return [made(Path(settings["out"]), one) for one in several]
+
+    def evaluate(self, runs: Any, **settings: Any) -> list[Record]:
+        self._note("evaluate", runs=runs, **settings)
+        return []
+
+    def evaluate_dropout(self, runs: Sequence[Run], *, passes: int, **settings: Any) -> list[Measured]:
+        self._note("evaluate_dropout", runs=runs, passes=passes, **settings)
+        found = []
+        for run in runs:
+            key = {"family": None, "passes": passes, "batch": run.recipe.batch, "batches": None}
+            found.append(Measured(key, {}, SPLITS, scores("dropout", run.folder.name, passes)))
+            Shelf(run.folder / FILE).add(found[-1])
+        return found
+
+    def evaluate_together(self, groups: Any, *, to: Path, **settings: Any) -> list[Measured]:
+        self._note("evaluate_together", groups=groups, to=to, **settings)
+        names = [[getattr(one, "folder", one).name for one in group] for group in groups]
+        return [Measured({"runs": each}, {}, SPLITS, scores("together", *each)) for each in names]
