@@ -59,6 +59,7 @@ def evaluate_together(
     members = [[bench(run if isinstance(run, Run) else Run.open(run)) for run in group] for group in groups]
     for group in members:
         _check(group)
+    Path(to).mkdir(parents=True, exist_ok=True)
     shelf = Shelf(Path(to) / FILE)
     keys = [key_of(group, statistics_batches) for group in members]
     found = {index: old for index, key in enumerate(keys) if (old := shelf.find(key, precision)) is not None}

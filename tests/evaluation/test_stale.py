@@ -1,0 +1,151 @@
+"""What was measured of another family, or with other statistics or precision, is measured anew and never shown."""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import retrained
+import torch
+
+import subspaces as ss
+from subspaces.evaluation import Examples, Record
+from subspaces.evaluation.dropout import evaluate_dropout
+from subspaces.evaluation.measured import Measured
+from subspaces.evaluation.together import evaluate_together
+
+WHOLE: dict[str, Any] = {"grid": (0.0, 0.2), "plane": True, "cells": 2, "check_statistics": (1,), "split": "test"}
+CPU: dict[str, Any] = {"device": "cpu", "progress": False}
+CHANGES = {"family": {}, "statistics": {"statistics_batches": 1}, "precision": {"precision": "bfloat16"}}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    out = tmp_path_factory.mktemp("runs")
+    standard = {"first": {}, "second": {"seed": 1}, "dropout": {"dropout": 0.3}}
+    runs = {name: retrained.train("standard", out, **changes) for name, changes in standard.items()}
+    return {**runs, "curve": retrained.train("curve", out), "simplex": retrained.train("simplex", out, seed=5)}
+
+
+@pytest.fixture
+def runs(trained: dict[str, Path], tmp_path: Path) -> Callable[..., list[Path]]:
+    return lambda *names: [Path(shutil.copytree(trained[name], tmp_path / trained[name].name)) for name in names]
+
+
+def measured(record: Record) -> dict[str, Any]:
+    """All numbers of a record."""
+    return {name: asdict(record)[name] for name in ("rows", "planes", "choices", "checks", "statistics")}
+
+
+def evaluate(folder: Path, **settings: Any) -> Record:
+    (record,) = ss.evaluate(folder, **{**CPU, **settings})
+    return record
+
+
+def strip(folder: Path) -> dict[str, Any]:
+    examples = Examples.read(folder)
+    assert examples is not None
+    return {name: v.tolist() if isinstance(v, torch.Tensor) else v for name, v in vars(examples).items()}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_an_evaluation(change: str, runs: Callable[..., list[Path]], tmp_path: Path) -> None:
+    """It ends like that of a run of which nothing was measured before."""
+    (folder,) = runs("curve")
+    first, examples = measured(evaluate(folder, **WHOLE)), strip(folder)
+    if change == "family":
+        retrained.anew(folder)
+    fresh = retrained.unmeasured(folder, tmp_path / "fresh")
+    expected = measured(evaluate(fresh, **WHOLE, **CHANGES[change]))
+    found = measured(evaluate(folder, **WHOLE, **CHANGES[change]))
+    assert found == expected
+    assert strip(folder) == strip(fresh)
+    if change != "statistics":  # so few images that no prediction may change
+        assert strip(folder) != examples
+    for name in ("rows", "choices", "planes", "checks"):
+        same = change == "statistics" and name in ("planes", "checks")  # which have statistics of their own
+        assert (found[name] == first[name]) == same, name
+    assert measured(Record.read(folder)) == expected
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_is_not_asked_for_again_is_gone(change: str, runs: Callable[..., list[Path]]) -> None:
+    (folder,) = runs("curve")
+    evaluate(folder, **WHOLE)
+    if change == "family":
+        retrained.anew(folder)
+    record = evaluate(folder, grid=(0.0,), **CHANGES[change])
+    assert record == Record.read(folder)
+    assert (record.planes, record.checks) == ([], [])
+    assert {alpha for row in record.rows for alpha in row.alphas} == {0.0, 0.5, 1.0}
+    assert {choice.chosen_on for choice in record.choices} == {"validation"}
+    assert strip(folder)["alphas"] == [0.0, 0.5, 1.0]
+
+
+def test_a_plane_through_a_run_that_was_trained_anew(runs: Callable[..., list[Path]], tmp_path: Path) -> None:
+    curve, other = runs("curve", "first")
+    settings: dict[str, Any] = {"grid": (), "through": [other], "cells": 2, "check_statistics": (1,)}
+    first = evaluate(curve, **settings)
+    retrained.anew(other)
+    found = evaluate(curve, **settings)
+    expected = evaluate(retrained.unmeasured(curve, tmp_path / "fresh"), **settings)
+    assert measured(found) == measured(expected)
+    assert [plane.name for plane in found.planes] == [plane.name for plane in first.planes]
+    assert found.planes[0].nll != first.planes[0].nll
+    assert found.rows == first.rows
+
+
+@pytest.mark.parametrize(("name", "value"), [("plane_statistics_batches", 1), ("cells", 3)])
+def test_a_plane_with_other_settings(name: str, value: int, runs: Callable[..., list[Path]], tmp_path: Path) -> None:
+    (folder,) = runs("curve")
+    settings: dict[str, Any] = {"grid": (), "plane": True, "cells": 2}
+    first = evaluate(folder, **settings)
+    found = evaluate(folder, **{**settings, name: value})
+    assert (
+        found.planes == evaluate(retrained.unmeasured(folder, tmp_path / "fresh"), **{**settings, name: value}).planes
+    )
+    assert found.planes != first.planes
+    assert found.rows == first.rows
+    assert len(found.planes) == 1
+
+
+def test_random_points_are_those_of_the_seed_of_the_run(runs: Callable[..., list[Path]]) -> None:
+    from subspaces.evaluation.points import plan, to_place
+
+    (folder,) = runs("simplex")
+    record = evaluate(folder, triangle=0, random=3)
+    (found,) = ({to_place(alpha) for alpha in row.alphas} for row in record.rows if is_random(row))
+    wanted = [set(plan(ss.Simplex(3), random=3, seed=seed)[-1].places) for seed in (5, 0)]
+    assert found == wanted[0] != wanted[1]
+
+
+def is_random(row: Any) -> bool:
+    return (row.kind, row.role, row.average, row.split) == ("ensemble", "random", "probabilities", "test")
+
+
+def numbers(found: list[Measured]) -> list[Any]:
+    return [(one.metrics, one.images) for one in found]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_an_ensemble_of_runs(change: str, runs: Callable[..., list[Path]], tmp_path: Path) -> None:
+    first, second = runs("first", "second")
+    before = evaluate_together([[first, second]], to=tmp_path / "to", **CPU)
+    if change == "family":
+        retrained.anew(second)
+    found = evaluate_together([[first, second]], to=tmp_path / "to", **CHANGES[change], **CPU)
+    fresh = evaluate_together([[first, second]], to=tmp_path / "fresh", **CHANGES[change], **CPU)
+    assert numbers(found) == numbers(fresh) != numbers(before)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_dropout(change: str, runs: Callable[..., list[Path]], tmp_path: Path) -> None:
+    (folder,) = runs("dropout")
+    before = evaluate_dropout(folder, passes=2, **CPU)
+    if change == "family":
+        retrained.anew(folder)
+    found = evaluate_dropout(folder, passes=2, **CHANGES[change], **CPU)
+    fresh = retrained.unmeasured(folder, tmp_path / "fresh")
+    assert numbers(found) == numbers(evaluate_dropout(fresh, passes=2, **CHANGES[change], **CPU)) != numbers(before)
