@@ -131,14 +131,14 @@ def measured(runs: Sequence[Run], setting: Setting, reference: Recipe | None) ->
     """Measure what is missing of finished runs on the same data, and return all of it."""
     evaluate(runs, **setting.measuring(), **setting.evaluation)
     dropping = [run for run in runs if "dropout" in run.recipe.answers]
-    if dropping:
-        evaluate_dropout(dropping, passes=setting.passes, **setting.measuring())
+    passes = evaluate_dropout(dropping, passes=setting.passes, **setting.measuring()) if dropping else []
+    dropped = {run.folder.resolve(): one for run, one in zip(dropping, passes, strict=True)}
     groups = gather(run.folder for run in runs)
     images = training_images(runs[0], setting.data)
     splits = list(groups[0].runs[0].record.dataset["splits"])
     entries, standard = [], independent([run.recipe for run in runs])
     for group in groups:
-        entries += entries_of(group, splits, images, setting.passes)
+        entries += entries_of(group, splits, images, dropped)
         if any(same(group.recipe, one) for one in standard):
             entries += _ensembles(group, {run.folder.resolve(): run for run in runs}, setting, images)
     known = (entry for entry in entries if reference is not None and same(entry.recipe, reference))

@@ -1,10 +1,10 @@
 """The ways in which trained methods answer, each with its quality for every seed and its cost."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from subspaces.evaluation import dropout
-from subspaces.evaluation.measured import Measured, Shelf
+from subspaces.evaluation.measured import Measured
 from subspaces.evaluation.record import Row
 from subspaces.experiments.statistics import Difference, Spread, paired, spread
 from subspaces.report import reading
@@ -89,14 +89,21 @@ def training_steps(recipe: Recipe, images: int) -> float:
     return recipe.epochs * -(-images // recipe.batch) * recipe.training_cost
 
 
-def entries_of(group: Group, splits: Sequence[str], images: int, passes: int) -> list[Entry]:
-    """Return the ways in which the runs of one recipe answer, the method's own first."""
+def entries_of(group: Group, splits: Sequence[str], images: int, dropped: Mapping[Path, Measured]) -> list[Entry]:
+    """Return the ways in which the runs of one recipe answer, the method's own first.
+
+    Args:
+        group: the runs.
+        splits: the names of those that were measured.
+        images: how many of them a run was trained on.
+        dropped: what was measured with dropout, by the folder of the run.
+    """
     recipe = group.recipe
     found = []
     for answer in recipe.answers:
         if answer == "dropout":
-            measured = [_of_dropout(run, passes) for run in group.runs]
-            scores, networks = [one.metrics for one in measured], passes
+            measured = [dropped[run.folder] for run in group.runs]
+            scores, networks = [one.metrics for one in measured], int(measured[0].key["passes"])
         else:
             rows = [{split: _row(run, answer, split) for split in splits} for run in group.runs]
             scores = [{split: each[split].metrics for split in splits} for each in rows]
@@ -146,15 +153,6 @@ def disjoint(count: int, size: int) -> list[list[int]]:
     Ensembles with members in common would vary less than independent ones do.
     """
     return [list(range(start, start + size)) for start in range(0, count - size + 1, size)]
-
-
-def _of_dropout(run: Reading, passes: int) -> Measured:
-    """Return the newest measurement with so many passes."""
-    family = run.record.family
-    for one in reversed(Shelf(run.folder / dropout.FILE, run.recipe.key).read()):
-        if (one.key.get("family"), one.key.get("passes")) == (family, passes):
-            return one
-    raise RunError(f"{run.folder} has no measurement with {passes} passes of dropout: compare it anew")
 
 
 _WANTED: dict[str, Callable[[Row], bool]] = {
