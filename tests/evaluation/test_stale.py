@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +22,25 @@ CPU: dict[str, Any] = {"device": "cpu", "progress": False}
 CHANGES = {"family": {}, "statistics": {"statistics_batches": 1}, "precision": {"precision": "bfloat16"}}
 
 
+RUNS: dict[str, dict[str, Any]] = {
+    "first": {"recipe": "standard"},
+    "second": {"recipe": "standard", "seed": 1},
+    "dropout": {"recipe": "standard", "dropout": 0.3},
+    "curve": {"recipe": "curve"},
+    "simplex": {"recipe": "simplex", "seed": 5},
+}
+
+
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """A function that trains a run when it is first asked for."""
     out = tmp_path_factory.mktemp("runs")
-    standard = {"first": {}, "second": {"seed": 1}, "dropout": {"dropout": 0.3}}
-    runs = {name: retrained.train("standard", out, **changes) for name, changes in standard.items()}
-    return {**runs, "curve": retrained.train("curve", out), "simplex": retrained.train("simplex", out, seed=5)}
+    return cache(lambda name: retrained.train(out=out, **RUNS[name]))
 
 
 @pytest.fixture
-def runs(trained: dict[str, Path], tmp_path: Path) -> Callable[..., list[Path]]:
-    return lambda *names: [Path(shutil.copytree(trained[name], tmp_path / trained[name].name)) for name in names]
+def runs(trained: Callable[[str], Path], tmp_path: Path) -> Callable[..., list[Path]]:
+    return lambda *names: [Path(shutil.copytree(trained(name), tmp_path / trained(name).name)) for name in names]
 
 
 def measured(record: Record) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from subspaces.cli import app
 from subspaces.experiments import compare, figures, tables
 from subspaces.experiments.compare import Comparison
-from subspaces.training import Recipe
+from subspaces.training import Recipe, Run
 
 SEEDS = [2, 3, 5, 8]
 RECIPES = [DROPOUT, PLAIN, replace(LINE, validation=20, batch=100), replace(SIMPLEX, validation=20)]
@@ -82,6 +82,8 @@ def test_json_has_every_number(made: tuple[Comparison, Path]) -> None:
     ]
     assert stored["reference"] == "standard, network"  # the plain one, though it came second
     assert (stored["images"], stored["training_images"], stored["seeds"]) == (30, 1200, SEEDS)
+    every = [replace(recipe, seed=seed) for recipe in RECIPES for seed in SEEDS]
+    assert [one["run"] for one in stored["runs"]] == [Run.under("", recipe).folder.name for recipe in every]
     assert (stored["split"], stored["confidence"], stored["validation"]) == ("test", 0.95, 20)
     for entry, (recipe, answer, networks) in zip(stored["entries"], ANSWERS, strict=True):
         for metric in METRICS:

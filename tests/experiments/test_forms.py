@@ -125,6 +125,12 @@ def test_environments_that_differ_in_anything_are_two(name: str, tmp_path: Path)
     assert [each[name] for each in found].count("another") == 1
 
 
+def test_a_run_was_trained_where_it_was_started_last(tmp_path: Path) -> None:
+    run = run_in(tmp_path / "a", start("1", hardware="a GPU", commit="old"), start("2", commit="new"))
+    known = {"hardware": "a CPU", "torch": "2.9", "subspaces": "0.1", "commit": "new"}
+    assert tables.started(run) == {"run": "a", **known}
+
+
 def test_a_comparison_says_where_its_runs_were_trained(comparison: Comparison, folder: Path) -> None:
     written = json.loads((folder / "to" / "comparison.json").read_bytes())
     assert written["environments"] == environments_of(run.folder for run in comparison.runs)
