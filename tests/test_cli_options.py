@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from typer.testing import CliRunner, Result
 from subspaces import demo
 from subspaces.cli import app
 from subspaces.experiments import integral, noise
-from subspaces.training import RECIPES, Recipe
+from subspaces.training import RECIPES, Recipe, Run
 
 WIDE = {"COLUMNS": "240", "TERMINAL_WIDTH": "240"}
 ROWS = [(name, option) for name, command in COMMANDS.items() for option in command.rows]
@@ -171,6 +172,20 @@ def test_recipes_are_all_or_the_one_that_is_named() -> None:
     shown = call("recipes", "digits-curve").stdout.splitlines()
     for field, value in RECIPES["digits-curve"].to_dict().items():
         assert sum(line.split()[:2] == [field, str(value)] for line in shown) == 1, field
+
+
+def test_a_plan_counts_what_would_be_trained(monkeypatch: pytest.MonkeyPatch) -> None:
+    states = ["to train", "to continue", "to evaluate", "evaluated", "to continue"]
+    runs = [Run.under("there", replace(RECIPES["digits-line"], seed=seed, epochs=9)) for seed in range(5)]
+    monkeypatch.setattr("subspaces.experiments.setting.plan", lambda *_: list(zip(runs, states, strict=True)))
+    shown = [" ".join(line.split()) for line in call("compare", "digits-line", "--dry-run").stdout.splitlines()]
+    assert "3 of 5 runs would be trained; nothing was done" in shown
+    for run, state in zip(runs, states, strict=True):
+        assert f"digits-line {run.recipe.seed} 9 {state} {run.folder}" in shown
+    found = [json.loads(line) for line in call("compare", "digits-line", "--dry-run", "--json").stdout.splitlines()]
+    assert [(one["run"], one["folder"], one["state"]) for one in found] == [
+        (run.folder.name, str(run.folder), state) for run, state in zip(runs, states, strict=True)
+    ]
 
 
 @pytest.mark.parametrize("quiet", [False, True])

@@ -120,18 +120,17 @@ def test_a_plane_with_other_settings(name: str, value: int, runs: Callable[..., 
     assert len(found.planes) == 1
 
 
-def test_random_points_are_those_of_the_seed_of_the_run(runs: Callable[..., list[Path]]) -> None:
-    from subspaces.evaluation.points import plan, to_place
-
-    (folder,) = runs("simplex")
-    record = evaluate(folder, triangle=0, random=3)
-    (found,) = ({to_place(alpha) for alpha in row.alphas} for row in record.rows if is_random(row))
-    wanted = [set(plan(ss.Simplex(3), random=3, seed=seed)[-1].places) for seed in (5, 0)]
-    assert found == wanted[0] != wanted[1]
-
-
-def is_random(row: Any) -> bool:
-    return (row.kind, row.role, row.average, row.split) == ("ensemble", "random", "probabilities", "test")
+def test_examples_of_fewer_points_than_there_are(runs: Callable[..., list[Path]]) -> None:
+    """As a kill between the two files would leave them."""
+    (folder,) = runs("curve")
+    evaluate(folder, grid=(0.0,))
+    file = folder / "examples.safetensors"
+    early = file.read_bytes()
+    evaluate(folder, grid=(0.0, 0.2))
+    file.unlink()  # what was read is mapped from it
+    file.write_bytes(early)
+    evaluate(folder, grid=(0.0, 0.2))
+    assert strip(folder)["alphas"] == [0.0, 0.2, 0.5, 0.8, 1.0]
 
 
 def numbers(found: list[Measured]) -> list[Any]:
