@@ -2,9 +2,12 @@
 
 import shutil
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+import retrained
 
 import subspaces as ss
 
@@ -37,3 +40,19 @@ def runs(trained: dict[str, Path], tmp_path: Path) -> Runs:
         return [Path(shutil.copytree(trained[name], tmp_path / trained[name].name)) for name in names]
 
     return copies
+
+
+SMALL: dict[str, dict[str, Any]] = {
+    "first": {"recipe": "standard"},
+    "second": {"recipe": "standard", "seed": 1},
+    "dropout": {"recipe": "standard", "dropout": 0.3},
+    "curve": {"recipe": "curve"},
+    "simplex": {"recipe": "simplex", "seed": 5},
+}
+
+
+@pytest.fixture(scope="session")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Return a function that trains a run of `retrained` when it is first asked for; tests that change it copy it."""
+    out = tmp_path_factory.mktemp("small")
+    return cache(lambda name: retrained.train(out=out, **SMALL[name]))

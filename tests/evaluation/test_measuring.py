@@ -1,7 +1,5 @@
 """What a measurement asks of networks: on which images, how often, in which precision; and what it refuses first."""
 
-from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,24 +16,10 @@ from subspaces.evaluation.together import evaluate_together
 from subspaces.training import Run
 
 CPU: dict[str, Any] = {"device": "cpu", "progress": False}
-RUNS: dict[str, dict[str, Any]] = {
-    "first": {"recipe": "standard"},
-    "second": {"recipe": "standard", "seed": 1},
-    "dropout": {"recipe": "standard", "dropout": 0.3},
-    "curve": {"recipe": "curve"},
-    "simplex": {"recipe": "simplex", "seed": 5},
-}
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """A function that trains a run when it is first asked for."""
-    out = tmp_path_factory.mktemp("runs")
-    return cache(lambda name: retrained.train(out=out, **RUNS[name]))
-
-
-def test_the_seed_of_the_run_draws_its_random_points_and_that_of_the_data_its_images(run: Any) -> None:
-    (record,) = ss.evaluate(run("simplex"), triangle=0, random=3, **CPU)
+def test_the_seed_of_the_run_draws_its_random_points_and_that_of_the_data_its_images(small: Any) -> None:
+    (record,) = ss.evaluate(small("simplex"), triangle=0, random=3, **CPU)
     (found,) = (
         {to_place(alpha) for alpha in row.alphas}
         for row in record.rows
@@ -43,7 +27,7 @@ def test_the_seed_of_the_run_draws_its_random_points_and_that_of_the_data_its_im
     )
     wanted = [set(plan(ss.Simplex(3), random=3, seed=seed)[-1].places) for seed in (5, 0)]
     assert found == wanted[0] != wanted[1]
-    result = Run.open(run("simplex")).result  # of training, on the images that it held out
+    result = Run.open(small("simplex")).result  # of training, on the images that it held out
     for row in record.rows:
         if row.role == "midpoint":
             assert row.metrics["accuracy"] == pytest.approx(result[f"{row.split}_accuracy"], abs=1e-6)
@@ -51,7 +35,7 @@ def test_the_seed_of_the_run_draws_its_random_points_and_that_of_the_data_its_im
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_every_network_is_asked_in_the_precision_that_was_asked_for(
-    precision: Any, run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    precision: Any, small: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[bool] = []
     forward = retrained.Small.forward
@@ -63,18 +47,18 @@ def test_every_network_is_asked_in_the_precision_that_was_asked_for(
 
     monkeypatch.setattr(retrained.Small, "forward", watched)
     for name in ("curve", "first", "second", "dropout"):
-        run(name)  # trained in float32
+        small(name)  # trained in float32
     for call in (
-        lambda: ss.evaluate(run("curve"), grid=(), plane=True, cells=2, precision=precision, **CPU),
-        lambda: evaluate_together([[run("first"), run("second")]], to=tmp_path, precision=precision, **CPU),
-        lambda: evaluate_dropout(run("dropout"), passes=2, precision=precision, **CPU),
+        lambda: ss.evaluate(small("curve"), grid=(), plane=True, cells=2, precision=precision, **CPU),
+        lambda: evaluate_together([[small("first"), small("second")]], to=tmp_path, precision=precision, **CPU),
+        lambda: evaluate_dropout(small("dropout"), passes=2, precision=precision, **CPU),
     ):
         seen.clear()
         call()
         assert set(seen) == {precision == "bfloat16"}
 
 
-def test_a_run_in_two_ensembles_is_asked_once(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_in_two_ensembles_is_asked_once(small: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     measure, seen = Predictor.__call__, [0]
 
     def counting(self: Predictor, weights: Any) -> Any:
@@ -82,15 +66,15 @@ def test_a_run_in_two_ensembles_is_asked_once(run: Any, tmp_path: Path, monkeypa
         return measure(self, weights)
 
     monkeypatch.setattr(Predictor, "__call__", counting)
-    groups = [[run("first"), run("second")], [run("second"), run("dropout")]]
+    groups = [[small("first"), small("second")], [small("second"), small("dropout")]]
     assert len(evaluate_together(groups, to=tmp_path, **CPU)) == 2
     assert seen == [3]
 
 
 def test_a_plane_that_cannot_be_is_refused_before_anything_is_measured(
-    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Predictor, "__call__", None)
-    (folder,) = [retrained.unmeasured(run("first"), tmp_path)]
+    (folder,) = [retrained.unmeasured(small("first"), tmp_path)]
     with pytest.raises(ValueError, match="has 1 of the three networks"):
-        ss.evaluate(folder, through=[run("second")], **CPU)
+        ss.evaluate(folder, through=[small("second")], **CPU)
