@@ -61,7 +61,7 @@ def attempt(path: Path, keep: bool = True) -> Iterator[Holder | None]:
     """
     while True:
         with _opened(path) as file:
-            if not hold(file.fileno()):
+            if not _got(path, file):
                 yield _holder(file)
                 return
             if not _there(path, file):  # another process has removed it before it let go of it
@@ -69,9 +69,7 @@ def attempt(path: Path, keep: bool = True) -> Iterator[Holder | None]:
             mine = _identity(file)
             _held.add(mine)
             try:
-                file.truncate(0)
-                file.seek(0)
-                file.write(f"{os.getpid()} {socket.gethostname()}".encode())
+                _sign(file)
                 yield None
             finally:
                 _held.discard(mine)
@@ -109,12 +107,29 @@ def _opened(path: Path) -> io.FileIO:
             if error.errno == errno.ELOOP or path.is_symlink():
                 raise OSError(f"{path} is a symbolic link: expected a file of its own; remove it") from None
             raise OSError(
-                f"{path.parent} cannot be written to ({error.strerror}): copy it to where it can, or change its rights"
+                f"{path.parent} cannot be written to ({error.strerror}): change its permissions, or work with a copy"
             ) from None
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
         raise OSError(f"{path} is not a file: expected one that is made here; remove it")
     return io.FileIO(file, "r+b")
+
+
+def _got(path: Path, file: io.FileIO) -> bool:
+    """Hold a file, and name it where that is impossible."""
+    try:
+        return hold(file.fileno())
+    except OSError as error:
+        raise OSError(f"{path} cannot be locked ({error.strerror}): choose a folder on another disk") from None
+
+
+def _sign(file: io.FileIO) -> None:
+    """Write who we are, for those who wait; a file that has a second name elsewhere is not ours to write."""
+    with suppress(OSError):  # a full disk; the lock holds nevertheless
+        if os.fstat(file.fileno()).st_nlink == 1:
+            file.truncate(0)
+            file.seek(0)
+            file.write(f"{os.getpid()} {socket.gethostname()}".encode())
 
 
 def _identity(file: io.FileIO) -> tuple[int, int, int]:

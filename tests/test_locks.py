@@ -81,6 +81,25 @@ def test_a_link_is_not_followed(tmp_path: Path):
     assert not (tmp_path / "nowhere").exists()
 
 
+def test_a_file_with_two_names_is_not_written_to(tmp_path: Path):
+    (tmp_path / "target").write_text("precious")
+    (tmp_path / ".lock").hardlink_to(tmp_path / "target")
+    with locks.attempt(tmp_path / ".lock") as first, locks.attempt(tmp_path / ".lock") as second:
+        assert first is None
+        assert second is not None
+    assert (tmp_path / "target").read_text() == "precious"
+
+
+def test_a_disk_without_locks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def flock(*_: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(locks.fcntl, "flock", flock)
+    words = r"\.lock cannot be locked \(No locks available\): choose a folder on another disk"
+    with pytest.raises(OSError, match=words), locks.attempt(tmp_path / ".lock"):
+        pass
+
+
 def test_what_is_no_file_is_no_lock(tmp_path: Path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(OSError, match="pipe is not a file"), locks.attempt(tmp_path / "pipe"):
