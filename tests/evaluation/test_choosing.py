@@ -11,11 +11,9 @@ from pretended import drawn, made
 
 import subspaces as ss
 from subspaces import randomness
-from subspaces.data import streams
-from subspaces.evaluation import choices, dropout, points
+from subspaces.evaluation import choices, points
 from subspaces.evaluation.predictions import Predictions
 from subspaces.evaluation.record import Choice, Record
-from subspaces.experiments import mixing
 from subspaces.training import RECIPES
 
 SPLITS = ("test", "validation")
@@ -135,13 +133,6 @@ def test_choices_on_other_splits_are_made_again_and_not_kept(record: Record) -> 
 
 
 # Random numbers that nothing else draws from the same seed
-
-
-def test_no_two_uses_of_a_seed_share_their_random_numbers() -> None:
-    used = [0, *(number << 56 for number in streams._USES.values())]  # training's points, and its data
-    used += [points._STREAM, dropout._STREAM, mixing._STREAM]
-    first = [tuple(randomness.uniform(randomness.new_state(3 + use), (4,)).tolist()) for use in used]
-    assert len(set(first)) == len(used) == 9
 
 
 @pytest.mark.parametrize("seed", [0, 3])

@@ -173,7 +173,7 @@ def train_with(out: Path, **settings: Any) -> Run:
         ("resident", False, lambda engine: isinstance(engine.loader, ResidentLoader)),
         ("workers", 1, lambda engine: engine.loader.loader._loader.num_workers),
     ],
-    ids=str,
+    ids=lambda part: None if callable(part) else str(part),
 )
 def test_a_setting_arrives_at_the_engine(setting, value, seen):
     streamed = {"resident": False} if setting == "workers" else {}
