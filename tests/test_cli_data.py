@@ -140,3 +140,19 @@ def test_an_address_that_is_none_is_one_line(tmp_path: Path) -> None:
     result = call("get", "mnist", "--root", tmp_path, "--base-url", "file:///etc", "--quiet")
     assert result.exit_code == 1
     assert "http://" in result.stderr
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "x"])
+def test_a_limit_that_is_none_is_a_wrong_command(value: str) -> None:
+    result = call("get", "digits", "--limit-gb", value)
+    assert result.exit_code == 2
+    assert "--limit-gb" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_the_limit_arrives_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int | None] = []
+    monkeypatch.setattr("subspaces.data.get", lambda *_, limit, **__: seen.append(limit))
+    for options in (["--limit-gb", "0.5"], []):
+        assert call("get", "digits", *options).exit_code == 0
+    assert seen == [500_000_000, None]

@@ -1,5 +1,6 @@
 """`subspaces data list | get | check`."""
 
+import math
 from typing import Annotated
 
 import typer
@@ -34,6 +35,14 @@ def get(
     base_url: Annotated[
         str | None, typer.Option(help="Fetch the same files from this address.", metavar="URL", show_default=False)
     ] = None,
+    limit_gb: Annotated[
+        float | None,
+        typer.Option(
+            help="Refuse archives that unpack to more than so many GB.",
+            metavar="FLOAT",
+            show_default="10, and no more than 100 times their size",
+        ),
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Fetch a data set from its publisher, check it against the published checksums and unpack it.
@@ -41,6 +50,10 @@ def get(
     Started again, it goes on where it stopped; what is there and right is left alone.
     """
     _check_name(name)
+    with usage("limit_gb"):
+        if limit_gb is not None and not 0 < limit_gb < math.inf:
+            raise ValueError(f"limit_gb={limit_gb:g}: expected a number of more than 0")
+    limit = None if limit_gb is None else int(limit_gb * 10**9)
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), disable=quiet) as bars:
         tasks: dict[str, TaskID] = {}
@@ -50,7 +63,7 @@ def get(
                 tasks[what] = bars.add_task(what)
             bars.update(tasks[what], completed=done, total=total or None)
 
-        data.get(name, root, progress, base_url=base_url)
+        data.get(name, root, progress, base_url=base_url, limit=limit)
     typer.echo(data.describe(name, root))
 
 

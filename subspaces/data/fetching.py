@@ -25,6 +25,7 @@ def get(
     progress: Progress | None = None,
     *,
     base_url: str | None = None,
+    limit: int | None = None,
 ) -> Path:
     """Fetch a data set from its publisher and unpack it below `root`; what is there and right is left alone.
 
@@ -33,6 +34,7 @@ def get(
         root: the folder, made if need be; pass it to `load` afterwards.
         progress: is called with what is being done, how much of it is done, and of how much (0: not known).
         base_url: a mirror to fetch the same files from.
+        limit: bytes that an archive may unpack to; by default 10 GB, and no more than 100 times its size.
     """
     if name not in SOURCES:
         raise ValueError(f"no data set is called {name!r}: {nearest(str(name), SOURCES)}")
@@ -45,7 +47,7 @@ def get(
     for published in source.files:
         file = fetch(published, target, progress, base_url)
         if is_archive(file):
-            unpack(file, target, progress)
+            unpack(file, target, progress, limit=limit)
     if name == "tiny-imagenet":
         tiny_imagenet.load(folder, progress=progress)  # decodes the images
     if remaining := check(name, folder):

@@ -28,7 +28,8 @@ def test_tar(tmp_path):
     unpack(tmp_path / "a.tar.gz", tmp_path / "out", lambda *step: steps.append(step))
     assert (tmp_path / "out" / "good" / "file").read_bytes() == b"1234"
     assert (tmp_path / "out" / "folder" / "other").read_bytes() == b"1234"
-    assert steps[-1] == ("unpacking a.tar.gz", 3, 3)
+    size = (tmp_path / "a.tar.gz").stat().st_size
+    assert steps[-1] == ("unpacking a.tar.gz", size, size)
 
 
 @pytest.mark.parametrize(

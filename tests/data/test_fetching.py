@@ -245,6 +245,9 @@ def test_get_cifar10_unpacks(tmp_path, serve, monkeypatch):
     assert len(cifar10.load(root, records=7).train) == 35
     assert {what for what, _, _ in steps} == {"cifar-10-binary.tar.gz", "unpacking cifar-10-binary.tar.gz"}
     (root / "cifar-10-batches-bin" / "data_batch_1.bin").write_bytes(b"short")
+    with pytest.raises(DataError, match=r"unpack to more than 1,000: .*--limit-gb"):
+        get("cifar10", root, limit=1000)
+    assert (root / "cifar-10-batches-bin" / "data_batch_1.bin").read_bytes() == b"short"
     get("cifar10", root)  # unpacks the archive again, without a server
     assert len(cifar10.load(root, records=7).train) == 35
     assert len(server.asked) == 1
