@@ -12,12 +12,14 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim.swa_utils import update_bn
 
-from subspaces import nested, template
+from subspaces import nested, template, values
 from subspaces.points import Alpha
 from subspaces.subspace import Subspace
 
 Module = TypeVar("Module", bound=nn.Module)
 Forward = Callable[[Any, Any], Any]
+ONE_VALUE = "Expected more than 1 value per channel"
+"""How torch begins its refusal of a batch norm in train mode that gets one value."""
 
 
 def recalibrate(
@@ -29,6 +31,7 @@ def recalibrate(
     batches: int | None = None,
     progress: bool = False,
     forward: Forward | None = None,
+    finite: bool = True,
 ) -> Module:
     """Recompute the running mean and variance of every batch norm from data, in place; return the module.
 
@@ -47,6 +50,7 @@ def recalibrate(
         progress: show a progress bar.
         forward: runs the module on a batch, `forward(module, batch)`, where the default does not fit
             your batches; of a family it gets the point.
+        finite: refuse statistics that are not finite, such as those of images with NaN.
     """
     if not isinstance(module, nn.Module):
         raise TypeError(f"recalibrate got {module!r}: expected a network, an Ensemble or a Subspace")
@@ -60,16 +64,31 @@ def recalibrate(
         raise TypeError(f"alpha={alpha!r}: only a Subspace has points, this is a {type(module).__name__}")
     if not isinstance(loader, Iterable):
         raise TypeError(f"loader={loader!r}: expected something that yields batches, such as a DataLoader")
-    if batches is not None and batches < 1:
-        raise ValueError(f"batches={batches}: expected at least 1, or None for the whole loader")
-    norms = [part for part in module.modules() if isinstance(part, _BatchNorm)]
-    if not any(norm.track_running_stats for norm in norms):
+    if batches is not None:
+        values.whole("batches", batches, 1, beside=", or None for the whole loader")
+    norms = {name: part for name, part in module.named_modules() if isinstance(part, _BatchNorm)}
+    if not any(norm.track_running_stats for norm in norms.values()):
         return module
     runner = _Runner(module, call, forward or _run)
-    with _restoring(module, norms), closing(_batches(loader, batches, progress)) as stream:
+    with _restoring(module, list(norms.values())), closing(_batches(loader, batches, progress)) as stream:
         # update_bn takes the first item of a tuple: the batch goes through whole, the runner reads it.
         update_bn(((batch,) for batch in stream), runner)
+        if finite:
+            _check_finite(norms)
     return module
+
+
+def _check_finite(norms: Mapping[str, _BatchNorm]) -> None:
+    """Refuse statistics that are not finite; the device is waited for once."""
+    statistics = [(name, value) for name, norm in norms.items() for value in (norm.running_mean, norm.running_var)]
+    tracked = [(name, value) for name, value in statistics if value is not None]
+    good = torch.stack([value.isfinite().all().to(tracked[0][1].device) for _, value in tracked]).tolist()
+    if not all(good):
+        name = tracked[good.index(False)][0]
+        raise ValueError(
+            f"the batch-norm statistics of {name!r} are not finite: the batches or the network's weights hold NaN or "
+            "infinity; check them, the network's own statistics are as before"
+        )
 
 
 @contextmanager
@@ -109,7 +128,15 @@ class _Runner(nn.Module):
         self.device = next((t.device for t in (*module.parameters(), *module.buffers())), torch.device("cpu"))
 
     def forward(self, batch: Any) -> None:
-        self.run(self.call, nested.apply(self._move, batch))
+        try:
+            self.run(self.call, nested.apply(self._move, batch))
+        except ValueError as error:
+            if not str(error).startswith(ONE_VALUE):
+                raise
+            raise ValueError(
+                f"recalibrate got a batch with one value per channel, which has no variance ({error}): use batches of "
+                "another size, or leave the last one out (drop_last=True)"
+            ) from None
 
     def _move(self, tensor: Tensor) -> Tensor:
         return tensor.to(self.device, non_blocking=True)

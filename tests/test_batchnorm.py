@@ -520,3 +520,32 @@ def test_after_an_error_buffers_of_other_kinds_are_back_too():
 def test_a_loader_that_is_none_is_named():
     with pytest.raises(TypeError, match="loader=None: expected something that yields batches"):
         recalibrate(nn.BatchNorm1d(3), None)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@kinds
+def test_images_that_are_no_numbers_are_refused_and_nothing_changes(
+    make: Callable[[], nn.Module], value: float
+) -> None:
+    module = make()
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    spoilt = images()
+    spoilt[1][0, 0, 0, 0] = value
+    with pytest.raises(ValueError, match=r"statistics of '.*norm1' are not finite"):
+        recalibrate(module, spoilt)
+    after = module.state_dict()
+    assert all(torch.equal(after[name], before[name]) for name in before)
+
+
+def test_statistics_that_are_no_numbers_may_be_asked_for() -> None:
+    net = Net()
+    recalibrate(net, [torch.full((2, 2, 4, 4), torch.nan, dtype=torch.float64)], finite=False)
+    assert net.norm1.running_mean.isnan().all()
+
+
+def test_a_batch_of_one_value_is_refused_with_what_to_do() -> None:
+    net = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))
+    before = {name: tensor.clone() for name, tensor in net.state_dict().items()}
+    with pytest.raises(ValueError, match=r"one value per channel.*drop_last=True"):
+        recalibrate(net, [torch.ones(2, 3), torch.ones(1, 3)])
+    assert all(torch.equal(tensor, before[name]) for name, tensor in net.state_dict().items())

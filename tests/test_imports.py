@@ -18,6 +18,7 @@ ORDER = (
         "locks",
         "files",
         "memory",
+        "values",
         "shapes",
         "randomness",
         "streams",

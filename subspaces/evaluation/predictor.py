@@ -105,7 +105,7 @@ class Predictor:
         else:
             loader = statistics_batches(self.recipe, self.dataset, self.execution)
         if not self._captures:
-            recalibrate(self.network, loader, batches=self._batches)
+            recalibrate(self.network, loader, batches=self._batches, finite=False)  # far off, all is infinite
             return
         loader.start_epoch()
         sizes = loader.sizes[: self._batches]

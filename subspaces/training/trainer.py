@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from subspaces import data, storage
-from subspaces.batchnorm import recalibrate
+from subspaces.batchnorm import Module, recalibrate
 from subspaces.subspace import Subspace
 from subspaces.training import trunks
+from subspaces.training.advice import against_divergence
 from subspaces.training.batches import evaluation_batches, statistics_batches, statistics_seed
 from subspaces.training.clock import Clock
 from subspaces.training.config import Execution
@@ -152,16 +153,16 @@ class Trainer:
     def _check_loss(self, loss: float, epoch: int) -> None:
         if not math.isfinite(loss):
             raise TrainingError(
-                f"the loss of {self.run.folder.name} is {loss} in epoch {epoch}: lower --learning-rate "
-                f"(now {self.run.recipe.learning_rate:g}) or check the data; the last good checkpoint is kept"
+                f"the loss of {self.run.folder.name} is {loss} in epoch {epoch}: "
+                f"{against_divergence(self.run.recipe)}, or check the data; the last good checkpoint is kept"
             )
 
     def _check_weights(self) -> None:
         """Refuse what a last step has ruined: its loss was computed before it."""
         if not all(bool(omega.isfinite().all()) for omega in self.engine.family.parameters()):
             raise TrainingError(
-                f"the weights of {self.run.folder.name} are not finite: lower --learning-rate "
-                f"(now {self.run.recipe.learning_rate:g}); the last good checkpoint is kept"
+                f"the weights of {self.run.folder.name} are not finite: {against_divergence(self.run.recipe)}; "
+                "the last good checkpoint is kept"
             )
 
     def _log(self, epoch: int, rate: float, totals: Tensor, speed: float, scores: dict[str, float]) -> None:
@@ -190,7 +191,7 @@ class Trainer:
         with self.engine.at_rest():
             network = self.policy.so_far().midpoint()
         with self._autocast(), self._own_random_numbers():
-            recalibrate(network, self._loaders("statistics"), batches=batches)
+            recalibrate(network, self._loaders("statistics"), batches=batches, finite=False)  # the loss will tell
         return self._accuracies(network, self.splits if every_split else self.splits[:1])
 
     def _accuracies(self, network: nn.Module, splits: Iterable[str]) -> dict[str, float]:
@@ -222,7 +223,7 @@ class Trainer:
         self.flush()
         self._check_weights()
         with self.engine.at_rest() as trained, self._autocast(), self._own_random_numbers():
-            family = recalibrate(self.policy.result(), self._loaders("statistics"))
+            family = self._recalibrated(self.policy.result())
             network = self._answering(family)
         families = {}
         if family is not trained and trained.shape.vertices > 1:
@@ -238,7 +239,15 @@ class Trainer:
         if self.run.recipe.answers[0] == "midpoint":
             return family.midpoint()  # the statistics are those of the family
         members = family.ensemble(torch.eye(family.shape.vertices))
-        return recalibrate(members, self._loaders("statistics"))
+        return self._recalibrated(members)
+
+    def _recalibrated(self, module: Module) -> Module:
+        """Return it with statistics of all training images, which a run that went wrong may not have."""
+        try:
+            return recalibrate(module, self._loaders("statistics"))
+        except ValueError as error:
+            advice = against_divergence(self.run.recipe)
+            raise TrainingError(f"{self.run.folder.name} has no statistics ({error}): {advice}") from error
 
 
 @torch.no_grad()

@@ -1,0 +1,33 @@
+"""What to change in a recipe that cannot be trained as it is."""
+
+from subspaces.training.config import Recipe
+from subspaces.training.methods import unused
+
+_MOST = {  # more of it has been of no use to anybody, and makes training diverge
+    "beta": 1e3,
+    "feature_similarity": 1e3,
+    "weight_decay": 1.0,
+    "momentum": 0.999,
+    "sam_rho": 10.0,
+    "learning_rate": 10.0,
+}
+_LEAST = {"epsilon": 1e-4}  # the difference of two networks is divided by it
+
+
+def against_divergence(recipe: Recipe) -> str:
+    """Return what to change where the loss or the weights are no numbers any more.
+
+    That is what is out of the ordinary in the recipe, and the learning rate where nothing is.
+    """
+    used = [name for name in (*_MOST, *_LEAST) if name not in unused(recipe.method)]
+    high = [name for name in used if getattr(recipe, name) > _MOST.get(name, float("inf"))]
+    low = [name for name in used if getattr(recipe, name) < _LEAST.get(name, 0)]
+    parts = [f"lower {_named(recipe, high)}"] if high or not low else []
+    if low:
+        parts.append(f"raise {_named(recipe, low)}")
+    return " and ".join(parts)
+
+
+def _named(recipe: Recipe, names: list[str]) -> str:
+    chosen = names or ["learning_rate"]
+    return " and ".join(f"--{name.replace('_', '-')} (now {getattr(recipe, name):g})" for name in chosen)
