@@ -1,7 +1,10 @@
-"""Memory that a training process keeps between steps."""
+"""Memory: what a training process keeps of it between steps, how much there is, and what says that it ran out."""
 
 import ctypes
+import os
 import sys
+
+import torch
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # the names of mallopt(3)
 _LIMIT = 1 << 30
@@ -20,3 +23,36 @@ def keep_memory() -> bool:
     except (OSError, AttributeError):  # another C library
         return False
     return bool(mallopt(_MMAP_THRESHOLD, _LIMIT) and mallopt(_TRIM_THRESHOLD, 2**31 - 1))
+
+
+_WORDS = (  # of torch, which has no error of its own for it on a CPU, also where a process that reads images ended so
+    "DefaultCPUAllocator",
+    "not enough memory",
+    "out of memory",
+    "Storage size calculation overflowed",
+    "insufficient shared memory",
+    "killed by signal: Killed",
+)
+
+
+def ran_out(error: BaseException) -> bool:
+    """Say whether an error means that memory ran out: Python's own, numpy's, a device's, or torch's on a CPU."""
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+        return True
+    return isinstance(error, RuntimeError) and any(word in str(error) for word in _WORDS)
+
+
+def reason(error: BaseException) -> str:
+    """Return in brackets what an error of memory says beside that, if it does."""
+    lines = [line for line in str(error).splitlines() if "allocat" in line.lower() or isinstance(error, MemoryError)]
+    said = lines[0].rpartition("DefaultCPUAllocator: ")[2].strip() if lines else ""
+    return f" ({said[:200]})" if said else ""
+
+
+def total() -> int:
+    """Return how many bytes this process may have: the machine's, or what it is limited to."""
+    import resource
+
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return machine if limit == resource.RLIM_INFINITY else min(machine, limit)

@@ -14,9 +14,11 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from subspaces import memory
 from subspaces.training import Execution, Recipe, RunError, Stopped, TrainingError
 
 EXPECTED = (ValueError, OSError, ImportError, TypeError, RunError, TrainingError)
+NEED_LESS = "lower --batch or --pad, ask for fewer vertices, points or --cells, or take a machine with more memory"
 STOPPED = "stopped; the same command continues"
 # Typer brings click along under another name in newer versions, so its classes are found through one that it exports.
 UsageError, ClickError = (kind for kind in typer.BadParameter.__mro__[1:3] if issubclass(kind, Exception))
@@ -60,6 +62,11 @@ class Group(TyperGroup):
             raise
         except EXPECTED as error:
             _say(f"error: {str(error) or type(error).__name__}")
+            raise typer.Exit(1) from None
+        except Exception as error:
+            if not memory.ran_out(error):
+                raise
+            _say(f"error: out of memory{memory.reason(error)}: {NEED_LESS}")
             raise typer.Exit(1) from None
 
 

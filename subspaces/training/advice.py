@@ -1,6 +1,7 @@
 """What to change in a recipe that cannot be trained as it is."""
 
-from subspaces.training.config import Recipe
+from subspaces import memory
+from subspaces.training.config import Execution, Recipe
 from subspaces.training.methods import unused
 
 _MOST = {  # more of it has been of no use to anybody, and makes training diverge
@@ -30,4 +31,19 @@ def against_divergence(recipe: Recipe) -> str:
 
 def _named(recipe: Recipe, names: list[str]) -> str:
     chosen = names or ["learning_rate"]
-    return " and ".join(f"--{name.replace('_', '-')} (now {getattr(recipe, name):g})" for name in chosen)
+    return " and ".join(f"--{name.replace('_', '-')} (now {getattr(recipe, name):.15g})" for name in chosen)
+
+
+def against_memory(recipe: Recipe, runs: int, execution: Execution, error: BaseException) -> str:
+    """Return that memory ran out, with what, and how to need less of it."""
+    gpu = execution.device.startswith("cuda")
+    idle = unused(recipe.method)
+    lower = [name for name in ("batch", "vertices", "pad") if name not in idle and getattr(recipe, name)]
+    remedies = [f"lower {_named(recipe, lower)}"]
+    if gpu:
+        remedies += ["train fewer --seeds at once", "use --device cpu"]
+    elif execution.resident is not False:
+        remedies.append("leave the images on the disk with --no-resident")
+    several = f"{runs} runs at once and " if gpu else ""
+    where = f"out of memory on {execution.device} with {several}batches of {recipe.batch}"
+    return f"{where}{memory.reason(error)}: {', or '.join(remedies)}"

@@ -5,11 +5,11 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
-
 from subspaces import data as datasets
+from subspaces import memory
 from subspaces.points import nearest
 from subspaces.training import recipes as book
+from subspaces.training.advice import against_memory
 from subspaces.training.config import Execution, Recipe
 from subspaces.training.display import Mode, display
 from subspaces.training.loop import Held, train_runs
@@ -117,11 +117,10 @@ def _train_group(
     with display(-(-len(dataset.train) // batch), show, tensorboard) as shown:
         try:
             train_runs(runs, dataset, execution, shown.report, shown.tick, shown.begin, held)
-        except torch.OutOfMemoryError as error:
-            raise TrainingError(
-                f"out of memory on {execution.device} with {len(runs)} runs at once and batches of {batch}: "
-                "lower --batch, train fewer --seeds at once, or use --device cpu"
-            ) from error
+        except Exception as error:
+            if isinstance(error, TrainingError) or not memory.ran_out(error):
+                raise
+            raise TrainingError(against_memory(runs[0].recipe, len(runs), execution, error)) from error
 
 
 def _fitting(recipe: Recipe, altered: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from subspaces import data, storage
+from subspaces import data, memory, storage
 from subspaces.batchnorm import Module, recalibrate
 from subspaces.subspace import Subspace
 from subspaces.training import trunks
@@ -69,9 +69,9 @@ class Trainer:
             if "cuda_generator" in tensors and self.engine.stream is not None:
                 torch.cuda.set_rng_state(tensors["cuda_generator"], self.engine.device)
             self.epoch, self.done = int(progress["epoch"]), int(progress["done"])
-        except torch.OutOfMemoryError:
-            raise
         except (KeyError, IndexError, ValueError, TypeError, RuntimeError) as error:
+            if memory.ran_out(error):
+                raise
             raise RunError(
                 f"{self.run.folder / 'state.safetensors'} does not fit this version's training ({error}): "
                 f"remove the folder {self.run.folder} to train anew"
