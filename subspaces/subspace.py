@@ -7,7 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from subspaces import geometry, nested, points, randomness, template
+from subspaces import geometry, nested, points, randomness, template, values
 from subspaces.ensembles import Average, Ensemble
 from subspaces.features import Sampled, similarity, watch
 from subspaces.initial import Factory, Init, given_networks, initial_networks
@@ -73,7 +73,7 @@ class Subspace(nn.Module):
         )
         self.template = networks[0]
         template.fill(self.template, dict.fromkeys(self.layout.entries))
-        seed = int(torch.randint(2**62, ())) if seed is None else seed
+        seed = int(torch.randint(2**62, ())) if seed is None else values.whole("seed", seed, -(2**63), 2**63 - 1)
         self.register_buffer("rng", randomness.new_state(seed).to(next(iter(self.omega.values())).device))
 
     @classmethod

@@ -1,12 +1,11 @@
 """What a caller passed, checked: an error says what it was and what was expected."""
 
+import math
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from numbers import Integral
 from pathlib import Path
-from typing import Any, TypeVar
-
-T = TypeVar("T")
+from typing import Any
 
 
 def whole(name: str, value: Any, least: int, most: int | None = None, beside: str = "") -> int:
@@ -18,6 +17,17 @@ def whole(name: str, value: Any, least: int, most: int | None = None, beside: st
     return int(value)
 
 
+def number(name: str, value: Any) -> float:
+    """Return a finite number; True, False and text are none."""
+    try:
+        found = math.nan if isinstance(value, (bool, str, bytes)) else float(value)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        found = math.nan
+    if not math.isfinite(found):
+        raise ValueError(f"{name}={shown(value)}: expected a finite number")
+    return found
+
+
 def folder(name: str, value: Any) -> Path:
     """Return the path of a folder or file that was passed as text or as a path."""
     if not isinstance(value, (str, os.PathLike)) or "\0" in str(value):
@@ -25,25 +35,34 @@ def folder(name: str, value: Any) -> Path:
     return Path(value)
 
 
-def several(value: Any, one: type | tuple[type, ...], expected: str) -> list[Any]:
-    """Return one thing, or all of several, as a list; `expected` says what they are."""
-    found = [value] if isinstance(value, one) else list(value) if isinstance(value, Iterable) else [value]
-    wrong = [each for each in found if not isinstance(each, one)]
-    if wrong or isinstance(value, (bytes, dict)):
-        raise TypeError(f"got {shown(wrong[0] if wrong else value)}: expected {expected}")
-    if not found:
-        raise ValueError(f"got none: expected {expected}")
+def several(name: str, value: Any, expected: str, most: int | None = None) -> list[Any]:
+    """Return the members of a list or the like; text, a dict and a thing alone are none."""
+    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
+        raise TypeError(f"{name}={shown(value)}: expected {expected}")
+    found = list(value)
+    if most is not None and len(found) > most:
+        raise ValueError(f"{name} has {len(found):,} members: expected at most {most:,}")
     return found
 
 
-def numbers(name: str, value: Any, check: Callable[[Any], T], expected: str) -> list[T]:
-    """Return numbers, each of them checked; one alone, text and nothing at all are refused."""
-    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
-        raise ValueError(f"{name}={shown(value)}: expected {expected}")
-    return [check(each) for each in value]
+def all_of(value: Any, kinds: tuple[type, ...], expected: str) -> list[Any]:
+    """Return one thing of these kinds, or each of several, as a list; `expected` says what they are."""
+    if isinstance(value, kinds):
+        return [value]
+    loose = isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping))
+    found = list(value) if loose else [value]
+    for each in found:
+        if not isinstance(each, kinds):
+            raise TypeError(f"got {shown(each)}: expected {expected}")
+    if not found:
+        raise ValueError(f"got nothing: expected {expected}")
+    return found
 
 
 def shown(value: Any) -> str:
     """Return a value as Python writes it, cut where it is long."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # of an object whose own text fails, or of an endless number
+        text = f"a {type(value).__name__}"
     return text if len(text) <= 80 else f"{text[:77]}…"

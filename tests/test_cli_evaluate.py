@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 import subspaces as ss
@@ -111,6 +113,25 @@ def test_the_defaults_are_those_of_the_call(received: dict[str, Any]) -> None:
 )
 def test_steps(given: tuple[float, float, float], expected: list[float]) -> None:
     assert _steps(*given) == pytest.approx(expected)
+
+
+@given(st.integers(-300, 300), st.integers(1, 200), st.integers(0, 400), st.sampled_from([1, 10, 100, 1000]))
+@settings(max_examples=200, deadline=None, derandomize=True)
+def test_a_grid_has_both_its_ends_whatever_the_step(start: int, step: int, count: int, unit: int) -> None:
+    numbers = [start / unit, (start + count * step) / unit, step / unit]
+    found = _steps(*numbers)
+    assert len(found) == count + 1
+    assert found[-1] == numbers[1]
+    assert found == pytest.approx([(start + index * step) / unit for index in range(count + 1)])
+
+
+@given(st.floats(-2, 2), st.floats(0, 2), st.floats(1e-3, 1))
+@settings(max_examples=100, deadline=None, derandomize=True)
+def test_a_grid_never_goes_beyond_its_end(first: float, length: float, step: float) -> None:
+    found = _steps(first, first + length, step)
+    assert found[0] == pytest.approx(first, abs=1e-5)
+    assert all(number <= first + length + 2e-6 * step for number in found)
+    assert found[-1] + step > first + length - 2e-6 * step
 
 
 @pytest.mark.parametrize(
@@ -227,9 +248,19 @@ def test_a_signal_stops_and_the_same_command_continues(
         ("run --split tset", "--split='tset': did you mean 'test'?"),
         ("run --cells 1", "--cells=1: expected at least 2"),
         ("run --statistics-batches 0", "--statistics-batches=0: expected at least 1"),
-        ("run --check-statistics 3 0", "--check-statistics=[3, 0]"),
+        ("run --check-statistics 3 0", "--check-statistics=0: expected at least 1"),
         ("run --grid 0 1 0", "--grid 0 1 0: expected FROM, TO"),
         ("run --grid 0 1", "--grid"),
+        ("run --grid 0 1 1e-9", "--grid 0 1 1e-09: 1e+09 steps; expected at most 10,000, take a larger STEP"),
+        ("run --grid 0 1 5e-324", "expected at most 10,000"),
+        ("run --grid nan 1 0.1", "--grid nan 1 0.1: expected FROM"),
+        ("run --grid 0 inf 0.1", "--grid 0 inf 0.1: expected FROM"),
+        ("run --grid -1e308 1e308 1e308", "expected at most 10,000"),
+        ("run --cells 999999999999", "--cells=999999999999: expected at least 2 and at most 501"),
+        ("run --random 999999999999", "--random=999999999999"),
+        ("run --triangle 999999999999", "--triangle=999999999999"),
+        ("run --check-statistics 999999999999", "--check-statistics=999999999999"),
+        ("run --workers -1", "--workers=-1: expected at least 0"),
         ("run --plane-through a --plane-through b --plane-through c --plane-through d", "--plane-through="),
         ("run --device gpu", "--device='gpu': expected auto, cpu, cuda or cuda:N"),
         ("run --precision float23", "--precision='float23': did you mean 'float32'?"),

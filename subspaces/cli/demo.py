@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from subspaces.cli.errors import usage
 from subspaces.cli.shared import Quiet
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ def demo(
     if out.exists() and not out.is_dir():
         raise typer.BadParameter(f"{out} is a file", param_hint="--out")
     torch.set_num_threads(1)  # the networks are so small that more threads only wait for each other
-    setting = study.Setting(seeds=seeds, epochs=epochs, label_noise=label_noise)
+    with usage("seeds", "epochs", "label_noise"):
+        setting = study.Setting(seeds=seeds, epochs=epochs, label_noise=label_noise)
     result = study.run(setting, out, "quiet" if quiet else "bar")
     _show(result.rows, setting)
     for sentence in study.findings(result.rows):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +17,7 @@ from subspaces.cli.errors import usage
 from subspaces.cli.options import ROOT
 from subspaces.cli.shared import OUTPUT, Code, Quiet, check_output
 from subspaces.evaluation.record import Alpha, Choice, Record, Row
+from subspaces.evaluation.settings import POINTS as MOST_POINTS
 from subspaces.evaluation.settings import Settings
 from subspaces.report.reading import PAIR
 from subspaces.training import Execution, Recipe, Run, methods
@@ -158,11 +160,16 @@ def evaluate(
 
 
 def _steps(first: float, last: float, step: float) -> tuple[float, ...]:
-    """Return the numbers from first to last."""
-    if not (step > 0 and first <= last):
-        raise ValueError(f"--grid {first:g} {last:g} {step:g}: expected FROM, TO that is not less, and a STEP above 0")
-    count = int((last - first) / step + 1e-6) + 1
-    return tuple(first + index * step for index in range(count))
+    """Return the numbers from first to last; the last is one of them where a whole number of steps leads to it."""
+    given = f"--grid {first:g} {last:g} {step:g}"
+    if not (step > 0 and first <= last) or not all(map(math.isfinite, (first, last, step))):
+        raise ValueError(f"{given}: expected FROM, TO that is not less, and a STEP above 0, all of them finite")
+    steps = (last - first) / step  # 0.3 in steps of 0.1 is 2.9999999999999996
+    if steps > MOST_POINTS - 1:
+        raise ValueError(f"{given}: {steps:.3g} steps; expected at most {MOST_POINTS - 1:,}, take a larger STEP")
+    count = int(steps + 1e-6)
+    ends = last if abs(steps - count) <= 1e-6 else first + count * step
+    return (*(first + index * step for index in range(count)), ends)
 
 
 @dataclass(frozen=True)

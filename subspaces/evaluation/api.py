@@ -81,16 +81,16 @@ def evaluate(
         >>> record.rows[0].metrics["accuracy"]
     """
     wanted = Settings(
-        grid=GRID if grid is None else tuple(grid),
+        grid=GRID if grid is None else grid,
         random=random,
         triangle=triangle,
         split=split,
         statistics_batches=statistics_batches,
         plane=plane,
-        through=tuple(through),
+        through=through,
         cells=cells,
         plane_statistics_batches=plane_statistics_batches,
-        check_statistics=tuple(check_statistics),
+        check_statistics=check_statistics,
         precision=precision,
     )
     several = [runs] if isinstance(runs, (Run, str, os.PathLike)) else list(runs)

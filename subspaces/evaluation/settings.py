@@ -1,10 +1,11 @@
 """What an evaluation measures, checked before anything is."""
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from functools import partial
+from typing import Any, Literal, get_args
 
+from subspaces import values
 from subspaces.evaluation.bench import Bench
 from subspaces.evaluation.points import GRID
 from subspaces.evaluation.through import Name
@@ -12,6 +13,15 @@ from subspaces.points import nearest
 from subspaces.training.config import Precision
 
 ChooseOn = Literal["auto", "validation", "test"]
+POINTS = 10_001  # of a grid, or drawn at random: days on any device
+MOST = {  # what can be asked for
+    "random": (0, POINTS),
+    "triangle": (0, 140),  # which are 10,011 points
+    "cells": (2, 501),  # in each direction
+    "statistics_batches": (1, 10**6),
+    "plane_statistics_batches": (1, 10**6),
+}
+CHECKS = 100
 
 
 @dataclass(frozen=True)
@@ -33,17 +43,21 @@ class Settings:
     def __post_init__(self) -> None:
         if self.split not in get_args(ChooseOn):
             raise ValueError(f"split={self.split!r}: {nearest(str(self.split), get_args(ChooseOn))}")
-        if not all(math.isfinite(alpha) for alpha in self.grid):
-            raise ValueError(f"grid={list(self.grid)}: expected finite numbers")
-        counts = {"statistics_batches": 1, "plane_statistics_batches": 1, "cells": 2, "random": 0, "triangle": 0}
-        for name, least in counts.items():
+        self._set("grid", values.number, "a list of finite numbers, such as [0, 0.5, 1]", POINTS)
+        for name, (least, most) in MOST.items():
             value = getattr(self, name)
-            if value is not None and not value >= least:
-                raise ValueError(f"{name}={value}: expected at least {least}")
-        if not all(count >= 1 for count in self.check_statistics):
-            raise ValueError(f"check_statistics={list(self.check_statistics)}: expected at least 1 batch each")
+            if value is not None or name != "statistics_batches":
+                values.whole(name, value, least, most)
+        batches = partial(values.whole, least=1, most=10**6, beside=" batches each")
+        self._set("check_statistics", batches, "a list of numbers of batches, such as [10, 50]", CHECKS)
+        self._set("through", values.folder, "a list of run folders, such as ['runs/a', 'runs/b:0.3']", None)
         if len(self.through) > 3:
-            raise ValueError(f"through={list(self.through)}: a plane goes through three networks")
+            raise ValueError(f"through={list(map(str, self.through))}: a plane goes through three networks")
+
+    def _set(self, name: str, check: Callable[[str, Any], Any], expected: str, most: int | None) -> None:
+        """Keep a setting that has several values as a tuple of them, each checked."""
+        found = values.several(name, getattr(self, name), expected, most)
+        object.__setattr__(self, name, tuple(check(name, each) for each in found))
 
     @property
     def wants_plane(self) -> bool:

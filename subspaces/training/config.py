@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 
 import torch
 
-from subspaces import streams
+from subspaces import streams, values
 from subspaces.points import nearest
 from subspaces.shapes import Shape
 from subspaces.training import methods
@@ -27,6 +27,16 @@ UNFIT = {  # optimisers that cannot train the vertices, which are the rows of on
     "SparseAdam": "it takes sparse gradients only",
     "Muon": "it treats the vertices as the rows of one weight matrix",
     "Adafactor": "it treats the vertices as the rows of one weight matrix",
+}
+
+MOST = 2**31 - 1
+WORKERS = 1024
+NAME = 150  # bytes, of the 255 that a folder's name may have
+LIMITS = {  # so that no two streams of random numbers are one: seeds, branches and epochs have bits of their own
+    **dict.fromkeys(("seed", "data_seed"), streams.SEEDS - 1),
+    "branch": streams.BRANCHES - 1,
+    "epochs": streams.EPOCHS,
+    **dict.fromkeys(("validation", "pad", "vertices", "samples", "batch", "trunk"), MOST),
 }
 
 
@@ -90,8 +100,14 @@ class Recipe:
     def __post_init__(self) -> None:
         for entry in dataclasses.fields(self):
             object.__setattr__(self, entry.name, _typed(entry.name, getattr(self, entry.name), entry.type))
-        if not re.fullmatch(r"[\w.-]+", self.name):
-            raise ValueError(f"name={self.name!r}: expected letters, digits, '.', '_' and '-', as it names a folder")
+        if not re.fullmatch(r"[\w.-]+", self.name) or len(self.name.encode()) > NAME:
+            raise ValueError(
+                f"name={self.name!r}: expected letters, digits, '.', '_' and '-', and {NAME} of them at most, as it "
+                "names a folder"
+            )
+        for name, most in LIMITS.items():
+            if getattr(self, name) > most:
+                raise ValueError(f"{name}={values.shown(getattr(self, name))}: expected at most {most:,}")
         positive = ("epochs", "batch", "samples", "vertices")
         fraction = ("label_noise", "dropout", "label_smoothing", "ema_decay")
         penalties = ("beta", "feature_similarity", "weight_decay", "momentum")
@@ -135,9 +151,6 @@ class Recipe:
                 f"validation={self.validation}: early-stopping chooses its epoch on held-out images; hold some out, "
                 "such as --validation 5000"
             )
-        for name, most in (("epochs", streams.EPOCHS), ("branch", streams.BRANCHES - 1)):
-            if getattr(self, name) > most:  # its random numbers would be those of another
-                raise ValueError(f"{name}={getattr(self, name)}: expected at most {most}")
         if self.trunk > self.epochs:
             raise ValueError(f"trunk={self.trunk}: expected at most the epochs, {self.epochs}")
         self.result_shape()
@@ -237,9 +250,7 @@ class Execution:
         """Return the same with every choice made."""
         if self.precision not in PRECISIONS:
             raise ValueError(f"precision={self.precision!r}: {nearest(str(self.precision), PRECISIONS)}")
-        for setting, least in (("evaluate_every", 0), ("evaluate_batches", 1), ("checkpoint_seconds", 0)):
-            if not getattr(self, setting) >= least:
-                raise ValueError(f"{setting}={getattr(self, setting)!r}: expected at least {least}")
+        self._check_types()
         name = self.device if self.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
         try:
             device = torch.device(name)
@@ -261,3 +272,19 @@ class Execution:
         if graph and not gpu:
             raise ValueError(f"graph=True on {name}: a CUDA graph needs a CUDA device")
         return dataclasses.replace(self, device=name, precision=precision, compile=compiled, graph=graph)
+
+    def _check_types(self) -> None:
+        """Refuse numbers and switches that are none."""
+        values.whole("evaluate_every", self.evaluate_every, 0, MOST)
+        values.whole("evaluate_batches", self.evaluate_batches, 1, MOST)
+        if self.workers is not None:
+            values.whole("workers", self.workers, 0, WORKERS, beside=", or None for one per core")
+        seconds: Any = self.checkpoint_seconds
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:
+            raise ValueError(f"checkpoint_seconds={values.shown(seconds)}: expected a number of at least 0")
+        for name in ("channels_last", "compile", "graph", "resident"):
+            value = getattr(self, name)
+            if not isinstance(value, bool) and (value is not None or name == "channels_last"):
+                raise ValueError(f"{name}={values.shown(value)}: expected True or False")
+        if not isinstance(self.device, str):
+            raise ValueError(f"device={values.shown(self.device)}: expected text, auto, cpu, cuda or cuda:N")

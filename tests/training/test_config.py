@@ -10,39 +10,39 @@ import torch
 
 import subspaces as ss
 from subspaces.training import Execution, Recipe
-from subspaces.training.config import METHODS
+from subspaces.training.config import LIMITS, METHODS
 
 BAD = {
     "name": [3, "", "../../x", "a/b", "a b", "a\n"],
     "dataset": [None],
     "label_noise": [-0.1, 1, 1.5, math.nan, "0.1"],
     "validation": [-1, 0.5],
-    "data_seed": [-1, 1.5],
-    "pad": [-1, 2.5],
+    "data_seed": [-1, 1.5, 2**32, 10**30],
+    "pad": [-1, 2.5, 10**12],
     "flip": [1, "yes"],
     "network": [None],
     "dropout": [-0.1, 1.0],
     "method": ["circle", "Line", 3],
-    "vertices": [0, -2, 2.0, True],
+    "vertices": [0, -2, 2.0, True, 2**31],
     "layerwise": ["no", 0],
     "init": ["zero"],
     "beta": [-1, math.nan, math.inf],
     "samples": [0, 1.5],
     "feature_similarity": [-1, math.nan],
     "label_smoothing": [-0.1, 1],
-    "epochs": [0, -3, 1.5, "10", True],
+    "epochs": [0, -3, 1.5, "10", True, 2**16 + 1],
     "batch": [0, 12.8],
     "optimizer": ["sgd", "Optimizer", "lr_scheduler", "LBFGS", "SparseAdam", "Muon", "Adafactor"],
     "learning_rate": [0, -0.1, math.nan, math.inf],
     "momentum": [-0.9, math.nan],
     "weight_decay": [-1e-4, math.inf],
     "schedule": ["cosine-warmup", ""],
-    "seed": [-1, 0.5, "0"],
+    "seed": [-1, 0.5, "0", 2**32, 2**64, True],
     "ema_decay": [-0.1, 1.0, math.nan],
     "sam_rho": [0, -0.05, math.inf],
     "epsilon": [0.0, -0.1],
     "trunk": [-1, 161, 0.5],
-    "branch": [-1, 1.0],
+    "branch": [-1, 1.0, 256],
 }
 OTHER = {
     "dataset": "digits",
@@ -265,6 +265,19 @@ def test_every_field_has_a_help_text():
         assert all(entry.metadata["help"] for entry in dataclasses.fields(kind))
 
 
+def test_the_limits_keep_all_streams_of_random_numbers_apart():
+    assert LIMITS["seed"] < 1 << 32  # above it lie epochs and branches
+    assert LIMITS["data_seed"] < 1 << 32
+    assert (LIMITS["branch"] << 16) + LIMITS["epochs"] < 1 << 24  # above those, at bit 56, lie the uses of a seed
+
+
+def test_a_name_that_no_folder_can_have_is_refused():
+    for name in ("a" * 151, "é" * 100):
+        with pytest.raises(ValueError, match="150 of them at most"):
+            Recipe(name=name)
+    assert Recipe(name="a" * 150).name == "a" * 150
+
+
 # Execution
 
 
@@ -287,9 +300,9 @@ def test_what_is_chosen_stays():
     assert found.resolved() == found
 
 
-@pytest.mark.parametrize("device", ["graphics", "cpu:x", "cuda:99", ""])
+@pytest.mark.parametrize("device", ["graphics", "cpu:x", "cuda:99", "", None, 5])
 def test_a_bad_device_is_named(device):
-    with pytest.raises(ValueError, match=f"device='{device}'"):
+    with pytest.raises(ValueError, match=f"device={device!r}"):
         Execution(device=device).resolved()
 
 
@@ -300,7 +313,24 @@ def test_a_graph_needs_a_gpu():
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("precision", "float16"), ("evaluate_every", -1), ("evaluate_batches", 0), ("checkpoint_seconds", -1.0)],
+    [
+        ("precision", "float16"),
+        ("evaluate_every", -1),
+        ("evaluate_every", 1.5),
+        ("evaluate_batches", 0),
+        ("evaluate_batches", None),
+        ("checkpoint_seconds", -1.0),
+        ("checkpoint_seconds", math.nan),
+        ("checkpoint_seconds", "60"),
+        ("workers", -1),
+        ("workers", 1.5),
+        ("workers", True),
+        ("workers", 10**6),
+        ("compile", "yes"),
+        ("graph", 1),
+        ("resident", 0),
+        ("channels_last", None),
+    ],
 )
 def test_a_bad_setting_is_named(name, value):
     with pytest.raises(ValueError, match=f"{name}={value!r}"):
