@@ -262,7 +262,6 @@ def test_a_wrong_command_is_one_line_with_the_nearest_name(arguments: str, words
         ("digits-line --network builtins:dict", "expected a Python function that makes a network"),
         ("digits-line --network json:dumps", "needs more than it is told (missing a required argument: 'obj')"),
         ("digits-line --network sys:exit", "and it is a builtin_function_or_method"),
-        ("digits-line --validation 5000", "1200 training images"),
         ("digits-line --learning-rate 1e30 --epochs 3", "lower --learning-rate"),
     ],
 )

@@ -19,7 +19,7 @@ from subspaces.cli.shared import EXECUTION, OUTPUT, RECIPE, Code, Data, Out, Qui
 from subspaces.data.loading import check_name_and_root
 from subspaces.networks import registry
 from subspaces.points import nearest
-from subspaces.training import Execution, Recipe, Run
+from subspaces.training import Execution, Recipe, Run, feasible
 from subspaces.training.api import configure
 
 
@@ -71,7 +71,10 @@ def train(
 
 
 def check_names(recipes: Sequence[Recipe], data: Path) -> None:
-    """Refuse data sets and networks that do not exist, or have no dropout, before any work is done."""
+    """Refuse data sets and networks that do not exist, or have no dropout, before any work is done.
+
+    Nor may more images be held out than there are, or a batch be too small for the network's batch norm.
+    """
     for recipe in recipes:
         with suppress(FileNotFoundError):  # a finished run needs no data
             check_name_and_root(recipe.dataset, data)
@@ -79,6 +82,7 @@ def check_names(recipes: Sequence[Recipe], data: Path) -> None:
             known = (*networks.names(), "timm:NAME", "torchvision:NAME", "package.module:factory")
             raise ValueError(f"no network is called {recipe.network!r}: {nearest(recipe.network, known)}")
         registry.check_name(recipe.network)
+    feasible.check(recipes, data)
     for name, dropout in {(one.network, one.dropout) for one in recipes if one.dropout and ":" not in one.network}:
         with torch.device("meta"):  # which takes no memory
             networks.build(name, classes=10, image_shape=(3, 32, 32), dropout=dropout)

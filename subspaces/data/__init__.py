@@ -2,7 +2,7 @@
 
 from subspaces.data.dataset import DataError, Dataset, Files, Images, Split
 from subspaces.data.fetching import check, describe, get
-from subspaces.data.loading import NAMES, load
+from subspaces.data.loading import NAMES, Size, load, size_of
 from subspaces.data.resident import ResidentLoader
 from subspaces.data.sources import SOURCES, Published, Source
 from subspaces.data.streaming import StreamingLoader
@@ -16,6 +16,7 @@ __all__ = [
     "Images",
     "Published",
     "ResidentLoader",
+    "Size",
     "Source",
     "Split",
     "StreamingLoader",
@@ -23,4 +24,5 @@ __all__ = [
     "describe",
     "get",
     "load",
+    "size_of",
 ]

@@ -4,9 +4,10 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from subspaces.data import cifar10, digits, folders, mnist, noise, tiny_imagenet
-from subspaces.data.dataset import Dataset
+from subspaces.data.dataset import DataError, Dataset
 from subspaces.points import nearest
 
 _READERS: dict[str, Callable[[Path], Dataset]] = {
@@ -17,6 +18,22 @@ _READERS: dict[str, Callable[[Path], Dataset]] = {
     "imagenet": folders.load,
 }
 NAMES = tuple(_READERS)
+
+
+class Size(NamedTuple):
+    """What a recipe must fit to: how many training images, of which shape, in how many classes."""
+
+    training: int
+    image_shape: tuple[int, int, int]
+    classes: int
+
+
+SIZES = {  # of all but imagenet, which may be any folders
+    "digits": Size(digits.TRAINING, (1, 8, 8), 10),
+    "mnist": Size(mnist.TRAINING, (1, 28, 28), 10),
+    "cifar10": Size(cifar10.RECORDS * (len(cifar10.BATCHES) - 1), (3, 32, 32), len(cifar10.CLASSES)),
+    "tiny-imagenet": Size(tiny_imagenet.CLASSES * tiny_imagenet.PER_CLASS, (3, 64, 64), tiny_imagenet.CLASSES),
+}
 ROOT = "data"
 """Where the files are unless said otherwise."""
 
@@ -45,6 +62,18 @@ def load(
         data = replace(data, train=data.train.select(keep), validation=data.train.select(out))
     labels = noise.noisy(data.train.labels, len(data.classes), label_noise, seed)
     return replace(data, train=data.train.relabelled(labels))
+
+
+def size_of(name: str, root: str | os.PathLike[str] | None = None, *, count: bool = False) -> Size | None:
+    """Return the size of a data set where it is known, or, to `count` them, where the files are there."""
+    if name in SIZES or not count:
+        return SIZES.get(name)
+    try:
+        folder = check_name_and_root(name, root)
+        found = _READERS[name](folder)
+    except (FileNotFoundError, DataError):  # which is said when they are needed
+        return None
+    return Size(len(found.train), found.image_shape, len(found.classes))
 
 
 def check_name_and_root(name: str, root: str | os.PathLike[str] | None) -> Path:

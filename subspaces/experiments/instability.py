@@ -21,7 +21,7 @@ from subspaces.evaluation.measured import Measured, Shelf
 from subspaces.experiments.compare import trained
 from subspaces.experiments.mixing import KINDS, PER, Kind, Mixing
 from subspaces.experiments.setting import Folder, OneRecipe, Setting, check_output, prepared, several
-from subspaces.training import sharing
+from subspaces.training import feasible, sharing
 from subspaces.training.config import Execution, Recipe
 from subspaces.training.display import Mode
 from subspaces.training.runs import Run
@@ -154,6 +154,7 @@ def planned(
     for name, given in (("draws", draws), ("shared", len(parts)), ("models", len(models))):
         if given < 1:
             raise ValueError(f"{name}={given}: expected at least one")
+    feasible.check(found, setting.data)
     setting = replace(setting, execution=execution)
     return Plan(base, sorted({one.seed for one in found}), sorted(set(parts)), sorted(set(models)), draws, setting)
 

@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from subspaces import values
 from subspaces.evaluation.dropout import PASSES
 from subspaces.evaluation.together import ALIKE
 from subspaces.points import nearest
 from subspaces.report.reading import distinguishing
+from subspaces.training import feasible
 from subspaces.training.api import configure
 from subspaces.training.config import Execution, Recipe
 from subspaces.training.display import Mode
@@ -18,6 +20,7 @@ from subspaces.training.runs import Run
 
 Folder = str | os.PathLike[str]
 OneRecipe = Recipe | str
+MOST_PASSES = 10_000
 State = Literal["to train", "to continue", "to evaluate", "evaluated"]
 
 
@@ -91,8 +94,8 @@ def check(recipes: Sequence[Recipe], setting: Setting) -> None:
                     f"methods are compared on the same data{hint}"
                 )
     check_output(setting)
-    if setting.passes < 1:
-        raise ValueError(f"dropout_passes={setting.passes}: expected at least 1")
+    feasible.check(recipes, setting.data)
+    values.whole("dropout_passes", setting.passes, 1, MOST_PASSES)
     standard = independent(recipes)
     counts = [len({each.seed for each in recipes if same(each, one)}) for one in standard]
     for size in setting.ensembles or ():

@@ -8,6 +8,7 @@ from typing import Any
 from subspaces import data as datasets
 from subspaces import memory
 from subspaces.points import nearest
+from subspaces.training import feasible
 from subspaces.training import recipes as book
 from subspaces.training.advice import against_memory
 from subspaces.training.config import Execution, Recipe
@@ -50,6 +51,7 @@ def train(
         >>> run.result["test_accuracy"]
     """
     chosen, execution = configure(recipe, seeds, changes)
+    feasible.check(chosen, data)
     runs = list({run.folder: run for run in (Run.under(out, one) for one in chosen)}.values())
     for run in runs:
         run.check()
@@ -61,6 +63,7 @@ def train(
             dataset = datasets.load(
                 one.dataset, data, label_noise=one.label_noise, validation=one.validation, seed=one.data_seed
             )
+            feasible.check_loaded([run.recipe for run in members], dataset)
             try:
                 _train_group(members, dataset, execution, show, tensorboard, held)
             except TrainingError as error:  # the others can be trained nevertheless

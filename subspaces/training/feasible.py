@@ -1,0 +1,80 @@
+"""What a recipe asks of its data set, checked before any work: held-out images that there are, and no batch too small.
+
+A batch norm in training needs two values of each channel. A network whose batch norms see whole images takes a batch
+of one image, and one that sees a number per channel does not: a single image is sent through the network to see which
+it is, and only where a batch, or a group of a batch (`samples`), would have one image.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+
+import torch
+
+from subspaces.batchnorm import ONE_VALUE
+from subspaces.data import Dataset, Size, size_of
+from subspaces.networks import registry
+from subspaces.training.config import Recipe
+
+
+def check(recipes: Iterable[Recipe], data: str | os.PathLike[str] | None) -> None:
+    """Refuse what cannot be trained, where the size of the data is known or the files are there to be counted."""
+    different = {
+        (one.dataset, one.validation, one.batch, one.samples, one.network, one.dropout): one for one in recipes
+    }
+    for one in different.values():
+        size = size_of(one.dataset, data, count=one.validation > 0)
+        if size is not None:
+            if one.validation >= size.training:
+                raise ValueError(
+                    f"validation={one.validation}: expected 0 to {size.training - 1}, part of the {size.training} "
+                    f"training images of {one.dataset}"
+                )
+            check_batches(one, size._replace(training=size.training - one.validation))
+
+
+def check_loaded(recipes: Iterable[Recipe], dataset: Dataset) -> None:
+    """Refuse batches that cannot be trained on, now that the training images are there."""
+    for one in recipes:
+        check_batches(one, Size(len(dataset.train), dataset.image_shape, len(dataset.classes)))
+
+
+def check_batches(recipe: Recipe, size: Size) -> None:
+    """Refuse a batch of one image, or a group of one, for a network that cannot be trained on it."""
+    if _smallest(size.training, recipe.batch, recipe.samples) > 1 or not _needs_two(recipe, size):
+        return
+    last = size.training % recipe.batch
+    what = f"the last of {size.training} images is a batch of its own" if last == 1 else "batches have one image"
+    if recipe.samples > 1:
+        what = f"a batch of {last or recipe.batch} is cut into {recipe.samples} groups (--samples), some of one image"
+    better = next(_better(size.training, recipe), None)
+    remedy = f"choose --batch {better}" if better else "lower --samples, or hold fewer images out (--validation)"
+    raise ValueError(
+        f"batch={recipe.batch}: {what}, and a batch norm of {recipe.network} cannot be trained on one: {remedy}"
+    )
+
+
+def _smallest(images: int, batch: int, samples: int) -> int:
+    """Return the size of the smallest group of images that a network is trained on."""
+    sizes = [size for size in (min(images, batch), images % batch) if size]
+    return min(size // min(samples, size) for size in sizes)
+
+
+def _better(images: int, recipe: Recipe) -> Iterator[int]:
+    """Yield sizes of batches that would do, the nearest first."""
+    for step in range(1, images):
+        for batch in (recipe.batch - step, recipe.batch + step):
+            if 1 < batch <= images and _smallest(images, batch, recipe.samples) > 1:
+                yield batch
+
+
+def _needs_two(recipe: Recipe, size: Size) -> bool:
+    """Say whether the network refuses a single image in train mode; random numbers are left alone."""
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        network = registry.build(
+            recipe.network, classes=size.classes, image_shape=size.image_shape, dropout=recipe.dropout
+        )
+        try:
+            network.train()(torch.zeros(1, *size.image_shape))
+        except ValueError as error:
+            return str(error).startswith(ONE_VALUE)
+    return False
