@@ -1,5 +1,6 @@
 """Batch-norm statistics for a network that was never trained at exactly its weights."""
 
+import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import partial
@@ -62,10 +63,12 @@ def recalibrate(
         call = partial(module, alpha=alpha, outside=outside)
     elif alpha is not None:
         raise TypeError(f"alpha={alpha!r}: only a Subspace has points, this is a {type(module).__name__}")
-    if not isinstance(loader, Iterable):
+    if not isinstance(loader, Iterable) or isinstance(loader, (str, bytes)):
         raise TypeError(f"loader={loader!r}: expected something that yields batches, such as a DataLoader")
     if batches is not None:
-        values.whole("batches", batches, 1, beside=", or None for the whole loader")
+        values.whole("batches", batches, 1, sys.maxsize, beside=", or None for the whole loader")
+    if forward is not None:
+        values.function("forward", forward, "a function of (module, batch)")
     norms = {name: part for name, part in module.named_modules() if isinstance(part, _BatchNorm)}
     if not any(norm.track_running_stats for norm in norms.values()):
         return module

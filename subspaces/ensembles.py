@@ -6,6 +6,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from subspaces import values
+
 Average = Literal["probabilities", "logits"]
 
 
@@ -37,9 +39,14 @@ class Ensemble(nn.Module):
         select: Callable[[Any], Tensor] | None = None,
     ) -> None:
         super().__init__()
-        self.members = nn.ModuleList(members)
-        if not len(self.members):
+        found = values.several("members", members, "a list of networks")
+        if not found:
             raise ValueError("an ensemble needs at least one member")
+        self.members = nn.ModuleList(values.all_of("Ensemble", found, (nn.Module,), "a list of networks"))
+        if not isinstance(dim, int):
+            raise TypeError(f"dim={values.shown(dim)}: expected an integer, the dimension of the classes")
+        if select is not None:
+            values.function("select", select, "a function that takes the logits out of an output")
         if average not in ("probabilities", "logits"):
             raise ValueError(f"average={average!r}: expected 'probabilities' or 'logits'")
         self.average = average

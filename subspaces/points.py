@@ -25,7 +25,7 @@ def nearest(name: str, names: Iterable[str]) -> str:
     """Return a hint that names the closest of `names`, and a few of them if none is close."""
     known = list(names)
     spelled = {each.lower(): each for each in known}
-    close = difflib.get_close_matches(name.lower(), spelled, n=1)
+    close = difflib.get_close_matches(str(name).lower(), spelled, n=1)
     if close:
         return f"did you mean {spelled[close[0]]!r}?"
     return f"expected one of {', '.join(map(repr, known[:8]))}{', …' if len(known) > 8 else ''}"

@@ -122,7 +122,7 @@ class Bezier(_Interval):
     bends: int = 1
 
     def __post_init__(self) -> None:
-        if not isinstance(self.bends, int) or self.bends < 1:
+        if not isinstance(self.bends, int) or isinstance(self.bends, bool) or self.bends < 1:
             raise ValueError(
                 f"Bezier(bends={self.bends!r}): expected an integer of at least 1; without a bend use Line()"
             )

@@ -60,6 +60,9 @@ class Subspace(nn.Module):
     ) -> None:
         super().__init__()
         check_shape(shape)
+        values.function("penalised", penalised, "a function of a parameter's name and value")
+        if group is not None:
+            values.function("group", group, "a function of a parameter's name and value, or None")
         networks = initial_networks(network, shape.vertices, init)
         self.shape = shape
         self.layerwise = layerwise
@@ -116,12 +119,13 @@ class Subspace(nn.Module):
             return self.shape.sample(size, lambda s: randomness.uniform(self.rng, s)).to(self._like)
 
         randomness.refuse_in_backward("checkpoint(family, x, family.sample())")
-        per = per or ("layer" if self.layerwise else "network")
+        if per is None:
+            per = "layer" if self.layerwise else "network"
+        if not isinstance(per, str) or per not in ("network", "layer", "weight"):
+            raise ValueError(f"per={values.shown(per)}: expected 'network', 'layer' or 'weight'")
         if per == "weight":
             entries = (entry for group in self.layout.groups for entry in group.entries)
             return {entry.names[0]: draw(entry.shape) for entry in entries}
-        if per not in ("network", "layer"):
-            raise ValueError(f"per={per!r}: expected 'network', 'layer' or 'weight'")
         return draw((len(self.layers),) if per == "layer" else ())
 
     def coefficients(self, alpha: Alpha, outside: bool = False) -> dict[str, Tensor]:
@@ -149,6 +153,8 @@ class Subspace(nn.Module):
     def vertex(self, index: int) -> dict[str, Tensor]:
         """Return vertex `index` under the network's own names: views without gradient, not copies."""
         m = self.shape.vertices
+        if not isinstance(index, int) or isinstance(index, bool):
+            raise TypeError(f"vertex({values.shown(index)}): expected an integer from 0 to {m - 1}")
         if not -m <= index < m:
             raise IndexError(f"vertex({index}): {self.shape} has vertices 0 to {m - 1}")
         rows = [group.unpack(self.omega[group.name].detach()[index]) for group in self.layout.groups]
@@ -181,8 +187,8 @@ class Subspace(nn.Module):
         **options: Any,
     ) -> Ensemble:
         """Return the networks at several points as one module that averages their outputs (see `Ensemble`)."""
-        if isinstance(alphas, int | float | Mapping) or (isinstance(alphas, Tensor) and not alphas.ndim):
-            raise TypeError(f"ensemble({alphas!r}): expected several points, such as [0.1, 0.9]")
+        if not values.listed(alphas):
+            raise TypeError(f"ensemble({values.shown(alphas)}): expected several points, such as [0.1, 0.9]")
         return Ensemble([self.at(alpha, outside) for alpha in alphas], average, **options)
 
     # Training
@@ -247,8 +253,8 @@ class Subspace(nn.Module):
 
         Its expectation over the pairs is the paper's regularisation term; with two vertices it is exact.
         """
-        if not isinstance(beta, Tensor) and not (isinstance(beta, int | float) and beta >= 0):
-            raise ValueError(f"penalty(beta={beta!r}): expected a number of at least 0")
+        if not isinstance(beta, Tensor) and not (isinstance(beta, int | float) and 0 <= beta < 1e300):
+            raise ValueError(f"penalty(beta={values.shown(beta)}): expected a number of at least 0")
         rows = self._penalised()
         m = self.shape.vertices
         if not rows or m < 2 or (not isinstance(beta, Tensor) and beta == 0):
@@ -256,7 +262,7 @@ class Subspace(nn.Module):
         if m > 2:
             chosen = randomness.pair(self.rng, m)
             rows = [row.index_select(0, chosen) for row in rows]
-        return beta * geometry.cos2(rows)
+        return (beta if isinstance(beta, Tensor) else float(beta)) * geometry.cos2(rows)
 
     def feature_similarity(self, sampled: Sampled, strength: float = 1.0) -> Tensor:
         """Return strength |alpha_j - alpha_k| cos^2(phi_j, phi_k) for two random groups of one call.
@@ -291,7 +297,9 @@ class Subspace(nn.Module):
             >>> SGD(family.parameter_groups(others={"weight_decay": 0}), lr=0.1, weight_decay=1e-4)
         """
         labels = list(dict.fromkeys(group.label for group in self.layout.groups))
-        for name in options:
+        for name, given in options.items():
+            if not isinstance(given, Mapping):
+                raise TypeError(f"parameter_groups({name}={values.shown(given)}): expected a dict of options")
             if name not in labels:
                 raise KeyError(f"parameter_groups({name}=…): no group of that name; {nearest(name, labels)}")
         names = {label: [g.name for g in self.layout.groups if g.label == label] for label in labels}

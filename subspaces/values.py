@@ -28,6 +28,14 @@ def number(name: str, value: Any) -> float:
     return found
 
 
+def finite(value: Any) -> bool:
+    """Say whether a number is finite as a float."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
 def folder(name: str, value: Any) -> Path:
     """Return the path of a folder or file that was passed as text or as a path."""
     if not isinstance(value, (str, os.PathLike)) or "\0" in str(value):
@@ -37,26 +45,35 @@ def folder(name: str, value: Any) -> Path:
 
 def several(name: str, value: Any, expected: str, most: int | None = None) -> list[Any]:
     """Return the members of a list or the like; text, a dict and a thing alone are none."""
-    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
-        raise TypeError(f"{name}={shown(value)}: expected {expected}")
+    if not listed(value):
+        raise ValueError(f"{name}={shown(value)}: expected {expected}")
     found = list(value)
     if most is not None and len(found) > most:
         raise ValueError(f"{name} has {len(found):,} members: expected at most {most:,}")
     return found
 
 
-def all_of(value: Any, kinds: tuple[type, ...], expected: str) -> list[Any]:
+def all_of(name: str, value: Any, kinds: tuple[type, ...], expected: str) -> list[Any]:
     """Return one thing of these kinds, or each of several, as a list; `expected` says what they are."""
-    if isinstance(value, kinds):
-        return [value]
-    loose = isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping))
-    found = list(value) if loose else [value]
+    found = [value] if isinstance(value, kinds) or not listed(value) else list(value)
     for each in found:
         if not isinstance(each, kinds):
-            raise TypeError(f"got {shown(each)}: expected {expected}")
+            raise TypeError(f"{name} got {shown(each)}: expected {expected}")
     if not found:
-        raise ValueError(f"got nothing: expected {expected}")
+        raise ValueError(f"{name} got nothing: expected {expected}")
     return found
+
+
+def function(name: str, value: Any, expected: str) -> None:
+    """Refuse what cannot be called."""
+    if not callable(value):
+        raise TypeError(f"{name}={shown(value)}: expected {expected}")
+
+
+def listed(value: Any) -> bool:
+    """Say whether a value is a list or the like; text and a dict are not meant as one."""
+    alone = isinstance(value, (str, bytes, Mapping)) or getattr(value, "ndim", 1) == 0  # or a tensor of one number
+    return isinstance(value, Iterable) and not alone
 
 
 def shown(value: Any) -> str:

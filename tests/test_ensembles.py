@@ -240,5 +240,5 @@ def test_select_must_give_a_tensor():
 
 
 def test_members_must_be_modules():
-    with pytest.raises(TypeError, match="is not a Module"):
+    with pytest.raises(TypeError, match="expected a list of networks"):
         Ensemble([Net(), lambda x: x])

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from subspaces import data as datasets
+from subspaces import values
 from subspaces.data.dataset import Progress
 from subspaces.evaluation import checks, choices, landscape, strip
 from subspaces.evaluation.bench import Bench
@@ -93,12 +94,16 @@ def evaluate(
         check_statistics=check_statistics,
         precision=precision,
     )
-    several = [runs] if isinstance(runs, (Run, str, os.PathLike)) else list(runs)
+    several = values.all_of("evaluate", runs, (Run, str, os.PathLike), "a run, its folder, or several of them")
+    data = None if data is None else values.folder("data", data)
+    execution = Execution(device=device, precision=precision, workers=workers).resolved()
+    if not isinstance(progress, bool):
+        values.function("progress", progress, "True, False, or a function of (what, done, total)")
     known = [one for one in several if isinstance(one, Run) or Run.begun([one])]
     if several and not known:
         raise ValueError(f"{several[0]}: holds no run that was begun; expected the folder of a finished one")
-    opened = [one if isinstance(one, Run) else Run.open(one) for one in known]
-    bench = workbench(data, Execution(device=device, precision=precision, workers=workers).resolved(), trust)
+    opened = [one if isinstance(one, Run) else Run.open(values.folder("evaluate", one)) for one in known]
+    bench = workbench(data, execution, trust)
     benches = list(dict.fromkeys(bench(run) for run in opened))
     others = [named(name, bench) for name in wanted.through]
     for one in benches:  # whatever is wrong is said before anything is measured

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from subspaces import data as datasets
-from subspaces import files
+from subspaces import files, values
 from subspaces.evaluation import Record, evaluate
 from subspaces.evaluation.dropout import PASSES, evaluate_dropout
 from subspaces.evaluation.together import evaluate_together
@@ -93,10 +93,10 @@ def compare(
     recipes, execution = prepared(recipe, seeds, changes)
     chosen = reference_of(recipes, reference)
     setting = Setting(
-        out=Path(out),
-        to=Path(to),
-        data=data,
-        ensembles=None if ensembles is None else several(ensembles),
+        out=values.folder("out", out),
+        to=values.folder("to", to),
+        data=None if data is None else values.folder("data", data),
+        ensembles=None if ensembles is None else several("ensembles", ensembles),
         passes=dropout_passes,
         show=show,
         tensorboard=tensorboard,

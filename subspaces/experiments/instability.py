@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import Tensor
 
-from subspaces import files
+from subspaces import files, values
 from subspaces.evaluation.api import heeding, workbench
 from subspaces.evaluation.display import bars, counted
 from subspaces.evaluation.measured import Measured, Shelf
@@ -22,13 +22,14 @@ from subspaces.experiments.compare import trained
 from subspaces.experiments.mixing import KINDS, PER, Kind, Mixing
 from subspaces.experiments.setting import Folder, OneRecipe, Setting, check_output, prepared, several
 from subspaces.training import feasible, sharing
-from subspaces.training.config import Execution, Recipe
+from subspaces.training.config import LIMITS, Execution, Recipe
 from subspaces.training.display import Mode
 from subspaces.training.runs import Run
 from subspaces.training.signals import stop_on_signals
 
 PARTS = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4)  # of the epochs, shared beside none
 FILE = "measured.json"
+DRAWS = 2**16 - 1  # which have 16 bits of the seeds
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ def study_instability(
     """
     from subspaces.experiments import instability_tables
 
-    setting = Setting(Path(out), Path(to), data, show=show, tensorboard=tensorboard)
+    setting = Setting(values.folder("out", out), values.folder("to", to), data, show=show, tensorboard=tensorboard)
     plan = planned(recipe, setting, shared, models, draws, seeds, changes)
     with files.made(plan.setting.to):
         runs = trained(plan.recipes(), plan.setting)
@@ -143,15 +144,16 @@ def planned(
     base = found[0]
     if base.shape().vertices > 1 or base.result_shape().vertices > 1:
         raise ValueError(f"method={base.method!r}: branches are of one network; expected a method such as standard")
-    parts = [0, *(round(part * base.epochs) for part in PARTS)] if shared is None else list(several(shared))
+    parts = [0, *(round(part * base.epochs) for part in PARTS)] if shared is None else list(several("shared", shared))
     for k in parts:
         if not 0 <= k < base.epochs:
             raise ValueError(f"shared={k}: expected at least 0 and less than the {base.epochs} epochs of the training")
-    models = several(models)
+    models = several("models", models)
     for count in models:
-        if count < 2:
-            raise ValueError(f"models={count}: expected 2 or more, which branch from one")
-    for name, given in (("draws", draws), ("shared", len(parts)), ("models", len(models))):
+        if not 2 <= count <= LIMITS["branch"]:
+            raise ValueError(f"models={count}: expected 2 to {LIMITS['branch']}, which branch from one")
+    values.whole("draws", draws, 1, DRAWS)
+    for name, given in (("shared", len(parts)), ("models", len(models))):
         if given < 1:
             raise ValueError(f"{name}={given}: expected at least one")
     feasible.check(found, setting.data)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from subspaces import files, storage
+from subspaces import files, storage, values
 from subspaces.baselines import integral
 from subspaces.data import Split
 from subspaces.evaluation import metrics
@@ -102,7 +102,8 @@ def study_integral(
     """
     from subspaces.experiments import integral_tables
 
-    setting = Setting(Path(out), Path(to), data, ensembles=(), show=show, tensorboard=tensorboard)
+    folders = values.folder("out", out), values.folder("to", to)
+    setting = Setting(*folders, data, ensembles=(), show=show, tensorboard=tensorboard)
     plan = planned(recipe, setting, levels, seeds, {"learning_rate": learning_rate, **changes})
     with files.made(plan.setting.to):
         runs = trained([one for recipes in plan.grid.values() for one in recipes], plan.setting)
@@ -119,7 +120,7 @@ def planned(
     changes: dict[str, Any],
 ) -> Plan:
     """Check everything and return what is to be done; nothing is."""
-    plan = noise.planned(recipe, setting, [float(level) for level in levels], {}, "accuracy", seeds, changes)
+    plan = noise.planned(recipe, setting, levels, {}, "accuracy", seeds, changes)
     found = [one for each in plan.methods for one in each.candidates if one.method == "integral"]
     if not found:
         raise ValueError("no recipe has the method integral: expected one, such as mnist-integral")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from subspaces import files
+from subspaces import files, values
 from subspaces.evaluation.dropout import PASSES
 from subspaces.evaluation.metrics import metric as known_metric
 from subspaces.experiments.compare import Comparison, measured, trained
@@ -101,10 +101,10 @@ def study_noise(
     from subspaces.experiments import noise_tables
 
     setting = Setting(
-        out=Path(out),
-        to=Path(to),
-        data=data,
-        ensembles=None if ensembles is None else several(ensembles),
+        out=values.folder("out", out),
+        to=values.folder("to", to),
+        data=None if data is None else values.folder("data", data),
+        ensembles=None if ensembles is None else several("ensembles", ensembles),
         passes=dropout_passes,
         show=show,
         tensorboard=tensorboard,
@@ -137,7 +137,10 @@ def planned(
     """Check everything and return what is to be done; nothing is."""
     if "label_noise" in changes:
         raise ValueError(f"label_noise={changes['label_noise']}: the study has levels of it instead")
+    if not isinstance(by, str):
+        raise ValueError(f"by={values.shown(by)}: expected the name of a metric, such as 'accuracy'")
     known_metric(by)
+    _check_lists(levels, lists)
     base, execution = prepared(recipe, None, changes)
     methods = methods_of(base, lists)
     setting = replace(setting, execution=execution, evaluation=QUICK)
@@ -149,16 +152,25 @@ def planned(
     return Plan(by, methods, grid, setting)
 
 
+def _check_lists(levels: Any, lists: Any) -> None:
+    """Refuse levels and settings that are no lists of numbers."""
+    if not isinstance(lists, Mapping):
+        raise ValueError(f"lists={values.shown(lists)}: expected a dict of lists, such as {{'dropout': [0.1, 0.2]}}")
+    for name, given in (("levels", levels), *lists.items()):
+        for each in values.several(str(name), given, "a list of numbers, such as [0, 0.2]"):
+            values.number(str(name), each)
+
+
 def methods_of(recipes: Sequence[Recipe], lists: Mapping[str, Sequence[float]]) -> list[Method]:
     """Return a method for each recipe, and one for each list of settings of the standard recipe."""
     words = [_named(one) for one in recipes]
     names = [word if words.count(word) == 1 else one.name for word, one in zip(words, recipes, strict=True)]
     found = [Method(name, [one]) for name, one in zip(names, recipes, strict=True)]
     standard = reference_of(recipes, None)
-    for name, values in lists.items():
+    for name, rates in lists.items():
         if name not in OPTIONS:
             raise ValueError(f"lists={{{name!r}: …}}: {nearest(name, OPTIONS)}")
-        tried = sorted(set(values) - {0.0})  # nothing of it is the standard recipe itself
+        tried = sorted(set(rates) - {0.0})  # nothing of it is the standard recipe itself
         if not tried:
             continue
         if standard is None:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from subspaces import values
 from subspaces.evaluation.dropout import PASSES
@@ -13,14 +13,15 @@ from subspaces.points import nearest
 from subspaces.report.reading import distinguishing
 from subspaces.training import feasible
 from subspaces.training.api import configure
-from subspaces.training.config import Execution, Recipe
-from subspaces.training.display import Mode
+from subspaces.training.config import MOST, Execution, Recipe
+from subspaces.training.display import Mode, check_mode
 from subspaces.training.recipes import RECIPES
 from subspaces.training.runs import Run
 
 Folder = str | os.PathLike[str]
 OneRecipe = Recipe | str
 MOST_PASSES = 10_000
+MOST_VALUES = 1000
 State = Literal["to train", "to continue", "to evaluate", "evaluated"]
 
 
@@ -55,23 +56,22 @@ def prepared(
     recipe: OneRecipe | Sequence[OneRecipe], seeds: Sequence[int] | None, changes: dict[str, Any]
 ) -> tuple[list[Recipe], dict[str, Any]]:
     """Return the different recipes with all changes and seeds, and what was asked for of their execution."""
-    several = [recipe] if isinstance(recipe, (Recipe, str)) else list(recipe)
-    if not several:
-        raise ValueError("no recipes were given: expected one or more")
+    several = values.all_of("recipe", recipe, (Recipe, str), "a Recipe, the name of one, or several of either")
     settings = {name: value for name, value in changes.items() if name in Execution.__dataclass_fields__}
     found, _ = configure(several, seeds, changes)
     return list({one.key: one for one in found}.values()), settings
 
 
-def several(values: int | Sequence[int]) -> tuple[int, ...]:
-    """Return numbers of which there may be only one."""
-    return (values,) if isinstance(values, int) else tuple(values)
+def several(name: str, given: int | Sequence[int]) -> tuple[int, ...]:
+    """Return whole numbers of which there may be only one."""
+    alone = isinstance(given, int)
+    found = [given] if alone else values.several(name, given, "whole numbers, such as [2, 5]", MOST_VALUES)
+    return tuple(values.whole(name, each, 0, MOST) for each in found)
 
 
 def check_output(setting: Setting) -> None:
     """Refuse a way of showing progress that there is not, and tables among the runs."""
-    if setting.show not in get_args(Mode):
-        raise ValueError(f"show={setting.show!r}: {nearest(str(setting.show), get_args(Mode))}")
+    check_mode(setting.show)
     if setting.to.resolve() == setting.out.resolve():
         raise ValueError(f"to={str(setting.to)!r}: expected another folder than that of the runs")
 
@@ -126,6 +126,8 @@ def same(first: Recipe, second: Recipe) -> bool:
 def reference_of(recipes: Sequence[Recipe], name: OneRecipe | None) -> Recipe | None:
     """Return the recipe of that name, or the first standard one, without anything else if there is one."""
     if name is not None:
+        if not isinstance(name, (Recipe, str)):
+            raise TypeError(f"reference={values.shown(name)}: expected a Recipe or the name of one")
         name = name.name if isinstance(name, Recipe) else name
         known = {one.name: one for one in reversed(recipes)}
         if name not in known:

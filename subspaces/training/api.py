@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from subspaces import data as datasets
-from subspaces import memory
+from subspaces import memory, values
 from subspaces.points import nearest
 from subspaces.training import feasible
 from subspaces.training import recipes as book
 from subspaces.training.advice import against_memory
 from subspaces.training.config import Execution, Recipe
-from subspaces.training.display import Mode, display
+from subspaces.training.display import Mode, check_mode, display
 from subspaces.training.loop import Held, train_runs
 from subspaces.training.methods import COUNTED, METHODS, OWN_SCHEDULE, unused
 from subspaces.training.runs import Run
@@ -51,6 +51,9 @@ def train(
         >>> run.result["test_accuracy"]
     """
     chosen, execution = configure(recipe, seeds, changes)
+    check_mode(show)
+    out = values.folder("out", out)
+    data = None if data is None else values.folder("data", data)
     feasible.check(chosen, data)
     runs = list({run.folder: run for run in (Run.under(out, one) for one in chosen)}.values())
     for run in runs:
@@ -172,7 +175,7 @@ def configure(
     recipe: Recipe | str | Sequence[Recipe | str], seeds: Sequence[int] | None, changes: dict[str, Any]
 ) -> tuple[list[Recipe], Execution]:
     """Return the recipes with all changes and seeds applied, and how to run them."""
-    several = [recipe] if isinstance(recipe, (Recipe, str)) else list(recipe)
+    several = values.all_of("train", recipe, (Recipe, str), "a Recipe, the name of one, or several of either")
     fields = {entry.name for entry in dataclasses.fields(Recipe)}
     settings = {entry.name for entry in dataclasses.fields(Execution)}
     for name in changes:
@@ -180,13 +183,16 @@ def configure(
             raise TypeError(f"{name}=…: no such setting; {nearest(name, sorted(fields | settings))}")
     execution = Execution(**{name: value for name, value in changes.items() if name in settings}).resolved()
     altered = {name: value for name, value in changes.items() if name in fields}
+    if not isinstance(altered.get("method", ""), str):
+        raise ValueError(f"method={values.shown(altered['method'])}: expected one of {', '.join(METHODS)}")
     found = [one if isinstance(one, Recipe) else book.find(one) for one in several]
     shares = _shares(found, altered)
     for one, own in zip(found, shares, strict=True):
         _refuse_idle(one, own)
     found = [dataclasses.replace(one, **_fitting(one, own)) for one, own in zip(found, shares, strict=True)]
     if seeds is not None:
-        if isinstance(seeds, int) or not len(seeds):
+        seeds = values.several("seeds", seeds, "one or more of them, such as [0, 1]")
+        if not seeds:
             raise ValueError(f"seeds={seeds!r}: expected one or more of them, such as [0, 1]")
         found = [dataclasses.replace(one, seed=seed) for one in found for seed in seeds]
     return found, execution

@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 import json
-import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -54,12 +53,12 @@ def _typed(name: str, value: Any, kind: Any) -> Any:
     if isinstance(value, bool) == (kind is bool):
         if kind is int and isinstance(value, Integral):
             return int(value)
-        if kind is float and isinstance(value, Real) and math.isfinite(value):
+        if kind is float and isinstance(value, Real) and values.finite(value):
             return float(value)
         if kind not in (int, float) and isinstance(value, bool if kind is bool else str):
             return value
     expected = {int: "an integer", float: "a finite number", bool: "True or False"}.get(kind, "a name")
-    raise ValueError(f"{name}={value!r}: expected {expected}")
+    raise ValueError(f"{name}={values.shown(value)}: expected {expected}")
 
 
 @dataclass(frozen=True)

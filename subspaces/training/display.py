@@ -9,6 +9,7 @@ from typing import Any, Literal, TextIO, get_args
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from subspaces import values
 from subspaces.points import nearest
 from subspaces.training.runs import Run
 
@@ -50,11 +51,16 @@ class Display:
             stream.flush()
 
 
+def check_mode(mode: Any) -> None:
+    """Refuse a way of showing progress that there is not."""
+    if not isinstance(mode, str) or mode not in get_args(Mode):
+        raise ValueError(f"show={values.shown(mode)}: {nearest(str(mode), get_args(Mode))}")
+
+
 @contextmanager
 def display(batches: int, mode: Mode, tensorboard: bool, stream: TextIO | None = None) -> Iterator[Display]:
     """Yield what shows runs with so many batches in an epoch."""
-    if mode not in get_args(Mode):
-        raise ValueError(f"show={mode!r}: {nearest(str(mode), get_args(Mode))}")
+    check_mode(mode)
     with ExitStack() as stack:
         yield Display(batches, mode, tensorboard, stack, stream)
 
