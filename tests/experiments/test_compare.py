@@ -403,7 +403,7 @@ def test_what_is_set_for_all_is_in_the_heading_and_leaves_the_ensemble(tmp_path:
         (["digits-line"], {"ensembles": [2], "seeds": [0, 1]}, "of which there are 0"),
         (["digits-standard"], {"ensembles": [1]}, "ensembles=1: expected 2 or more"),
         (["digits-standard"], {"dropout_passes": 0}, "dropout_passes=0: expected at least 1"),
-        ([], {}, "no recipes were given"),
+        ([], {}, "recipe got nothing: expected a Recipe"),
     ],
 )
 def test_errors_before_anything_is_trained(

@@ -197,7 +197,7 @@ def test_panels_are_cut_where_mixtures_fail():
         (["digits-line"], "--method='line': branches are of one network"),
         (["digits-swag"], "--method='swag': branches are of one network"),
         (["digits-standard", "--shared", "60"], "--shared=60: expected at least 0 and less than the 60 epochs"),
-        (["digits-standard", "--models", "1"], "--models=1: expected 2 or more"),
+        (["digits-standard", "--models", "1"], "--models=1: expected 2 to 255"),
         (["digits-standard", "--draws", "0"], "--draws=0"),
         (["digits-standard", "--trunk", "3"], "--trunk=3: the study sets it itself"),
     ],
