@@ -132,6 +132,7 @@ def test_what_a_run_leaves_draws_from_the_stream_of_its_seed(method, trained: Tr
     run = trained(dataclasses.replace(BASE, method=method, seed=3, epochs=8))
     family = ss.load(run.family_file, lambda: MLP(inputs=50, classes=5))
     assert family.rng[0] == streams.stream(3, "family")[0]
+    assert run.trained_file.is_file() == (method == "integral")  # whose family is one point of what was trained
 
 
 # Execution
@@ -200,6 +201,18 @@ def test_evaluations_have_statistics_of_as_many_batches_as_asked_for(batches, tm
     train_with(tmp_path, evaluate_every=2, evaluate_batches=batches)
     statistics = [len(call.x) for call in taken() if call.training and not call.learning]
     assert statistics == [32] * batches + [32, 32]  # once on the way, and with all images at the end
+
+
+def test_early_stopping_has_its_own_number_of_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(loading._READERS, "digits", lambda _: numbered(124))
+    taken()
+    recipe = dataclasses.replace(
+        BASE, network="seed_cases:probe", method="early-stopping", validation=4, batch=2, epochs=1
+    )
+    (run,) = ss.train(recipe, out=tmp_path, evaluate_every=0, evaluate_batches=1, **QUIET)
+    statistics = [len(call.x) for call in taken() if call.training and not call.learning]
+    assert statistics == [2] * (50 + 60)  # after the epoch, and with all 120 images at the end
+    assert {"validation_accuracy", "test_accuracy"} <= set(run.log()[0])
 
 
 @pytest.mark.parametrize(("seconds", "saved"), [(0.0, 8), (1e6, 0)])
