@@ -568,9 +568,17 @@ def test_samples_are_groups_at_their_own_points(batch, samples, layerwise):
     assert torch.equal(family.template.norm.running_mean, hand.template.norm.running_mean)
 
 
+@pytest.mark.parametrize("shape", [Line(), Simplex(3)], ids=str)
+def test_every_parameter_of_a_network_has_memory_of_its_own(shape):
+    """Or a file of one of them would hold them all, and a copy of the network too."""
+    for parameter in Subspace(Small, shape).midpoint().parameters():
+        assert parameter.untyped_storage().nbytes() == parameter.numel() * parameter.element_size()
+
+
 def test_samples_are_ignored_in_eval_mode():
     family = Subspace(Small, Line()).eval()
     assert torch.equal(family(images(), samples=3), family(images()))
+    assert len(family(images(), samples=3, features="head").features) == 1  # the whole batch in one
 
 
 @pytest.mark.parametrize(("samples", "alpha"), [(0, None), (-1, None), (2, 0.5)])

@@ -11,6 +11,7 @@ import torch
 import subspaces as ss
 from subspaces.training import Execution, Recipe
 from subspaces.training.config import LIMITS, METHODS
+from subspaces.training.methods import unused
 
 BAD = {
     "name": [3, "", "../../x", "a/b", "a b", "a\n"],
@@ -165,6 +166,26 @@ def test_shapes_answers_and_cost(method):
     dropped = dataclasses.replace(recipe, dropout=0.1)
     own_network = answers[0] == "midpoint"  # the average of an ensemble's members is no answer of it
     assert dropped.answers == ((*answers, "dropout") if own_network else answers)
+
+
+SUBSPACES = {"line", "curve", "simplex"}
+CHECKPOINTED = {"swa-cyclic", "swa-constant", "swag", "snapshot", "fge"}
+USERS = {  # which methods a field is for, of those that are not for all
+    "ema_decay": {"ema"},
+    "sam_rho": {"sam"},
+    "epsilon": {"integral"},
+    **{field: {*SUBSPACES, "integral"} for field in ("init", "beta")},
+    **{field: SUBSPACES for field in ("layerwise", "samples", "feature_similarity")},
+    "vertices": {"curve", "simplex", *CHECKPOINTED},
+    "schedule": set(METHODS) - CHECKPOINTED,
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_a_method_makes_no_use_of(method):
+    idle = {field for field, users in USERS.items() if method not in users}
+    assert unused(method, branch=1) == idle
+    assert unused(method) == idle | {"trunk"}  # which is for branches
 
 
 @pytest.mark.parametrize("method", ["swa-cyclic", "swa-constant"])

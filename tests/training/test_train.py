@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from training_cases import CPU, DIGITS, Countdown, contents, digits, jsonl, rows
 
-from subspaces.training import RECIPES, Recipe, Run, RunError, Stopped, train
+from subspaces.training import RECIPES, Recipe, Run, RunError, Stopped, api, train
 from subspaces.training.display import display
 from subspaces.training.loop import train_runs
 
@@ -194,6 +194,15 @@ def test_bars_begin_where_the_run_is_and_end_full(tmp_path: Path):
         (task,) = shown.bars.progress.tasks
     assert found == [8]
     assert task.completed == task.total == 12
+
+
+def test_a_bar_counts_a_smaller_last_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """1,200 images in batches of 500 are three steps."""
+    counts: list[int] = []
+    shown = api.display
+    monkeypatch.setattr(api, "display", lambda batches, *rest: counts.append(batches) or shown(batches, *rest))
+    quietly(RECIPE, out=tmp_path, batch=500, epochs=1)
+    assert counts == [3]
 
 
 def test_without_tensorboard_there_is_no_such_folder(tmp_path: Path):

@@ -118,6 +118,8 @@ def test_who_goes_ahead_where_all_are_trained_at_once(tmp_path: Path):
     runs = [Run.under(tmp_path, recipe) for recipe in recipes]
     found = [([run.recipe for run in firsts], epochs) for firsts, epochs in leading(runs)]
     assert found == [([branch(1, 1)], 1), ([branch(3, 1)], 3)]  # the other seed is alone on its trunk
+    one_each = [Run.under(tmp_path, branch(trunk, 1)) for trunk in (3, 1)]  # the short trunk is part of the long one
+    assert [([run.recipe for run in firsts], epochs) for firsts, epochs in leading(one_each)] == [([branch(1, 1)], 1)]
     train_here(branch(1, 1), tmp_path)
     assert [epochs for _, epochs in leading(runs)] == [3]
 
