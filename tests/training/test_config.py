@@ -175,7 +175,7 @@ USERS = {  # which methods a field is for, of those that are not for all
     "sam_rho": {"sam"},
     "epsilon": {"integral"},
     **{field: {*SUBSPACES, "integral"} for field in ("init", "beta")},
-    **{field: SUBSPACES for field in ("layerwise", "samples", "feature_similarity")},
+    **dict.fromkeys(("layerwise", "samples", "feature_similarity"), SUBSPACES),
     "vertices": {"curve", "simplex", *CHECKPOINTED},
     "schedule": set(METHODS) - CHECKPOINTED,
 }

@@ -183,6 +183,14 @@ def test_a_setting_arrives_at_the_engine(setting, value, seen):
     assert seen(engine) == value
 
 
+@pytest.mark.parametrize("value", [True, False])
+def test_the_order_in_memory_arrives_at_the_weights(value):
+    execution = Execution(device="cpu", channels_last=value).resolved()
+    engine = Engine(dataclasses.replace(BASE, network="lenet"), numbered(), execution)
+    weight = engine.family.midpoint().get_parameter("body.3.weight")  # [16, 6, 5, 5]
+    assert (weight.stride(1) == 1) is value
+
+
 def test_precision_arrives_at_the_network(tmp_path: Path, watched: list[Trainer]):
     for precision in ("bfloat16", "float32"):
         run = train_with(tmp_path / precision, precision=precision)
