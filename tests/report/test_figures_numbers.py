@@ -1,5 +1,6 @@
 """Lines, bands, bars and legends of figures are worked out anew from records and logs, on both splits."""
 
+import dataclasses
 import shutil
 from pathlib import Path
 
@@ -9,10 +10,12 @@ import pytest
 from matplotlib.contour import QuadContourSet
 from page_cases import LABELS, METRICS, SEEDS, Recorded, deviation, is_ensemble, is_middle, is_pair, is_point
 
+from subspaces import training
 from subspaces.evaluation.record import Choice, Record
 from subspaces.report import figures
-from subspaces.report.figures import style
+from subspaces.report.figures import diversity, style
 from subspaces.report.reading import gather
+from subspaces.training import RECIPES
 
 WORDS = {  # of an axis, and what numbers are multiplied with
     "accuracy": ("accuracy (%)", 100),
@@ -280,6 +283,21 @@ def apart(recorded: Recorded, name: str, metric: str) -> np.ndarray:
         return recorded.logged(name, metric)[:, -1]
     ends = is_ensemble("vertex") if name == "simplex" else is_pair(0.0, "probabilities")
     return np.array([recorded.rows(name, seed, ends, "validation")[0].diversity[metric] for seed in SEEDS])
+
+
+def test_between_what_diversity_is(recorded: Recorded):
+    for name, words in (("curve", "predictions of ends"), ("simplex", "predictions of vertices")):
+        assert diversity.between(gather(recorded.runs[name]), "tv") == words
+
+
+def test_weights_of_a_finished_run_are_those_of_its_result(tmp_path: Path):
+    recipe = dataclasses.replace(RECIPES["digits-snapshot"], epochs=2, vertices=2, batch=256)
+    (run,) = training.train([recipe], out=tmp_path, show="quiet", device="cpu", tensorboard=False)
+    (group,) = gather([run.folder], evaluated=False)
+    for metric in ("l2", "cos2"):
+        assert diversity.measured(group, metric, "test").tolist() == [run.result[metric]]
+    assert run.result["l2"] > 1 > run.result["cos2"]
+    assert run.log()[-1]["l2"] != run.result["l2"]  # one network was trained, and two checkpoints kept
 
 
 def test_how_many_seeds_are_told(recorded: Recorded):
