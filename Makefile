@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test lint types unit gpu bench clean
+.PHONY: help demo test lint types unit campaign gpu bench clean
 
 help:  ## list the commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -27,6 +27,10 @@ types: .venv/.installed  ## mypy --strict
 
 unit: .venv/.installed  ## pytest on two processes
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -m 'not gpu'
+
+campaign: .venv/.installed  ## damage, kills, crashes, nonsense, malice: N=1000 KILLS=200 SEED=0 JOBS=2 OPTIONS='--markdown FILE'
+	OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m campaign -n $(or $(N),1000) --kills $(or $(KILLS),200) \
+		--seed $(or $(SEED),0) --jobs $(or $(JOBS),2) $(OPTIONS)
 
 gpu: .venv/.installed  ## the tests that need a CUDA device
 	$(BIN)/pytest -m gpu
