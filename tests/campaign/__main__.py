@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from itertools import chain
 from pathlib import Path
 
 from campaign import plants, pool, table, warm
@@ -65,10 +66,12 @@ def main() -> int:
         warm.warm_up(base / "home")
         tasks = tasks_of(given)
         kinds = make(base, {kind for kind, _ in tasks} if not given.plants else KINDS, given.quick)
+        if given.plants:  # which are looked for with cases that are good without them
+            tasks = sorted({*tasks, *chain(*plants.cases_of_all(kinds, given.seed).values())})
         if given.plant:
             plants.install(given.plant)
         outcomes = pool.run(kinds, tasks, seed=given.seed, jobs=given.jobs, base=base, keep=given.keep is not None)
-        missed = plants.find_all(kinds, given.seed, given.jobs, base) if given.plants else 0
+        missed = plants.find_all(kinds, outcomes, given.seed, given.jobs, base) if given.plants else 0
     words = shlex.join(["python", "-m", "campaign", *sys.argv[1:]])
     campaign = table.Campaign(words, given.seed, commit(), time.monotonic() - begin, given.jobs)
     for text in table.bad_ones(outcomes, campaign):

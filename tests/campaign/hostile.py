@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from campaign import malice, plants, scenes, verdict, warm
+from campaign import malice, processes, scenes, verdict, warm
 from campaign.scenes import Scene
 
 Told = tuple[str, str, str, warm.Ended]
@@ -94,7 +94,7 @@ def _shadowed(run: Path, argv: tuple[str, ...]) -> Callable[[Path, Path], Told]:
             (folder / f"{name}.py").write_text(f"{malice.code(marker)}\nraise SystemExit(0)\n")
         (folder / "package_data").mkdir()
         (folder / "package_data" / "plotly.min.js").write_text("alert('of a stranger')")
-        ended = warm.process(argv, folder, prepare=plants.again())
+        ended = processes.process(argv, folder)
         good, bad = _judged(ended, refused=False)
         if (folder / "r.html").is_file() and "of a stranger" in (folder / "r.html").read_text():
             bad = "the page holds a script of the current folder"

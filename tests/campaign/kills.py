@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from campaign import answers, plants, scenes, verdict, warm
+from campaign import answers, processes, scenes, verdict, warm
 from campaign.mutations import difference
 from campaign.scenes import Command, Scene
 from campaign.verdict import Outcome
@@ -93,14 +93,15 @@ class Kills:
             kill = warm.Kill(chance.choice(SIGNALS), chance.uniform(0, 1.1 * seconds))
             told.append(f"{signal.Signals(kill.number).name} after {kill.after:.3f} s")
             if real:
-                ended = warm.process(argv, folder, prepare=plants.again(), kill=kill)
+                ended = processes.process(argv, folder, kill)
             else:
                 ended = warm.command(argv, folder, first=answers.draw_data, kill=kill)
             bad = bad or _untidy(ended, kill.number)
-        last = warm.command(argv, folder, first=answers.draw_data)
-        bad = bad or finished(last, situation.command, expected, folder)
-        where = f"{situation.command.name}{' in its own process' if real else ''}"
-        text = f"{' '.join(argv)}; {', '.join(told)}; then once more"
+        company = chance.random() < 0.2  # two processes finish it together
+        for last in warm.together([argv] * (1 + company), folder, answers.draw_data):
+            bad = bad or finished(last, situation.command, expected, folder)
+        where = f"{situation.command.name}{' in its own process' if real else ', then two at once' if company else ''}"
+        text = f"{' '.join(argv)}; {', '.join(told)}; then {'twice at once' if company else 'once more'}"
         return Outcome(self.kind, index, where, text, "recovered", bad, last.seconds)
 
 

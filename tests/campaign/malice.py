@@ -6,6 +6,7 @@ import pickle
 import random
 import struct
 from collections.abc import Callable
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,14 @@ TENSORS: dict[str, Callable[[Path, Path], None]] = {
 }
 
 
+def _in_turns(cases: list[hostile.Case]) -> list[hostile.Case]:
+    """Return one case of each kind, then the second of each, and so on."""
+    kinds: dict[str, list[hostile.Case]] = {}
+    for case in cases:
+        kinds.setdefault(case[0], []).append(case)
+    return [case for turn in zip_longest(*kinds.values()) for case in turn if case is not None]
+
+
 class Malice:
     """The cases of files made to do harm: these, and those of `hostile`."""
 
@@ -95,8 +104,7 @@ class Malice:
                     for what, make in known.items()
                 ]
         random.Random(0).shuffle(self.cases)
-        others = hostile.cases(made, base)
-        random.Random(1).shuffle(others)
+        others = _in_turns(hostile.cases(made, base))
         for at, other in enumerate(others):  # in turns with those of files, which are many
             self.cases.insert(2 * at, other)
 

@@ -5,13 +5,14 @@ import os
 import pickle
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from campaign import pool
+from campaign.verdict import Outcome
 
 LAST = 5000  # case that is looked at
 
@@ -148,11 +149,17 @@ def _chance(kind: pool.Kind, seed: int, index: int) -> Any:
     return pool.chance_of(seed, kind.kind, index)
 
 
-def find_all(kinds: dict[str, pool.Kind], seed: int, jobs: int, base: Path) -> int:
-    """Plant one defect after the other, print which cases find it, and return how many are not found."""
-    tasks = {name: cases_of(plant, kinds[plant.kind], seed) for name, plant in PLANTS.items()}
-    every = sorted({task for some in tasks.values() for task in some})
-    clean = {(one.kind, one.index): one for one in pool.run(kinds, every, seed=seed, jobs=jobs, base=base)}
+def cases_of_all(kinds: dict[str, pool.Kind], seed: int) -> dict[str, list[pool.Task]]:
+    """Return the cases that should find each defect."""
+    return {name: cases_of(plant, kinds[plant.kind], seed) for name, plant in PLANTS.items()}
+
+
+def find_all(kinds: dict[str, pool.Kind], outcomes: Sequence[Outcome], seed: int, jobs: int, base: Path) -> int:
+    """Plant one defect after the other, print which cases find it, and return how many are not found.
+
+    A defect is found by a case that is bad with it and was not without it.
+    """
+    clean, tasks = {(one.kind, one.index): one for one in outcomes}, cases_of_all(kinds, seed)
     missed = 0
     for name, plant in PLANTS.items():
         plan = functools.partial(install, name)

@@ -73,8 +73,8 @@ def as_markdown(outcomes: Sequence[Outcome], campaign: Campaign) -> str:
             f"{platform.python_version()}, {campaign.jobs} processes, {minutes} min {seconds} s.",
             "",
             "A case is good if the answer is bit for bit that of an undamaged and undisturbed run (same answer; "
-            "recovered, after a kill or crash), or if the command is refused with one line that names the file and says "
-            "what to do, and nothing else is changed (refused). Harmless: nothing ran that should not.",
+            "recovered, after a kill or crash), or if the command is refused with one line that names the file and "
+            "says what to do, and nothing else is changed (refused). Harmless: nothing ran that should not.",
             "",
             *head,
             "",

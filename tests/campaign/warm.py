@@ -4,6 +4,7 @@ A child has a process group, a folder, files for its output, a limit of time and
 """
 
 import contextlib
+import functools
 import gc
 import importlib
 import os
@@ -11,8 +12,8 @@ import pkgutil
 import resource
 import select
 import signal
-import subprocess
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-SECONDS = 20.0
+SECONDS = 20.0  # of processor time; one that sleeps as long is asked once more
 MEMORY = 3 << 30  # more than the warm process has
 LAZY = (  # what commands import when they need it
     "torch._dynamo",
@@ -37,7 +38,6 @@ LAZY = (  # what commands import when they need it
     "PIL.ImageOps",
 )
 STOPS = (signal.SIGINT, signal.SIGTERM)
-MAIN = "import sys; sys.argv[0] = 'subspaces'; from subspaces.cli import main; main()"
 
 
 @dataclass(frozen=True)
@@ -95,14 +95,21 @@ def warm_up(home: Path) -> None:
 
 def command(argv: Sequence[str], folder: Path, **options: Any) -> Ended:
     """Run `subspaces ARGV` in a forked child with this current folder."""
+    return child(lambda: main(argv), folder, **options)
 
-    def run() -> None:
-        from subspaces import cli
 
-        sys.argv = ["subspaces", *argv]
-        cli.main()
+def main(argv: Sequence[str]) -> None:
+    """Run the command line in this process."""
+    from subspaces import cli
 
-    return child(run, folder, **options)
+    sys.argv = ["subspaces", *argv]
+    cli.main()
+
+
+def together(lines: Sequence[Sequence[str]], folder: Path, first: Callable[[], None]) -> list[Ended]:
+    """Run several commands at once in one folder."""
+    children = [Child(functools.partial(main, argv), folder, first) for argv in lines]
+    return [one.wait(len(lines) * SECONDS) for one in children]
 
 
 def child(
@@ -115,25 +122,39 @@ def child(
     home: Path | None = None,
 ) -> Ended:
     """Call a function in a forked child; `first` comes before it, with signals held back."""
-    out, err = folder.with_name(f"{folder.name}.out"), folder.with_name(f"{folder.name}.err")
-    sys.stdout.flush()
-    sys.stderr.flush()
-    begin = time.monotonic()
-    pid = os.fork()
-    if pid == 0:
-        _in_child(work, folder, out, err, first, home)
-    code, hung, strays = _await(pid, seconds, kill)
-    texts = [path.read_text(errors="replace") for path in (out, err)]
-    for path in (out, err):
-        path.unlink()
-    return Ended(code, *texts, time.monotonic() - begin, hung, strays)
+    return Child(work, folder, first, home).wait(seconds, kill)
+
+
+class Child:
+    """A forked child that has been started; several may run at once in one folder."""
+
+    def __init__(
+        self, work: Callable[[], None], folder: Path, first: Callable[[], None] | None = None, home: Path | None = None
+    ) -> None:
+        self.begin = time.monotonic()
+        texts = (tempfile.mkstemp(prefix=f"{folder.name}.", dir=folder.parent) for _ in range(2))
+        self.handles, self.paths = zip(*texts, strict=True)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self.pid = os.fork()
+        if self.pid == 0:
+            _in_child(work, folder, self.handles, first, home)
+        for handle in self.handles:
+            os.close(handle)
+
+    def wait(self, seconds: float = SECONDS, kill: Kill | None = None) -> Ended:
+        """Wait for its end, and return what came of it."""
+        code, hung, strays = _await(self.pid, seconds, kill)
+        out, err = (Path(path).read_text(errors="replace") for path in self.paths)
+        for path in self.paths:
+            os.unlink(path)
+        return Ended(code, out, err, time.monotonic() - self.begin, hung, strays)
 
 
 def _in_child(
     work: Callable[[], None],
     folder: Path,
-    out: Path,
-    err: Path,
+    handles: Sequence[int],
     first: Callable[[], None] | None,
     home: Path | None,
 ) -> None:
@@ -144,8 +165,8 @@ def _in_child(
         signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        for number, path in ((1, out), (2, err)):
-            os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+        for number, handle in enumerate(handles, 1):
+            os.dup2(handle, number)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.chdir(folder)
         if home is not None:
@@ -183,6 +204,12 @@ def _virtual() -> int:
     return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 
 
+def _used(pid: int) -> float:
+    """Return the seconds of processor time that a process has taken."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def _await(pid: int, seconds: float, kill: Kill | None) -> tuple[int, bool, bool]:
     """Wait for a process, send it a signal when its moment comes, and end what hangs or is left of it."""
     handle = os.pidfd_open(pid)
@@ -194,7 +221,10 @@ def _await(pid: int, seconds: float, kill: Kill | None) -> tuple[int, bool, bool
             ended = bool(poll.poll(1000 * kill.after))
             if not ended:
                 os.kill(pid, kill.number)
-        hung = not ended and not poll.poll(1000 * seconds)
+        hung, used = False, -1.0
+        while not ended and not hung and not poll.poll(1000 * seconds):
+            before, used = used, _used(pid)
+            hung = used > seconds or used - before < 0.01 * seconds  # a busy machine is not a hang
         if hung:
             os.kill(pid, signal.SIGKILL)
     finally:
@@ -205,32 +235,3 @@ def _await(pid: int, seconds: float, kill: Kill | None) -> tuple[int, bool, bool
     except (ProcessLookupError, PermissionError):
         return code, hung, False
     return code, hung, True
-
-
-def process(argv: Sequence[str], folder: Path, *, prepare: str = "", kill: Kill | None = None) -> Ended:
-    """Run `subspaces ARGV` in a process of its own, as from a shell; a signal comes so long after its first output."""
-    begin = time.monotonic()
-    with subprocess.Popen(
-        [sys.executable, "-P", "-c", prepare + MAIN, *argv],
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        process_group=0,
-    ) as running:
-        assert running.stdout is not None
-        start, hung = "", False
-        if kill is not None:
-            start = running.stdout.readline()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                running.wait(kill.after)
-            running.send_signal(kill.number)
-        try:
-            out, err = running.communicate(timeout=3 * SECONDS)
-        except subprocess.TimeoutExpired:
-            hung = True
-            running.kill()
-            out, err = running.communicate()
-    return Ended(running.returncode, start + out, err, time.monotonic() - begin, hung)
