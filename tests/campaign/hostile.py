@@ -38,9 +38,13 @@ def cases(made: dict[str, Scene], base: Path) -> list[Case]:
         ]
         found += [("a network of a stranger", _stranger(folder, run, command)) for command in commands]
     evaluated = made["evaluated"]
-    (run,) = (path.name for path in (evaluated.folder / "runs").iterdir())
-    here = [("evaluate", ".", *scenes.EVALUATE), ("plot", "along", ".", "-o", "f.png"), ("report", ".", "-o", "r.html")]
-    found += [("modules in the current folder", _shadowed(evaluated.folder / "runs" / run, argv)) for argv in here]
+    for scene, argv in (
+        ("finished", ("evaluate", ".", *scenes.EVALUATE)),
+        ("evaluated", ("plot", "along", ".", "-o", "f.png")),
+        ("evaluated", ("report", ".", "-o", "r.html")),
+    ):
+        (folder,) = (made[scene].folder / "runs").iterdir()
+        found.append(("modules in the current folder", _shadowed(folder, argv)))
     found += [("an archive", _archive(name, make)) for name, make in ARCHIVES.items()]
     found += [("a pickle as data", _batches(argv)) for argv in BATCHES]
     found += [("a bomb as data", _bomb), ("a name with markup", _markup(evaluated))]
