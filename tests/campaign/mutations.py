@@ -142,7 +142,11 @@ def judge(
         again = any(now.get(name) != before.get(name) for name in (str(path.relative_to(case)) for path in named))
         return ("same, made anew" if again else "same"), ""
     names = {name for path in named for name in (path.name, path.parent.name, str(path.relative_to(case)))}
-    if wrong := verdict.unclear(ended, names - {"runs", "to"} | {"to/"}, advice=True):
+    names = names - {"runs", "to"} | {"to/"}
+    if command.name == "check":  # its answer is a list of what is wrong
+        text = f"{ended.out}{ended.err}"
+        return ("refused", "") if any(name in text for name in names) else ("", f"it names no damaged file: {text}")
+    if wrong := verdict.unclear(ended, names, advice=True):
         return "", wrong
     damaged = {str(path.relative_to(case)) for path in named}
     changed = (name for name in verdict.altered(before, verdict.snapshot(case)) if name not in damaged)
