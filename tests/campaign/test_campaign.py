@@ -124,3 +124,53 @@ def test_the_table_counts_every_case_and_lists_the_bad_ones():
     assert "--seed 3 --only mutations:1" in text
     page = table.as_markdown([good, bad], campaign)
     assert all(word in page for word in ("commit abc", "1 min 1 s", "seed 3", "1 bad cases of 2", "what was done"))
+
+
+# The disk that fails
+
+WRITE = """
+import os, sys
+from pathlib import Path
+from campaign import faults
+folder, at, way = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+faults.Disk(folder, at, way, journal=folder.with_name("journal")).install()
+with open(folder / "safe", "w") as file:
+    file.write("0123456789")
+    file.flush()
+    os.fsync(file.fileno())
+with open(folder / "unsafe", "w") as file:
+    file.write("0123456789")
+os.replace(folder / "unsafe", folder / "renamed")
+"""
+WRITES = ["open safe", "write safe", "fsync safe", "open unsafe", "write unsafe", "replace unsafe"]
+
+
+@pytest.mark.parametrize(
+    ("at", "way", "left"),
+    [
+        (0, "before", {"safe": 10, "renamed": 10}),
+        (2, "before", {"safe": 0}),
+        (2, "after", {"safe": 0}),  # it was not flushed
+        (2, "in the middle", {"safe": 5}),
+        (3, "after", {"safe": 10}),
+        (6, "before", {"safe": 10, "unsafe": 10}),
+        (6, "after", {"safe": 10, "renamed": 10}),
+        (6, "power", {"safe": 10, "renamed": 0}),
+        (5, "full", {"safe": 10, "unsafe": 0}),
+    ],
+)
+def test_a_disk_fails_at_one_write(at: int, way: str, left: dict[str, int], tmp_path: Path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    path = os.pathsep.join([str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")])
+    found = subprocess.run(
+        [sys.executable, "-c", WRITE, str(folder), str(at), way],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.returncode == (0 if at == 0 else 1 if way == "full" else 77)
+    assert found.stderr.strip().endswith("No space left on device" if way == "full" else "")
+    assert {file.name: file.stat().st_size for file in folder.iterdir()} == left
+    assert (tmp_path / "journal").read_text().splitlines() == WRITES[: at or None]
