@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Protocol
 
+from campaign import warm
 from campaign.verdict import Outcome
 
 Task = tuple[str, int]
@@ -78,6 +79,7 @@ def _worker(work: Callable[[IO[str]], None], path: Path) -> int:
     if pid:
         return pid
     try:
+        warm.die_with_parent()
         with open(path, "a") as results:
             work(results)
     except BaseException:

@@ -4,6 +4,7 @@ A child has a process group, a folder, files for its output, a limit of time and
 """
 
 import contextlib
+import ctypes
 import functools
 import gc
 import importlib
@@ -161,6 +162,7 @@ def _in_child(
     """Do the work and end the process, whatever happens."""
     code = 1
     try:
+        die_with_parent()
         os.setpgid(0, 0)
         signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -197,6 +199,11 @@ def _in_child(
         with contextlib.suppress(BaseException):
             sys.stderr.flush()
         os._exit(code & 255)
+
+
+def die_with_parent() -> None:
+    """Let this process be killed when the one that started it ends, so that a campaign that is stopped leaves none."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def _virtual() -> int:
