@@ -31,9 +31,12 @@ class Log:
         """How many bytes there are."""
         return self.path.stat().st_size if self.path.is_file() else 0
 
-    def read(self) -> tuple[list[dict[str, Any]], list[str]]:
-        """Return the rows and their seals; the last words of a process that was killed are left out."""
-        content = self.path.read_bytes() if self.path.is_file() else b""
+    def read(self, size: int | None = None) -> tuple[list[dict[str, Any]], list[str]]:
+        """Return the rows and their seals; the last words of a process that was killed are left out.
+
+        With `size` only so many bytes are read.
+        """
+        content = self.path.read_bytes()[:size] if self.path.is_file() else b""
         rows, found = [], list[str]()
         for number, line in enumerate(content[: content.rfind(b"\n") + 1].splitlines(), 1):
             row = seals.parse(line, f"line {number} of {self.path}", self.remedy)
@@ -70,11 +73,17 @@ class Log:
         """Go back to when the log had so many bytes, and this seal."""
         if self.size < size:
             raise self.damaged("it is shorter than when the checkpoint was written")
+        if (self.read(size)[1] or [""])[-1] != seal:
+            raise self.damaged("it is not the log that the checkpoint was written with")
         if self.path.is_file():
             os.truncate(self.path, size)
-        self._seal = None
-        if self.seal != seal:
-            raise self.damaged("it is not the log that the checkpoint was written with")
+        self._seal = seal
+
+    def sync(self) -> None:
+        """Bring it to the disk, before something is written that counts on it."""
+        if self.size:
+            with open(self.path, "rb+") as file:
+                os.fsync(file.fileno())
 
     def remove(self) -> None:
         """Begin with nothing."""

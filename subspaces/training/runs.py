@@ -240,9 +240,7 @@ class Run:
 
     def save_checkpoint(self, tensors: Mapping[str, Tensor], progress: Mapping[str, Any]) -> None:
         """Write the state of training, and where the log is at that moment."""
-        if self._log.size:  # on the disk before the state that counts on it
-            with open(self._log.path, "rb+") as file:
-                os.fsync(file.fileno())
+        self._log.sync()
         place = {"log_bytes": self._log.size, "log": self._log.seal}
         header = {"progress": json.dumps({**progress, **place})}
         seals.write_tensors(self.folder / STATE, tensors, header, self.recipe.key)
@@ -284,6 +282,7 @@ class Run:
 
         `families` are the checksums of the families' files that belong to it.
         """
+        self._log.sync()
         others = {LOG: self._log.seal, **families}
         seals.write_json(self.folder / "result.json", result, self.recipe.key, others)
         (self.folder / STATE).unlink(missing_ok=True)
