@@ -253,6 +253,14 @@ def test_get_cifar10_unpacks(tmp_path, serve, monkeypatch):
     assert len(server.asked) == 1
 
 
+def test_a_data_set_that_is_whole_is_not_fetched_again(tmp_path, serve, monkeypatch):
+    """Its archive may be gone, and a mirror out of reach."""
+    server = serve({})
+    monkeypatch.setitem(fetching._PROBLEMS, "cifar10", lambda root: [])
+    assert get("cifar10", tmp_path, base_url=f"http://127.0.0.1:{server.server_port}") == tmp_path
+    assert server.asked == []
+
+
 def test_get_what_cannot_be_got(tmp_path):
     with pytest.raises(DataError, match=r"imagenet cannot be fetched.*register at https.*ROOT/train/<class>"):
         get("imagenet", tmp_path)

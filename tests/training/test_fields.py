@@ -46,7 +46,7 @@ FIELDS: dict[str, tuple[dict[str, Any], Any]] = {  # the recipe that uses it, an
     "init": (LINE, "point"),
     "beta": (LINE, 3.0),
     "samples": (LINE, 2),
-    "feature_similarity": ({**LINE, "samples": 2}, 3.0),
+    "feature_similarity": ({**LINE, "samples": 2, "feature_similarity": 0.5}, 3.0),
     "label_smoothing": ({}, 0.2),
     "epochs": ({}, 3),
     "batch": ({}, 16),
