@@ -8,7 +8,14 @@ from training_cases import CPU, DIGITS, made_dataset
 
 from subspaces.data import ResidentLoader
 from subspaces.training import Run, train
-from subspaces.training.batches import Stream, evaluation_batches, fits_memory, statistics_batches, training_batches
+from subspaces.training.batches import (
+    Stream,
+    evaluation_batches,
+    fits_memory,
+    leave_trunk,
+    statistics_batches,
+    training_batches,
+)
 
 DATA = made_dataset(train=60, test=20, channels=3, side=8)
 RECIPE = dataclasses.replace(DIGITS, batch=16, pad=2, flip=True)
@@ -46,6 +53,17 @@ def test_both_ways_see_the_same_test_images():
         assert torch.equal(y, also_y)
     seen = torch.cat([x for x, _ in resident])  # as they are and in their order, but for the constants of the data
     torch.testing.assert_close(seen, (DATA.test.images / 255 - 0.4) / 0.2)
+
+
+def test_a_branch_of_streamed_images_goes_on_after_the_epochs_of_its_trunk():
+    recipe = dataclasses.replace(RECIPE, trunk=3, branch=2)
+    loader = training_batches(recipe, DATA, dataclasses.replace(CPU, resident=False, workers=0))
+    assert isinstance(loader, Stream)
+    loader.loader.load_state_dict({"epoch": 2})
+    leave_trunk(loader, recipe)
+    loader.start_epoch()
+    loader.take(16)  # which begins it
+    assert loader.loader.epoch == 3 + (2 << 16)
 
 
 def test_a_run_on_streamed_arrays(tmp_path):
