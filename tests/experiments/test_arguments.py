@@ -190,3 +190,5 @@ def test_where_and_how_it_is_measured(module: str, call: Any, monkeypatch: pytes
     data, execution = reached.value.args
     assert data == "there"
     assert execution == dataclasses.replace(Execution(), **WHERE).resolved()
+    with pytest.raises(ValueError, match="device='cuda:99'"):  # cpu may be what is taken anyway
+        call(device="cuda:99")
