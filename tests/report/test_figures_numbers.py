@@ -111,7 +111,13 @@ def test_strengths_of_the_penalty(recorded: Recorded, tmp_path: Path):
         made_runs.run(tmp_path, "line", splits={"validation": 60, "test": 120}, validation=60, seed=seed, beta=0.1)
         for seed in SEEDS
     ]
-    axes = figures.draw("betas", [*weak, *recorded.runs["line"], *recorded.runs["standard"]], metric="ece").axes[0]
+    figure = figures.draw("betas", [*weak, *recorded.runs["line"], *recorded.runs["standard"]], metric="ece")
+    (axes,) = figure.axes
+    colours = [line.get_color() for line in axes.lines if len(line.get_xdata()) == 21]
+    handles = dict(zip(labels(figure), figure.legends[0].legend_handles, strict=True))
+    weaker, stronger = (handles[name].get_color() for name in ("β = 0.1", "β = 1"))
+    assert colours == [weaker, weaker, stronger, stronger]
+    assert weaker != stronger
     assert axes.get_ylabel() == "ECE (%)"
     rows = [[row for row in Record.read(folder).rows if row.split == "test"] for folder in weak]
     first = [line for line in axes.lines if len(line.get_xdata()) == 21][:2]
