@@ -54,7 +54,7 @@ def recalibrate(
         finite: refuse statistics that are not finite, such as those of images with NaN.
     """
     if not isinstance(module, nn.Module):
-        raise TypeError(f"recalibrate got {module!r}: expected a network, an Ensemble or a Subspace")
+        raise TypeError(f"recalibrate got {values.shown(module)}: expected a network, an Ensemble or a Subspace")
     call: Callable[..., Any] = module
     family = template.unwrapped(module)
     if isinstance(family, Subspace):

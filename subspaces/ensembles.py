@@ -48,7 +48,7 @@ class Ensemble(nn.Module):
         if select is not None:
             values.function("select", select, "a function that takes the logits out of an output")
         if average not in ("probabilities", "logits"):
-            raise ValueError(f"average={average!r}: expected 'probabilities' or 'logits'")
+            raise ValueError(f"average={values.shown(average)}: expected 'probabilities' or 'logits'")
         self.average = average
         self.dim = dim
         self.select = select

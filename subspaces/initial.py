@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from subspaces import memory
+from subspaces import memory, values
 from subspaces.shapes import Shape
 
 Factory = Callable[[], nn.Module]
@@ -21,7 +21,7 @@ def initial_networks(network: nn.Module | Factory, count: int, init: Init) -> li
     What the user holds is never changed: the first network is a copy, and the others are new.
     """
     if init not in ("independent", "point"):
-        raise ValueError(f"init={init!r}: expected 'independent' or 'point'")
+        raise ValueError(f"init={values.shown(init)}: expected 'independent' or 'point'")
     if isinstance(network, nn.Module):
         first = network
         make: Factory = lambda: reinitialise(copy.deepcopy(network))  # noqa: E731

@@ -15,17 +15,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from subspaces import values
 from subspaces.layout import Entry, Group, Layout
 from subspaces.shapes import Shape
 
 Alpha = float | Sequence[Any] | Tensor | Mapping[str, Any]
 
 
-def nearest(name: str, names: Iterable[str]) -> str:
+def nearest(name: object, names: Iterable[str]) -> str:
     """Return a hint that names the closest of `names`, and a few of them if none is close."""
     known = list(names)
     spelled = {each.lower(): each for each in known}
-    close = difflib.get_close_matches(str(name).lower(), spelled, n=1)
+    close = difflib.get_close_matches((name if isinstance(name, str) else values.shown(name)).lower(), spelled, n=1)
     if close:
         return f"did you mean {spelled[close[0]]!r}?"
     return f"expected one of {', '.join(map(repr, known[:8]))}{', …' if len(known) > 8 else ''}"
@@ -42,7 +43,7 @@ def to_alpha(value: Alpha, shape: Shape, like: Tensor, outside: bool) -> Tensor:
             alpha = torch.as_tensor(value, dtype=like.dtype, device=like.device)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise TypeError(
-            f"alpha={value!r} cannot be read as numbers ({error}): expected {shape.domain}, "
+            f"alpha={values.shown(value)} cannot be read as numbers ({error}): expected {shape.domain}, "
             "a tensor with one such point per layer, or a dict by layer name"
         ) from None
     if alpha.ndim >= len(shape.point) and alpha.shape[alpha.ndim - len(shape.point) :] == shape.point:
@@ -66,7 +67,7 @@ def _check_domain(alpha: Tensor, shape: Shape, outside: bool, value: Alpha) -> N
             shown, note = value, ""
             if isinstance(value, Tensor):
                 shown, note = alpha[bad][0].tolist(), "; a second input of the network is passed by keyword"
-            raise ValueError(f"alpha={shown} is not a point of {shape}: expected {expected}{hint}{note}")
+            raise ValueError(f"alpha={values.shown(shown)} is not a point of {shape}: expected {expected}{hint}{note}")
 
 
 def coefficients(alpha: Tensor, shape: Shape, layout: Layout) -> dict[str, Tensor]:

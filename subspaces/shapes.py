@@ -14,6 +14,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from subspaces import values
+
 Random = Callable[[tuple[int, ...]], Tensor]
 """A source of numbers uniform on [0, 1), such as `torch.rand`."""
 
@@ -180,4 +182,6 @@ class Simplex(Shape):
 def check_shape(shape: object) -> None:
     """Refuse what is not a shape, such as the class instead of an instance."""
     if not isinstance(shape, Shape):
-        raise TypeError(f"shape={shape!r}: expected Line(), Bezier(bends), Simplex(m) or another Shape instance")
+        raise TypeError(
+            f"shape={values.shown(shape)}: expected Line(), Bezier(bends), Simplex(m) or another Shape instance"
+        )

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from subspaces import files, shapes
+from subspaces import files, shapes, values
 from subspaces.initial import Factory
 from subspaces.shapes import Shape
 from subspaces.subspace import Subspace
@@ -38,7 +38,7 @@ def save(module: nn.Module, path: str | os.PathLike[str]) -> str:
     family = unwrapped(module)
     if not isinstance(family, Subspace):
         raise TypeError(f"save got a {type(family).__name__}: expected a Subspace; for a network save its state_dict()")
-    target = Path(path)
+    target = values.folder("path", path)
     _check_target(target)
     tensors = {name: _stored(name, value) for name, value in _tensors(family).items()}
     header = {
@@ -87,7 +87,7 @@ def load(path: str | os.PathLike[str], network: nn.Module | Factory, shape: Shap
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, str], dict[str, Tensor]]:
     """Return header and tensors of a family's file, or say why it is none."""
-    place = Path(path)
+    place = values.folder("path", path)
     if place.is_dir():
         raise IsADirectoryError(f"load from {path}, which is a folder: expected the file of a family")
     try:

@@ -39,7 +39,7 @@ def finite(value: Any) -> bool:
 def folder(name: str, value: Any) -> Path:
     """Return the path of a folder or file that was passed as text or as a path."""
     if not isinstance(value, (str, os.PathLike)) or "\0" in str(value):
-        raise TypeError(f"{name}={shown(value)}: expected the path of a folder, such as 'runs' or Path('runs')")
+        raise TypeError(f"{name}={shown(value)}: expected a path, such as 'runs' or Path('runs')")
     return Path(value)
 
 

@@ -129,6 +129,7 @@ COMMANDS = {
             "workers": Row("--workers 3", "workers", 3),
             "statistics_batches": Row("--statistics-batches 9", "statistics_batches", 9),
             "check_statistics": Row("--check-statistics 1 2", "check_statistics", (1, 2)),
+            "trust": Row("--trust", "trust", True),
             "quiet": Row("--quiet", "progress", False),
             "as_json": Row("--json", "progress", False),
         },
@@ -216,6 +217,7 @@ COMMANDS = {
         {
             "root": Row("--root other", "root", Path("other")),
             "base_url": Row("--base-url http://there", "base_url", "http://there"),
+            "limit_gb": Row("--limit-gb 0.5", "limit", 5 * 10**8),
         },
         ("name",),
     ),
@@ -223,4 +225,11 @@ COMMANDS = {
         "subspaces.data:check", ["mnist"], {"root": Row("--root other", "root", Path("other"))}, ("name",)
     ),
 }
-ELSEWHERE = {"recipes": {"name", "as_json"}, "data list": set(), "data get": {"quiet"}}  # tested by what they print
+ELSEWHERE = {  # tested by what they print, and `code` by what can be imported
+    "recipes": {"name", "as_json"},
+    "check": {"runs", "quiet"},
+    "data list": set(),
+    "data get": {"quiet"},
+    **{name: {"code"} for name, command in COMMANDS.items() if command.calls.startswith("subspaces.experiments")},
+    **{name: {"code"} for name in ("train", "evaluate")},
+}

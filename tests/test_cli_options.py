@@ -190,7 +190,7 @@ def test_a_plan_counts_what_would_be_trained(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("quiet", [False, True])
 def test_a_fetch_shows_how_far_it_is_unless_it_is_quiet(quiet: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    def pretend(name: str, root: Any, progress: Callable[[str, int, int], None], base_url: str | None) -> None:
+    def pretend(name: str, root: Any, progress: Callable[[str, int, int], None], **more: Any) -> None:
         progress("some.gz", 3, 4)
 
     monkeypatch.setattr("subspaces.data.get", pretend)

@@ -26,7 +26,7 @@ def check(
     for folder in runs:
         for path, problems in checked(folder):
             for problem in problems:
-                typer.echo(f"wrong: {problem}", err=True)
+                typer.echo(f"wrong: {problem}")
             if not problems and not quiet:
                 typer.echo(f"whole: {path}")
             wrong += len(problems)

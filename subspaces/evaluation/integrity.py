@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from subspaces import storage
+from subspaces import storage, values
 from subspaces.evaluation import dropout, examples, record
 from subspaces.evaluation.measured import Shelf
 from subspaces.training import seals
@@ -24,7 +24,7 @@ def check(runs: Folder | Iterable[Folder]) -> list[str]:
         >>> ss.check("runs")
         []
     """
-    several = [runs] if isinstance(runs, (str, os.PathLike)) else list(runs)
+    several = values.all_of("check", runs, (str, os.PathLike), "a run folder, or several of them")
     return [problem for folder in several for _, problems in checked(Path(folder)) for problem in problems]
 
 

@@ -42,7 +42,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         if self.split not in get_args(ChooseOn):
-            raise ValueError(f"split={self.split!r}: {nearest(str(self.split), get_args(ChooseOn))}")
+            raise ValueError(f"split={values.shown(self.split)}: {nearest(self.split, get_args(ChooseOn))}")
         self._set("grid", values.number, "a list of finite numbers, such as [0, 0.5, 1]", POINTS)
         for name, (least, most) in MOST.items():
             value = getattr(self, name)

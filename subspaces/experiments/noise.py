@@ -141,6 +141,7 @@ def planned(
         raise ValueError(f"by={values.shown(by)}: expected the name of a metric, such as 'accuracy'")
     known_metric(by)
     _check_lists(levels, lists)
+    levels = [float(level) for level in levels]
     base, execution = prepared(recipe, None, changes)
     methods = methods_of(base, lists)
     setting = replace(setting, execution=execution, evaluation=QUICK)

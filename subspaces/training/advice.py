@@ -31,7 +31,7 @@ def against_divergence(recipe: Recipe) -> str:
 
 def _named(recipe: Recipe, names: list[str]) -> str:
     chosen = names or ["learning_rate"]
-    return " and ".join(f"--{name.replace('_', '-')} (now {getattr(recipe, name):.15g})" for name in chosen)
+    return " and ".join(f"--{name.replace('_', '-')} (now {getattr(recipe, name):g})" for name in chosen)
 
 
 def against_memory(recipe: Recipe, runs: int, execution: Execution, error: BaseException) -> str:

@@ -34,7 +34,7 @@ NAME = 150  # bytes, of the 255 that a folder's name may have
 LIMITS = {  # so that no two streams of random numbers are one: seeds, branches and epochs have bits of their own
     **dict.fromkeys(("seed", "data_seed"), streams.SEEDS - 1),
     "branch": streams.BRANCHES - 1,
-    "epochs": streams.EPOCHS,
+    "epochs": streams.EPOCHS - 1,
     **dict.fromkeys(("validation", "pad", "vertices", "samples", "batch", "trunk"), MOST),
 }
 
@@ -248,7 +248,7 @@ class Execution:
     def resolved(self) -> "Execution":
         """Return the same with every choice made."""
         if self.precision not in PRECISIONS:
-            raise ValueError(f"precision={self.precision!r}: {nearest(str(self.precision), PRECISIONS)}")
+            raise ValueError(f"precision={values.shown(self.precision)}: {nearest(self.precision, PRECISIONS)}")
         self._check_types()
         name = self.device if self.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
         try:

@@ -54,7 +54,7 @@ class Display:
 def check_mode(mode: Any) -> None:
     """Refuse a way of showing progress that there is not."""
     if not isinstance(mode, str) or mode not in get_args(Mode):
-        raise ValueError(f"show={values.shown(mode)}: {nearest(str(mode), get_args(Mode))}")
+        raise ValueError(f"show={values.shown(mode)}: {nearest(mode, get_args(Mode))}")
 
 
 @contextmanager

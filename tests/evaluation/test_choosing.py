@@ -29,7 +29,7 @@ def answers(record: Record, sizes: tuple[int, int] = (200, 150)) -> Predictions:
     """Answers of the midpoint alone, with accuracies that are those of the record's rows."""
     random = np.random.default_rng(1)
     labels = {split: torch.tensor(random.integers(0, 4, size)) for split, size in zip(SPLITS, sizes, strict=True)}
-    found = Predictions("made up", labels)
+    found = Predictions("0123456789", "made up", labels)
     logits = {split: torch.tensor(2 * random.normal(size=(len(labels[split]), 4))) for split in SPLITS}
     for split in SPLITS:
         logits[split][torch.arange(len(labels[split])), labels[split]] += 2

@@ -48,8 +48,8 @@ def test_every_file_is_looked_at(runs: Runs, tmp_path: Path):
         assert str(folder / name) in problems[0]
         assert "remove" in problems[0]
         result = runner.invoke(app, ["check", str(folder)])
-        assert (result.exit_code, result.stdout) == (1, "")
-        assert [part.split() for part in result.stderr.splitlines()] == [f"wrong: {part}".split() for part in problems]
+        assert (result.exit_code, result.stderr) == (1, "")
+        assert result.stdout.splitlines() == [f"wrong: {problem}" for problem in problems]
 
 
 def test_several_things_may_be_wrong_at_once(runs: Runs, tmp_path: Path):

@@ -21,11 +21,12 @@ from subspaces.evaluation.measured import Measured
 from subspaces.evaluation.together import evaluate_together
 from subspaces.experiments import study_instability, study_integral, study_noise
 from subspaces.experiments.mixing import KINDS
-from subspaces.training import RECIPES, Execution
+from subspaces.training import RECIPES, Execution, Run
 
+THERE = Path("there")
 WHERE: dict[str, Any] = {"device": "cpu", "precision": "bfloat16", "workers": 3}
 HOW: dict[str, Any] = {**WHERE, "evaluate_every": 7, "checkpoint_seconds": 5.0}
-SHARED: dict[str, Any] = {"data": "there", "tensorboard": False, "show": "json", "epochs": 9, **HOW}
+SHARED: dict[str, Any] = {"data": THERE, "tensorboard": False, "show": "json", "epochs": 9, **HOW}
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def pretended(monkeypatch: pytest.MonkeyPatch) -> Pretended:
 def check_training(pretended: Pretended, out: Path, seeds: list[int]) -> list[Any]:
     """Every call of training was told everything; return the recipes of all of them."""
     for call in pretended.calls["train"]:
-        expected = {"data": "there", "out": out, "show": "json", "tensorboard": False, **HOW}
+        expected = {"data": THERE, "out": out, "show": "json", "tensorboard": False, **HOW}
         assert {name: call[name] for name in call if name not in ("recipe", "seeds")} == expected
     recipes = [one for call in pretended.calls["train"] for one in call["recipe"]]
     assert {one.epochs for one in recipes} == {9}
@@ -51,7 +52,7 @@ def check_training(pretended: Pretended, out: Path, seeds: list[int]) -> list[An
 def check_measuring(pretended: Pretended, progress: bool = False) -> None:
     for name in ("evaluate", "evaluate_dropout", "evaluate_together"):
         for call in pretended.calls.get(name, []):
-            expected = {"data": "there", "progress": progress, **WHERE}
+            expected = {"data": THERE, "progress": progress, **WHERE}
             assert {key: call[key] for key in expected} == expected, name
 
 
@@ -117,7 +118,7 @@ def test_study_integral(pretended: Pretended, tmp_path: Path, monkeypatch: pytes
     check_measuring(pretended)
     ((runs, setting),) = checked
     assert [run.recipe.method for run in runs] == ["integral"]
-    assert setting.measuring() == {"data": "there", "progress": False, **WHERE}
+    assert setting.measuring() == {"data": THERE, "progress": False, **WHERE}
     assert {path.parent for path in made.files} == {to}
 
 
@@ -152,7 +153,7 @@ def test_study_instability(pretended: Pretended, mixed: list[dict[str, Any]], tm
     wanted = [(seed, k, branch) for seed in (1, 6) for k in (0, 5) for branch in (1, 2, 3)]
     assert [(one.seed, one.trunk, one.branch) for one in recipes] == wanted
     bench, *mixings = mixed
-    assert bench["data"] == "there"
+    assert bench["data"] == THERE
     assert {name: getattr(bench["execution"], name) for name in WHERE} == WHERE
     assert [[(one.seed, one.trunk, one.branch) for one in each["runs"]] for each in mixings] == [
         [(seed, k, branch + 1) for branch in range(m)] for seed in (1, 6) for k in (0, 5) for m in (2, 3)
@@ -175,7 +176,7 @@ class Reached(Exception):
 @pytest.mark.parametrize(
     ("module", "call"),
     [
-        ("api", lambda **settings: ss.evaluate([], **settings)),
+        ("api", lambda **settings: ss.evaluate(Run(Path("nowhere"), LINE), **settings)),
         ("together", lambda **settings: evaluate_together([], to="x", **settings)),
         ("dropout", lambda **settings: evaluate_dropout([], **settings)),
     ],
@@ -186,9 +187,9 @@ def test_where_and_how_it_is_measured(module: str, call: Any, monkeypatch: pytes
 
     monkeypatch.setattr(f"subspaces.evaluation.{module}.workbench", workbench)
     with pytest.raises(Reached) as reached:
-        call(data="there", **WHERE)
-    data, execution = reached.value.args
-    assert data == "there"
+        call(data=THERE, **WHERE)
+    data, execution, trust = reached.value.args
+    assert (data, trust) == (THERE, False)
     assert execution == dataclasses.replace(Execution(), **WHERE).resolved()
     with pytest.raises(ValueError, match="device='cuda:99'"):  # cpu may be what is taken anyway
         call(device="cuda:99")

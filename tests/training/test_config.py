@@ -31,7 +31,7 @@ BAD = {
     "samples": [0, 1.5],
     "feature_similarity": [-1, math.nan],
     "label_smoothing": [-0.1, 1],
-    "epochs": [0, -3, 1.5, "10", True, 2**16 + 1],
+    "epochs": [0, -3, 1.5, "10", True, 2**16],
     "batch": [0, 12.8],
     "optimizer": ["sgd", "Optimizer", "lr_scheduler", "LBFGS", "SparseAdam", "Muon", "Adafactor"],
     "learning_rate": [0, -0.1, math.nan, math.inf],

@@ -1,7 +1,6 @@
 """Every field of a recipe changes the training that uses it, and every setting of an execution arrives."""
 
 import dataclasses
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -195,7 +194,7 @@ def test_precision_arrives_at_the_network(tmp_path: Path, watched: list[Trainer]
     for precision in ("bfloat16", "float32"):
         run = train_with(tmp_path / precision, precision=precision)
         assert {str(call.body.dtype) for call in taken()} == {f"torch.{precision}"}
-        assert json.loads((run.folder / "environment.json").read_bytes())[0]["execution"]["precision"] == precision
+        assert run.starts()[0]["execution"]["precision"] == precision
 
 
 @pytest.mark.parametrize(("every", "evaluated"), [(0, []), (1, [1, 2, 3]), (2, [2]), (3, [3])])
@@ -243,7 +242,7 @@ def test_every_setting_is_noted_where_it_was_used(tmp_path: Path, watched: list[
     settings |= {"workers": 0, "evaluate_every": 3, "evaluate_batches": 1, "checkpoint_seconds": 7.0, "device": "cpu"}
     assert set(settings) == {entry.name for entry in dataclasses.fields(Execution)}
     run = train_with(tmp_path, **settings)
-    assert json.loads((run.folder / "environment.json").read_bytes())[0]["execution"] == settings
+    assert run.starts()[0]["execution"] == settings
     (trainer,) = watched
     assert dataclasses.asdict(trainer.execution) == settings
     assert trainer.engine.execution is trainer.execution
