@@ -31,7 +31,12 @@ def against_divergence(recipe: Recipe) -> str:
 
 def _named(recipe: Recipe, names: list[str]) -> str:
     chosen = names or ["learning_rate"]
-    return " and ".join(f"--{name.replace('_', '-')} (now {getattr(recipe, name):g})" for name in chosen)
+    return " and ".join(f"--{name.replace('_', '-')} (now {_shown(getattr(recipe, name))})" for name in chosen)
+
+
+def _shown(value: float) -> str:
+    """Return a setting as a person would type it."""
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def against_memory(recipe: Recipe, runs: int, execution: Execution, error: BaseException) -> str:
