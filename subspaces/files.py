@@ -28,6 +28,8 @@ def write(path: Path, *content: bytes | memoryview) -> None:
     """Write a file so that a reader, or a crash, sees the old content or the new, never a part."""
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     with _named(path):
+        with suppress(OSError):  # what a killed process left of this very file; whoever cannot look says so below
+            sweep(path.parent, path.name)
         try:
             with open(partial, "xb") as file:
                 with suppress(OSError):  # on a disk without locks nothing is swept either
@@ -94,7 +96,10 @@ def read_tensors(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
 
 
 def _opened(path: Path, names_only: bool) -> tuple[dict[str, str], dict[str, Tensor]]:
-    path.open("rb").close()  # an error of safetensors would not name the path
+    path.stat()  # an error of safetensors would not name the path
+    if not path.is_file():
+        raise DamageError("it is not a file")  # and opening a pipe would wait for ever
+    path.open("rb").close()
     try:
         with safe_open(path, framework="pt") as file:
             names = [] if names_only else list(file.keys())
@@ -131,13 +136,13 @@ def stored(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: value.detach().cpu().clone(memory_format=torch.contiguous_format) for name, value in tensors.items()}
 
 
-def sweep(folder: Path) -> None:
+def sweep(folder: Path, of: str = "") -> None:
     """Remove what killed processes left in a folder: files that were not written to their end, and locks beside others.
 
-    Those of a living process are held, and stay.
+    Those of a living process are held, and stay. With `of` only what is left of that file is looked at.
     """
     for name in os.listdir(folder):
-        if _LEFT.fullmatch(name):
+        if name.startswith(f".{of}") and _LEFT.fullmatch(name):
             with suppress(OSError), open(folder / name, "rb+") as file:
                 if locks.hold(file.fileno()):
                     (folder / name).unlink()

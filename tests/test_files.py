@@ -213,3 +213,26 @@ def test_a_folder_that_cannot_be_made_leaves_no_part_of_its_path(tmp_path: Path)
     with pytest.raises(OSError, match="too long"), files.made(tmp_path / "a" / ("b" * 300)):
         pass
     assert os.listdir(tmp_path) == []
+
+
+def test_what_is_left_of_a_file_goes_when_it_is_written_again(tmp_path: Path):
+    for name in (".r.html.0123abcd.partial", ".other.html.0123abcd.partial"):
+        (tmp_path / name).touch()
+    files.write(tmp_path / "r.html", b"page")
+    assert sorted(os.listdir(tmp_path)) == [".other.html.0123abcd.partial", "r.html"]
+
+
+def test_tensors_are_aligned_and_their_names_count(tmp_path: Path):
+    for name in ("a", "ab", "abc", "abcd"):
+        files.write_tensors(tmp_path / "file", {name: torch.ones(2)}, {})
+        assert int.from_bytes((tmp_path / "file").read_bytes()[:8], "little") % 8 == 0
+    one = torch.ones(2)
+    assert files.checksum({}, {"a": one}) != files.checksum({}, {"b": one})
+
+
+def test_what_is_no_file_is_not_opened(tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for name in ("pipe", "folder"):
+        with pytest.raises(files.DamageError, match="it is not a file"):
+            files.read_tensors(tmp_path / name)

@@ -56,7 +56,7 @@ class Examples:
     def read(cls, folder: Path) -> "Examples | None":
         """Return the examples of a run folder; None if it has none."""
         path = Path(folder) / FILE
-        if not path.is_file():
+        if not seals.there(path, REMEDY):
             return None
         header, found = seals.read_tensors(path, None, REMEDY)
         try:

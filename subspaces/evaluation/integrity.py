@@ -68,6 +68,8 @@ def _of_run(folder: Path) -> Iterator[Callable[[], object]]:
     run = Run.open(folder)
     yield run.starts
     yield run.log
+    if (folder / "result.json").exists() and not run.finished:
+        raise RunError(f"{folder} has a result and no family to it: remove the folder to train anew")
     if run.finished:
         yield lambda: run.check_family(run.family_file)
         yield lambda: run.check_family(run.trained_file)
@@ -78,7 +80,7 @@ def _of_run(folder: Path) -> Iterator[Callable[[], object]]:
         elif path.name not in special and path.suffix == ".safetensors":
             yield lambda path=path: seals.read_tensors(path, run.recipe.key, "remove it")  # type: ignore[misc]
     yield Shelf(folder / dropout.FILE, run.recipe.key).read
-    if (folder / record.FILE).is_file():
+    if (folder / record.FILE).exists():
         yield lambda: measured_of(run)
         yield lambda: examples.Examples.of(record.Record.read(folder), folder)
 

@@ -10,7 +10,8 @@ from subspaces.evaluation import examples
 from subspaces.evaluation.bench import Bench
 from subspaces.evaluation.points import Item, to_alpha
 from subspaces.evaluation.predictions import Predictions
-from subspaces.evaluation.record import FILE, Record, Row
+from subspaces.evaluation.record import FILE, REMEDY, Record, Row
+from subspaces.training import seals
 from subspaces.training.environment import environment
 
 SECONDS = 3.0  # between two writes: what a kill may lose
@@ -42,7 +43,7 @@ class Journal:
         Whatever the device chooses by itself may change from one call to the next; a precision that is asked for
         is kept.
         """
-        if not (self.folder / FILE).is_file():
+        if not seals.there(self.folder / FILE, REMEDY):
             return None
         found = Record.read(self.folder)
         same = found.family == self.bench.checksum and found.key == self.bench.recipe.key

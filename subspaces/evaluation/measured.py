@@ -14,6 +14,7 @@ from subspaces.evaluation.typed import mistake
 from subspaces.training import seals
 
 SCHEMA = 1
+REMEDY = "remove it, and what it holds is measured again"
 
 
 @dataclass(frozen=True)
@@ -57,24 +58,22 @@ class Shelf:
 
     def read(self) -> list[Measured]:
         """Return everything that is there; the file is read again only if it has been replaced."""
-        try:
-            now = self.path.stat()
-        except OSError:
+        if not seals.there(self.path, REMEDY):
             return []
+        now = self.path.stat()
         stamp = now.st_ino, now.st_mtime_ns
         if stamp != self._stamp:
             self._stamp, self._found = stamp, self._parsed()
         return self._found
 
     def _parsed(self) -> list[Measured]:
-        remedy = "remove it, and what it holds is measured again"
-        values = seals.read_json(self.path, self.run, remedy).content
+        values = seals.read_json(self.path, self.run, REMEDY).content
         try:
             if (wrong := mistake(values, _Content, "")) is not None:
                 raise ValueError(wrong)
             return [Measured(**each) for each in values["measured"]] if values["schema"] == SCHEMA else []
         except (ValueError, KeyError, TypeError) as error:
-            raise seals.damaged(self.path, error, remedy) from None
+            raise seals.damaged(self.path, error, REMEDY) from None
 
     def find(self, key: Mapping[str, Any], precision: str = "auto") -> Measured | None:
         """Return what was measured of a key; a precision that is asked for must be that of the numbers."""
@@ -87,7 +86,6 @@ class Shelf:
     def add(self, measured: Measured) -> None:
         """Add to the file, in place of an earlier one of the same key."""
         with locks.waited(self.path.with_name(f".{self.path.name}.lock")):  # what others add meanwhile would be lost
-            self._stamp = None
             others = [each for each in self.read() if each.key != measured.key]
             found = [dataclasses.asdict(each) for each in (*others, measured)]
             seals.write_json(self.path, {"schema": SCHEMA, "measured": found}, self.run)

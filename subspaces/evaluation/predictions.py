@@ -60,9 +60,9 @@ class Predictions:
     @classmethod
     def read(cls, folder: Path, run: str, stamp: str) -> "Predictions | None":
         """Return what a run folder holds; None if there is nothing, or if it was made with something else."""
-        if not (folder / FILE).is_file():
-            return None
         remedy = "remove it, and the points are measured again"
+        if not seals.there(folder / FILE, remedy):
+            return None
         header, tensors = seals.read_tensors(folder / FILE, run, remedy)
         if header.get("stamp") != stamp:
             return None

@@ -144,7 +144,7 @@ class Record:
     def read(cls, folder: Path) -> "Record":
         """Return the record of a run folder."""
         path = Path(folder) / FILE
-        if not path.is_file():
+        if not seals.there(path, REMEDY):
             raise RunError(f"{folder} has no {FILE}: run `subspaces evaluate {folder}` first")
         values, run, _ = seals.read_json(path, None, REMEDY)
         try:

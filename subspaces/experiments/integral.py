@@ -149,7 +149,7 @@ def _identity(bench: Bench) -> Identity:
     """Return what is in the run folder, or measure it."""
     path, remedy = bench.run.folder / FILE, "remove it, and it is measured again"
     key = {"family": bench.checksum, "batches": BATCHES, "precision": PRECISION}
-    if path.is_file():
+    if seals.there(path, remedy):
         stored = seals.read_json(path, bench.recipe.key, remedy).content
         try:
             if stored["key"] == key:

@@ -72,6 +72,8 @@ def check_name(name: str) -> None:
 
 def head_name(module: nn.Module) -> str:
     """Return the name of the last submodule that owns parameters, whose input are a classifier's features."""
+    if not isinstance(module, nn.Module):
+        raise TypeError(f"head_name({module!r:.80}): expected a network")
     owners: list[str] = [name for name, part in module.named_modules() if any(True for _ in part.parameters(False))]
     # spectral norm and the like move the weights of a module to its part `parametrizations.weight`
     heads = [head for head in (f".{name}".partition(".parametrizations.")[0][1:] for name in owners) if head]

@@ -11,6 +11,9 @@ class MLP(nn.Module):
 
     def __init__(self, inputs: int = 64, classes: int = 10, width: int = 64) -> None:
         super().__init__()
+        for name, value in {"inputs": inputs, "classes": classes, "width": width}.items():
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name}={value!r:.80}: expected a whole number of at least 1")
         self.body = nn.Sequential(
             nn.Flatten(),
             nn.Linear(inputs, width),
@@ -36,9 +39,13 @@ class LeNet(nn.Module):
 
     def __init__(self, image_shape: ImageShape = (1, 28, 28), classes: int = 10) -> None:
         super().__init__()
-        channels, height, width = image_shape
-        if min(height, width) < 4:
-            raise ValueError(f"image_shape={image_shape}: expected (channels, height, width) with sides of 4 or more")
+        try:
+            channels, height, width = (int(each) for each in image_shape)
+        except (TypeError, ValueError):
+            channels, height, width = 0, 0, 0
+        if min(height, width) < 4 or channels < 1:
+            expected = "(channels, height, width) with sides of 4 or more"
+            raise ValueError(f"image_shape={image_shape!r:.80}: expected {expected}")
         padding = 0 if min(height, width) >= 28 else 2
         border = 4 - 2 * padding  # what the second convolution takes off each side's length
         size = 16 * ((height // 2 - border) // 2) * ((width // 2 - border) // 2)

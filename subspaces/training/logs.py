@@ -36,7 +36,7 @@ class Log:
 
         With `size` only so many bytes are read.
         """
-        content = self.path.read_bytes()[:size] if self.path.is_file() else b""
+        content = self.path.read_bytes()[:size] if seals.there(self.path, self.remedy) else b""
         rows, found = [], list[str]()
         for number, line in enumerate(content[: content.rfind(b"\n") + 1].splitlines(), 1):
             row = seals.parse(line, f"line {number} of {self.path}", self.remedy)
@@ -46,6 +46,11 @@ class Log:
             rows.append(row)
             found.append(seal)
         return rows, found
+
+    @property
+    def whole(self) -> bool:
+        """Whether there is nothing after the last whole line."""
+        return not self.size or self.path.read_bytes().endswith(b"\n")
 
     def _next(self, row: Mapping[str, Any], before: str) -> str:
         return seals.digest(self.run, before, row)
@@ -88,7 +93,7 @@ class Log:
     def remove(self) -> None:
         """Begin with nothing."""
         self.path.unlink(missing_ok=True)
-        self._seal = ""
+        self._seal = None
 
 
 def _line(row: Mapping[str, Any], seal: str) -> bytes:

@@ -129,7 +129,8 @@ class Run:
     def log(self) -> list[dict[str, Any]]:
         """Return the lines of the log."""
         rows, found = self._log.read()
-        if self.finished and (found or [""])[-1] != self._sealed_result().others.get(LOG):
+        last = (found or [""])[-1]
+        if self.finished and not (self._log.whole and last == self._sealed_result().others.get(LOG)):
             raise self._log.damaged("it is not the log that result.json was written with")
         if not self.finished and (self.folder / STATE).is_file() and self._progress()["log"] not in ["", *found]:
             raise self._log.damaged("it is shorter than when the checkpoint was written")
@@ -138,7 +139,7 @@ class Run:
     def starts(self) -> list[dict[str, Any]]:
         """Return the environment of each start of the run."""
         path = self.folder / "environment.json"
-        if not path.is_file():
+        if not seals.there(path, self._remedy):
             if self.finished:
                 raise RunError(f"{self.folder} has no environment.json: put it back, or {self._remedy}")
             return []
@@ -161,6 +162,8 @@ class Run:
                     f"{self.folder} is a run of another configuration: {name} is {found.get(name)!r} there and "
                     f"{wanted.get(name)!r} here; choose another --out or remove the folder"
                 )
+        elif self.finished:
+            raise RunError(f"{self.folder} has no config.json: {_config_remedy(self.folder)}")
         if self.finished:
             self.starts()
             self.log()
@@ -205,7 +208,7 @@ class Run:
             try:
                 yield None
             finally:
-                if not (self.folder / "config.json").is_file():  # it was never started: leave nothing behind
+                if not self.begun([self.folder]):  # it was never started: leave nothing behind
                     with suppress(OSError):
                         files.sweep(self.folder)
                         for name in RESERVED:

@@ -32,6 +32,13 @@ def damaged(path: Path, why: object, remedy: str) -> RunError:
     return RunError(f"{path} is damaged ({why}): {remedy}")
 
 
+def there(path: Path, remedy: str) -> bool:
+    """Say whether a file is there; a folder, a pipe or a link to nothing in its place is damage."""
+    if not path.is_file() and (path.exists() or path.is_symlink()):
+        raise damaged(path, "it is not a file", remedy)
+    return path.is_file()
+
+
 def digest(*content: Any) -> str:
     """Return what tells values that JSON can hold from any others."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
@@ -55,6 +62,8 @@ class Sealed(NamedTuple):
 
 def read_json(path: Path, run: str | None, remedy: str) -> Sealed:
     """Return what a sealed JSON file holds; `run` is the key that it must have, None for any."""
+    if not there(path, remedy):
+        raise damaged(path, "it is not there", remedy)
     value = parse(path.read_bytes(), path, remedy)
     seal = value.pop(SEAL, None)
     if not isinstance(seal, dict):

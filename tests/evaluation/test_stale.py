@@ -13,6 +13,7 @@ import subspaces as ss
 from subspaces.evaluation import Examples, Record
 from subspaces.evaluation.dropout import evaluate_dropout
 from subspaces.evaluation.measured import Measured
+from subspaces.evaluation.predictions import Predictions
 from subspaces.evaluation.together import evaluate_together
 
 WHOLE: dict[str, Any] = {"grid": (0.0, 0.2), "plane": True, "cells": 2, "check_statistics": (1,), "split": "test"}
@@ -137,3 +138,22 @@ def test_dropout(change: str, runs: Callable[..., list[Path]], tmp_path: Path) -
     found = evaluate_dropout(folder, passes=2, **CHANGES[change], **CPU)
     fresh = retrained.unmeasured(folder, tmp_path / "fresh")
     assert numbers(found) == numbers(evaluate_dropout(fresh, passes=2, **CHANGES[change], **CPU)) != numbers(before)
+
+
+def test_what_points_said_is_taken_only_as_it_was_made(tmp_path: Path) -> None:
+    made = Predictions("0123456789", "one", {"test": torch.tensor([1, 2])})
+    made.add(0.5, {"test": torch.tensor([[1.0, 0.0], [0.0, 3.0]])})
+    made.write(tmp_path)
+    found = Predictions.read(tmp_path, "0123456789", "one")
+    assert found is not None
+    assert list(found.points) == [0.5]
+    assert Predictions.read(tmp_path, "0123456789", "two") is None
+
+
+def test_examples_of_an_earlier_family_do_not_stay(runs: Callable[..., list[Path]]) -> None:
+    (folder,) = runs("curve")
+    evaluate(folder, grid=(0.0,))
+    assert Examples.read(folder) is not None
+    retrained.anew(folder)
+    evaluate(folder, grid=())  # of one point there are none
+    assert Examples.read(folder) is None

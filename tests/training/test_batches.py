@@ -6,6 +6,7 @@ import pytest
 import torch
 from training_cases import CPU, DIGITS, made_dataset
 
+from subspaces import streams
 from subspaces.data import ResidentLoader
 from subspaces.training import Run, train
 from subspaces.training.batches import (
@@ -70,3 +71,11 @@ def test_a_run_on_streamed_arrays(tmp_path):
     (run,) = train(DIGITS, out=tmp_path, show="quiet", device="cpu", resident=False, workers=0, tensorboard=False)
     assert isinstance(run, Run)
     assert run.result["test_accuracy"] > 0.8
+
+
+@pytest.mark.parametrize(("seed", "branch"), [(0, 1), (3, 1), (3, 2)])
+def test_a_branch_has_the_order_of_its_seed_and_number(seed, branch):
+    recipe = dataclasses.replace(RECIPE, seed=seed, trunk=1, branch=branch)
+    loader = training_batches(recipe, DATA, CPU)
+    leave_trunk(loader, recipe)
+    assert torch.equal(loader.rng, streams.stream(seed, "batches", branch))

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import random
 import shutil
 from collections.abc import Callable
@@ -17,6 +18,8 @@ from training_cases import CPU, DIGITS, Countdown, assert_same_end, train_one
 
 import subspaces as ss
 from subspaces.training import Recipe, Run, RunError, seals
+from subspaces.training.logs import Log
+from subspaces.training.trunks import leave
 from subspaces.training.trunks import path as trunk_of
 
 RECIPE = dataclasses.replace(DIGITS, method="line", epochs=2)
@@ -314,3 +317,109 @@ def test_a_damaged_trunk_is_noticed(damage: str, tmp_path: Path):
     trunk.unlink()
     train(tmp_path, second)
     assert json.loads(json.dumps(run.log()[0]["loss"])) == Run.under(tmp_path, second).log()[0]["loss"]
+
+
+# Slips that would go unnoticed else
+
+
+def test_lines_are_sealed_for_their_run(tmp_path: Path):
+    Log(tmp_path / "log.jsonl", KEY, "remove it").begin([{"epoch": 1}])
+    assert Log(tmp_path / "log.jsonl", KEY, "remove it").read()[0] == [{"epoch": 1}]
+    with pytest.raises(RunError, match=r"log\.jsonl is damaged \(line 1 does not match its seal\): remove it"):
+        Log(tmp_path / "log.jsonl", "9876543210", "remove it").read()
+
+
+def test_a_log_that_was_removed_begins_anew(tmp_path: Path):
+    log = Log(tmp_path / "log.jsonl", KEY, "remove it")
+    log.append({"epoch": 1})
+    log.remove()
+    log.append({"epoch": 2})
+    assert log.read()[0] == [{"epoch": 2}]
+
+
+def test_the_log_is_on_the_disk_before_what_counts_on_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    run = Run.under(tmp_path, RECIPE)
+    run.start(CPU)
+    calls: list[Any] = []
+    sync, replace = os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda file: calls.append(os.fstat(file).st_ino) or sync(file))
+    monkeypatch.setattr(os, "replace", lambda old, new: calls.append(Path(new).name) or replace(old, new))
+    for epoch, name in ((1, "state.safetensors"), (2, "result.json")):
+        run.append_log({"epoch": epoch})
+        calls.clear()
+        if epoch == 1:
+            run.save_checkpoint({"a": torch.ones(1)}, {"epoch": 1})
+        else:
+            run.finish({}, {})
+        assert calls.index((run.folder / "log.jsonl").stat().st_ino) < calls.index(name)
+    assert not (run.folder / "state.safetensors").exists()
+
+
+def test_only_a_finished_run_loses_its_checkpoint(begun: Run, finished: Run, tmp_path: Path):
+    for run in (copied(begun, tmp_path), copied(finished, tmp_path / "finished")):
+        (run.folder / "state.safetensors").touch()
+        run.tidy()
+        assert (run.folder / "state.safetensors").exists() == (not run.finished)
+
+
+def test_the_subspace_that_was_trained_is_checked_too(tmp_path: Path):
+    recipe = dataclasses.replace(RECIPE, method="integral", epochs=1)
+    run = train_one(recipe, tmp_path)
+    whole = run.trained_file.read_bytes()
+    run.trained_file.unlink()
+    run.trained_file.write_bytes(flipped(whole, len(whole) - 9))
+    with pytest.raises(RunError, match=r"trained\.safetensors is damaged"):
+        train(tmp_path, recipe)
+    assert str(run.trained_file) in ss.check(tmp_path)[0]
+
+
+def test_a_trunk_that_is_there_is_left_alone_and_must_be_of_its_stem(tmp_path: Path):
+    first, second = (dataclasses.replace(RECIPE, trunk=1, branch=one, epochs=2) for one in (1, 2))
+    run = train_one(first, tmp_path)
+    trunk = trunk_of(run, 1)
+    before = trunk.stat().st_mtime_ns
+    leave(run, {"a": torch.ones(1)})
+    assert trunk.stat().st_mtime_ns == before
+    header, tensors = seals.read_tensors(trunk, None, "")
+    seals.write_tensors(trunk, {name: value.clone() for name, value in tensors.items()}, {"log": header["log"]}, KEY)
+    with pytest.raises(RunError, match=f"it is of the run {KEY}, not of"):
+        train(tmp_path, second)
+
+
+@pytest.mark.parametrize("name", ["config.json", "environment.json", "log.jsonl", "family.safetensors", "result.json"])
+@pytest.mark.parametrize("kind", ["pipe", "folder", "link"])
+def test_what_is_no_file_is_told_and_never_waited_for(name: str, kind: str, finished: Run, tmp_path: Path):
+    run = copied(finished, tmp_path)
+    (run.folder / name).unlink()
+    if kind == "pipe":
+        os.mkfifo(run.folder / name)
+    elif kind == "folder":
+        (run.folder / name).mkdir()
+    else:
+        os.symlink(tmp_path / "nowhere", run.folder / name)
+    assert ss.check(tmp_path)
+    if name in ("environment.json", "log.jsonl"):
+        with pytest.raises(RunError, match=rf"{run.folder / name} is damaged \(it is not a file\): remove"):
+            train(tmp_path)
+
+
+def test_more_than_whole_lines_in_a_finished_log_is_noticed(finished: Run, tmp_path: Path):
+    run = copied(finished, tmp_path)
+    with open(run.folder / "log.jsonl", "a") as file:
+        file.write('{"epoch": 3')
+    with pytest.raises(RunError, match=r"log\.jsonl is damaged \(it is not the log that result\.json was written with"):
+        run.log()
+
+
+def test_without_its_configuration_nothing_of_a_run_is_touched(begun: Run, finished: Run, tmp_path: Path):
+    run = copied(finished, tmp_path)
+    (run.folder / "config.json").unlink()
+    before = {path.name: path.read_bytes() for path in run.folder.iterdir() if path.name != ".lock"}
+    with pytest.raises(RunError, match=r"has no config\.json: put an unchanged copy back, or remove the folder"):
+        train(tmp_path)
+    assert run.holder() is None
+    assert {path.name: path.read_bytes() for path in run.folder.iterdir() if path.name != ".lock"} == before
+    other = copied(begun, tmp_path / "begun")  # whose checkpoint says of which run it is
+    (other.folder / "config.json").unlink()
+    train(tmp_path / "begun")
+    assert_same_end(other, finished)
