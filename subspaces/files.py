@@ -1,5 +1,6 @@
 """Files that are either whole or not there, and tensors in them that tell when they have been changed."""
 
+import errno
 import hashlib
 import json
 import os
@@ -18,6 +19,13 @@ from torch import Tensor
 from subspaces import locks
 
 _LEFT = re.compile(r"\..+\.[0-9a-f]{8}\.partial|\..+\.json(\.[0-9a-f]{16})?\.lock")
+
+
+_ADVICE = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "could not be written, make room on the disk"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "could not be written, change its permissions"),
+    errno.EISDIR: "could not be written, remove what is in its place",
+}
 
 
 class DamageError(ValueError):
@@ -54,13 +62,20 @@ def append(path: Path, content: bytes) -> None:
         file.write(content)
 
 
+def sync(path: Path) -> None:
+    """Bring what was added to a file to the disk."""
+    with _named(path), open(path, "rb+") as file:
+        os.fsync(file.fileno())
+
+
 @contextmanager
 def _named(path: Path) -> Iterator[None]:
     """Name the file that cannot be written: a full disk names none, and nobody knows the partial one."""
     try:
         yield
     except OSError as error:
-        raise OSError(error.errno, f"{error.strerror}: could not be written", str(path)) from None
+        advice = _ADVICE.get(error.errno or 0, "could not be written, check the disk")
+        raise OSError(error.errno, f"{error.strerror}: {advice}", str(path)) from None
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -95,7 +110,7 @@ def read_tensors(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
     return _opened(path, names_only=False)
 
 
-def _opened(path: Path, names_only: bool) -> tuple[dict[str, str], dict[str, Tensor]]:
+def _opened(path: Path, names_only: bool, again: bool = True) -> tuple[dict[str, str], dict[str, Tensor]]:
     path.stat()  # an error of safetensors would not name the path
     if not path.is_file():
         raise DamageError("it is not a file")  # and opening a pipe would wait for ever
@@ -105,7 +120,10 @@ def _opened(path: Path, names_only: bool) -> tuple[dict[str, str], dict[str, Ten
             names = [] if names_only else list(file.keys())
             return file.metadata() or {}, {name: file.get_tensor(name) for name in names}
     except (SafetensorError, ValueError, RuntimeError) as error:  # dtypes and sizes that torch does not know too
-        raise DamageError(f"{path.stat().st_size} bytes that are not a complete safetensors file: {error}") from None
+        if again:  # once it may have been a signal: safetensors makes another error of Ctrl-C
+            return _opened(path, names_only, again=False)
+        size = path.stat().st_size
+        raise DamageError(f"{size} bytes that are not a complete safetensors file: {error}") from None
 
 
 def check(header: Mapping[str, str], tensors: Mapping[str, Tensor]) -> None:

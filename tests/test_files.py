@@ -105,7 +105,7 @@ def test_a_disk_that_is_full_is_named_with_the_file(tmp_path: Path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
     try:
-        with pytest.raises(OSError, match=r"could not be written.*state\.safetensors") as caught:
+        with pytest.raises(OSError, match=r"could not be written, make room on the disk.*state\.safetensors") as caught:
             files.write(path, bytes(100_000))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -236,3 +236,30 @@ def test_what_is_no_file_is_not_opened(tmp_path: Path):
     for name in ("pipe", "folder"):
         with pytest.raises(files.DamageError, match="it is not a file"):
             files.read_tensors(tmp_path / name)
+
+
+def test_an_interruption_that_looks_like_damage_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Ctrl-C within safetensors becomes an error of its own."""
+    files.write_tensors(tmp_path / "file", {"a": torch.ones(2)}, {"key": "value"})
+    opened, fails = files.safe_open, [RuntimeError("could not determine the shape of object type")]
+
+    def once(*given: object, **options: object) -> object:
+        if fails:
+            raise fails.pop()
+        return opened(*given, **options)
+
+    monkeypatch.setattr(files, "safe_open", once)
+    assert torch.equal(files.read_tensors(tmp_path / "file")[1]["a"], torch.ones(2))
+    assert not fails
+
+
+def test_what_is_brought_to_the_disk_is_named_where_it_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    files.append(tmp_path / "log", b"line")
+    files.sync(tmp_path / "log")
+
+    def full(file: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=r"No space left on device: .*make room on the disk.*log"):
+        files.sync(tmp_path / "log")

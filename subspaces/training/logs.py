@@ -87,8 +87,7 @@ class Log:
     def sync(self) -> None:
         """Bring it to the disk, before something is written that counts on it."""
         if self.size:
-            with open(self.path, "rb+") as file:
-                os.fsync(file.fileno())
+            files.sync(self.path)
 
     def remove(self) -> None:
         """Begin with nothing."""

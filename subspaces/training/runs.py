@@ -188,6 +188,9 @@ class Run:
         self.check()
         for partial in self.folder.glob(".*.partial"):  # of a process that was killed while it wrote
             partial.unlink()
+        result = self.folder / "result.json"
+        if not self.finished and seals.there(result, self._remedy):  # of a family that is gone
+            result.unlink()
         if not (self.folder / "config.json").is_file():
             seals.write_json(self.folder / "config.json", trust.signed(self.recipe), self.recipe.key)
         starts = [*self.starts(), environment(execution)]

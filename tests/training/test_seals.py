@@ -423,3 +423,11 @@ def test_without_its_configuration_nothing_of_a_run_is_touched(begun: Run, finis
     (other.folder / "config.json").unlink()
     train(tmp_path / "begun")
     assert_same_end(other, finished)
+
+
+def test_a_run_whose_family_is_gone_is_trained_anew(finished: Run, tmp_path: Path):
+    run = copied(finished, tmp_path)
+    run.family_file.unlink()
+    train(tmp_path)
+    assert_same_end(run, finished)
+    assert ss.check(tmp_path) == []
