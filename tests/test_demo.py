@@ -76,6 +76,17 @@ def test_findings_count_the_seeds_in_which_it_is_better() -> None:
     assert "accuracy +0.0 points, better in 1 of 3 seeds; ECE -0.7 points, better in 2 of 3 seeds" in sentence
 
 
+def test_findings_compare_midpoint_and_pair_with_what_they_cost_and_could_be() -> None:
+    names = ["network", "ends", "midpoint", "two networks", "pair"]
+    rows = [demo.Row(name, torch.ones(2), torch.ones(2), 1, 1) for name in names]
+    assert [sentence.partition(":")[0] for sentence in demo.findings(rows)] == [
+        "midpoint against network",
+        "midpoint against ends",
+        "pair against network",
+        "pair against two networks",
+    ]
+
+
 @pytest.mark.parametrize("bad", [{"seeds": 0}, {"epochs": 0}, {"label_noise": 1.5}])
 def test_bad_settings(bad: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=f"{next(iter(bad))}="):
