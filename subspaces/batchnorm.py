@@ -23,6 +23,10 @@ ONE_VALUE = "Expected more than 1 value per channel"
 """How torch begins its refusal of a batch norm in train mode that gets one value."""
 
 
+class StatisticsError(ValueError):
+    """Statistics that are not finite."""
+
+
 def recalibrate(
     module: Module,
     loader: Iterable[Any],
@@ -88,7 +92,7 @@ def _check_finite(norms: Mapping[str, _BatchNorm]) -> None:
     good = torch.stack([value.isfinite().all().to(tracked[0][1].device) for _, value in tracked]).tolist()
     if not all(good):
         name = tracked[good.index(False)][0]
-        raise ValueError(
+        raise StatisticsError(
             f"the batch-norm statistics of {name!r} are not finite: the batches or the network's weights hold NaN or "
             "infinity; check them, the network's own statistics are as before"
         )

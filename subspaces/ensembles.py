@@ -43,7 +43,7 @@ class Ensemble(nn.Module):
         if not found:
             raise ValueError("an ensemble needs at least one member")
         self.members = nn.ModuleList(values.all_of("Ensemble", found, (nn.Module,), "a list of networks"))
-        if not isinstance(dim, int):
+        if not values.integer(dim):
             raise TypeError(f"dim={values.shown(dim)}: expected an integer, the dimension of the classes")
         if select is not None:
             values.function("select", select, "a function that takes the logits out of an output")

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import secrets
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,11 +17,12 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from subspaces import locks
+from subspaces import locks, memory
 
 _LEFT = re.compile(r"\..+\.[0-9a-f]{8}\.partial|\..+\.json(\.[0-9a-f]{16})?\.lock")
 
 
+TRIES = 100  # to read a file that others replace
 _ADVICE = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "could not be written, make room on the disk"),
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "could not be written, change its permissions"),
@@ -35,6 +37,7 @@ class DamageError(ValueError):
 def write(path: Path, *content: bytes | memoryview) -> None:
     """Write a file so that a reader, or a crash, sees the old content or the new, never a part."""
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    swept = False
     with _named(path):
         with suppress(OSError):  # what a killed process left of this very file; whoever cannot look says so below
             sweep(path.parent, path.name)
@@ -49,11 +52,13 @@ def write(path: Path, *content: bytes | memoryview) -> None:
             try:
                 os.replace(partial, path)
             except FileNotFoundError:
-                if not path.parent.is_dir():
+                swept = path.parent.is_dir()  # in the moment before it was held, or after
+                if not swept:
                     raise
-                write(path, *content)  # it was swept in the moment before it was held, or after
         finally:
             partial.unlink(missing_ok=True)
+    if swept:
+        write(path, *content)
 
 
 def append(path: Path, content: bytes) -> None:
@@ -110,20 +115,33 @@ def read_tensors(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
     return _opened(path, names_only=False)
 
 
-def _opened(path: Path, names_only: bool, again: bool = True) -> tuple[dict[str, str], dict[str, Tensor]]:
-    path.stat()  # an error of safetensors would not name the path
-    if not path.is_file():
-        raise DamageError("it is not a file")  # and opening a pipe would wait for ever
-    path.open("rb").close()
-    try:
-        with safe_open(path, framework="pt") as file:
-            names = [] if names_only else list(file.keys())
-            return file.metadata() or {}, {name: file.get_tensor(name) for name in names}
-    except (SafetensorError, ValueError, RuntimeError) as error:  # dtypes and sizes that torch does not know too
-        if again:  # once it may have been a signal: safetensors makes another error of Ctrl-C
-            return _opened(path, names_only, again=False)
-        size = path.stat().st_size
-        raise DamageError(f"{size} bytes that are not a complete safetensors file: {error}") from None
+def _opened(path: Path, names_only: bool) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """Read a file that stays the same meanwhile: safetensors opens it twice, and it may be replaced between."""
+    for tries in range(TRIES):
+        before = _stamp(path)
+        path.open("rb").close()  # an error of safetensors would not name the path
+        try:
+            with safe_open(path, framework="pt") as file:
+                names = [] if names_only else list(file.keys())
+                found = file.metadata() or {}, {name: file.get_tensor(name) for name in names}
+            if _stamp(path) == before:
+                return found
+        except (SafetensorError, ValueError, RuntimeError) as error:  # dtypes and sizes that torch does not know too
+            if memory.ran_out(error):
+                raise
+            # once it may also have been a signal: safetensors makes another error of Ctrl-C
+            if tries and _stamp(path) == before:
+                size = path.stat().st_size
+                raise DamageError(f"{size} bytes that are not a complete safetensors file: {error}") from None
+    raise DamageError(f"it was replaced {TRIES} times while it was read")
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    """Return what tells a file from another of its name; what is no file is refused: a pipe would be waited for."""
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise DamageError("it is not a file")
+    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def check(header: Mapping[str, str], tensors: Mapping[str, Tensor]) -> None:
@@ -162,7 +180,8 @@ def sweep(folder: Path, of: str = "") -> None:
     for name in os.listdir(folder):
         if name.startswith(f".{of}") and _LEFT.fullmatch(name):
             with suppress(OSError), open(folder / name, "rb+") as file:
-                if locks.hold(file.fileno()):
+                found = os.stat(folder / name, follow_symlinks=False)
+                if locks.hold(file.fileno()) and os.path.samestat(found, os.fstat(file.fileno())):
                     (folder / name).unlink()
 
 

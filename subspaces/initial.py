@@ -31,7 +31,7 @@ def initial_networks(network: nn.Module | Factory, count: int, init: Init) -> li
     else:
         raise TypeError(f"Subspace got a {type(network).__name__}: expected an nn.Module or a function that makes one")
     _check_supported(first)
-    _check_memory(first, count)
+    _check_memory(first, count if init == "point" else 2 * count)
     others = [first if init == "point" else _made(make) for _ in range(count - 1)]
     if init != "point" and len({id(other) for other in [first, *others]}) < count:
         raise ValueError("the factory returned the same module twice: it must make a new one at each call")
@@ -47,12 +47,12 @@ def _made(factory: Factory) -> nn.Module:
 
 
 def _check_memory(module: nn.Module, count: int) -> None:
-    """Refuse more vertices than the machine could ever hold, before it makes them one by one until it fails."""
+    """Refuse more rows and networks than the machine could ever hold, before they are made one by one."""
     weights = [p for p in module.parameters() if p.requires_grad and p.device.type == "cpu"]
-    needed = 2 * count * sum(p.numel() * p.element_size() for p in weights)  # each network, and its row of Omega
-    if count > 2 and needed > memory.total():
+    needed = count * sum(p.numel() * p.element_size() for p in weights)  # a row of Omega for each vertex, and networks
+    if count > 4 and needed > memory.total():
         raise MemoryError(
-            f"{count} vertices of {sum(p.numel() for p in weights):,} weights need {needed / 1e9:.3g} GB of the "
+            f"vertices of {sum(p.numel() for p in weights):,} weights need {needed / 1e9:.3g} GB of the "
             f"{memory.total() / 1e9:.3g} that there are: choose a shape with fewer vertices"
         )
 

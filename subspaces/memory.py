@@ -31,6 +31,7 @@ _WORDS = (  # of torch, which has no error of its own for it on a CPU, also wher
     "out of memory",
     "Storage size calculation overflowed",
     "insufficient shared memory",
+    "Cannot allocate memory",
     "killed by signal: Killed",
 )
 
@@ -51,8 +52,11 @@ def reason(error: BaseException) -> str:
 
 def total() -> int:
     """Return how many bytes this process may have: the machine's, or what it is limited to."""
-    import resource
+    try:
+        import resource
 
-    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ImportError, AttributeError, ValueError):  # a system that does not say
+        return sys.maxsize
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     return machine if limit == resource.RLIM_INFINITY else min(machine, limit)

@@ -135,13 +135,13 @@ class Subspace(nn.Module):
         checked = points.to_alpha(alpha, self.shape, self._like, outside)
         return points.coefficients(checked, self.shape, self.layout)
 
-    def theta(self, coefficients: dict[str, Tensor], cast: torch.dtype | None = None) -> dict[str, Tensor]:
+    def theta(self, coefficients: Mapping[str, Tensor], cast: torch.dtype | None = None) -> dict[str, Tensor]:
         """Return the named weights c^T Omega of one point, connected to Omega for autograd.
 
         `cast` is the dtype that autocast would give the weights of linear layers and convolutions at
         each use: done here, it is one cast for all of them.
         """
-        if not isinstance(coefficients, dict) or any(group.name not in coefficients for group in self.layout.groups):
+        if not isinstance(coefficients, Mapping) or any(group.name not in coefficients for group in self.layout.groups):
             raise TypeError(f"theta({values.shown(coefficients)}): expected what family.coefficients(alpha) returns")
         weights: dict[str, Tensor] = {}
         with torch.autocast(self.device.type, enabled=False):  # a product in bfloat16 would break batch norm
@@ -155,7 +155,7 @@ class Subspace(nn.Module):
     def vertex(self, index: int) -> dict[str, Tensor]:
         """Return vertex `index` under the network's own names: views without gradient, not copies."""
         m = self.shape.vertices
-        if not isinstance(index, int) or isinstance(index, bool):
+        if not values.integer(index):
             raise TypeError(f"vertex({values.shown(index)}): expected an integer from 0 to {m - 1}")
         if not -m <= index < m:
             raise IndexError(f"vertex({values.shown(index)}): {self.shape} has vertices 0 to {m - 1}")

@@ -10,10 +10,11 @@ from typing import Any
 
 def whole(name: str, value: Any, least: int, most: int | None = None, beside: str = "") -> int:
     """Return a whole number within its limits; True and False are none."""
-    integer = isinstance(value, Integral) and not isinstance(value, bool)
-    if not integer or value < least or (most is not None and value > most):
+    if not integer(value) or value < least or (most is not None and value > most):
         limits = f"at least {least}" if most is None else f"at least {least} and at most {most}"
-        raise ValueError(f"{name}={shown(value)}: expected {'' if integer else 'an integer of '}{limits}{beside}")
+        raise ValueError(
+            f"{name}={shown(value)}: expected {'' if integer(value) else 'an integer of '}{limits}{beside}"
+        )
     return int(value)
 
 
@@ -26,6 +27,11 @@ def number(name: str, value: Any) -> float:
     if not math.isfinite(found):
         raise ValueError(f"{name}={shown(value)}: expected a finite number")
     return found
+
+
+def integer(value: Any) -> bool:
+    """Say whether a value is a whole number, of numpy too; True and False are none."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def finite(value: Any) -> bool:

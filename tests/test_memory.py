@@ -51,7 +51,7 @@ def test_more_vertices_than_the_machine_holds_are_refused_before_they_are_made()
         made.append(1)
         return torch.nn.Linear(1000, 1000)
 
-    with pytest.raises(MemoryError, match=r"100000000 vertices of 1,001,000 weights need .* GB.*fewer vertices"):
+    with pytest.raises(MemoryError, match=r"vertices of 1,001,000 weights need .* GB.*fewer vertices"):
         ss.Subspace(network, ss.Simplex(10**8))
     assert len(made) == 1
 

@@ -23,7 +23,7 @@ class Bench:
     """
 
     def __init__(self, run: Run, data: Callable[[], Dataset], execution: Execution, trust: bool = False) -> None:
-        if not trust:
+        if trust is not True:
             run.check_invited()
         self.run = run
         self.check()

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from subspaces import streams
+from subspaces import streams, values
 from subspaces.data.dataset import Progress
 from subspaces.evaluation import metrics
 from subspaces.evaluation.api import OneRun, heeding, share, workbench
@@ -58,9 +58,8 @@ def evaluate_dropout(
         trust: as in `evaluate`.
         progress: True for bars, False for none, or a function of (what, done, total).
     """
-    if passes < 1:
-        raise ValueError(f"passes={passes}: expected at least 1")
-    several = [runs] if isinstance(runs, (Run, str, os.PathLike)) else list(runs)
+    values.whole("passes", passes, 1)
+    several = values.all_of("evaluate_dropout", runs, (Run, str, os.PathLike), "a run, its folder, or several of them")
     opened = [one if isinstance(one, Run) else Run.open(one) for one in several]
     bench = workbench(data, Execution(device=device, precision=precision, workers=workers).resolved(), trust)
     with stop_on_signals() as stop, bars(progress) as shown:

@@ -2,15 +2,18 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from subspaces import storage, values
 from subspaces.evaluation import dropout, examples, record
 from subspaces.evaluation.measured import Shelf
 from subspaces.training import seals
-from subspaces.training.runs import FAMILY, TRAINED, Run, RunError
+from subspaces.training.config import Recipe
+from subspaces.training.runs import FAMILY, LOG, STATE, TRAINED, Run, RunError
 
 TRUNKS = ".trunks"
+OF_A_RUN = ("config.json", "environment.json", LOG, STATE, FAMILY, "result.json")
 Folder = str | os.PathLike[str]
 
 
@@ -33,17 +36,32 @@ def checked(folder: Path) -> Iterator[tuple[Path, list[str]]]:
     if not folder.is_dir():
         yield folder, [f"{folder} is no folder: expected one of a run, or of several"]
         return
-    if (folder / "config.json").is_file():
-        yield folder, list(_wrong(_of_run(folder)))
+    if _begun(folder):
+        yield folder, _complaints(folder)
         return
-    below = Run.begun(path for path in sorted(folder.iterdir()) if path.is_dir() and path.name != TRUNKS)
-    runs = [path for path in below if any((path / name).is_file() for name in ("config.json", FAMILY, "result.json"))]
+    runs = [path for path in sorted(folder.iterdir()) if path.is_dir() and path.name != TRUNKS and _begun(path)]
     for path in runs:
-        yield path, list(_wrong(_of_run(path)))
+        yield path, _complaints(path)
     if (trunks := sorted((folder / TRUNKS).glob("*.safetensors"))) and runs:
         yield folder / TRUNKS, list(_wrong(_of_trunk(path) for path in trunks))
     if not runs:
         yield folder, [f"{folder} is no run folder and holds none: expected one of a run, or of several"]
+
+
+def _begun(folder: Path) -> bool:
+    """Say whether there is more of a run in a folder than a lock, whatever of it is left."""
+    return any((folder / name).exists() or (folder / name).is_symlink() for name in OF_A_RUN)
+
+
+def _complaints(folder: Path) -> list[str]:
+    """Return what is wrong with a run, unless another process works on it: then its files change under our eyes."""
+    with suppress(OSError):  # a folder that cannot be written to has nobody at work
+        try:
+            if (holder := Run(folder, Recipe()).holder()) is not None:
+                return [f"{folder} is in use by {holder}: check it when that has ended"]
+        except RunError as error:
+            return [f"{error}: check it when that has ended"]
+    return list(_wrong(_of_run(folder)))
 
 
 def _wrong(parts: Iterable[Callable[[], object]]) -> Iterator[str]:
@@ -69,7 +87,8 @@ def _of_run(folder: Path) -> Iterator[Callable[[], object]]:
     yield run.starts
     yield run.log
     if (folder / "result.json").exists() and not run.finished:
-        raise RunError(f"{folder} has a result and no family to it: remove the folder to train anew")
+        yield lambda: seals.there(run.family_file, "put it back")
+        yield lambda: _without_family(run)
     if run.finished:
         yield lambda: run.check_family(run.family_file)
         yield lambda: run.check_family(run.trained_file)
@@ -83,6 +102,12 @@ def _of_run(folder: Path) -> Iterator[Callable[[], object]]:
     if (folder / record.FILE).exists():
         yield lambda: measured_of(run)
         yield lambda: examples.Examples.of(record.Record.read(folder), folder)
+
+
+def _without_family(run: Run) -> None:
+    raise RunError(
+        f"{run.folder} has a result without its networks: put {FAMILY} back to evaluate it, or train it anew"
+    )
 
 
 def _of_trunk(path: Path) -> Callable[[], object]:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from subspaces import files
+from subspaces import files, values
 from subspaces.data.dataset import Progress
 from subspaces.evaluation import metrics
 from subspaces.evaluation.api import OneRun, heeding, workbench
@@ -56,6 +56,7 @@ def evaluate_together(
         progress: True for bars, False for none, or a function of (what, done, total).
     """
     bench = workbench(data, Execution(device=device, precision=precision, workers=workers).resolved(), trust)
+    groups = [values.several("groups", group, "lists of runs") for group in values.several("groups", groups, "lists")]
     members = [[bench(run if isinstance(run, Run) else Run.open(run)) for run in group] for group in groups]
     for group in members:
         _check(group)

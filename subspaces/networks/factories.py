@@ -43,7 +43,7 @@ def from_factory(name: str, classes: int, image_shape: ImageShape, dropout: floa
     given = _arguments(name, factory, offered)
     try:
         network = factory(**given)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, MemoryError):
         raise
     except BaseException as error:  # SystemExit too: a factory ends no program
         raise ValueError(f"network {name!r}: the factory failed with {in_words(error)}") from error

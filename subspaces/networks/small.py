@@ -12,7 +12,7 @@ class MLP(nn.Module):
     def __init__(self, inputs: int = 64, classes: int = 10, width: int = 64) -> None:
         super().__init__()
         for name, value in {"inputs": inputs, "classes": classes, "width": width}.items():
-            if not isinstance(value, int) or value < 1:
+            if not hasattr(value, "__index__") or value < 1:
                 raise ValueError(f"{name}={value!r:.80}: expected a whole number of at least 1")
         self.body = nn.Sequential(
             nn.Flatten(),

@@ -279,7 +279,7 @@ class Execution:
         if self.workers is not None:
             values.whole("workers", self.workers, 0, WORKERS, beside=", or None for one per core")
         seconds: Any = self.checkpoint_seconds
-        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:
+        if isinstance(seconds, bool) or not isinstance(seconds, Real) or not float(seconds) >= 0:
             raise ValueError(f"checkpoint_seconds={values.shown(seconds)}: expected a number of at least 0")
         for name in ("channels_last", "compile", "graph", "resident"):
             value = getattr(self, name)

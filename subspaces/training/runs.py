@@ -54,9 +54,12 @@ class Run:
     def open(cls, folder: str | os.PathLike[str]) -> "Run":
         """Return the run in an existing folder."""
         path = Path(folder)
-        if not (path / "config.json").is_file():
-            raise RunError(f"{path} is not a run folder: it has no config.json")
         config = path / "config.json"
+        if not seals.there(config, _config_remedy(path)):
+            there = any((path / name).exists() for name in (LOG, STATE, FAMILY, "result.json"))
+            raise RunError(
+                f"{path} is not a run folder: it has no config.json{f'; {_config_remedy(path)}' if there else ''}"
+            )
         found = seals.read_json(config, None, _config_remedy(path))
         try:
             fields, signature = trust.separated(found.content)
@@ -127,14 +130,24 @@ class Run:
             raise seals.damaged(path, f"its checksum is {found}, and result.json names {expected}", self._remedy)
 
     def log(self) -> list[dict[str, Any]]:
-        """Return the lines of the log."""
+        """Return the lines of the log, also of a run that another process trains at this moment."""
+        ended, expected = self._expected_seal()  # before the log, which may grow meanwhile
         rows, found = self._log.read()
-        last = (found or [""])[-1]
-        if self.finished and not (self._log.whole and last == self._sealed_result().others.get(LOG)):
+        if ended and not (self._log.whole and (found or [""])[-1] == expected):
             raise self._log.damaged("it is not the log that result.json was written with")
-        if not self.finished and (self.folder / STATE).is_file() and self._progress()["log"] not in ["", *found]:
+        if expected not in ["", *found]:
             raise self._log.damaged("it is shorter than when the checkpoint was written")
         return rows
+
+    def _expected_seal(self) -> tuple[bool, str]:
+        """Return whether the run has a result, and the seal that its log ends with, or had at its checkpoint."""
+        result = self.folder / "result.json"
+        if not result.is_file() and seals.there(self.folder / STATE, self._state_remedy):
+            with suppress(FileNotFoundError):  # it has just been dropped: the run has ended
+                return False, str(self._progress()["log"])
+        if not result.is_file():
+            return False, ""
+        return True, str(seals.read_json(result, self.recipe.key, self._remedy).others.get(LOG, ""))
 
     def starts(self) -> list[dict[str, Any]]:
         """Return the environment of each start of the run."""
@@ -150,6 +163,8 @@ class Run:
 
     def check(self) -> None:
         """Refuse an existing folder of another recipe, and a finished one with a file that is not as it was written."""
+        for path in (self.folder / "result.json", self.family_file, self.folder / STATE):
+            seals.there(path, self._remedy)  # what cannot be looked at, such as on a disk that is away, is not lost
         config = self.folder / "config.json"
         if config.is_file():
             wanted = self.recipe.to_dict()
@@ -186,8 +201,6 @@ class Run:
         """Make the folder, or check that an existing one is of this recipe, and note this start."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.check()
-        for partial in self.folder.glob(".*.partial"):  # of a process that was killed while it wrote
-            partial.unlink()
         result = self.folder / "result.json"
         if not self.finished and seals.there(result, self._remedy):  # of a family that is gone
             result.unlink()

@@ -67,9 +67,10 @@ def read_json(path: Path, run: str | None, remedy: str) -> Sealed:
     value = parse(path.read_bytes(), path, remedy)
     seal = value.pop(SEAL, None)
     if not isinstance(seal, dict):
-        raise damaged(path, "it has no seal, as those of earlier versions", remedy)
+        why = "it has no seal, as those of earlier versions, whose families ss.load still reads"
+        raise damaged(path, why, remedy)
     named, others = seal.get("run"), seal.get("others")
-    if digest(path.name, named, others, value) != seal.get("digest"):
+    if digest(path.name, named, others, value) != seal.get("digest") or seal.get("file") != path.name:
         raise damaged(path, "its content does not match its seal", remedy)
     if not isinstance(named, str) or not isinstance(others, dict) or named != (named if run is None else run):
         raise damaged(path, f"it is of the run {named}, not of {run}", remedy)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from subspaces import data, memory, storage
-from subspaces.batchnorm import Module, recalibrate
+from subspaces.batchnorm import Module, StatisticsError, recalibrate
 from subspaces.subspace import Subspace
 from subspaces.training import trunks
 from subspaces.training.advice import against_divergence
@@ -245,7 +245,7 @@ class Trainer:
         """Return it with statistics of all training images, which a run that went wrong may not have."""
         try:
             return recalibrate(module, self._loaders("statistics"))
-        except ValueError as error:
+        except StatisticsError as error:
             advice = against_divergence(self.run.recipe)
             raise TrainingError(f"{self.run.folder.name} has no statistics ({error}): {advice}") from error
 

@@ -1,15 +1,19 @@
 """Run folders are checked as a whole: what is wrong is a sentence that names the file, and nothing else is said."""
 
+import os
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from evaluation_cases import evaluate
 from helpers import resealed
 from typer.testing import CliRunner
 
 import subspaces as ss
+from subspaces import files
 from subspaces.cli import app
 from subspaces.training import Run
 
@@ -87,3 +91,55 @@ def test_trunks_are_looked_at(tmp_path: Path):
     flip(trunk)
     (problem,) = ss.check(tmp_path)
     assert str(trunk) in problem
+
+
+def test_a_run_that_is_trained_is_not_called_damaged(runs: Runs):
+    (line,) = runs("line")
+    run = Run.open(line)
+    with run.locked():
+        (problem,) = ss.check(line)
+    assert problem == f"{line} is in use by process {os.getpid()}: check it when that has ended"
+    assert ss.check(line) == []
+
+
+def test_a_result_without_its_networks_is_told_and_the_rest_is_looked_at(runs: Runs):
+    (line,) = runs("line")
+    evaluate(line, grid=(0.0,))
+    (line / "family.safetensors").unlink()
+    flip(line / "predictions.safetensors")
+    first, second = ss.check(line)
+    assert first.startswith(f"{line} has a result without its networks: put family.safetensors back to evaluate it")
+    assert "predictions.safetensors is damaged" in second
+
+
+@pytest.mark.parametrize("left", ["state.safetensors", "log.jsonl", "environment.json", "result.json"])
+def test_a_run_that_lost_its_configuration_is_told(left: str, runs: Runs, tmp_path: Path):
+    (line,) = runs("line")
+    other = tmp_path / "runs" / line.name
+    other.mkdir(parents=True)
+    (other / left).write_bytes(b"x")
+    for folder in (other, other.parent):
+        (problem,) = ss.check(folder)
+        assert problem.startswith(f"{other} is not a run folder: it has no config.json")
+
+
+def test_a_file_that_others_replace_is_read_as_one_of_them(tmp_path: Path):
+    families = [ss.Subspace(lambda: torch.nn.Linear(50, 50), ss.Line(), seed=seed) for seed in range(2)]
+    sums = {ss.save(family, tmp_path / "family.safetensors") for family in families}
+    stop = threading.Event()
+
+    def replace() -> None:
+        while not stop.is_set():
+            for family in families:
+                ss.save(family, tmp_path / "family.safetensors")
+
+    writer = threading.Thread(target=replace)
+    writer.start()
+    try:
+        for _ in range(150):
+            header, tensors = files.read_tensors(tmp_path / "family.safetensors")
+            files.check(header, tensors)
+            assert header["checksum"] in sums
+    finally:
+        stop.set()
+        writer.join()
