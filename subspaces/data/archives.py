@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO, Any, NamedTuple
 
+from subspaces import locks
 from subspaces.data.dataset import DataError, Progress
 
 LIMIT = 10 * 10**9
@@ -49,6 +50,11 @@ def unpack(archive: Path, target: Path, progress: Progress | None = None, *, lim
         limit: bytes that may come of it; by default LIMIT, and no more than RATIO times the archive's size.
     """
     target.mkdir(parents=True, exist_ok=True)
+    with locks.waited(target / f".{archive.name}.lock"):  # of two processes one unpacks, and the other after it
+        _unpack(archive, target, progress, limit)
+
+
+def _unpack(archive: Path, target: Path, progress: Progress | None, limit: int | None) -> None:
     size = archive.stat().st_size
     for left in target.glob(f".{archive.name}.*.partial"):  # by a process that was killed
         shutil.rmtree(left, ignore_errors=True)

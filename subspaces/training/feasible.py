@@ -34,7 +34,8 @@ def check(recipes: Iterable[Recipe], data: str | os.PathLike[str] | None) -> Non
 
 def check_loaded(recipes: Iterable[Recipe], dataset: Dataset) -> None:
     """Refuse batches that cannot be trained on, now that the training images are there."""
-    for one in recipes:
+    different = {(one.batch, one.samples, one.network, one.dropout): one for one in recipes}
+    for one in different.values():
         check_batches(one, Size(len(dataset.train), dataset.image_shape, len(dataset.classes)))
 
 
@@ -75,6 +76,6 @@ def _needs_two(recipe: Recipe, size: Size) -> bool:
         )
         try:
             network.train()(torch.zeros(1, *size.image_shape))
-        except ValueError as error:
+        except Exception as error:  # whatever else is wrong with the network, its training will say
             return str(error).startswith(ONE_VALUE)
     return False

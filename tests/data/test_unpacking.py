@@ -5,6 +5,7 @@ import io
 import os
 import struct
 import tarfile
+import threading
 import zipfile
 from pathlib import Path
 
@@ -62,6 +63,23 @@ def test_what_a_killed_process_has_left_is_removed(tmp_path):
     (tmp_path / ".a.zip.killed.partial" / "folder").mkdir(parents=True)
     unpack(archive, tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"a.zip", "folder"}
+
+
+def test_of_two_that_unpack_at_once_neither_takes_the_others_files(tmp_path):
+    archive, seen = make(tmp_path / "a.zip", FILES), []
+    second = threading.Thread(target=unpack, args=(archive, tmp_path / "out"))
+
+    def progress(what: str, done: int, total: int) -> None:
+        seen.append(done)
+        if len(seen) == 3:
+            second.start()
+            second.join(0.2)  # it waits for us
+            assert second.is_alive()
+
+    unpack(archive, tmp_path / "out", progress)
+    assert tree(tmp_path / "out").keys() >= FILES.keys()
+    second.join()
+    assert {name: content for name, content in tree(tmp_path / "out").items() if content} == FILES
 
 
 @kinds
