@@ -173,9 +173,7 @@ def test_nothing_of_a_received_folder_is_run(received: Path) -> None:
     (run,) = (path.name for path in received.glob("digits-line-*"))
     evaluate = ("evaluate", run, "--code", "code", "--grid", "0", "1", "1", "--quiet")
     assert "accuracy" in trapped(received, *SCRIPT, *evaluate)
-    trapped(received, *SCRIPT, "report", run, "-o", "page.html")
+    trapped(received, *SCRIPT, "report", run, "-o", "page.html")  # `plot` is tried by the campaign
     page = (received / "page.html").read_text()
     assert "uninvited" not in page
     assert "plotly.js v" in page
-    trapped(received, *MODULE, "plot", "training", run, "-o", "training.png")
-    assert (received / "training.png").stat().st_size > 1000

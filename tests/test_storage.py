@@ -410,7 +410,7 @@ def test_a_truncated_file_is_refused(whole, data):
     refused(path, raw[: data.draw(st.integers(0, len(raw) - 1))])
 
 
-@settings(deadline=None, derandomize=True, max_examples=300)
+@settings(deadline=None, derandomize=True, max_examples=120)
 @given(st.data())
 def test_a_flipped_bit_anywhere_is_refused(whole, data):
     path, raw = whole

@@ -14,18 +14,8 @@ from campaign.warm import Ended
 ROOT = Path(__file__).parents[2]
 SLICE = (
     "--quick",
-    "-n",
-    "24",
-    "--kills",
-    "4",
-    "--crashes",
-    "10",
-    "--commands",
-    "24",
-    "--calls",
-    "24",
-    "--malice",
-    "12",
+    *("-n", "16", "--kills", "3", "--crashes", "8"),
+    *("--commands", "16", "--calls", "16", "--malice", "10"),
 )
 
 

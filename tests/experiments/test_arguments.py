@@ -178,7 +178,7 @@ class Reached(Exception):
     [
         ("api", lambda **settings: ss.evaluate(Run(Path("nowhere"), LINE), **settings)),
         ("together", lambda **settings: evaluate_together([], to="x", **settings)),
-        ("dropout", lambda **settings: evaluate_dropout([], **settings)),
+        ("dropout", lambda **settings: evaluate_dropout(Run(Path("nowhere"), LINE), **settings)),
     ],
 )
 def test_where_and_how_it_is_measured(module: str, call: Any, monkeypatch: pytest.MonkeyPatch) -> None:

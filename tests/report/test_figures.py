@@ -548,7 +548,9 @@ def test_a_run_without_its_files_is_named(made, tmp_path: Path):
     with pytest.raises(RunError, match=r"raw has no evaluation\.json: run `subspaces evaluate"):
         figures.draw("along", [tmp_path / "raw"])
     (tmp_path / "raw" / "log.jsonl").unlink()
-    with pytest.raises(RunError, match=r"raw has no log\.jsonl"):
+    with pytest.raises(
+        RunError, match=r"raw.log\.jsonl is damaged \(it is not the log that result\.json was written with"
+    ):
         figures.draw("training", [tmp_path / "raw"])
 
 
