@@ -32,7 +32,7 @@ def test_a_slice_finds_nothing_bad_and_every_planted_defect():
     )
     assert "\n0 of 9 planted defects were not found" in found.stdout, found.stdout + found.stderr
     assert found.returncode == 0, found.stdout + found.stderr
-    assert found.stdout.splitlines()[-1].startswith("0 bad cases of 1")
+    assert found.stdout.splitlines()[-1].startswith("0 bad cases of ")
 
 
 # The rules
