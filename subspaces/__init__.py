@@ -17,9 +17,9 @@ from subspaces.subspace import Subspace
 from subspaces.version import __version__
 
 if TYPE_CHECKING:
-    from subspaces import experiments
+    from subspaces import studies
     from subspaces.evaluation import check, evaluate
-    from subspaces.experiments.compare import compare
+    from subspaces.studies.compare import compare
     from subspaces.training import Recipe, train
 
 __all__ = [
@@ -37,12 +37,12 @@ __all__ = [
     "check",
     "compare",
     "evaluate",
-    "experiments",
     "keep_memory",
     "load",
     "networks",
     "recalibrate",
     "save",
+    "studies",
     "train",
 ]
 
@@ -58,9 +58,9 @@ def __getattr__(name: str) -> Any:
 
         return getattr(evaluation, name)
     if name == "compare":
-        from subspaces.experiments.compare import compare
+        from subspaces.studies.compare import compare
 
         return compare
-    if name == "experiments":
-        return importlib.import_module("subspaces.experiments")
+    if name == "studies":
+        return importlib.import_module("subspaces.studies")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

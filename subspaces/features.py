@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from subspaces import geometry, values
-from subspaces.points import nearest
 from subspaces.shapes import Shape
+from subspaces.text import nearest
 
 
 class Sampled(NamedTuple):

@@ -8,8 +8,7 @@ One point for the whole network, one per layer, or a dict that names layers and 
     {"head": 0.9, "conv1.weight": a}      by name; `a` may hold one point per weight; the rest at the midpoint
 """
 
-import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -18,18 +17,9 @@ from torch import Tensor
 from subspaces import values
 from subspaces.layout import Entry, Group, Layout
 from subspaces.shapes import Shape
+from subspaces.text import nearest
 
 Alpha = float | Sequence[Any] | Tensor | Mapping[str, Any]
-
-
-def nearest(name: object, names: Iterable[str]) -> str:
-    """Return a hint that names the closest of `names`, and a few of them if none is close."""
-    known = list(names)
-    spelled = {each.lower(): each for each in known}
-    close = difflib.get_close_matches((name if isinstance(name, str) else values.shown(name)).lower(), spelled, n=1)
-    if close:
-        return f"did you mean {spelled[close[0]]!r}?"
-    return f"expected one of {', '.join(map(repr, known[:8]))}{', …' if len(known) > 8 else ''}"
 
 
 def to_alpha(value: Alpha, shape: Shape, like: Tensor, outside: bool) -> Tensor:

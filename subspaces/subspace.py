@@ -12,8 +12,9 @@ from subspaces.ensembles import Average, Ensemble
 from subspaces.features import Sampled, similarity, watch
 from subspaces.initial import Factory, Init, given_networks, initial_networks
 from subspaces.layout import Grouping, Layout, Predicate, is_weight
-from subspaces.points import Alpha, nearest
+from subspaces.points import Alpha
 from subspaces.shapes import Shape, check_shape
+from subspaces.text import nearest
 
 
 class Subspace(nn.Module):

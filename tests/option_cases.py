@@ -136,7 +136,7 @@ COMMANDS = {
         ("runs",),
     ),
     "compare": Command(
-        "subspaces.experiments:compare",
+        "subspaces.studies:compare",
         ALL,
         {
             **of_fields(method=CURVE),
@@ -148,7 +148,7 @@ COMMANDS = {
         },
     ),
     "study noise": Command(
-        "subspaces.experiments:study_noise",
+        "subspaces.studies:study_noise",
         [*ALL, *LISTS],
         {
             **of_fields(("label_noise",), method=CURVE),
@@ -165,7 +165,7 @@ COMMANDS = {
         },
     ),
     "study integral": Command(
-        "subspaces.experiments:study_integral",
+        "subspaces.studies:study_integral",
         ALL,
         {
             **of_fields(("label_noise",), method=method("integral", "digits-line", "digits-integral")),
@@ -175,7 +175,7 @@ COMMANDS = {
         },
     ),
     "study instability": Command(
-        "subspaces.experiments:study_instability",
+        "subspaces.studies:study_instability",
         ["digits-standard"],
         {
             **of_fields(
@@ -230,6 +230,6 @@ ELSEWHERE = {  # tested by what they print, and `code` by what can be imported
     "check": {"runs", "quiet"},
     "data list": set(),
     "data get": {"quiet"},
-    **{name: {"code"} for name, command in COMMANDS.items() if command.calls.startswith("subspaces.experiments")},
+    **{name: {"code"} for name, command in COMMANDS.items() if command.calls.startswith("subspaces.studies")},
     **{name: {"code"} for name in ("train", "evaluate")},
 }

@@ -8,7 +8,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["subspaces.experiments", "subspaces.cli", "sklearn.datasets", "torch._dynamo"])
+CONTEXT.set_forkserver_preload(["subspaces.studies", "subspaces.cli", "sklearn.datasets", "torch._dynamo"])
 SECONDS = 100  # until a process that does not end is a failure
 
 

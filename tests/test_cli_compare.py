@@ -53,7 +53,7 @@ def test_help_names_every_option_that_can_be_given(command: str, own: str, refus
 
 @pytest.fixture
 def received(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What `experiments.compare` and `study_noise` are called with; nothing is trained."""
+    """What `studies.compare` and `study_noise` are called with; nothing is trained."""
     seen: dict[str, Any] = {}
 
     class Reached(RuntimeError):
@@ -63,8 +63,8 @@ def received(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         seen.update(settings, recipes=recipes)
         raise Reached
 
-    monkeypatch.setattr("subspaces.experiments.compare", pretend)
-    monkeypatch.setattr("subspaces.experiments.study_noise", pretend)
+    monkeypatch.setattr("subspaces.studies.compare", pretend)
+    monkeypatch.setattr("subspaces.studies.study_noise", pretend)
     return seen
 
 

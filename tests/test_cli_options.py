@@ -23,7 +23,7 @@ from typer.testing import CliRunner, Result
 
 from subspaces import demo
 from subspaces.cli import app
-from subspaces.experiments import integral, noise
+from subspaces.studies import integral, noise
 from subspaces.training import RECIPES, Recipe, Run
 
 WIDE = {"COLUMNS": "240", "TERMINAL_WIDTH": "240"}
@@ -177,7 +177,7 @@ def test_recipes_are_all_or_the_one_that_is_named() -> None:
 def test_a_plan_counts_what_would_be_trained(monkeypatch: pytest.MonkeyPatch) -> None:
     states = ["to train", "to continue", "to evaluate", "evaluated", "to continue"]
     runs = [Run.under("there", replace(RECIPES["digits-line"], seed=seed, epochs=9)) for seed in range(5)]
-    monkeypatch.setattr("subspaces.experiments.setting.plan", lambda *_: list(zip(runs, states, strict=True)))
+    monkeypatch.setattr("subspaces.studies.setting.plan", lambda *_: list(zip(runs, states, strict=True)))
     shown = [" ".join(line.split()) for line in call("compare", "digits-line", "--dry-run").stdout.splitlines()]
     assert "3 of 5 runs would be trained; nothing was done" in shown
     for run, state in zip(runs, states, strict=True):

@@ -19,6 +19,7 @@ ORDER = (
         "memory",
         "files",
         "values",
+        "text",
         "shapes",
         "randomness",
         "streams",
@@ -41,7 +42,7 @@ ORDER = (
         "training",
         "evaluation",
     ),
-    *("report", "experiments", "demo", "cli", "__main__"),
+    *("report", "studies", "demo", "cli", "__main__"),
 )
 FILES = sorted(ROOT.rglob("*.py"))
 

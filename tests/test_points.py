@@ -7,7 +7,7 @@ from helpers import Small
 from torch import nn
 
 from subspaces import Bezier, Line, Simplex, Subspace
-from subspaces.points import nearest
+from subspaces.text import nearest
 
 
 def family(shape) -> Subspace:

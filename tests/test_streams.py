@@ -11,8 +11,8 @@ from torch import nn
 
 import subspaces as ss
 from subspaces import streams
-from subspaces.experiments.mixing import KINDS
 from subspaces.randomness import new_state
+from subspaces.studies.mixing import KINDS
 from subspaces.training import Recipe
 
 seeds = st.integers(0, streams.SEEDS - 1)

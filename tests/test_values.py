@@ -11,7 +11,7 @@ from torch import nn
 
 import subspaces as ss
 from subspaces import values
-from subspaces.experiments import study_instability, study_integral, study_noise
+from subspaces.studies import study_instability, study_integral, study_noise
 from subspaces.training import RunError
 
 NEVER = {"validation": 10**6, "show": "quiet", "tensorboard": False, "device": "cpu"}  # refused before any training

@@ -35,7 +35,7 @@ from subspaces.evaluation.dropout import PASSES
 from subspaces.training import Execution, Recipe
 
 if TYPE_CHECKING:
-    from subspaces.experiments.compare import Comparison
+    from subspaces.studies.compare import Comparison
 
 WIDE = 172  # columns, for a difference and its interval on one line
 
@@ -74,8 +74,8 @@ def compare(
 
     Example: subspaces compare digits-standard digits-line digits-simplex --seeds 0 1 2 -o comparison
     """
-    from subspaces import experiments
-    from subspaces.experiments import setting as parts
+    from subspaces import studies
+    from subspaces.studies import setting as parts
 
     with usage("ensembles", "reference", "dropout_passes", "to"):
         settings = given(fields, quiet, as_json, seeds)
@@ -87,7 +87,7 @@ def compare(
     if dry_run:
         printing.show_plan(chosen, out, as_json)
         return
-    made = experiments.compare(
+    made = studies.compare(
         chosen,
         ensembles=ensembles or None,
         reference=reference,
@@ -107,7 +107,7 @@ def compare(
 
 def _show(made: "Comparison") -> None:
     """Print the table, its notes and where everything is."""
-    from subspaces.experiments import tables
+    from subspaces.studies import tables
 
     narrow = sys.stdout.isatty() and Console().width < WIDE
     table = printing.table(*tables.COLUMNS, title=tables.heading(made), numbers=tables.COLUMNS[2:])

@@ -12,7 +12,7 @@ from subspaces.cli import printing
 from subspaces.cli.errors import usage
 from subspaces.cli.options import ROOT, Root
 from subspaces.cli.shared import Quiet
-from subspaces.points import nearest
+from subspaces.text import nearest
 
 app = typer.Typer(help="List, fetch and check data sets.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="The data set: see `subspaces data list`.", show_default=False)]

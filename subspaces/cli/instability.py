@@ -27,7 +27,7 @@ from subspaces.cli.train import check_names
 from subspaces.training import Execution, Recipe
 
 if TYPE_CHECKING:
-    from subspaces.experiments.instability import InstabilityStudy
+    from subspaces.studies.instability import InstabilityStudy
 
 STUDY = "Study: what is shared, and how many branch"
 
@@ -76,9 +76,9 @@ def instability(
 
     Example: subspaces study instability digits-standard --shared 0 4 15 30 45 --seeds 0 1 -o instability
     """
-    from subspaces import experiments
-    from subspaces.experiments import instability as parts
-    from subspaces.experiments.setting import Setting
+    from subspaces import studies
+    from subspaces.studies import instability as parts
+    from subspaces.studies.setting import Setting
 
     with usage("shared", "models", "draws", "to"):
         settings = given(fields, quiet, as_json, seeds)
@@ -88,7 +88,7 @@ def instability(
     if dry_run:
         printing.show_plan(plan.recipes(), out, as_json)
         return
-    made = experiments.study_instability(
+    made = studies.study_instability(
         recipe,
         shared=plan.shared,
         models=counts,
@@ -108,7 +108,7 @@ def instability(
 
 
 def _show(made: "InstabilityStudy") -> None:
-    from subspaces.experiments import instability_tables as tables
+    from subspaces.studies import instability_tables as tables
 
     table = printing.table(*tables.COLUMNS, title=tables.heading(made), numbers=tables.COLUMNS)
     for line in tables.lines(made):

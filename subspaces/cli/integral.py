@@ -29,7 +29,7 @@ from subspaces.cli.train import check_names
 from subspaces.training import Execution, Recipe
 
 if TYPE_CHECKING:
-    from subspaces.experiments.integral import IntegralStudy
+    from subspaces.studies.integral import IntegralStudy
 
 
 @without_rest
@@ -64,10 +64,10 @@ def integral(
 
     Example: subspaces study integral --data data --seeds 0 1 2 -o integral
     """
-    from subspaces import experiments
-    from subspaces.experiments import integral as parts
-    from subspaces.experiments.noise import LEVELS
-    from subspaces.experiments.setting import Setting
+    from subspaces import studies
+    from subspaces.studies import integral as parts
+    from subspaces.studies.noise import LEVELS
+    from subspaces.studies.setting import Setting
 
     with usage("to"):
         settings = {"learning_rate": parts.RATE} | given(fields, quiet, as_json, seeds)
@@ -78,7 +78,7 @@ def integral(
     if dry_run:
         printing.show_plan(chosen, out, as_json)
         return
-    made = experiments.study_integral(
+    made = studies.study_integral(
         methods,
         levels=shown,
         seeds=seeds or None,
@@ -96,7 +96,7 @@ def integral(
 
 
 def _show(made: "IntegralStudy") -> None:
-    from subspaces.experiments import integral_tables as tables
+    from subspaces.studies import integral_tables as tables
 
     first = printing.table(*tables.COLUMNS, title=tables.heading(made), numbers=tables.COLUMNS[3:])
     for line in made.study.lines:

@@ -35,7 +35,7 @@ from subspaces.evaluation.dropout import PASSES
 from subspaces.training import Execution, Recipe
 
 if TYPE_CHECKING:
-    from subspaces.experiments.noise import Study
+    from subspaces.studies.noise import Study
 
 STUDY = "Study: levels, and settings to choose from"
 
@@ -87,9 +87,9 @@ def noise(
 
     Example: subspaces study noise cifar10-standard cifar10-simplex --validation 5000 --seeds 0 1 -o noise
     """
-    from subspaces import experiments
-    from subspaces.experiments import noise as parts
-    from subspaces.experiments.setting import Setting
+    from subspaces import studies
+    from subspaces.studies import noise as parts
+    from subspaces.studies.setting import Setting
 
     with usage("ensembles", "dropout_passes", "by", "to"), _how_to_leave_dropout_out():
         settings = given(fields, quiet, as_json, seeds)
@@ -103,7 +103,7 @@ def noise(
         printing.show_plan(chosen, out, as_json)
         return
     with _how_to_leave_dropout_out():
-        made = experiments.study_noise(
+        made = studies.study_noise(
             recipes,
             levels=shown,
             lists=lists,
@@ -136,7 +136,7 @@ def _how_to_leave_dropout_out() -> Iterator[None]:
 
 
 def _show(made: "Study") -> None:
-    from subspaces.experiments import noise_tables
+    from subspaces.studies import noise_tables
 
     numbers = ("chosen", *noise_tables.COLUMNS[4:])
     table = printing.table(*noise_tables.COLUMNS, title=noise_tables.heading(made), numbers=numbers)

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand
 
 from subspaces.data import loading
-from subspaces.points import nearest
+from subspaces.text import nearest
 
 Command = TypeVar("Command", bound=Callable[..., None])
 Root = Annotated[Path, typer.Option("--root", help="The folder for data sets.", metavar="DIR")]

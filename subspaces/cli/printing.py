@@ -46,7 +46,7 @@ def closing(filled: Table, notes: list[str], files: list[Path], left_out: list[s
 
 def show_plan(recipes: list[Recipe], out: Path, as_json: bool) -> None:
     """Print what would be done for each run."""
-    from subspaces.experiments.setting import plan
+    from subspaces.studies.setting import plan
 
     planned = plan(recipes, out)
     if as_json:

@@ -18,7 +18,7 @@ from subspaces.cli.options import ROOT, with_fields, without_rest
 from subspaces.cli.shared import EXECUTION, OUTPUT, RECIPE, Code, Data, Out, Quiet, Recipes, Seeds, TensorBoard, given
 from subspaces.data.loading import check_name_and_root
 from subspaces.networks import registry
-from subspaces.points import nearest
+from subspaces.text import nearest
 from subspaces.training import Execution, Recipe, Run, feasible
 from subspaces.training.api import configure
 

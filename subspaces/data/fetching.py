@@ -9,7 +9,7 @@ from subspaces.data.dataset import DataError, Progress
 from subspaces.data.download import fetch
 from subspaces.data.loading import check_name_and_root, load
 from subspaces.data.sources import SOURCES
-from subspaces.points import nearest
+from subspaces.text import nearest
 
 _PROBLEMS = {
     "mnist": mnist.problems,

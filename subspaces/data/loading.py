@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from subspaces.data import cifar10, digits, folders, mnist, noise, tiny_imagenet
 from subspaces.data.dataset import DataError, Dataset
-from subspaces.points import nearest
+from subspaces.text import nearest
 
 _READERS: dict[str, Callable[[Path], Dataset]] = {
     "digits": lambda _: digits.load(),

@@ -14,7 +14,7 @@ from torch import Tensor
 from subspaces.ensembles import Average
 from subspaces.evaluation.record import Reliability
 from subspaces.evaluation.selective import aurc, by_confidence, check, risks, top
-from subspaces.points import nearest
+from subspaces.text import nearest
 
 
 def log_mean(logits: Tensor, average: Average = "probabilities") -> Tensor:

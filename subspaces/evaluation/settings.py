@@ -9,7 +9,7 @@ from subspaces import values
 from subspaces.evaluation.bench import Bench
 from subspaces.evaluation.points import GRID
 from subspaces.evaluation.through import Name
-from subspaces.points import nearest
+from subspaces.text import nearest
 from subspaces.training.config import Precision
 
 ChooseOn = Literal["auto", "validation", "test"]

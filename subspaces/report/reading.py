@@ -15,7 +15,7 @@ from subspaces.evaluation.examples import Examples
 from subspaces.evaluation.integrity import measured_of
 from subspaces.evaluation.points import kind
 from subspaces.evaluation.record import Record, Row
-from subspaces.points import nearest
+from subspaces.text import nearest
 from subspaces.training.config import METHODS, Recipe
 from subspaces.training.methods import COUNTED, SUBSPACES, unused
 from subspaces.training.runs import Run, RunError

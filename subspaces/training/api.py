@@ -7,7 +7,7 @@ from typing import Any
 
 from subspaces import data as datasets
 from subspaces import memory, values
-from subspaces.points import nearest
+from subspaces.text import nearest
 from subspaces.training import feasible
 from subspaces.training import recipes as book
 from subspaces.training.advice import against_memory

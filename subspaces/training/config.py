@@ -12,8 +12,8 @@ from typing import Any, Literal, get_args
 import torch
 
 from subspaces import streams, values
-from subspaces.points import nearest
 from subspaces.shapes import Shape
+from subspaces.text import nearest
 from subspaces.training import methods
 from subspaces.training.methods import Answer, Method
 from subspaces.training.schedule import SCHEDULES

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from subspaces import values
-from subspaces.points import nearest
+from subspaces.text import nearest
 from subspaces.training.runs import Run
 
 Mode = Literal["bar", "quiet", "json"]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from subspaces.points import nearest
+from subspaces.text import nearest
 from subspaces.training.config import Recipe
 from subspaces.training.methods import SUBSPACES
 

@@ -16,7 +16,7 @@ from subspaces.data import Dataset
 from subspaces.evaluation.api import workbench
 from subspaces.evaluation.dropout import evaluate_dropout
 from subspaces.evaluation.measured import Shelf
-from subspaces.experiments.mixing import PER, Mixing
+from subspaces.studies.mixing import PER, Mixing
 from subspaces.training import Execution, Recipe, Run, api
 from subspaces.training.engine import Engine
 

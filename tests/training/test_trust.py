@@ -19,8 +19,8 @@ import subspaces as ss
 from subspaces.cli import app
 from subspaces.evaluation.dropout import evaluate_dropout
 from subspaces.evaluation.together import evaluate_together
-from subspaces.experiments.compare import measured
-from subspaces.experiments.setting import Setting
+from subspaces.studies.compare import measured
+from subspaces.studies.setting import Setting
 from subspaces.training import Recipe, Run, RunError, seals, trust
 
 MODULE = "a_network_for_trust"

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from subspaces.points import nearest
 from subspaces.report.reading import gather
+from subspaces.text import nearest
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

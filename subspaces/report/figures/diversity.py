@@ -6,9 +6,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from subspaces.points import nearest
 from subspaces.report.figures import style
 from subspaces.report.reading import Array, Group, Reading
+from subspaces.text import nearest
 from subspaces.training.config import METHODS
 from subspaces.training.runs import RunError
 

@@ -11,9 +11,9 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
 from subspaces.evaluation.record import Drawn, Plane
-from subspaces.points import nearest
 from subspaces.report.figures import labels, style
 from subspaces.report.reading import Array, Group
+from subspaces.text import nearest
 from subspaces.training.runs import RunError
 
 ACROSS = 3  # panels in a row

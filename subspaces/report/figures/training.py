@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from subspaces.points import nearest
 from subspaces.report.figures import style
 from subspaces.report.reading import Group
+from subspaces.text import nearest
 from subspaces.training.runs import RunError
 
 

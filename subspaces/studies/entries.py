@@ -1,0 +1,182 @@
+"""The ways in which trained methods answer, each with its quality for every seed and its cost."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from subspaces.evaluation.measured import Measured
+from subspaces.evaluation.record import Row
+from subspaces.report import reading
+from subspaces.report.reading import Group, Reading
+from subspaces.studies.statistics import Difference, Spread, paired, spread
+from subspaces.training import methods
+from subspaces.training.config import Recipe
+from subspaces.training.runs import RunError
+
+PAIR = [reading.PAIR, round(1 - reading.PAIR, 9)]
+ENDS = [0.0, 1.0]  # the vertices of a line
+RANDOM = 6
+METRICS = ("accuracy", "nll", "ece", "brier")
+Scores = dict[str, dict[str, float]]
+"""Metrics by split."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One way to answer: a method and how its networks are asked.
+
+    Each value belongs to one seed, or to the several seeds of an ensemble of runs. Costs are in network-steps: one
+    batch forward and backward through one network in training, and in networks that see each image at test time.
+    """
+
+    method: str
+    answer: str
+    recipe: Recipe
+    runs: list[str]
+    seeds: list[tuple[int, ...]]
+    scores: list[Scores]
+    steps: float
+    networks: int
+    stopping: list[Scores] = field(default_factory=list)  # of early stopping: what each split would choose
+
+    @property
+    def name(self) -> str:
+        """The method and its answer."""
+        return f"{self.method}, {self.answer}"
+
+    @property
+    def short(self) -> str:
+        """The same in fewer words, where it is said otherwise that several networks are an ensemble."""
+        answer = self.answer.removeprefix("ensemble of ")
+        return self.method if answer == "network" else f"{self.method}: {answer}"
+
+    def values(self, metric: str, split: str = "test") -> list[float]:
+        """Return a metric for each seed."""
+        return [scores[split][metric] for scores in self.scores]
+
+    def paired_with(self, reference: "Entry", metric: str, split: str = "test") -> list[float] | None:
+        """Return what stands against each value: the reference's of that seed, or its mean over the ensemble's seeds.
+
+        None where the reference lacks a seed.
+        """
+        known = {
+            seeds[0]: scores[split][metric] for seeds, scores in zip(reference.seeds, reference.scores, strict=True)
+        }
+        if any(len(seeds) > 1 for seeds in reference.seeds):
+            return self.values(metric, split) if reference is self else None
+        if not all(seed in known for seeds in self.seeds for seed in seeds):
+            return None
+        return [sum(known[seed] for seed in seeds) / len(seeds) for seeds in self.seeds]
+
+    def spread(self, metric: str) -> Spread:
+        """Return a metric on the test set over the seeds."""
+        return spread(self.values(metric))
+
+    def against(self, reference: "Entry | None", metric: str) -> Difference | None:
+        """Return the paired difference to the reference; None for the reference itself, or without pairs."""
+        if reference is None or self is reference:
+            return None
+        others = self.paired_with(reference, metric)
+        return None if others is None else paired(self.values(metric), others)
+
+    def relative_cost(self, reference: "Entry | None") -> float | None:
+        """Return how many times the network-steps of the reference training takes."""
+        return None if reference is None else self.steps / reference.steps
+
+
+def training_steps(recipe: Recipe, images: int) -> float:
+    """Return the network-steps of a training run: epochs x batches in an epoch x networks in a step."""
+    return recipe.epochs * -(-images // recipe.batch) * recipe.training_cost
+
+
+def entries_of(group: Group, splits: Sequence[str], images: int, dropped: Mapping[Path, Measured]) -> list[Entry]:
+    """Return the ways in which the runs of one recipe answer, the method's own first.
+
+    Args:
+        group: the runs.
+        splits: the names of those that were measured.
+        images: how many of them a run was trained on.
+        dropped: what was measured with dropout, by the folder of the run.
+    """
+    recipe = group.recipe
+    found = []
+    for answer in recipe.answers:
+        if answer == "dropout":
+            measured = [dropped[run.folder] for run in group.runs]
+            scores, networks = [one.metrics for one in measured], int(measured[0].key["passes"])
+        else:
+            rows = [{split: _row(run, answer, split) for split in splits} for run in group.runs]
+            scores = [{split: each[split].metrics for split in splits} for each in rows]
+            networks = len(rows[0][splits[0]].alphas)
+        found.append(
+            Entry(
+                method=group.label,
+                answer=_words(recipe, answer, networks),
+                recipe=recipe,
+                runs=[run.folder.name for run in group.runs],
+                seeds=[(run.recipe.seed,) for run in group.runs],
+                scores=scores,
+                steps=training_steps(recipe, images),
+                networks=networks,
+                stopping=[_stopping(run) for run in group.runs if recipe.method == "early-stopping"],
+            )
+        )
+    return found
+
+
+def _stopping(run: Reading) -> Scores:
+    """Return epoch and accuracies by the split on which the epoch was chosen."""
+    chosen = {choice["chosen_on"]: choice for choice in run.run.result["stopping"]}
+    return {split: {k: v for k, v in choice.items() if k != "chosen_on"} for split, choice in chosen.items()}
+
+
+def entry_of_ensembles(
+    group: Group, members: Sequence[Sequence[int]], measured: Sequence[Measured], images: int
+) -> Entry:
+    """Return the entry of ensembles of independent runs; members are indices of the group's runs."""
+    size = len(members[0])
+    return Entry(
+        method=group.label,
+        answer=f"ensemble of {size} runs",
+        recipe=group.recipe,
+        runs=[group.runs[index].folder.name for one in members for index in one],
+        seeds=[tuple(group.seeds[index] for index in one) for one in members],
+        scores=[one.metrics for one in measured],
+        steps=size * training_steps(group.recipe, images),
+        networks=size,
+    )
+
+
+def disjoint(count: int, size: int) -> list[list[int]]:
+    """Return as many groups of `size` of the numbers below `count` as there are without one number in two of them.
+
+    Ensembles with members in common would vary less than independent ones do.
+    """
+    return [list(range(start, start + size)) for start in range(0, count - size + 1, size)]
+
+
+_WANTED: dict[str, Callable[[Row], bool]] = {
+    "midpoint": lambda row: row.role == "midpoint",
+    "pair": lambda row: row.role == "along" and row.alphas == PAIR,
+    "vertices": lambda row: row.role == "vertex" or row.alphas == ENDS,
+    "random": lambda row: row.role == "random" and len(row.alphas) == RANDOM,
+}
+
+
+def _row(run: Reading, answer: str, split: str) -> Row:
+    """Return the row of an answer; ensembles are means of probabilities."""
+    for row in run.rows(split):
+        if row.average == (None if answer == "midpoint" else "probabilities") and _WANTED[answer](row):
+            return row
+    raise RunError(f"{run.folder} was not evaluated for {answer!r} on {split!r}: run `subspaces evaluate {run.folder}`")
+
+
+def _words(recipe: Recipe, answer: str, networks: int) -> str:
+    """Return an answer in words."""
+    return {
+        "midpoint": methods.middle(recipe.method, recipe.vertices),
+        "pair": f"ensemble of {PAIR[0]} and {PAIR[1]}",
+        "vertices": f"ensemble of {networks} {methods.vertices(recipe.method)}",
+        "random": f"ensemble of {networks} random points",
+        "dropout": f"MC-dropout, {networks} passes",
+    }[answer]

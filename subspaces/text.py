@@ -1,0 +1,80 @@
+"""Words: the nearest name, lists, and things that are found by their name."""
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Generic, Protocol, TypeVar
+
+from subspaces import values
+
+SMALL = dict(enumerate(["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"], 1))
+
+
+class Named(Protocol):
+    """Anything that has a name."""
+
+    @property
+    def name(self) -> str: ...
+
+
+T = TypeVar("T", bound=Named)
+
+
+def nearest(name: object, names: Iterable[str]) -> str:
+    """Return a hint that names the closest of `names`, and a few of them if none is close."""
+    known = list(names)
+    spelled = {each.lower(): each for each in known}
+    close = difflib.get_close_matches((name if isinstance(name, str) else values.shown(name)).lower(), spelled, n=1)
+    if close:
+        return f"did you mean {spelled[close[0]]!r}?"
+    return f"expected one of {', '.join(map(repr, known[:8]))}{', …' if len(known) > 8 else ''}"
+
+
+def listed(words: Iterable[str]) -> str:
+    """Return words as one says them: a, b and c."""
+    *first, last = list(words) or [""]
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def number(count: int) -> str:
+    """Return a small number as a word."""
+    return SMALL.get(count, str(count))
+
+
+class Catalogue(Mapping[str, T], Generic[T]):
+    """Things of one kind by their name, in the order in which they were added; anybody may add one.
+
+    Args:
+        kind: what one of them is called, for errors.
+        things: those that there are from the beginning.
+    """
+
+    def __init__(self, kind: str, things: Iterable[T] = ()) -> None:
+        self.kind = kind
+        self._things: dict[str, T] = {}
+        for thing in things:
+            self.add(thing)
+
+    def add(self, thing: T) -> T:
+        """Add a thing and return it; another one of that name is refused."""
+        if self._things.setdefault(thing.name, thing) is not thing:
+            raise ValueError(f"there is a {self.kind} called {thing.name!r} already: expected another name")
+        return thing
+
+    def remove(self, name: str) -> None:
+        """Take a thing out again."""
+        del self._things[name]
+
+    def find(self, name: object) -> T:
+        """Return the thing of that name, or say which one may have been meant."""
+        if not isinstance(name, str) or name not in self._things:
+            raise ValueError(f"unknown {self.kind} {values.shown(name)}: {nearest(name, self._things)}")
+        return self._things[name]
+
+    def __getitem__(self, name: str) -> T:
+        return self._things[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._things)
+
+    def __len__(self) -> int:
+        return len(self._things)

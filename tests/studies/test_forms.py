@@ -1,0 +1,136 @@
+"""The forms of a table: all its files, what could not be drawn, titles, and where its runs were trained."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from matplotlib.figure import Figure
+from study_cases import LINE, STANDARD, environments_of
+
+from subspaces.studies import forms, tables
+from subspaces.studies.compare import Comparison
+from subspaces.training import Run, seals
+
+FILES = ("name.json", "name.csv", "more.csv", "name.md")
+
+
+def write(folder: Path, figure: Callable[[], Figure] | None) -> forms.Made:
+    return forms.write(folder / "name", {"a": 1}, {"name": "a\n1\n", "more": "é\n"}, "# A\n", figure)
+
+
+def test_every_form_is_written_in_order(tmp_path: Path) -> None:
+    files, left_out = write(tmp_path, Figure)
+    assert [path.name for path in files] == [*FILES, "name.png", "name.pdf"]
+    assert left_out == []
+    assert sorted(tmp_path.iterdir()) == sorted(files)
+    assert json.loads(files[0].read_bytes()) == {"a": 1}
+    assert [path.read_text() for path in files[1:4]] == ["a\n1\n", "é\n", "# A\n"]
+    assert all(path.stat().st_size for path in files)
+
+
+def test_nothing_to_draw_is_nothing_left_out(tmp_path: Path) -> None:
+    files, left_out = write(tmp_path, None)
+    assert ([path.name for path in files], left_out) == ([*FILES], [])
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (
+            ModuleNotFoundError("no axes", name="matplotlib.axes"),
+            "figures need matplotlib: pip install 'subspaces[figures]'",
+        ),
+        (ModuleNotFoundError("no other", name="other"), "no other"),
+        (ImportError("broken"), "broken"),
+    ],
+)
+def test_what_cannot_be_drawn_is_said_after_the_numbers_are_written(
+    error: ImportError, reason: str, tmp_path: Path
+) -> None:
+    def draw() -> Figure:
+        assert all((tmp_path / name).is_file() for name in FILES)
+        raise error
+
+    files, left_out = write(tmp_path, draw)
+    assert [path.name for path in files] == [*FILES]
+    assert left_out == [f"no figure: {reason}"]
+
+
+def test_another_error_in_a_figure_is_an_error(tmp_path: Path) -> None:
+    def draw() -> Figure:
+        raise ValueError("a bug")
+
+    with pytest.raises(ValueError, match="a bug"):
+        write(tmp_path, draw)
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({}, "digits · mlp · 1,597 test images"),
+        ({"told": "Integral, ε = 0.1"}, "digits · mlp · Integral, ε = 0.1 · 1,597 test images"),
+        ({"noise": 0.25}, "digits, 25 % label noise · mlp · 1,597 test images"),
+        ({"told": "4 epochs", "noise": 0.4}, "digits, 40 % label noise · mlp · 4 epochs · 1,597 test images"),
+    ],
+)
+def test_a_title_says_what_all_share(more: dict[str, Any], expected: str) -> None:
+    assert forms.heading([STANDARD, LINE], 1597, **more) == expected
+
+
+def test_a_title_names_no_network_where_there_are_two() -> None:
+    assert forms.heading([STANDARD, replace(LINE, network="lenet")], 5) == "digits · 5 test images"
+
+
+# Where runs were trained
+
+
+def start(time: str, **changes: Any) -> dict[str, Any]:
+    execution = {"device": "cpu", "precision": "float32", "compile": False}
+    versions = {"commit": "abc", "hardware": "a CPU", "torch": "2.9", "python": "3.11", "subspaces": "0.1"}
+    return {"time": time, **versions, "threads": 3, "execution": execution, **changes}
+
+
+def run_in(folder: Path, *starts: dict[str, Any]) -> Run:
+    folder.mkdir()
+    seals.write_json(folder / "environment.json", {"starts": starts}, STANDARD.key)
+    return Run(folder, STANDARD)
+
+
+def test_every_environment_is_there_once_whatever_the_order_of_the_runs(tmp_path: Path) -> None:
+    on_gpu = {"device": "cuda", "precision": "bfloat16"}
+    runs = [
+        run_in(tmp_path / "a", start("1", hardware="a GPU", execution=on_gpu), start("2")),  # continued elsewhere
+        run_in(tmp_path / "b", start("3", threads=9)),
+        run_in(tmp_path / "c", start("4", commit=None)),
+    ]
+    known = {"commit": "abc", "hardware": "a CPU", "torch": "2.9", "python": "3.11", "subspaces": "0.1"}
+    cpu = {"device": "cpu", "precision": "float32"}
+    found = tables.environments(runs)
+    assert found == [{**known, **cpu}, {**known, "hardware": "a GPU", **on_gpu}, {**known, "commit": None, **cpu}]
+    assert tables.environments(runs[::-1]) == found
+    assert tables.environments([*runs, *runs]) == found
+    assert tables.environments([]) == []
+
+
+@pytest.mark.parametrize("name", ["commit", "hardware", "torch", "python", "subspaces", "device", "precision"])
+def test_environments_that_differ_in_anything_are_two(name: str, tmp_path: Path) -> None:
+    other = start("1")
+    (other["execution"] if name in other["execution"] else other)[name] = "another"
+    runs = [run_in(tmp_path / "a", start("1")), run_in(tmp_path / "b", other)]
+    found = tables.environments(runs)
+    assert len(found) == 2
+    assert [each[name] for each in found].count("another") == 1
+
+
+def test_a_run_was_trained_where_it_was_started_last(tmp_path: Path) -> None:
+    run = run_in(tmp_path / "a", start("1", hardware="a GPU", commit="old"), start("2", commit="new"))
+    known = {"hardware": "a CPU", "torch": "2.9", "subspaces": "0.1", "commit": "new"}
+    assert tables.started(run) == {"run": "a", **known}
+
+
+def test_a_comparison_says_where_its_runs_were_trained(comparison: Comparison, folder: Path) -> None:
+    written = json.loads((folder / "to" / "comparison.json").read_bytes())
+    assert written["environments"] == environments_of(run.folder for run in comparison.runs)

@@ -1,0 +1,122 @@
+"""Ensembles of independent runs, and MC-dropout, each computed anew without the evaluation's own code."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from sklearn.metrics import accuracy_score, brier_score_loss, log_loss
+from study_cases import SMALL, images_of, network_of
+from torch import Tensor, nn
+
+import subspaces as ss
+from subspaces.evaluation import dropout, expected_calibration_error
+from subspaces.evaluation.dropout import dropping, evaluate_dropout
+from subspaces.evaluation.predictor import Predictor
+from subspaces.evaluation.together import evaluate_together
+from subspaces.studies.compare import Comparison
+from subspaces.training import Run, RunError
+
+CPU = {"device": "cpu", "progress": False}
+
+
+def expect(metrics: dict[str, float], probabilities: Tensor, labels: Tensor) -> None:
+    p, y = probabilities.double().numpy(), labels.numpy()
+    p /= p.sum(1, keepdims=True)
+    assert metrics["accuracy"] == pytest.approx(accuracy_score(y, p.argmax(1)), abs=1e-9)
+    assert metrics["nll"] == pytest.approx(log_loss(y, p, labels=range(10)), abs=1e-5)
+    assert metrics["brier"] == pytest.approx(brier_score_loss(y, p, labels=range(10), scale_by_half=False), abs=1e-5)
+    assert metrics["ece"] == pytest.approx(expected_calibration_error(probabilities, labels), abs=2 / len(y))
+
+
+def runs_of(comparison: Comparison, name: str) -> list[Run]:
+    return [run for run in comparison.runs if run.recipe.name == name]
+
+
+@torch.no_grad()
+def test_an_ensemble_is_the_mean_of_probabilities_of_its_runs(comparison: Comparison) -> None:
+    runs = runs_of(comparison, "digits-standard")
+    for size, seeds in ((2, [(0, 1), (2, 3)]), (3, [(0, 1, 2)])):
+        (entry,) = (entry for entry in comparison.entries if entry.answer == f"ensemble of {size} runs")
+        assert entry.seeds == seeds
+        assert entry.networks == size
+        for members, scores in zip(seeds, entry.scores, strict=True):
+            for split in ("test", "validation"):
+                x, y = images_of(runs[0].folder, split)
+                each = [network_of(runs[seed].folder)(x).softmax(1) for seed in members]
+                expect(scores[split], torch.stack(each).mean(0), y)
+
+
+def test_what_is_there_is_not_measured_again(
+    comparison: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, third = runs_of(comparison, "digits-standard")[:3]
+    (made,) = evaluate_together([[first, second]], to=tmp_path, **CPU)
+    measure, seen = Predictor.__call__, [0]
+
+    def counting(self: Predictor, weights: dict[str, Tensor]) -> object:
+        seen[0] += 1
+        return measure(self, weights)
+
+    monkeypatch.setattr(Predictor, "__call__", counting)
+    again = evaluate_together([[second.folder, first.folder], [first, second, third]], to=tmp_path, **CPU)
+    assert again[0] == made
+    assert seen == [3]
+    assert len(json.loads((tmp_path / "ensembles.json").read_text())["measured"]) == 2
+    (tmp_path / "ensembles.json").unlink()
+    (anew,) = evaluate_together([[first, second]], to=tmp_path, **CPU)
+    assert anew.metrics == made.metrics
+    assert seen == [5]
+
+
+def test_errors_of_ensembles(comparison: Comparison, tmp_path: Path) -> None:
+    runs = runs_of(comparison, "digits-standard")
+    with pytest.raises(RunError, match="expected two or more runs that differ"):
+        evaluate_together([[runs[0], runs[0]]], to=tmp_path, **CPU)
+    (other,) = ss.train("digits-standard", **{**SMALL, "label_noise": 0.1}, out=tmp_path / "runs")
+    with pytest.raises(RunError, match=r"has label_noise 0.4 and .* 0.1: an ensemble is of runs on the same data"):
+        evaluate_together([[runs[0], other]], to=tmp_path, **CPU)
+
+
+@torch.no_grad()
+def test_mc_dropout_is_the_mean_over_passes_with_the_same_random_numbers(comparison: Comparison) -> None:
+    runs = runs_of(comparison, "digits-dropout")
+    (entry,) = (entry for entry in comparison.entries if entry.answer == "MC-dropout, 4 passes")
+    assert entry.networks == 4
+    for run, scores in zip(runs, entry.scores, strict=True):
+        x, y = images_of(run.folder, "test")
+        network = network_of(run.folder)
+        plain = network(x).softmax(1)
+        norm = {name: value.clone() for name, value in network.body.state_dict().items()}
+        network.dropout.train()
+        torch.manual_seed(run.recipe.seed + (7 << 56))
+        passes = [torch.cat([network(part).softmax(1) for part in x.split(250)]) for _ in range(4)]
+        expect(scores["test"], torch.stack(passes).mean(0), y)
+        assert not torch.allclose(passes[0], passes[1])
+        assert not torch.allclose(passes[0], plain)
+        assert all(torch.equal(norm[name], value) for name, value in network.body.state_dict().items())
+
+
+def test_dropout_is_on_and_batch_norm_is_not() -> None:
+    network = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3), nn.Dropout(0.5), nn.Dropout(0.0)).train()
+    with dropping(network) as inside:
+        assert [module.training for module in inside] == [False, False, True, False]
+    assert not any(module.training for module in network.modules())
+    with pytest.raises(ValueError, match="Linear has no dropout: train one with --dropout"), dropping(nn.Linear(2, 2)):
+        pass
+
+
+def test_dropout_is_measured_once_for_each_number_of_passes(comparison: Comparison, tmp_path: Path) -> None:
+    source = runs_of(comparison, "digits-dropout")[0].folder
+    folder = Path(shutil.copytree(source, tmp_path / source.name))
+    before = (folder / dropout.FILE).read_bytes()
+    evaluate_dropout(folder, passes=4, **CPU)
+    assert (folder / dropout.FILE).read_bytes() == before
+    (made,) = evaluate_dropout(folder, passes=2, **CPU)
+    stored = json.loads((folder / dropout.FILE).read_text())["measured"]
+    assert [each["key"]["passes"] for each in stored] == [4, 2]
+    assert stored[1]["metrics"] == made.metrics
+    assert stored[1]["images"] == {"test": 597, "validation": 200}
+    with pytest.raises(ValueError, match="passes=0: expected at least 1"):
+        evaluate_dropout(folder, passes=0, **CPU)
