@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test lint types unit campaign gpu bench clean
+.PHONY: help demo test lint types unit campaign gpu bench tables clean
 
 help:  ## list the commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -37,6 +37,9 @@ gpu: .venv/.installed  ## the tests that need a CUDA device
 
 bench: .venv/.installed  ## the time of a training step over a plain one's
 	$(BIN)/python benchmarks/step.py
+
+tables: .venv/.installed  ## the tables of the documents, from the files under results/
+	$(BIN)/python docs/tables.py
 
 clean:  ## remove the environment and all caches
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info

@@ -1,22 +1,41 @@
-"""The code in the documents runs as it is printed."""
+"""The documents: their code runs as it is printed, their commands and links exist, and the README stays short."""
 
+import inspect
 import re
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+import typer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 import subspaces as ss
+from subspaces.cli import app
 from subspaces.shapes import _Interval
 
 ROOT = Path(__file__).parent.parent
+PAGES = ("README.md", "RESULTS.md", "CONTRIBUTING.md", "docs/guide.md", "docs/performance.md", "results/README.md")
+COMMAND = typer.main.get_command(app)
+HEADINGS = [
+    *("Install", "Ten lines", "What it gives", "What is in the subspace, and what is not", "What it costs"),
+    *("Evaluate what you trained", "The commands", "More"),
+]
 
 
-def blocks(name: str) -> list[str]:
-    return re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), re.DOTALL)
+def text_of(name: str) -> str:
+    return (ROOT / name).read_text()
+
+
+def blocks(name: str, language: str = "python") -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text_of(name), re.DOTALL)
+
+
+def headings(name: str) -> list[str]:
+    return re.findall(r"^##+ (.+)$", re.sub(r"```.*?```", "", text_of(name), flags=re.DOTALL), re.MULTILINE)
 
 
 class Net(nn.Module):
@@ -29,17 +48,67 @@ class Net(nn.Module):
         return self.head(self.body(x))
 
 
-def test_readme_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def trained() -> dict[str, Any]:
+    """Return the names that the README has after its ten lines."""
     loader = [(torch.randn(16, 5), torch.randint(3, (16,))) for _ in range(4)]
-    names = {"make_net": Net, "loader": loader, "x": loader[0][0], "y": loader[0][1]}
-    code = blocks("README.md")
-    assert len(code) == 2
-    for block in code:
-        exec(block, names)
+    names: dict[str, Any] = {"make_net": Net, "loader": loader, "test_loader": loader, "held_out": loader}
+    exec(blocks("README.md")[0], names)
+    return names
+
+
+def test_the_ten_lines_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = trained()
     assert isinstance(names["net"], Net)
     assert (tmp_path / "family.safetensors").is_file()
     assert names["loss"].requires_grad
+
+
+def test_the_code_of_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = trained()
+    (code,) = blocks("docs/guide.md")
+    before = names.pop("loss")
+    exec(code, names)
+    assert names["loss"].requires_grad
+    assert names["loss"] is not before
+
+
+@pytest.mark.skipif(
+    "test" not in inspect.signature(ss.evaluate).parameters,
+    reason="ss.evaluate takes no family with loaders (test=, validation=, statistics=) and returns no Evaluation yet",
+)
+def test_the_code_that_evaluates_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = trained()
+    _, code = blocks("README.md")
+    exec(code, names)
+    assert 0 <= names["evaluation"]["midpoint"].accuracy <= 1
+    assert 0 <= float(names["alpha"]) <= 1
+    for file in ("along.png", "report.html", "evaluation.json"):
+        assert (tmp_path / file).stat().st_size > 0
+
+
+def commands() -> list[str]:
+    lines = [line for name in PAGES for block in blocks(name, "sh") for line in block.splitlines()]
+    return [line for line in lines if line.startswith("subspaces ")]
+
+
+@pytest.mark.parametrize("line", commands())
+def test_the_commands_exist_with_these_options(line: str) -> None:
+    command: Any = COMMAND
+    _, *given = shlex.split(line, comments=True)
+    while hasattr(command, "commands"):
+        command = command.commands[given.pop(0)]
+    known = {option for each in command.params for option in (*each.opts, *each.secondary_opts)}
+    assert {word for word in given if word.startswith("-")} <= known
+
+
+def test_the_readme_is_short_and_in_order() -> None:
+    assert headings("README.md") == HEADINGS
+    assert len(text_of("README.md").split()) <= 1500
+    (shell,) = (block for block in blocks("README.md", "sh") if block.startswith("subspaces"))
+    assert len(shell.splitlines()) == 6
 
 
 def test_contributing_has_a_row_for_every_place_in_the_package() -> None:
@@ -49,16 +118,26 @@ def test_contributing_has_a_row_for_every_place_in_the_package() -> None:
     assert set(rows) == places - {"py.typed", "version.py"}
 
 
-def test_no_placeholder_is_left() -> None:
-    for file in ("README.md", "CONTRIBUTING.md", "results/README.md"):
-        assert re.findall(r"^[A-Z]{5,}$", (ROOT / file).read_text(), re.MULTILINE) == []
+@pytest.mark.parametrize("name", PAGES)
+def test_no_placeholder_is_left(name: str) -> None:
+    assert re.findall(r"^[A-Z]{5,}$|TODO|TBD|XXX", text_of(name), re.MULTILINE) == []
 
 
-def test_readme_links_exist() -> None:
-    text = (ROOT / "README.md").read_text() + (ROOT / "CONTRIBUTING.md").read_text()
-    local = [link for link in re.findall(r"\]\(([^)]+)\)", text) if not link.startswith("http")]
-    assert local
-    assert [link for link in local if not (ROOT / link).exists()] == []
+def anchor(heading: str) -> str:
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_links_exist(name: str) -> None:
+    links = [link for link in re.findall(r"\]\(([^)]+)\)", text_of(name)) if not link.startswith("http")]
+    assert links or name == "CONTRIBUTING.md"
+    for link in links:
+        file, _, part = link.partition("#")
+        target = (ROOT / name).parent / file if file else ROOT / name
+        assert target.exists(), link
+        assert not part or part in {anchor(heading) for heading in headings(str(target.resolve().relative_to(ROOT)))}, (
+            link
+        )
 
 
 def test_the_shape_in_contributing_is_a_shape(tmp_path: Path) -> None:

@@ -1,0 +1,199 @@
+"""Write the tables of the documents from the files under results/: `make tables`.
+
+A table stands between `<!-- table: NAME -->` and `<!-- end -->`; NAME is a key of `TABLES`.
+"""
+
+import json
+import re
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = ("README.md", "RESULTS.md", "docs/performance.md")
+METRICS = ("accuracy", "ece", "nll")
+BLOCK = re.compile(r"(<!-- table: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
+SHORT = {  # the rows of the README: what the comparison calls them, and what they are called there
+    ("standard", "network"): "standard training",
+    ("swa-cyclic (m = 3)", "average of 3"): "weight averaging (SWA), cyclic",
+    ("swa-constant (m = 3)", "average of 3"): "weight averaging (SWA), constant rate",
+    ("line", "midpoint"): "line: midpoint",
+    ("line, layerwise", "midpoint"): "line, layerwise: midpoint",
+    ("curve", "midpoint"): "curve: midpoint",
+    ("simplex (m = 3)", "midpoint"): "simplex of 3: midpoint",
+    ("simplex (m = 3), layerwise", "midpoint"): "simplex of 3, layerwise: midpoint",
+    ("line", "ensemble of 0.1 and 0.9"): "line: its points 0.1 and 0.9",
+    ("simplex (m = 3)", "ensemble of 6 random points"): "simplex of 3: six random points",
+    ("snapshot (m = 6)", "ensemble of 6 members"): "snapshot ensemble of six",
+    ("standard", "ensemble of 2 runs"): "two networks",
+}
+
+
+def read(name: str) -> Any:
+    """Return what the file `results/NAME.json` says."""
+    return json.loads((ROOT / "results" / f"{name}.json").read_text())
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table in Markdown."""
+    lines = [f"| {' | '.join(row)} |\n" for row in [head, *rows]]
+    return "".join([lines[0], f"|{'---|' * len(head)}\n", *lines[1:]])
+
+
+def summed(values: Sequence[float]) -> Any:
+    """Return the mean and, of several, the standard deviation, as the studies write them."""
+    return {"mean": statistics.mean(values), "std": statistics.stdev(values) if len(values) > 1 else None}
+
+
+def quality(metric: str, found: Any, digits: int | None = None) -> str:
+    """Return a metric's mean and deviation: accuracy and ECE in percent, others as they are."""
+    scale, usual = (100, 2) if metric in ("accuracy", "ece") else (1, 3)
+    numbers = [found["mean"]] + ([found["std"]] if found["std"] is not None else [])
+    return " ± ".join(f"{scale * number:.{usual if digits is None else digits}f}" for number in numbers)
+
+
+def interval(difference: Any) -> str:
+    """Return a difference in percent points with its confidence interval, where it has one."""
+    mean, low, high = (difference[key] for key in ("mean", "low", "high")) if difference else (None, None, None)
+    found = [f"{100 * n:+.2f}".replace("-", "−") if n is not None else "" for n in (mean, low, high)]
+    return found[0] + (f" [{found[1]}, {found[2]}]" if found[1] else "")
+
+
+def comparison(short: bool) -> str:
+    """Return the comparison on CIFAR-10: all of it, or the rows of the README without the differences."""
+    entries = {(entry["method"], entry["answer"]): entry for entry in read("comparison/comparison")["entries"]}
+    rows = []
+    for key, label in (SHORT if short else {key: ": ".join(key) for key in entries}).items():
+        entry, metrics = entries[key], entries[key]["metrics"]
+        accuracy, ece, nll = (quality(name, metrics[name]) for name in METRICS)
+        cost = f"{entry['training_relative']:g} / {entry['networks_at_test']}"
+        rows.append([label, accuracy, interval(metrics["accuracy"]["difference"]), ece, nll, cost])
+    head = ["", "accuracy %", "difference to standard", "ECE %", "NLL", "networks trained / at test"]
+    head, *rows = ([cell for i, cell in enumerate(row) if i != 2 or not short] for row in (head, *rows))
+    return table(head, rows)
+
+
+def runs_of(recipe: str) -> list[Any]:
+    """Return the evaluated runs of a recipe, on CIFAR-10 or of the demo, in the order of their seeds."""
+    study = "cifar10" if recipe.startswith("cifar10") else "demo"
+    runs = [run for run in read(f"{study}/summary")["runs"].values() if "answers" in run]
+    return sorted((run for run in runs if run["recipe"]["name"] == recipe), key=lambda run: run["recipe"]["seed"])
+
+
+def answers(recipe: str, kind: str = "point", role: str = "midpoint", alphas: Any = None) -> list[Any]:
+    """Return the metrics of the first answer of this kind, role and, if given, points of each run of a recipe."""
+    wanted = {"kind": kind, "role": role} | ({"alphas": alphas} if alphas else {})
+    return [next(a["metrics"] for a in run["answers"] if wanted.items() <= a.items()) for run in runs_of(recipe)]
+
+
+def together(study: str) -> list[Any]:
+    """Return the metrics of the runs that answer together."""
+    return [entry["metrics"]["test"] for entry in read(f"{study}/summary")["ensembles"]]
+
+
+def cifar10() -> str:
+    """Return the runs on CIFAR-10 that are looked at closely, each seed for itself."""
+    found = {
+        "standard": answers("cifar10-standard"),
+        "line: midpoint": answers("cifar10-line"),
+        "line: ensemble of 0.1 and 0.9": answers("cifar10-line", "ensemble", "along", [0.1, 0.9]),
+        "simplex of 3: midpoint": answers("cifar10-simplex"),
+        "simplex of 3: ensemble of the vertices": answers("cifar10-simplex", "ensemble", "vertex"),
+        "simplex of 3: ensemble of 6 random points": answers("cifar10-simplex", "ensemble", "random"),
+        "ensemble of the two standard networks": together("cifar10"),
+    }
+    rows = [[name, *(", ".join(quality(c, summed([m[c]])) for m in ms) for c in METRICS)] for name, ms in found.items()]
+    return table(["seeds 0, 1", "accuracy %", "ECE %", "NLL"], rows)
+
+
+def demo() -> str:
+    """Return the table of the demo."""
+    ends = zip(*(answers("digits-line", "point", "along", [end]) for end in (0.0, 1.0)), strict=True)
+    found = [
+        ("a network", "1 / 1", answers("digits-standard")),
+        ("the line's ends, in the mean", "1 / 1", [{k: (a[k] + b[k]) / 2 for k in a} for a, b in ends]),
+        ("the line's midpoint", "1 / 1", answers("digits-line")),
+        ("two networks", "2 / 2", together("demo")),
+        ("the line's points 0.1 and 0.9", "1 / 2", answers("digits-line", "ensemble", "along", [0.1, 0.9])),
+    ]
+    rows = [[name, *(quality(c, summed([m[c] for m in ms]), 1) for c in METRICS[:2]), k] for name, k, ms in found]
+    return table(["", "accuracy %", "ECE %", "networks trained / at test"], rows)
+
+
+def noise(ensembles: bool) -> str:
+    """Return accuracy (and ECE) over label noise: of the methods as one network, or of their ensembles."""
+    study = read("noise/noise")
+    cells: dict[str, list[str]] = {}
+    for line in (line for line in study["lines"] if line["answer"].startswith("ensemble") == ensembles):
+        label = f"{line['method']}{', best of five' if line['setting'] else ''}: {line['answer']}"
+        accuracy, ece = (100 * line["metrics"][name]["mean"] for name in ("accuracy", "ece"))
+        cells.setdefault(label, []).append(f"{accuracy:.2f} ({ece:.1f})")
+    return table(["label noise", *(f"{level:g}" for level in study["levels"])], [[k, *v] for k, v in cells.items()])
+
+
+def instability() -> str:
+    """Return the study of networks that share their first epochs."""
+    study = read("instability/instability")
+    cells = {(c["models"], c["shared"], c["kind"]): c["metrics"]["accuracy"] for c in study["cells"]}
+    ways = (("average", "average"), ("outputs", "ensemble"))
+    columns = {f"{word} of {m}": (m, way) for m in study["models"] for word, way in ways}
+    columns = {"each branch": (study["models"][0], "branch"), **columns}
+    rows = [[str(k), *(quality("accuracy", cells[m, k, way]) for m, way in columns.values())] for k in study["shared"]]
+    return table(["shared epochs", *columns], rows)
+
+
+def integral(network: str) -> str:
+    """Return the study of Integral with one network."""
+    study = read(f"integral/{network}/integral")["study"]
+    lines = {(line["label_noise"], line["method"], line["answer"]): line for line in study["lines"]}
+    rows = []
+    for level in study["levels"]:
+        found = [lines[level, *key] for key in (("standard", "network"), ("line", "midpoint"), ("integral", "network"))]
+        cells = [quality("accuracy", line["metrics"]["accuracy"]) for line in found]
+        rows.append([f"{level:g}", *cells, interval(found[-1]["differences"]["accuracy"])])
+    return table(["label noise", "standard", "line, midpoint", "integral", "integral − standard"], rows)
+
+
+def step(short: bool) -> str:
+    """Return the time of a step over a plain one's on a CPU."""
+    rows = read("speed/step-cpu")["rows"]
+    if short:
+        names = {"plain": "plain network", "line": "line", "curve": "curve, one bend", "simplex 6": "simplex of 6"}
+        return table(["", *names.values()], [["time of a step", *(f"{rows[name]['ratio']:.2f}" for name in names)]])
+    cells = "{ms:.1f} | {ratio:.3f} | {quartiles[0]:.3f}–{quartiles[1]:.3f}"
+    return table(["", "ms", "of plain", "quartiles"], [[name, cells.format(**row)] for name, row in rows.items()])
+
+
+def engine() -> str:
+    """Return the time of the engine's whole step; the plain loops on the H200 are of an earlier run."""
+    cpu, gpu, earlier = (read(f"speed/engine-{name}")["rows"] for name in ("cpu", "h200", "h200-with-plain-loops"))
+    pairs = {name: (cpu[name], gpu.get(name, earlier[name])) for name in cpu}
+    rows = [[name, *(f"{row['ms']:#.4g} ms | {row['ratio']:.3f}" for row in pair)] for name, pair in pairs.items()]
+    return table(["", "two cores of an AMD EPYC, float32", "of standard", "H200, bfloat16", "of standard"], rows)
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "comparison": partial(comparison, short=True),
+    "comparison, all": partial(comparison, short=False),
+    "cifar10": cifar10,
+    "demo": demo,
+    "noise": partial(noise, ensembles=False),
+    "noise, ensembles": partial(noise, ensembles=True),
+    "instability": instability,
+    **{f"integral, {network}": partial(integral, network) for network in ("lenet", "mlp", "digits")},
+    "step": partial(step, short=True),
+    "step, all": partial(step, short=False),
+    "engine": engine,
+}
+
+
+def rewritten(text: str) -> str:
+    """Return a document with all its tables as the files have them."""
+    return BLOCK.sub(lambda block: block[1] + TABLES[block[2]]() + block[3], text)
+
+
+if __name__ == "__main__":
+    for document in (ROOT / name for name in DOCUMENTS):
+        document.write_text(rewritten(document.read_text()))

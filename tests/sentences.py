@@ -1,0 +1,184 @@
+"""What the documents say about results in sentences, with the numbers of the files under results/."""
+
+import importlib.util
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from statistics import mean
+from types import ModuleType
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+
+
+def module(name: str) -> ModuleType:
+    specification = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+    assert specification is not None
+    assert specification.loader is not None
+    loaded = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(loaded)
+    return loaded
+
+
+tables = module("tables")
+
+
+def percent(number: float, digits: int = 1) -> str:
+    return f"{100 * number:.{digits}f}"
+
+
+def means(found: list[Any], metric: str) -> str:
+    return percent(mean(each[metric] for each in found))
+
+
+def demo() -> dict[str, list[Any]]:
+    return {
+        "network": tables.answers("digits-standard"),
+        "midpoint": tables.answers("digits-line"),
+        "networks": tables.together("demo"),
+        "points": tables.answers("digits-line", "ensemble", "along", [0.1, 0.9]),
+    }
+
+
+def compared(method: str, answer: str) -> Any:
+    entries = tables.read("comparison/comparison")["entries"]
+    (entry,) = (e for e in entries if (e["method"], e["answer"]) == (method, answer))
+    return entry["metrics"]["accuracy"]
+
+
+def noisy(method: str) -> str:
+    lines = tables.read("noise/noise")["lines"]
+    fits = [line for line in lines if (line["label_noise"], line["method"]) == (0.4, method)]
+    return percent(fits[0]["metrics"]["accuracy"]["mean"])
+
+
+def of_performance() -> Iterator[str]:
+    """Yield what docs/performance.md says of the files it names."""
+    rows = tables.read("speed/engine-h200-with-plain-loops")["rows"]
+    yield f"to the {rows['standard']['ms']:.2f} ms that a standard step took then"
+    rows = tables.read("speed/engine-cpu")["rows"]
+    share = rows["line"]["ms"] / rows["plain loop, line layer by layer"]["ms"]
+    yield f"a line's step is {share:.2f} of the same step as such a loop"
+    once = tables.read("speed/engine-h200")["at_once"]
+    yield f"take {once['2']:.3f} ms per network-step for two, {once['4']:.3f} for four and {once['8']:.3f} for eight"
+    seconds = tables.read("speed/evaluate-h200")["seconds"]
+    whole = seconds["evaluate: 21 points and 11 ensembles, with reading the data"]
+    yield f"take {whole:.1f} s, of which {seconds['first point']:.0f} s are capturing and measuring kernels once"
+    point, pair = seconds["a point"], 1000 * seconds["the rows of a pair"]
+    yield f"A further point takes {point:.2f} s and the numbers of a pair {pair:.0f} ms"
+
+
+def of_readme() -> Iterator[str]:
+    """Yield what the README says in sentences, with the numbers of the files."""
+    found = demo()
+    right = {name: means(each, "accuracy") for name, each in found.items()}
+    yield f"(`make demo`, five seeds) one network has {right['network']} % of the clean test labels right"
+    yield f", the line's midpoint {right['midpoint']} %, two networks together {right['networks']} %"
+    yield f"and two points of the line {right['points']} %."
+    ece = {name: means(each, "ece") for name, each in found.items()}
+    yield f"falls from {ece['network']} to {ece['midpoint']} % with the midpoint"
+    simplex, standard, early = (noisy(name) for name in ("simplex (m = 3), layerwise", "standard", "early-stopping"))
+    yield f"the midpoint reaches {simplex} %, against {standard} % for one network (three seeds)"
+    yield f"Stopping early by clean held-out images is better still ({early} %)"
+    engine = tables.read("speed/engine-h200")["rows"]
+    yield f"takes {engine['standard']['ms']:.2f} ms for a whole standard step"
+    yield f"{engine['line']['ratio']:.2f} of that for a line and {engine['simplex 6']['ratio']:.2f} for six vertices"
+
+
+def of_results() -> Iterator[str]:
+    """Yield what RESULTS.md says in sentences, with the numbers of the files."""
+    yield from of_comparison()
+    yield from of_cifar10()
+    yield from of_integral()
+    runs = {run for each in tables.read("noise/noise")["comparisons"] for e in each["entries"] for run in e["runs"]}
+    lines = tables.read("noise/noise")["lines"]
+    runs |= {run for line in lines for candidate in line["candidates"] for run in candidate.get("runs", [])}
+    yield f"{len(runs)} runs on one core"
+    bad = re.search(r"No bad case among (\d+)", (ROOT / "results/campaign/campaign.md").read_text())
+    assert bad is not None
+    yield f"No bad case among {int(bad[1]):,}."
+
+
+def of_comparison() -> Iterator[str]:
+    names = [
+        ("line", "ensemble of 0.1 and 0.9"),
+        ("standard", "ensemble of 2 runs"),
+        ("simplex (m = 3)", "ensemble of 6 random points"),
+        ("snapshot (m = 6)", "ensemble of 6 members"),
+    ]
+    line, networks, simplex, snapshots = (percent(compared(*name)["mean"]) for name in names)
+    yield f"Two points of a line ({line} %) come closest to two networks ({networks} %)"
+    yield f"six random points of a simplex ({simplex} %) and six snapshots ({snapshots} %)"
+    gain = max(compared("simplex (m = 3)", "midpoint")["difference"]["values"])
+    yield f"only the simplex's is, for one seed and by {percent(gain, 2)} points"
+    runs = tables.read("comparison/runs")
+    began = min(datetime.fromisoformat(start["time"]) for run in runs["runs"].values() for start in run["starts"])
+    ended = datetime.fromisoformat(runs["ensembles"][0]["environment"]["time"])
+    yield f"trained and evaluated in {int((ended - began).total_seconds() // 60)} minutes"
+
+
+def of_cifar10() -> Iterator[str]:
+    runs = {name: tables.runs_of(f"cifar10-{name}") for name in ("standard", "line", "simplex")}
+    yield f"the longest of them {max(run['seconds'] for each in runs.values() for run in each):.0f} s"
+    fitted = {name: percent(each[0]["result"]["train_accuracy"]) for name, each in runs.items()}
+    yield f"({fitted['line']} and {fitted['simplex']} % against {fitted['standard']} %, seed 0)"
+    networks = [each["accuracy"] for each in tables.answers("cifar10-standard")]
+    pairs = [each["accuracy"] for each in tables.answers("cifar10-line", "ensemble", "along", [0.1, 0.9])]
+    gains = sorted(pair - network for pair, network in zip(pairs, networks, strict=True))
+    yield f"The line's ensemble is {percent(gains[0])} to {percent(gains[1])} points more accurate than a network"
+    earlier = {
+        name: each["midpoint"] for name, each in tables.read("cifar10/earlier")["test_accuracy"].items() if "-" in name
+    }
+    line, standard = ([v for k, v in sorted(earlier.items()) if method in k] for method in ("line", "standard"))
+    yield (
+        f"had standard at {percent(standard[0], 2)} and {percent(standard[1], 2)} % and the line's midpoint at "
+        f"{percent(line[0], 2)} and {percent(line[1], 2)} %."
+    )
+    midpoints = [each["accuracy"] for each in tables.answers("cifar10-line")]
+    below = [b - a for b, a in zip(standard + networks, line + midpoints, strict=True)]
+    below += [-value for value in compared("line", "midpoint")["difference"]["values"]]
+    yield f"the midpoint is {percent(mean(below), 2)} points below standard"
+    yield from of_statistics(runs["simplex"][0]["evaluated"]["checks"])
+
+
+def of_statistics(checks: list[Any]) -> Iterator[str]:
+    def worst(cells: bool, images: int, metric: str) -> float:
+        found = {c["statistics_images"]: c[metric] for c in checks if (c["where"] != "points") == cells}
+        return max(abs(some - full) for some, full in zip(found[images], found[50000], strict=True))
+
+    cells = [percent(worst(True, images, "accuracy"), 2) for images in (1280, 6400)]
+    points = [percent(worst(False, images, "accuracy"), 2) for images in (1280, 6400)]
+    all_cells = [100 * cell for check in checks if check["where"] != "points" for cell in check["accuracy"]]
+    yield f"(between {min(all_cells):.0f} and {max(all_cells):.0f} %)"
+    yield f"of 25 cells of the simplex's plane differs by at most {cells[0]} and {cells[1]} points"
+    yield f"that of four of its points by at most {points[0]} and {points[1]}"
+    yield f"the loss by at most {max(worst(c, i, 'nll') for c in (True, False) for i in (1280, 6400)):.3f}"
+
+
+def of_integral() -> Iterator[str]:
+    def run(method: str, noise: float) -> Any:
+        wanted = {"name": f"mnist-{method}", "label_noise": noise, "seed": 0}
+        found = tables.read("integral/lenet/runs")["runs"].values()
+        (result,) = (each["result"] for each in found if wanted.items() <= each["recipe"].items())
+        return result
+
+    yield f"with 60 % noise it has {percent(run('standard', 0.6)['train_accuracy'], 0)} % right"
+    losses = [run(method, 0.0)["loss"] for method in ("line", "standard")]
+    yield f"training loss {losses[0]:.3f} against {losses[1]:.3f} without noise"
+    lines = {name: tables.read(f"integral/{name}/integral")["identities"] for name in ("lenet", "mlp", "digits")}
+    every = [line for each in lines.values() for line in each]
+    worst = max(line["rounding"] for line in every)
+    yield f"In all {len(every)} trained lines the mean of f over steps of ε is g(x, P(1)) to {worst:.0e} of".replace(
+        "e-0", "e-"
+    )
+    mnist = max(line["disagreement"] for name in ("lenet", "mlp") for line in lines[name])
+    digits = max(line["disagreement"] for line in lines["digits"])
+    yield f"at most {percent(mnist)} % of the first 1,000 test images of MNIST and {percent(digits, 0)} % of the"
+
+
+SENTENCES = {
+    "README.md": list(of_readme()),
+    "RESULTS.md": list(of_results()),
+    "docs/performance.md": list(of_performance()),
+}
