@@ -53,6 +53,14 @@ def noisy(method: str) -> str:
     return percent(fits[0]["metrics"]["accuracy"]["mean"])
 
 
+def minutes(summary: str) -> float:
+    """Return the time from the first start of a run to the last ensemble of runs."""
+    found = tables.read(summary)
+    began = min(datetime.fromisoformat(start["time"]) for run in found["runs"].values() for start in run["starts"])
+    ended = max(datetime.fromisoformat(each["environment"]["time"]) for each in found["ensembles"])
+    return (ended - began).total_seconds() / 60
+
+
 def of_performance() -> Iterator[str]:
     """Yield what docs/performance.md says of the files it names."""
     rows = tables.read("speed/engine-h200-with-plain-loops")["rows"]
@@ -71,7 +79,10 @@ def of_performance() -> Iterator[str]:
 
 def of_readme() -> Iterator[str]:
     """Yield what the README says in sentences, with the numbers of the files."""
+    yield f"CIFAR-10, cResNet20, {tables.read('comparison/comparison')['entries'][0]['recipe']['epochs']} epochs"
     found = demo()
+    noise = tables.runs_of("digits-line")[0]["recipe"]["label_noise"]
+    yield f"scikit-learn's digits with {percent(noise, 0)} % random training labels"
     right = {name: means(each, "accuracy") for name, each in found.items()}
     yield f"(`make demo`, five seeds) one network has {right['network']} % of the clean test labels right"
     yield f", the line's midpoint {right['midpoint']} %, two networks together {right['networks']} %"
@@ -91,6 +102,8 @@ def of_results() -> Iterator[str]:
     yield from of_comparison()
     yield from of_cifar10()
     yield from of_integral()
+    images = tables.read("noise/noise")["validation"]
+    yield f"Early stopping on {images} clean held-out images"
     runs = {run for each in tables.read("noise/noise")["comparisons"] for e in each["entries"] for run in e["runs"]}
     lines = tables.read("noise/noise")["lines"]
     runs |= {run for line in lines for candidate in line["candidates"] for run in candidate.get("runs", [])}
@@ -112,10 +125,10 @@ def of_comparison() -> Iterator[str]:
     yield f"six random points of a simplex ({simplex} %) and six snapshots ({snapshots} %)"
     gain = max(compared("simplex (m = 3)", "midpoint")["difference"]["values"])
     yield f"only the simplex's is, for one seed and by {percent(gain, 2)} points"
-    runs = tables.read("comparison/runs")
-    began = min(datetime.fromisoformat(start["time"]) for run in runs["runs"].values() for start in run["starts"])
-    ended = datetime.fromisoformat(runs["ensembles"][0]["environment"]["time"])
-    yield f"trained and evaluated in {int((ended - began).total_seconds() // 60)} minutes"
+    first = tables.read("comparison/comparison")["entries"][0]
+    yield f"cResNet20, {first['recipe']['epochs']} epochs, all twenty runs at once"
+    yield f"{first['training_network_steps']:,.0f} steps make another network of it"
+    yield f"trained and evaluated in {int(minutes('comparison/runs'))} minutes"
 
 
 def of_cifar10() -> Iterator[str]:
@@ -163,6 +176,9 @@ def of_integral() -> Iterator[str]:
         (result,) = (each["result"] for each in found if wanted.items() <= each["recipe"].items())
         return result
 
+    recipes = [each["recipe"] for each in tables.read("integral/lenet/runs")["runs"].values()]
+    yield f"{recipes[0]['epochs']} epochs, learning rate {recipes[0]['learning_rate']:g}, one H200, {len(recipes)} runs"
+    yield f"a line, ε = {recipes[0]['epsilon']:g}."
     yield f"with 60 % noise it has {percent(run('standard', 0.6)['train_accuracy'], 0)} % right"
     losses = [run(method, 0.0)["loss"] for method in ("line", "standard")]
     yield f"training loss {losses[0]:.3f} against {losses[1]:.3f} without noise"
