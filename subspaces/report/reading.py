@@ -15,6 +15,7 @@ from subspaces.evaluation.examples import Examples
 from subspaces.evaluation.integrity import measured_of
 from subspaces.evaluation.points import kind
 from subspaces.evaluation.record import Record, Row
+from subspaces.evaluation.statistics import deviation
 from subspaces.text import nearest
 from subspaces.training.config import METHODS, Recipe
 from subspaces.training.methods import COUNTED, SUBSPACES, unused
@@ -126,7 +127,7 @@ class Curve:
     @property
     def std(self) -> Array:
         """The standard deviation over seeds (n - 1 in the denominator); 0 for one seed."""
-        return np.asarray(self.values.std(0, ddof=min(1, len(self.values) - 1)))
+        return deviation(self.values)
 
 
 @dataclass(frozen=True)

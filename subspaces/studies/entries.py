@@ -6,9 +6,9 @@ from pathlib import Path
 
 from subspaces.evaluation.measured import Measured
 from subspaces.evaluation.record import Row
+from subspaces.evaluation.statistics import Difference, Spread, paired, spread
 from subspaces.report import reading
 from subspaces.report.reading import Group, Reading
-from subspaces.studies.statistics import Difference, Spread, paired, spread
 from subspaces.training import methods
 from subspaces.training.config import Recipe
 from subspaces.training.runs import RunError

@@ -9,13 +9,13 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from subspaces.evaluation.statistics import Difference
 from subspaces.report.figures import style
 from subspaces.report.reading import Curve
 from subspaces.studies import noise_tables, setting, tables
 from subspaces.studies.compare import Comparison
 from subspaces.studies.entries import Entry
 from subspaces.studies.noise import Line, Study
-from subspaces.studies.statistics import Difference
 
 SHOWN = ("accuracy", "nll", "ece")
 BETTER, WORSE, SEED = "#009E73", "#D55E00", "#8a8a8a"

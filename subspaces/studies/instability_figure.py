@@ -6,11 +6,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from subspaces.evaluation.statistics import spread
 from subspaces.report.figures import style
 from subspaces.studies import instability_tables as tables
 from subspaces.studies.instability import InstabilityStudy
 from subspaces.studies.mixing import Kind
-from subspaces.studies.statistics import spread
 
 AVERAGES: tuple[Kind, ...] = ("average", "ensemble")
 MIXTURES: tuple[Kind, ...] = ("global", "layerwise", "per-weight")

@@ -4,11 +4,11 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from subspaces.evaluation.statistics import spread
 from subspaces.studies import forms, tables
 from subspaces.studies.entries import METRICS
 from subspaces.studies.instability import Cell, InstabilityStudy
 from subspaces.studies.mixing import KINDS
-from subspaces.studies.statistics import spread
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

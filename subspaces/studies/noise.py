@@ -8,11 +8,11 @@ from typing import Any
 from subspaces import files, values
 from subspaces.evaluation.dropout import PASSES
 from subspaces.evaluation.metrics import metric as known_metric
+from subspaces.evaluation.statistics import spread
 from subspaces.report.reading import method
 from subspaces.studies.compare import Comparison, measured, trained
 from subspaces.studies.entries import Entry
 from subspaces.studies.setting import Folder, OneRecipe, Setting, check, prepared, reference_of, same, several
-from subspaces.studies.statistics import spread
 from subspaces.text import nearest
 from subspaces.training.config import Recipe
 from subspaces.training.display import Mode

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from subspaces.evaluation.statistics import CONFIDENCE, spread
 from subspaces.studies import forms, tables
 from subspaces.studies.entries import METRICS, Entry
 from subspaces.studies.noise import Line, Study
-from subspaces.studies.statistics import CONFIDENCE, spread
 from subspaces.studies.tables import MARK
 
 if TYPE_CHECKING:

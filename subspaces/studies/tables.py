@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from subspaces.evaluation import statistics
+from subspaces.evaluation.statistics import CONFIDENCE, Difference, Spread, errors, spread
 from subspaces.studies import forms
 from subspaces.studies.compare import Comparison
 from subspaces.studies.entries import METRICS, Entry
-from subspaces.studies.statistics import CONFIDENCE, Difference, Spread, errors, spread
 from subspaces.training.runs import Run
 
 if TYPE_CHECKING:
@@ -156,25 +157,13 @@ def cells(comparison: Comparison, entry: Entry) -> list[str]:
 
 
 def shown(values: Spread, metric: str) -> str:
-    """Return mean ± standard deviation."""
-    scale, digits = _format(metric)
-    around = "" if values.std is None else f" ± {scale * values.std:.{digits}f}"
-    return f"{scale * values.mean:.{digits}f}{around}"
+    """Return mean ± standard deviation in the metric's unit."""
+    return statistics.shown(values, *_format(metric))
 
 
 def shown_difference(difference: Difference, metric: str) -> str:
-    """Return a difference with its sign and its interval."""
-    scale, digits = _format(metric)
-    text = signed(scale * difference.mean, digits)
-    if difference.low is None or difference.high is None:
-        return text
-    return f"{text} [{signed(scale * difference.low, digits)}, {signed(scale * difference.high, digits)}]"
-
-
-def signed(value: float, digits: int) -> str:
-    """Return a number with its sign; zero has none."""
-    text = f"{abs(value):.{digits}f}"
-    return text if float(text) == 0 else f"{'+' if value > 0 else '−'}{text}"
+    """Return a difference with its sign and its interval in the metric's unit."""
+    return statistics.shown_difference(difference, *_format(metric))
 
 
 def _format(metric: str) -> tuple[float, int]:

@@ -6,7 +6,7 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from subspaces.studies.statistics import errors, paired, spread
+from subspaces.evaluation.statistics import deviation, errors, paired, shown, shown_difference, signed, spread
 
 numbers = st.floats(-1, 1)
 
@@ -53,3 +53,17 @@ def test_errors() -> None:
         paired([1, 2], [1])
     with pytest.raises(ValueError, match="expected 2 or more values"):
         errors(1)
+
+
+def test_the_deviation_of_curves_is_that_of_their_points() -> None:
+    curves = [[1.0, 5.0], [2.0, 5.0], [4.0, 8.0]]
+    assert deviation(curves) == pytest.approx([spread([1, 2, 4]).std, spread([5, 5, 8]).std])
+    assert deviation(curves[:1]).tolist() == [0.0, 0.0]
+
+
+def test_as_text() -> None:
+    assert shown(spread([0.91, 0.93]), 100) == "92.00 ± 1.41"
+    assert shown(spread([0.91]), digits=4) == "0.9100"
+    assert shown_difference(paired([0.93, 0.95], [0.92, 0.91]), 100, 1) == "+2.5 [−16.6, +21.6]"
+    assert shown_difference(paired([0.9], [0.92]), 100, 1) == "−2.0"
+    assert [signed(value, 2) for value in (0.004, -0.004, 0.006, -0.006)] == ["0.00", "0.00", "+0.01", "−0.01"]

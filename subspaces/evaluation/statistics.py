@@ -1,9 +1,10 @@
-"""Means over seeds, and differences that are paired by the seed."""
+"""Means over seeds, differences that are paired by the seed, and both as text."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 CONFIDENCE = 0.95
 
@@ -28,11 +29,17 @@ class Difference:
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Return mean and standard deviation, s² = 1/(n-1) sum_i (x_i - mean)²."""
-    if not values:
+    """Return mean and standard deviation."""
+    if not len(values):
         raise ValueError("the mean of no values: expected at least one")
     given = [float(value) for value in values]
-    return Spread(given, float(np.mean(given)), float(np.std(given, ddof=1)) if len(given) > 1 else None)
+    return Spread(given, float(np.mean(given)), float(deviation(given)) if len(given) > 1 else None)
+
+
+def deviation(values: ArrayLike) -> NDArray[np.float64]:
+    """Return the standard deviation over the first axis, s² = 1/(n-1) sum_i (x_i - mean)²; 0 of one value."""
+    given = np.asarray(values, float)
+    return np.asarray(given.std(0, ddof=min(1, len(given) - 1)))
 
 
 def paired(first: Sequence[float], second: Sequence[float], confidence: float = CONFIDENCE) -> Difference:
@@ -57,3 +64,23 @@ def errors(n: int, confidence: float = CONFIDENCE) -> float:
     if n < 2 or not 0 < confidence < 1:
         raise ValueError(f"n={n}, confidence={confidence}: expected 2 or more values and a fraction")
     return float(stdtrit(n - 1, 0.5 + confidence / 2))
+
+
+def shown(values: Spread, scale: float = 1.0, digits: int = 2) -> str:
+    """Return mean ± standard deviation, multiplied by `scale` (100 for percent)."""
+    around = "" if values.std is None else f" ± {scale * values.std:.{digits}f}"
+    return f"{scale * values.mean:.{digits}f}{around}"
+
+
+def shown_difference(difference: Difference, scale: float = 1.0, digits: int = 2) -> str:
+    """Return a difference with its sign and its interval."""
+    text = signed(scale * difference.mean, digits)
+    if difference.low is None or difference.high is None:
+        return text
+    return f"{text} [{signed(scale * difference.low, digits)}, {signed(scale * difference.high, digits)}]"
+
+
+def signed(value: float, digits: int) -> str:
+    """Return a number with its sign; zero has none."""
+    text = f"{abs(value):.{digits}f}"
+    return text if float(text) == 0 else f"{'+' if value > 0 else '−'}{text}"
