@@ -12,13 +12,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from subspaces import values
+from subspaces import streams, values
 from subspaces.evaluation import evaluate
 from subspaces.evaluation.together import evaluate_together
 from subspaces.report.page import write_report
 from subspaces.report.reading import Reading
 from subspaces.training import Recipe, Run, train
-from subspaces.training.config import LIMITS
 from subspaces.training.display import Mode
 from subspaces.training.recipes import find
 
@@ -35,7 +34,7 @@ class Setting:
 
     def __post_init__(self) -> None:
         values.whole("seeds", self.seeds, 1, OTHERS)
-        values.whole("epochs", self.epochs, 1, LIMITS["epochs"])
+        values.whole("epochs", self.epochs, 1, streams.EPOCHS - 1)
         if not 0 <= self.label_noise < 1:
             raise ValueError(f"label_noise={self.label_noise}: expected a fraction of at least 0 and below 1")
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from subspaces.training import Execution, Recipe
+from subspaces.training import Execution
+from subspaces.training.config import all_fields
 
 ALL = [f"digits-{name}" for name in ("standard", "line", "simplex", "ema", "sam", "integral")]  # each field has a user
 
@@ -58,7 +59,7 @@ BESIDE = {"feature_similarity": "--samples 2", "trunk": "--branch 1", "dropout":
 def of_fields(refused: tuple[str, ...] = (), **special: Row) -> dict[str, Row]:
     """A row for every field; that of a recipe is looked for among all recipes of the call."""
     rows = {}
-    for entry in (*dataclasses.fields(Recipe), *dataclasses.fields(Execution)):
+    for entry in (*all_fields().values(), *dataclasses.fields(Execution)):
         option = f"--{entry.name.replace('_', '-')}"
         value = VALUES.get(entry.name, EXAMPLES.get(entry.type))
         typed = f"{option} {value}"
@@ -89,7 +90,7 @@ SEEDS = Row("--seeds 4 5", "seeds", [4, 5])
 ENSEMBLES = Row("--ensembles 2 3", "ensembles", [2, 3], "--seeds 0 1 2")
 PASSES = Row("--dropout-passes 7", "dropout_passes", 7)
 LEVELS = Row("--levels 0 0.3", "levels", (0.0, 0.3))
-CURVE = method("curve", "digits-line")
+CURVE = Row("--method curve", "method", "curve", only=("digits-line",), also=("vertices",))  # which it has
 LISTS = ["--dropout-rates", "0", "--smoothing-rates", "0"]
 IDLE = ("vertices", "layerwise", "init", "beta", "samples", "feature_similarity", "epsilon")  # for one network
 NETWORK = {"data": Row("--data there", "data", Path("there")), "device": Row("--device cpu", "device", "cpu")}
@@ -151,7 +152,7 @@ COMMANDS = {
         "subspaces.studies:study_noise",
         [*ALL, *LISTS],
         {
-            **of_fields(("label_noise",), method=CURVE),
+            **of_fields(("label_noise",), method=method("curve", "digits-line")),
             **output("noise"),
             "seeds": SEEDS,
             "levels": LEVELS,

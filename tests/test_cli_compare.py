@@ -13,10 +13,11 @@ from typer.testing import CliRunner, Result
 from subspaces.cli import app
 from subspaces.cli.options import expanded
 from subspaces.evaluation import Record
-from subspaces.training import Execution, Recipe, Run
+from subspaces.training import Execution, Run
+from subspaces.training.config import all_fields
 
 WIDE = {"COLUMNS": "240", "TERMINAL_WIDTH": "240"}
-FIELDS = [entry.name for kind in (Recipe, Execution) for entry in dataclasses.fields(kind)]
+FIELDS = [*all_fields(), *(entry.name for entry in dataclasses.fields(Execution))]
 SMALL = ["--epochs", "1", "--device", "cpu", "--no-tensorboard"]
 
 STUDY = [

@@ -25,6 +25,7 @@ from subspaces import demo
 from subspaces.cli import app
 from subspaces.studies import integral, noise
 from subspaces.training import RECIPES, Recipe, Run
+from subspaces.training.config import all_fields
 
 WIDE = {"COLUMNS": "240", "TERMINAL_WIDTH": "240"}
 ROWS = [(name, option) for name, command in COMMANDS.items() for option in command.rows]
@@ -73,8 +74,8 @@ def flat(arguments: dict[str, Any]) -> dict[str, Any]:
     recipes = found.get("recipe")
     if isinstance(recipes, list) and all(isinstance(one, Recipe) for one in recipes):
         del found["recipe"]
-        for name in Recipe.__dataclass_fields__:
-            found[name] = list(dict.fromkeys(getattr(one, name) for one in recipes))
+        for name in all_fields():
+            found[name] = list(dict.fromkeys(getattr(one, name, None) for one in recipes))
     return found
 
 

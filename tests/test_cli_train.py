@@ -18,10 +18,13 @@ import subspaces as ss
 from subspaces.cli import app
 from subspaces.cli.errors import EXPECTED
 from subspaces.cli.options import expanded
+from subspaces.methods import METHODS, users
+from subspaces.text import listed
 from subspaces.training import RECIPES, Execution, Recipe, api
+from subspaces.training.config import all_fields
 
 WIDE = {"COLUMNS": "240", "TERMINAL_WIDTH": "240"}
-FIELDS = [entry for kind in (Recipe, Execution) for entry in dataclasses.fields(kind)]
+FIELDS = [*all_fields().values(), *dataclasses.fields(Execution)]
 
 
 def call(*arguments: str) -> Result:
@@ -67,7 +70,22 @@ def test_the_help_has_a_panel_for_each_kind_of_option() -> None:
     panels = [line.split("─ ")[1].split(":")[0].split(" ")[0] for line in output.splitlines() if line.startswith("╭")]
     assert panels == ["Arguments", "Options", "Recipe", "Execution", "Output"]
     assert "as in the recipe" in output
-    assert "standard, line, curve, simplex" in output
+    assert all(f"{kind.name}: {kind.meaning}" in " ".join(output.split()) for kind in list(METHODS.values())[:3])
+
+
+def test_the_help_says_which_methods_a_field_is_for() -> None:
+    rows, name = dict[str, str](), ""
+    for line in call("train", "--help").output.splitlines():
+        words = line.strip("│ ").split()
+        name = words[0] if words and words[0].startswith("--") else name
+        rows[name] = f"{rows.get(name, '')} {' '.join(words)}"
+    for field in all_fields():
+        ending = f"For {listed(users(field))}."
+        assert rows[f"--{field.replace('_', '-')}"].endswith(ending) == (len(users(field)) > 0 and field != "vertices")
+    assert rows["--ema-decay"].endswith(
+        "How much of the running average each step keeps (0.999: the last thousand steps or so). For ema."
+    )
+    assert "Vertices of the subspace. For curve and simplex. Checkpoints" in rows["--vertices"]
 
 
 def test_option_names_fit_a_narrow_terminal() -> None:
@@ -330,17 +348,16 @@ def test_recipes_are_listed() -> None:
         (line,) = (line for line in lines if line.split()[:1] == [name])
         for word in (recipe.dataset, recipe.network, str(recipe.epochs)):
             assert word in line.split()
-        assert ("one network" if recipe.method == "standard" else recipe.method) in line
-        assert ("layerwise" in line.removeprefix(f"  {name}")) == recipe.layerwise
+        assert recipe.definition.label() in line
+        assert ("layerwise" in line.removeprefix(f"  {name}")) == getattr(recipe, "layerwise", False)
 
 
 def test_a_recipe_is_shown_with_all_fields() -> None:
     output = call("recipes", "cifar10-line").stdout
-    for entry in dataclasses.fields(Recipe):
-        value = str(getattr(RECIPES["cifar10-line"], entry.name))
-        (line,) = (line for line in output.splitlines() if line.split()[:1] == [entry.name])
-        assert line.split()[1] == value
-        assert entry.metadata["help"] in line
+    for name, value in RECIPES["cifar10-line"].to_dict().items():
+        (line,) = (line for line in output.splitlines() if line.split()[:1] == [name])
+        assert line.split()[1] == str(value)
+        assert all_fields()[name].metadata["help"] in line
 
 
 def test_recipes_as_json() -> None:

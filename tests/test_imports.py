@@ -38,7 +38,7 @@ ORDER = (
         "storage",
         "networks",
         "data",
-        "baselines",
+        "methods",
         "training",
         "evaluation",
     ),

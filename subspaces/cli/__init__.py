@@ -4,29 +4,11 @@ from typing import Annotated
 
 import typer
 
-from subspaces.cli import check, compare, data, demo, evaluate, plot, recipes, report, study, train
+from subspaces.cli import check, compare, data, demo, evaluate, extensions, plot, recipes, report, study, train
 from subspaces.cli.errors import Group
-from subspaces.cli.options import Several
+from subspaces.cli.options import Several, complete
 
-__all__ = ["app", "main"]
-
-app = typer.Typer(
-    cls=Group,
-    help="One training run, a whole family of networks: lines, curves and simplexes in weight space.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-app.command()(demo.demo)
-app.command(cls=Several)(train.train)
-app.command(cls=Several)(evaluate.evaluate)
-app.command(cls=Several)(compare.compare)
-app.command()(plot.plot)
-app.command()(report.report)
-app.command()(check.check)
-app.command()(recipes.recipes)
-app.add_typer(study.app, name="study")
-app.add_typer(data.app, name="data")
+__all__ = ["app", "build", "main"]
 
 
 def _version(wanted: bool) -> None:
@@ -37,7 +19,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def options(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
@@ -46,6 +27,31 @@ def options(
     """Read the options that come before a command."""
 
 
+def build() -> typer.Typer:
+    """Return the command line, with an option for every field of every method that there is by now."""
+    built = typer.Typer(
+        cls=Group,
+        help="One training run, a whole family of networks: lines, curves and simplexes in weight space.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+    )
+    built.callback()(options)
+    built.command()(demo.demo)
+    built.command(cls=Several)(complete(train.train))
+    built.command(cls=Several)(evaluate.evaluate)
+    built.command(cls=Several)(complete(compare.compare))
+    for command in (plot.plot, report.report, check.check, recipes.recipes):
+        built.command()(command)
+    built.add_typer(study.build(), name="study")
+    built.add_typer(data.app, name="data")
+    return built
+
+
+app = build()
+
+
 def main() -> None:
     """Run the command line; `importing` has seen to it that nothing comes from the current folder."""
-    app()
+    extensions.load()
+    build()()

@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from subspaces.cli import printing
 from subspaces.cli.errors import usage
-from subspaces.cli.options import ROOT, with_fields, without_rest
+from subspaces.cli.options import ROOT, with_fields
 from subspaces.cli.shared import (
     COMPARISON,
     EXECUTION,
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 WIDE = 172  # columns, for a difference and its interval on one line
 
 
-@without_rest
 @with_fields(Execution, EXECUTION)
 @with_fields(Recipe, RECIPE, defaults=False)
 def compare(

@@ -15,7 +15,8 @@ import typer
 from typer.core import TyperGroup
 
 from subspaces import memory
-from subspaces.training import Execution, Recipe, RunError, Stopped, TrainingError
+from subspaces.training import Execution, RunError, Stopped, TrainingError
+from subspaces.training.config import all_fields
 
 EXPECTED = (ValueError, OSError, ImportError, TypeError, RunError, TrainingError)
 NEED_LESS = "lower --batch or --pad, ask for fewer vertices, points or --cells, or take a machine with more memory"
@@ -99,7 +100,7 @@ def usage(*names: str, **typed: str) -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError) as error:
-        fields = (entry.name for kind in (Recipe, Execution) for entry in dataclasses.fields(kind))
+        fields = (*all_fields(), *(entry.name for entry in dataclasses.fields(Execution)))
         options = {name: name.replace("_", "-") for name in (*fields, *names)} | typed
         raise UsageError(_as_typed(str(error), options)) from None
 

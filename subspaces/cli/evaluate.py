@@ -20,7 +20,7 @@ from subspaces.evaluation.record import Alpha, Choice, Record, Row
 from subspaces.evaluation.settings import POINTS as MOST_POINTS
 from subspaces.evaluation.settings import Settings
 from subspaces.report.reading import PAIR
-from subspaces.training import Execution, Recipe, Run, methods
+from subspaces.training import Execution, Recipe, Run
 
 POINTS = "Points: where the subspace is measured"
 PLANE = "Plane: error and loss around three networks"
@@ -186,11 +186,11 @@ def _lines(record: Record) -> Iterator[Line]:
     """Yield what a reader asks for first: the method's own answers, fixed beforehand, and what was chosen."""
     recipe = Recipe.from_dict(record.recipe)
     rows = [row for row in record.rows if row.split == REPORTED]
-    center = methods.middle(recipe.method, recipe.vertices)
+    center = recipe.definition.middle()
     for answer in recipe.answers:
         row = _fixed(rows, answer)
         if row is not None:
-            words = {"vertices": f"{len(row.alphas)} {methods.vertices(recipe.method)}"}
+            words = {"vertices": f"{len(row.alphas)} {recipe.definition.members}"}
             words["random"] = f"{len(row.alphas)} random points"
             what = center if answer == "midpoint" else f"ensemble of {words.get(answer) or _named(row.alphas)}"
             yield Line(what, None, False, row.metrics)

@@ -7,7 +7,7 @@ import typer
 
 from subspaces.cli import printing
 from subspaces.cli.errors import usage
-from subspaces.cli.options import ROOT, with_fields, without_rest
+from subspaces.cli.options import ROOT, with_fields
 from subspaces.cli.shared import (
     EXECUTION,
     RECIPE,
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 STUDY = "Study: what is shared, and how many branch"
 
 
-@without_rest
 @with_fields(Execution, EXECUTION)
 @with_fields(Recipe, RECIPE, defaults=False, without=("trunk", "branch"))
 def instability(

@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from subspaces.cli import printing
 from subspaces.cli.errors import usage
-from subspaces.cli.options import ROOT, with_fields, without_rest
+from subspaces.cli.options import ROOT, with_fields
 from subspaces.cli.shared import (
     EXECUTION,
     RECIPE,
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 STUDY = "Study: levels, and settings to choose from"
 
 
-@without_rest
 @with_fields(Execution, EXECUTION)
 @with_fields(Recipe, RECIPE, defaults=False, without=("label_noise",))
 def noise(

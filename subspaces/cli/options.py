@@ -1,72 +1,119 @@
 """Options that are made from the fields of a dataclass, and options that take several values."""
 
 import dataclasses
+import functools
 import inspect
 import re
 import typing
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperCommand
 
 from subspaces.data import loading
-from subspaces.text import nearest
+from subspaces.methods import METHODS, own_fields
+from subspaces.methods.fields import choices
+from subspaces.text import listed, nearest
+from subspaces.training.config import COMMON, Recipe
+from subspaces.training.schedule import SCHEDULES
 
 Command = TypeVar("Command", bound=Callable[..., None])
 Root = Annotated[Path, typer.Option("--root", help="The folder for data sets.", metavar="DIR")]
 ROOT = Path(loading.ROOT)
 
 
-def with_fields(
-    kind: type[Any], panel: str, defaults: bool = True, without: Collection[str] = ()
-) -> Callable[[Command], Command]:
-    """Give a command that takes `**fields` an option for every field of a dataclass.
+@dataclass(frozen=True)
+class Fields:
+    """Options that a command is to have for the fields of a configuration.
 
     Args:
-        kind: the dataclass; its fields carry their help text in `metadata["help"]`.
+        fields: gives the fields by name, each with its type and its help text, when the command line is built.
         panel: the heading of the options in the help.
         defaults: whether an option that is not given has the default of the field, or is None.
         without: fields that the command refuses: the help does not list them, and who gives one is told why.
     """
 
+    fields: Callable[[], "Iterable[tuple[dataclasses.Field[Any], Any, str]]"]
+    panel: str
+    defaults: bool = True
+    without: Collection[str] = ()
+
+    def parameters(self) -> Iterator[inspect.Parameter]:
+        """Yield the parameters of the command."""
+        for field, hint, text in self.fields():
+            names = choices(field, hint)
+            settings: dict[str, Any] = {"metavar": "NAME", "callback": _one_of(names)} if names else {}
+            hidden = field.name in self.without
+            option = typer.Option(
+                help=text, rich_help_panel=self.panel, show_default=self.defaults, hidden=hidden, **settings
+            )
+            yield inspect.Parameter(
+                field.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=field.default if self.defaults else None,
+                annotation=Annotated[str | None if names else hint | None, option],
+            )
+
+
+def with_fields(kind: type[Any], panel: str, **more: Any) -> Callable[[Command], Command]:
+    """Let a command that takes `**fields` have the options of a configuration, once `complete` is called."""
+    given = Fields(of_recipes if kind is Recipe else partial(_of, kind), panel, **more)
+
     def decorate(command: Command) -> Command:
-        signature = inspect.signature(command)
-        *given, rest = signature.parameters.values()
-        added = list(_parameters(kind, panel, defaults, without))
-        command.__signature__ = signature.replace(parameters=[*given, *added, rest])  # type: ignore[attr-defined]
-        command.__annotations__ |= {parameter.name: parameter.annotation for parameter in added}
+        vars(command).setdefault("fields", []).append(given)
         return command
 
     return decorate
 
 
-def without_rest(command: Command) -> Command:
-    """Take the `**fields` away, when all options have been added."""
+def complete(command: Command) -> Command:
+    """Return a command with the options for all fields that there are by now, in place of its `**fields`."""
+
+    @functools.wraps(command)
+    def whole(**given: Any) -> None:
+        command(**given)
+
     signature = inspect.signature(command)
-    *given, rest = signature.parameters.values()
-    command.__signature__ = signature.replace(parameters=given)  # type: ignore[attr-defined]
-    del command.__annotations__[rest.name]
-    return command
+    *own, _ = signature.parameters.values()
+    added = [parameter for each in vars(command)["fields"] for parameter in each.parameters()]
+    whole.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
+    whole.__annotations__ = {parameter.name: parameter.annotation for parameter in [*own, *added]}
+    return whole  # type: ignore[return-value]
 
 
-def _parameters(kind: type[Any], panel: str, defaults: bool, without: Collection[str]) -> Iterator[inspect.Parameter]:
+def _of(kind: type[Any]) -> "Iterator[tuple[dataclasses.Field[Any], Any, str]]":
+    """Yield the fields of a dataclass."""
     hints = typing.get_type_hints(kind)
     for field in dataclasses.fields(kind):
-        hint, text, settings = hints[field.name], field.metadata["help"], dict[str, Any]()
-        if typing.get_origin(hint) is Literal:
-            choices = typing.get_args(hint)
-            hint, text = str, f"{text} One of: {', '.join(choices)}."
-            settings = {"metavar": "NAME", "callback": _one_of(choices)}
-        settings["hidden"] = field.name in without
-        option = typer.Option(help=text, rich_help_panel=panel, show_default=defaults, **settings)
-        yield inspect.Parameter(
-            field.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=field.default if defaults else None,
-            annotation=Annotated[hint | None, option],
-        )
+        names = choices(field, hints[field.name])
+        yield field, hints[field.name], field.metadata["help"] + (f" One of: {', '.join(names)}." if names else "")
+
+
+def of_recipes() -> "Iterator[tuple[dataclasses.Field[Any], Any, str]]":
+    """Yield the fields of recipes, with those of all methods, each of which says which methods it is for."""
+    hints = typing.get_type_hints(Recipe)
+    for name, field in COMMON.items():
+        yield field, hints[name], _listing(name, field.metadata["help"])
+        for own in own_fields().values() if name == "method" else ():
+            by_text: dict[str, list[str]] = {}
+            for kind, entry in own:
+                by_text.setdefault(entry.metadata["help"], []).append(kind.name)
+            text = " ".join(f"{text} For {listed(names)}." for text, names in by_text.items())
+            yield own[0][1], typing.get_type_hints(own[0][0])[own[0][1].name], text
+
+
+def _listing(name: str, text: str) -> str:
+    """Return a help text with the names that may be chosen."""
+    if name == "method":
+        return f"{text} {'; '.join(f'{kind.name}: {kind.meaning}' for kind in METHODS.values())}."
+    if name == "schedule":
+        own = [kind.name for kind in METHODS.values() if kind.schedule]
+        return f"{text} One of: {', '.join(SCHEDULES)}. Not for {listed(own)}, which have their own."
+    return text
 
 
 def _one_of(choices: Sequence[str]) -> Callable[[str | None], str | None]:

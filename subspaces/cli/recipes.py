@@ -1,6 +1,5 @@
 """`subspaces recipes`."""
 
-import dataclasses
 import json
 from typing import Annotated
 
@@ -10,7 +9,8 @@ from rich.table import Table
 
 from subspaces.cli import printing
 from subspaces.cli.errors import usage
-from subspaces.training import RECIPES, Recipe, methods
+from subspaces.training import RECIPES, Recipe
+from subspaces.training.config import all_fields
 from subspaces.training.recipes import find
 
 
@@ -39,24 +39,18 @@ def _list(chosen: list[Recipe]) -> Table:
 
 
 def _method(recipe: Recipe) -> str:
-    """Return in words what is learned."""
-    words: str = "one network" if recipe.method == "standard" else recipe.method
-    if recipe.method in methods.COUNTED:
-        words += f", {recipe.vertices} {methods.vertices(recipe.method)}"
-    settings = [
-        ", layerwise" if recipe.layerwise else "",
-        f", dropout {recipe.dropout:g}" if recipe.dropout else "",
-        f", label smoothing {recipe.label_smoothing:g}" if recipe.label_smoothing else "",
-        f", {recipe.samples} points a batch" if recipe.samples > 1 else "",
-        f", λ = {recipe.feature_similarity:g}" if recipe.feature_similarity else "",
-        f", {recipe.validation} images held out" if recipe.validation else "",
-    ]
-    return words + "".join(settings)
+    """Return in words what is learned, with what is not as it usually is."""
+    known, words = all_fields(), [recipe.definition.label()]
+    for name in ("dropout", "label_smoothing", "validation", *recipe.definition.own()):
+        value, text = getattr(recipe, name), known[name].metadata
+        if value != known[name].default and "label" not in text:
+            words.append(f"{text.get('symbol') or name.replace('_', ' ')} = {value:g}")
+    return ", ".join(words)
 
 
 def _fields(recipe: Recipe) -> Table:
     caption = f"to change some: `subspaces train {recipe.name} --epochs 10 …`"
     table = printing.table("field", "value", "meaning", title=recipe.name, caption=caption, names="field")
-    for entry in dataclasses.fields(recipe):
-        table.add_row(entry.name, escape(str(getattr(recipe, entry.name))), escape(entry.metadata["help"]))
+    for name, value in recipe.to_dict().items():
+        table.add_row(name, escape(str(value)), escape(all_fields()[name].metadata["help"]))
     return table

@@ -14,7 +14,7 @@ from rich.markup import escape
 from subspaces import networks, training
 from subspaces.cli import printing
 from subspaces.cli.errors import usage
-from subspaces.cli.options import ROOT, with_fields, without_rest
+from subspaces.cli.options import ROOT, with_fields
 from subspaces.cli.shared import EXECUTION, OUTPUT, RECIPE, Code, Data, Out, Quiet, Recipes, Seeds, TensorBoard, given
 from subspaces.data.loading import check_name_and_root
 from subspaces.networks import registry
@@ -23,7 +23,6 @@ from subspaces.training import Execution, Recipe, Run, feasible
 from subspaces.training.api import configure
 
 
-@without_rest
 @with_fields(Execution, EXECUTION)
 @with_fields(Recipe, RECIPE, defaults=False)
 def train(

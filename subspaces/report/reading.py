@@ -16,15 +16,14 @@ from subspaces.evaluation.integrity import measured_of
 from subspaces.evaluation.points import kind
 from subspaces.evaluation.record import Record, Row
 from subspaces.evaluation.statistics import deviation
+from subspaces.methods import METHODS
 from subspaces.text import nearest
-from subspaces.training.config import METHODS, Recipe
-from subspaces.training.methods import COUNTED, SUBSPACES, unused
+from subspaces.training.config import Recipe, all_fields
 from subspaces.training.runs import Run, RunError
 
 Array = NDArray[np.float64]
 PAIR = 0.1  # the ensemble shown where one stands for all is that of 0.1 and 0.9: fixed beforehand, not chosen
 ABSENT = ("validation", "dropout", "label_smoothing", "trunk", "branch")  # not worth a word where they are 0
-SYMBOLS = {"beta": "β", "feature_similarity": "λ", "ema_decay": "decay", "sam_rho": "ρ", "epsilon": "ε"}
 
 
 class Reading:
@@ -208,7 +207,7 @@ def gather(folders: Iterable[str | os.PathLike[str]], evaluated: bool = True) ->
             _same_images(runs[0], run)
     groups: dict[tuple[Any, ...], list[Reading]] = {}
     for run in runs:
-        members = groups.setdefault(tuple(distinguishing(run.recipe).items()), [])
+        members = groups.setdefault(tuple(run.recipe.distinguishing().items()), [])
         twin = next((other for other in members if other.recipe.seed == run.recipe.seed), None)
         if twin is not None:
             raise RunError(f"{twin.folder} and {run.folder} are the same run: leave one of them out")
@@ -239,19 +238,8 @@ def _same_images(first: Reading, other: Reading) -> None:
 
 def _place(recipe: Recipe) -> tuple[Any, ...]:
     """Return what groups are sorted by: the order in which a shell lists folders means nothing."""
-    return (
-        METHODS.index(recipe.method),
-        recipe.layerwise,
-        recipe.vertices,
-        recipe.beta,
-        *distinguishing(recipe).values(),
-    )
-
-
-def distinguishing(recipe: Recipe) -> dict[str, Any]:
-    """Return the fields that make a difference to what is trained, but for name and seed."""
-    without = {"name", "seed"} | unused(recipe.method, recipe.branch)
-    return {name: value for name, value in recipe.to_dict().items() if name not in without}
+    own = recipe.definition.own().values()
+    return (list(METHODS).index(recipe.method), *own, *recipe.distinguishing().values())
 
 
 def _labels(recipes: Sequence[Recipe]) -> list[str]:
@@ -259,15 +247,15 @@ def _labels(recipes: Sequence[Recipe]) -> list[str]:
 
     A field has one usual value at most, so of two recipes that differ in it one label or both tell it.
     """
-    fields = [distinguishing(recipe) for recipe in recipes]
-    told = {"method", "vertices", "layerwise"}
-    names = [name for name in recipes[0].to_dict() if name not in told]
+    fields = [recipe.distinguishing() for recipe in recipes]
+    known = {name: entry.metadata for name, entry in all_fields().items()}
+    names = [name for name in known if name != "method" and "label" not in known[name]]
     usual = {name: _usual(name, [each[name] for each in fields if name in each]) for name in names}
     labels = []
     for recipe, each in zip(recipes, fields, strict=True):
         there = [name for name in names if name in each and each[name] not in usual[name]]
-        settings = [f"{SYMBOLS.get(name, name.replace('_', ' '))} = {_short(each[name])}" for name in there]
-        labels.append(", ".join([method(recipe), *settings]))
+        settings = [f"{known[name].get('symbol') or name.replace('_', ' ')} = {_short(each[name])}" for name in there]
+        labels.append(", ".join([recipe.definition.label(), *settings]))
     return labels
 
 
@@ -281,10 +269,3 @@ def _usual(name: str, values: Sequence[Any]) -> list[Any]:
 def _short(setting: Any) -> str:
     """Return a setting as short as it can be told exactly."""
     return f"{setting:g}" if isinstance(setting, float) and float(f"{setting:g}") == setting else str(setting)
-
-
-def method(recipe: Recipe) -> str:
-    """Return in words what is learned."""
-    told = recipe.method not in COUNTED or (recipe.method, recipe.vertices) == ("curve", 3)
-    counted = "" if told else f" (m = {recipe.vertices})"
-    return f"{recipe.method}{counted}{', layerwise' if recipe.layerwise and recipe.method in SUBSPACES else ''}"

@@ -9,7 +9,6 @@ from subspaces.evaluation.record import Row
 from subspaces.evaluation.statistics import Difference, Spread, paired, spread
 from subspaces.report import reading
 from subspaces.report.reading import Group, Reading
-from subspaces.training import methods
 from subspaces.training.config import Recipe
 from subspaces.training.runs import RunError
 
@@ -174,9 +173,9 @@ def _row(run: Reading, answer: str, split: str) -> Row:
 def _words(recipe: Recipe, answer: str, networks: int) -> str:
     """Return an answer in words."""
     return {
-        "midpoint": methods.middle(recipe.method, recipe.vertices),
+        "midpoint": recipe.definition.middle(),
         "pair": f"ensemble of {PAIR[0]} and {PAIR[1]}",
-        "vertices": f"ensemble of {networks} {methods.vertices(recipe.method)}",
+        "vertices": f"ensemble of {networks} {recipe.definition.members}",
         "random": f"ensemble of {networks} random points",
         "dropout": f"MC-dropout, {networks} passes",
     }[answer]

@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import Tensor
 
-from subspaces import files, values
+from subspaces import files, streams, values
 from subspaces.evaluation.api import heeding, workbench
 from subspaces.evaluation.display import bars, counted
 from subspaces.evaluation.measured import Measured, Shelf
@@ -22,7 +22,7 @@ from subspaces.studies.compare import trained
 from subspaces.studies.mixing import KINDS, PER, Kind, Mixing
 from subspaces.studies.setting import Folder, OneRecipe, Setting, check_output, prepared, several
 from subspaces.training import feasible, sharing
-from subspaces.training.config import LIMITS, Execution, Recipe
+from subspaces.training.config import Execution, Recipe
 from subspaces.training.display import Mode
 from subspaces.training.runs import Run
 from subspaces.training.signals import stop_on_signals
@@ -150,8 +150,8 @@ def planned(
             raise ValueError(f"shared={k}: expected at least 0 and less than the {base.epochs} epochs of the training")
     models = several("models", models)
     for count in models:
-        if not 2 <= count <= LIMITS["branch"]:
-            raise ValueError(f"models={count}: expected 2 to {LIMITS['branch']}, which branch from one")
+        if not 2 <= count <= streams.BRANCHES - 1:
+            raise ValueError(f"models={count}: expected 2 to {streams.BRANCHES - 1}, which branch from one")
     values.whole("draws", draws, 1, DRAWS)
     for name, given in (("shared", len(parts)), ("models", len(models))):
         if given < 1:

@@ -1,6 +1,6 @@
 """The Integral study: a line whose ensemble of all networks is one network, under label noise, and whether it is.
 
-The closed form is looked at in every trained line, see `subspaces.baselines.integral`: the mean of f over steps of
+The closed form is looked at in every trained line, see `subspaces.methods.integral`: the mean of f over steps of
 epsilon is g(1) but for rounding, the mean over all of [0, 1] differs from it as the finite difference does.
 """
 
@@ -15,13 +15,13 @@ import torch
 from torch import Tensor
 
 from subspaces import files, storage, values
-from subspaces.baselines import integral
 from subspaces.data import Split
 from subspaces.evaluation import metrics
 from subspaces.evaluation.api import heeding, share, workbench
 from subspaces.evaluation.bench import Bench
 from subspaces.evaluation.display import bars, counted
 from subspaces.evaluation.predictor import Predictor
+from subspaces.methods import integral
 from subspaces.studies import noise
 from subspaces.studies.compare import trained
 from subspaces.studies.noise import LEVELS, Plan, Study

@@ -9,7 +9,6 @@ from subspaces import files, values
 from subspaces.evaluation.dropout import PASSES
 from subspaces.evaluation.metrics import metric as known_metric
 from subspaces.evaluation.statistics import spread
-from subspaces.report.reading import method
 from subspaces.studies.compare import Comparison, measured, trained
 from subspaces.studies.entries import Entry
 from subspaces.studies.setting import Folder, OneRecipe, Setting, check, prepared, reference_of, same, several
@@ -193,7 +192,7 @@ def methods_of(recipes: Sequence[Recipe], lists: Mapping[str, Sequence[float]]) 
 def _named(recipe: Recipe) -> str:
     """Return the method in words, with what is added to it."""
     added = [f"{name.replace('_', ' ')} = {getattr(recipe, name):g}" for name in LISTS if getattr(recipe, name)]
-    return ", ".join([method(recipe), *added])
+    return ", ".join([recipe.definition.label(), *added])
 
 
 def at_level(methods: Sequence[Method], level: float, seeds: Sequence[int] | None) -> list[Recipe]:

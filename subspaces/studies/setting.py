@@ -9,11 +9,11 @@ from typing import Any, Literal
 from subspaces import values
 from subspaces.evaluation.dropout import PASSES
 from subspaces.evaluation.together import ALIKE
-from subspaces.report.reading import distinguishing
+from subspaces.methods.fields import MOST
 from subspaces.text import nearest
 from subspaces.training import feasible
 from subspaces.training.api import configure
-from subspaces.training.config import MOST, Execution, Recipe
+from subspaces.training.config import Execution, Recipe
 from subspaces.training.display import Mode, check_mode
 from subspaces.training.recipes import RECIPES
 from subspaces.training.runs import Run
@@ -80,7 +80,7 @@ def check(recipes: Sequence[Recipe], setting: Setting) -> None:
     """Refuse what cannot be compared, before anything is trained."""
     known: dict[tuple[Any, ...], Recipe] = {}
     for one in recipes:
-        other = known.setdefault((one.seed, *distinguishing(one).items()), one)
+        other = known.setdefault((one.seed, *one.distinguishing().items()), one)
         if other is not one:
             raise ValueError(f"{other.name} and {one.name} are the same training: they differ in nothing that it uses")
     first = recipes[0]

@@ -1,18 +1,7 @@
 """What to change in a recipe that cannot be trained as it is."""
 
 from subspaces import memory
-from subspaces.training.config import Execution, Recipe
-from subspaces.training.methods import unused
-
-_MOST = {  # more of it has been of no use to anybody, and makes training diverge
-    "beta": 1e3,
-    "feature_similarity": 1e3,
-    "weight_decay": 1.0,
-    "momentum": 0.999,
-    "sam_rho": 10.0,
-    "learning_rate": 10.0,
-}
-_LEAST = {"epsilon": 1e-4}  # the difference of two networks is divided by it
+from subspaces.training.config import Execution, Recipe, all_fields
 
 
 def against_divergence(recipe: Recipe) -> str:
@@ -20,9 +9,10 @@ def against_divergence(recipe: Recipe) -> str:
 
     That is what is out of the ordinary in the recipe, and the learning rate where nothing is.
     """
-    used = [name for name in (*_MOST, *_LEAST) if name not in unused(recipe.method)]
-    high = [name for name in used if getattr(recipe, name) > _MOST.get(name, float("inf"))]
-    low = [name for name in used if getattr(recipe, name) < _LEAST.get(name, 0)]
+    known = all_fields()
+    ranges = {name: known[name].metadata["ordinary"] for name in recipe.to_dict() if "ordinary" in known[name].metadata}
+    high = [name for name, (_, most) in ranges.items() if getattr(recipe, name) > most]
+    low = [name for name, (least, _) in ranges.items() if getattr(recipe, name) < least]
     parts = [f"lower {_named(recipe, high)}"] if high or not low else []
     if low:
         parts.append(f"raise {_named(recipe, low)}")
@@ -42,8 +32,7 @@ def _shown(value: float) -> str:
 def against_memory(recipe: Recipe, runs: int, execution: Execution, error: BaseException) -> str:
     """Return that memory ran out, with what, and how to need less of it."""
     gpu = execution.device.startswith("cuda")
-    idle = unused(recipe.method)
-    lower = [name for name in ("batch", "vertices", "pad") if name not in idle and getattr(recipe, name)]
+    lower = [name for name in ("batch", "vertices", "pad") if recipe.to_dict().get(name)]
     remedies = [f"lower {_named(recipe, lower)}"]
     if gpu:
         remedies += ["train fewer --seeds at once", "use --device cpu"]

@@ -7,14 +7,14 @@ from typing import Any
 
 from subspaces import data as datasets
 from subspaces import memory, values
+from subspaces.methods import METHODS
 from subspaces.text import nearest
 from subspaces.training import feasible
 from subspaces.training import recipes as book
 from subspaces.training.advice import against_memory
-from subspaces.training.config import Execution, Recipe
+from subspaces.training.config import COMMON, Execution, Recipe, all_fields
 from subspaces.training.display import Mode, check_mode, display
 from subspaces.training.loop import Held, train_runs
-from subspaces.training.methods import COUNTED, METHODS, OWN_SCHEDULE, unused
 from subspaces.training.runs import Run
 from subspaces.training.sharing import Waiting
 from subspaces.training.signals import stop_on_signals
@@ -129,46 +129,22 @@ def _train_group(
             raise TrainingError(against_memory(runs[0].recipe, len(runs), execution, error)) from error
 
 
-def _fitting(recipe: Recipe, altered: dict[str, Any]) -> dict[str, Any]:
-    """Return the changes to a recipe; with another method it loses what the new one cannot have."""
-    method = altered.get("method", recipe.method)
-    if method == recipe.method or method not in METHODS:
-        return altered
-    lost: list[str] = [name for name in ("layerwise", "samples", "feature_similarity") if name in unused(method)]
-    if recipe.method in OWN_SCHEDULE:
-        lost.append("schedule")
-    return {**{name: Recipe.__dataclass_fields__[name].default for name in lost}, **altered}
-
-
 def _shares(recipes: Sequence[Recipe], changes: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the changes to each recipe: what only some methods use is for those, and leaves the others the same runs.
 
-    A change that none of them uses goes to all, to be refused or taken.
+    A change that none of them uses goes to all, to be refused.
     """
-    idle = [unused(changes.get("method", one.method)) - {"trunk"} for one in recipes]
-    nobodys = set.intersection(*idle) if idle else set()
-    return [{name: value for name, value in changes.items() if name not in each - nobodys} for each in idle]
+    used = [_used(changes.get("method", one.method)) for one in recipes]
+    some = set().union(*used)
+    return [{name: value for name, value in changes.items() if name in each or name not in some} for each in used]
 
 
-def _refuse_idle(recipe: Recipe, changes: dict[str, Any]) -> None:
-    """Refuse a change that would change nothing in training, but for its name."""
-    method = changes.get("method", recipe.method)
+def _used(method: str) -> set[str]:
+    """Return the fields that a method leaves free."""
     if method not in METHODS:
-        return  # which is refused for that
-    own = OWN_SCHEDULE.get(method)
-    if own is not None and changes.get("schedule", own) != own:
-        raise ValueError(f"schedule={changes['schedule']!r}: {method} has a schedule of its own, {own!r}")
-    if "vertices" in changes and method not in COUNTED:
-        raise ValueError(
-            f"vertices={changes['vertices']}: {method} has a fixed number of them; choose the method "
-            f"{', '.join(COUNTED[:-1])} or {COUNTED[-1]}"
-        )
-    if changes.get("trunk") and not changes.get("branch", recipe.branch):
-        raise ValueError(f"trunk={changes['trunk']}: expected a branch from 1 on with it; branch 0 is the run itself")
-    idle = unused(method) - {"schedule", "trunk", "vertices"}
-    for name in [name for name in changes if name in idle and changes[name] != getattr(recipe, name)]:
-        users = [each for each in METHODS if name not in unused(each)]
-        raise ValueError(f"{name}={changes[name]!r}: {method} makes no use of it; it is for {', '.join(users)}")
+        return set(all_fields())  # the method is refused
+    kind = METHODS[method]
+    return {*COMMON, *kind.names()} - ({"schedule"} if kind.schedule else set())
 
 
 def configure(
@@ -176,7 +152,7 @@ def configure(
 ) -> tuple[list[Recipe], Execution]:
     """Return the recipes with all changes and seeds applied, and how to run them."""
     several = values.all_of("train", recipe, (Recipe, str), "a Recipe, the name of one, or several of either")
-    fields = {entry.name for entry in dataclasses.fields(Recipe)}
+    fields = set(all_fields())
     settings = {entry.name for entry in dataclasses.fields(Execution)}
     for name in changes:
         if name not in fields | settings:
@@ -186,10 +162,9 @@ def configure(
     if not isinstance(altered.get("method", ""), str):
         raise ValueError(f"method={values.shown(altered['method'])}: expected one of {', '.join(METHODS)}")
     found = [one if isinstance(one, Recipe) else book.find(one) for one in several]
-    shares = _shares(found, altered)
-    for one, own in zip(found, shares, strict=True):
-        _refuse_idle(one, own)
-    found = [dataclasses.replace(one, **_fitting(one, own)) for one, own in zip(found, shares, strict=True)]
+    found = [dataclasses.replace(one, **own) for one, own in zip(found, _shares(found, altered), strict=True)]
+    if altered.get("trunk") and not all(one.branch for one in found):
+        raise ValueError(f"trunk={altered['trunk']}: expected a branch from 1 on with it; branch 0 is the run itself")
     if seeds is not None:
         seeds = values.several("seeds", seeds, "one or more of them, such as [0, 1]")
         if not seeds:

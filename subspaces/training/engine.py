@@ -1,7 +1,7 @@
 """One model in training: the step, as fast as the device allows.
 
 The step is one function for a single network, for every subspace and for every other method: take a
-batch, run the network at a fresh point, loss and penalty, backward, optimiser; a method's policy says
+batch, run the network at a fresh point, loss and penalty, backward, optimiser; a method's hooks say
 what it does otherwise. On a CPU it runs as written. On a GPU,
 batch, augmentation, forward, loss and their backward are compiled, and the whole step with the
 optimiser is captured once as a CUDA graph, so that a step costs one launch and no Python.
@@ -19,12 +19,12 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from subspaces import data
+from subspaces.features import Sampled
 from subspaces.memory import keep_memory
 from subspaces.networks import registry
 from subspaces.subspace import Subspace
 from subspaces.training.batches import Stream, leave_trunk, training_batches
 from subspaces.training.config import Execution, Recipe
-from subspaces.training.policy import policy_of
 
 GRAPH_SAFE = ("SGD", "Adam", "AdamW", "RMSprop")  # optimisers whose state may start as zeros
 FUSED = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW)
@@ -57,9 +57,8 @@ class Engine:
         if self.device.type == "cuda":
             self.learning_rate = torch.tensor(recipe.learning_rate, device=self.device)
         self.optimizer = build_optimizer(recipe, self.family, self.learning_rate, fused=not execution.compile)
-        self.policy = policy_of(recipe, self.family)
+        self.hooks = recipe.definition.begin(self.family, recipe.epochs, recipe.seed)
         self.totals = torch.zeros(2, device=self.device)  # sum of the loss, correct predictions
-        self.features = registry.head_name(self.family.midpoint()) if recipe.feature_similarity else None
         self.stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
         self._take, self._objective = self.loader.take, self.objective
         self._update: Callable[[], Any] = self.optimizer.step
@@ -82,7 +81,7 @@ class Engine:
         self._update = torch.compile(self.optimizer.step, options=options)
         if isinstance(self.loader, data.ResidentLoader):  # apart from the objective, whose backward must not redo it
             self._take = torch.compile(self.loader.take, dynamic=False, options=options)
-        if not self.features:  # a hook cannot be traced
+        if self.hooks.traced:
             self._objective = torch.compile(self.objective, dynamic=False, options=options)
 
     def _track(self, wanted: bool) -> None:
@@ -111,17 +110,14 @@ class Engine:
 
     def objective(self, x: Tensor, y: Tensor) -> Tensor:
         """Return loss and penalties on a batch, and add loss and correct predictions to the totals."""
-        recipe, family = self.recipe, self.family
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.execution.precision == "bfloat16"):
-            result = self.policy.outputs(family, x, self.features)
-        logits = (result if self.features is None else result.output).float()
-        loss = F.cross_entropy(logits, y, label_smoothing=recipe.label_smoothing)
+            result = self.hooks.outputs(x)
+        logits = (result.output if isinstance(result, Sampled) else result).float()
+        loss = F.cross_entropy(logits, y, label_smoothing=self.recipe.label_smoothing)
         correct = (logits.detach().argmax(1) == y).sum()
         self.totals.add_(torch.stack([loss.detach() * len(y), correct]))
-        if family.shape.vertices > 1:
-            loss = loss + family.penalty(recipe.beta)
-        if self.features is not None:
-            loss = loss + family.feature_similarity(result, recipe.feature_similarity)
+        for penalty in self.hooks.penalties(result):
+            loss = loss + penalty
         return loss
 
     def _steps(self, size: int, steps: int = 1) -> None:
@@ -131,9 +127,9 @@ class Engine:
         images, labels = (self._take if whole else self.loader.take)(size * steps)
         objective = self._objective if whole else self.objective
         for x, y in zip(images.split(size), labels.split(size), strict=True):
-            self.policy.gradient(partial(self._backward, objective, x, y))
+            self.hooks.gradient(partial(self._backward, objective, x, y))
             self._update()
-            self.policy.after_step()
+            self.hooks.after_step()
 
     def _backward(self, objective: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor, counted: bool) -> None:
         """Renew the gradients; the totals count what a method's first pass has found."""
@@ -205,12 +201,12 @@ class Engine:
             for name, value in self.optimizer.state.get(parameter, {}).items():
                 if isinstance(value, Tensor):
                     state[f"optimizer.{index}.{name}"] = value
-        state |= {f"policy.{name}": value for name, value in self.policy.live().items()}
+        state |= {f"policy.{name}": value for name, value in self.hooks.live().items()}
         return state | {"totals": self.totals, "position": self.loader.position}
 
     def state(self) -> dict[str, Tensor]:
         """Return what it takes to continue: what a step changes, the order of the images, and what is kept."""
-        others = {"loader": self.loader.state_dict(), "kept": self.policy.kept()}
+        others = {"loader": self.loader.state_dict(), "kept": self.hooks.kept()}
         return self.live() | {f"{kind}.{name}": value for kind in others for name, value in others[kind].items()}
 
     def load(self, state: Mapping[str, Tensor]) -> None:
@@ -222,7 +218,7 @@ class Engine:
                 if value.shape != state[name].shape:
                     raise ValueError(f"{name} is {tuple(state[name].shape)}, expected {tuple(value.shape)}")
                 value.copy_(state[name])
-        self.policy.load({key[5:]: value for key, value in state.items() if key.startswith("kept.")})
+        self.hooks.load({key[5:]: value for key, value in state.items() if key.startswith("kept.")})
         parameters = list(self.family.parameters())
         for key, value in state.items():
             kind, _, rest = key.partition(".")
@@ -252,7 +248,7 @@ def build_family(recipe: Recipe, dataset: data.Dataset, execution: Execution) ->
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
-        return Subspace(network, recipe.shape(), recipe.layerwise, init=recipe.init, seed=recipe.seed)
+        return recipe.definition.family(network, recipe.seed)
 
 
 def build_optimizer(recipe: Recipe, family: Subspace, learning_rate: Any, fused: bool) -> torch.optim.Optimizer:

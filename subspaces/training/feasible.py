@@ -19,7 +19,8 @@ from subspaces.training.config import Recipe
 def check(recipes: Iterable[Recipe], data: str | os.PathLike[str] | None) -> None:
     """Refuse what cannot be trained, where the size of the data is known or the files are there to be counted."""
     different = {
-        (one.dataset, one.validation, one.batch, one.samples, one.network, one.dropout): one for one in recipes
+        (one.dataset, one.validation, one.batch, one.definition.groups, one.network, one.dropout): one
+        for one in recipes
     }
     for one in different.values():
         size = size_of(one.dataset, data, count=one.validation > 0)
@@ -34,19 +35,20 @@ def check(recipes: Iterable[Recipe], data: str | os.PathLike[str] | None) -> Non
 
 def check_loaded(recipes: Iterable[Recipe], dataset: Dataset) -> None:
     """Refuse batches that cannot be trained on, now that the training images are there."""
-    different = {(one.batch, one.samples, one.network, one.dropout): one for one in recipes}
+    different = {(one.batch, one.definition.groups, one.network, one.dropout): one for one in recipes}
     for one in different.values():
         check_batches(one, Size(len(dataset.train), dataset.image_shape, len(dataset.classes)))
 
 
 def check_batches(recipe: Recipe, size: Size) -> None:
     """Refuse a batch of one image, or a group of one, for a network that cannot be trained on it."""
-    if _smallest(size.training, recipe.batch, recipe.samples) > 1 or not _needs_two(recipe, size):
+    if _smallest(size.training, recipe.batch, recipe.definition.groups) > 1 or not _needs_two(recipe, size):
         return
     last = size.training % recipe.batch
     what = f"the last of {size.training} images is a batch of its own" if last == 1 else "batches have one image"
-    if recipe.samples > 1:
-        what = f"a batch of {last or recipe.batch} is cut into {recipe.samples} groups (--samples), some of one image"
+    if recipe.definition.groups > 1:
+        groups = f"{recipe.definition.groups} groups (--samples), some of one image"
+        what = f"a batch of {last or recipe.batch} is cut into {groups}"
     better = next(_better(size.training, recipe), None)
     remedy = f"choose --batch {better}" if better else "lower --samples, or hold fewer images out (--validation)"
     raise ValueError(
@@ -64,7 +66,7 @@ def _better(images: int, recipe: Recipe) -> Iterator[int]:
     """Yield sizes of batches that would do, the nearest first."""
     for step in range(1, images):
         for batch in (recipe.batch - step, recipe.batch + step):
-            if 1 < batch <= images and _smallest(images, batch, recipe.samples) > 1:
+            if 1 < batch <= images and _smallest(images, batch, recipe.definition.groups) > 1:
                 yield batch
 
 

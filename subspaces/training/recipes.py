@@ -1,19 +1,20 @@
-"""The recipes: the paper's experiments and small ones, each derived from another."""
+"""The recipes: the paper's experiments and small ones, each derived from another; `RECIPES.add` takes any other."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from subspaces.text import nearest
+from subspaces.text import Catalogue, nearest
 from subspaces.training.config import Recipe
-from subspaces.training.methods import SUBSPACES
+
+SUBSPACES = ("line", "curve", "simplex")
 
 
 def _methods(base: Recipe) -> list[Recipe]:
     """Return the standard recipe of a data set and one for every subspace."""
-    line, curve, simplex = (_derived(base, name, {"method": name, "vertices": 3}) for name in SUBSPACES)
-    layerwise = [replace(recipe, name=f"{recipe.name}-layerwise", layerwise=True) for recipe in (line, curve, simplex)]
-    return [base, line, curve, simplex, *layerwise]
+    plain = [_derived(base, name, {"method": name}) for name in SUBSPACES]
+    layerwise = [_derived(base, f"{name}-layerwise", {"method": name, "layerwise": True}) for name in SUBSPACES]
+    return [base, *plain, *layerwise]
 
 
 def _baselines(base: Recipe, *unfit: str, validation: int, **ema: float) -> list[Recipe]:
@@ -32,7 +33,7 @@ def _baselines(base: Recipe, *unfit: str, validation: int, **ema: float) -> list
         "sam": {},
         "dropout": {"method": "standard", "dropout": 0.1},
         "label-smoothing": {"method": "standard", "label_smoothing": 0.1},
-        "simplex-label-smoothing": {"method": "simplex", "vertices": 3, "label_smoothing": 0.1},
+        "simplex-label-smoothing": {"method": "simplex", "label_smoothing": 0.1},
         "integral": {"learning_rate": 0.02},  # gradients of a difference over epsilon: LeNet does not bear 0.1
     }
     return [
@@ -48,7 +49,7 @@ def _several(base: Recipe) -> list[Recipe]:
         "features": {"samples": 2, "feature_similarity": 1.0},
     }
     return [
-        _derived(base, f"{method}-{name}", {"method": method, "vertices": 3, **changes})
+        _derived(base, f"{method}-{name}", {"method": method, **changes})
         for method in ("line", "curve")
         for name, changes in settings.items()
     ]
@@ -84,7 +85,7 @@ _LISTS = (
     _methods(_DIGITS),
     _baselines(_DIGITS, "dropout", validation=200, ema_decay=0.98),  # an epoch has 10 steps
 )
-RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipes in _LISTS for recipe in recipes}
+RECIPES = Catalogue("recipe", [recipe for recipes in _LISTS for recipe in recipes])
 
 
 def find(name: str) -> Recipe:

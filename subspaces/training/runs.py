@@ -11,7 +11,6 @@ result.json          the final numbers (written last: the run is finished), and 
 Every file is sealed (`seals`), and its seal is checked whenever it is read.
 """
 
-import dataclasses
 import json
 import os
 import re
@@ -169,7 +168,7 @@ class Run:
         if config.is_file():
             wanted = self.recipe.to_dict()
             content = seals.read_json(config, None, _config_remedy(self.folder)).content
-            found = {**_added_later(), **trust.separated(content)[0]}
+            found = Recipe.from_dict(trust.separated(content)[0]).to_dict()
             differing = [name for name in {**found, **wanted} if found.get(name) != wanted.get(name)]
             if differing and differing != ["name"]:
                 name = differing[0]
@@ -314,8 +313,3 @@ def _config_remedy(folder: Path) -> str:
 def _counts(name: str) -> bool:
     """Say whether a file is more than the beginning of one that was not written to its end."""
     return not name.endswith(".partial")
-
-
-def _added_later() -> dict[str, Any]:
-    """Return the fields that an older configuration may lack, at their defaults."""
-    return {entry.name: entry.default for entry in dataclasses.fields(Recipe) if entry.metadata.get("later")}

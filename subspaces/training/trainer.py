@@ -41,7 +41,7 @@ class Trainer:
         self.execution = execution
         self.report = report
         self.engine: Engine = Engine(run.recipe, dataset, execution, first.engine.loader if first is not None else None)
-        self.policy = self.engine.policy
+        self.hooks = self.engine.hooks
         self.splits = [name for name in ("validation", "test") if getattr(dataset, name) is not None]
         self.epoch = 0
         self.done = 0  # batches of this epoch
@@ -132,11 +132,11 @@ class Trainer:
         self.epoch, self.done = self.epoch + 1, 0
         epoch, rate, every = self.epoch, self.rate, self.execution.evaluate_every
         scores: dict[str, float] = {}
-        if self.policy.watch is not None:
-            scores = self.evaluate(self.policy.watch, every_split=True)
+        if self.hooks.watch is not None:
+            scores = self.evaluate(self.hooks.watch, every_split=True)
         elif every and epoch % every == 0 and epoch < self.run.recipe.epochs:
             scores = self.evaluate(self.execution.evaluate_batches)
-        self.policy.after_epoch(epoch, scores)
+        self.hooks.after_epoch(epoch, scores)
 
         def write() -> None:
             speed = timed / max(clock.seconds(), 1e-9)  # waits until the device is there, and so for the totals
@@ -189,7 +189,7 @@ class Trainer:
         there are validation images, the test set is left alone until the end, unless every split is asked for.
         """
         with self.engine.at_rest():
-            network = self.policy.so_far().midpoint()
+            network = self.hooks.so_far().midpoint()
         with self._autocast(), self._own_random_numbers():
             recalibrate(network, self._loaders("statistics"), batches=batches, finite=False)  # the loss will tell
         return self._accuracies(network, self.splits if every_split else self.splits[:1])
@@ -223,7 +223,7 @@ class Trainer:
         self.flush()
         self._check_weights()
         with self.engine.at_rest() as trained, self._autocast(), self._own_random_numbers():
-            family = self._recalibrated(self.policy.result())
+            family = self._recalibrated(self.hooks.result())
             network = self._answering(family)
         families = {}
         if family is not trained and trained.shape.vertices > 1:
@@ -231,8 +231,8 @@ class Trainer:
         families[self.run.family_file.name] = storage.save(family, self.run.family_file)
         distances = dict(zip(("l2", "cos2"), spread(family).tolist(), strict=True))
         scores = self._accuracies(network, self.splits)
-        logged = self.run.log()[self.policy.epoch - 1]
-        self.run.finish({**logged, **distances, **scores, **self.policy.summary()}, families)
+        logged = self.run.log()[self.hooks.epoch - 1]
+        self.run.finish({**logged, **distances, **scores, **self.hooks.summary()}, families)
 
     def _answering(self, family: Subspace) -> nn.Module:
         """Return what answers for a method, with its statistics: one network, or the ensemble of all vertices."""

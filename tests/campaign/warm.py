@@ -90,6 +90,7 @@ def warm_up(home: Path) -> None:
             importlib.import_module(module.name)
     cli = importlib.import_module("subspaces.cli")
     cli.app = typer.main.get_command(cli.app)  # which every call would make anew
+    cli.build = lambda: cli.app
     gc.collect()
     gc.freeze()  # pages that nobody touches are shared
 

@@ -68,6 +68,11 @@ def family(out: Path, seeds: tuple[int, ...] = SEEDS) -> dict[str, list[Path]]:
 # The log
 
 
+def _own(recipe: Recipe, name: str) -> Any:
+    """Return a field of a subspace, also of what is none."""
+    return {"vertices": 3, "beta": 1.0, "layerwise": False, **recipe.to_dict()}[name]
+
+
 def logged(recipe: Recipe) -> list[dict[str, Any]]:
     """Return one row per epoch; the midpoint is tested in every fourth."""
     random = np.random.default_rng([1, recipe.seed])
@@ -80,8 +85,8 @@ def logged(recipe: Recipe) -> list[dict[str, Any]]:
             "loss": 2.3 * np.exp(-2 * done) + 0.02 * random.random(),
             "train_accuracy": 0.2 + 0.5 * done + 0.02 * random.random(),
             "learning_rate": 0.1 * (1 + np.cos(np.pi * done)) / 2,
-            "l2": 0.0 if single else 20 - (6 + 0.5 * random.random()) * done / (1 + recipe.beta),
-            "cos2": 0.0 if single else (0.4 * done + 0.02 * random.random()) / (1 + 50 * recipe.beta),
+            "l2": 0.0 if single else 20 - (6 + 0.5 * random.random()) * done / (1 + _own(recipe, "beta")),
+            "cos2": 0.0 if single else (0.4 * done + 0.02 * random.random()) / (1 + 50 * _own(recipe, "beta")),
             "images_per_second": 5e4,
         }
         if epoch % 4 == 0:
@@ -97,10 +102,12 @@ class Pretended:
     """The logits of a run's networks on one split."""
 
     def __init__(self, recipe: Recipe, images: int, number: int) -> None:
-        random = np.random.default_rng([2, recipe.seed, recipe.vertices, number])
+        random = np.random.default_rng([2, recipe.seed, _own(recipe, "vertices"), number])
         m = recipe.result_shape().vertices
         self.labels = np.random.default_rng(number).integers(0, CLASSES, images)
-        shared = 0.6 + 0.3 / (1 + 20 * recipe.beta) + 0.05 * recipe.layerwise  # how alike the vertices are
+        shared = (
+            0.6 + 0.3 / (1 + 20 * _own(recipe, "beta")) + 0.05 * _own(recipe, "layerwise")
+        )  # how alike the vertices are
         common = random.normal(size=(images, CLASSES))
         own = random.normal(size=(m, images, CLASSES))
         self.logits = 2.4 * np.eye(CLASSES)[self.labels] + np.sqrt(shared) * common + np.sqrt(1 - shared) * own
@@ -170,7 +177,7 @@ def coefficients(recipe: Recipe, alpha: Any) -> list[float]:
 
 def wanted(recipe: Recipe) -> list[tuple[str, list[Any], bool]]:
     """Return role, alphas and whether it is an ensemble of everything that is measured."""
-    m = recipe.vertices
+    m = _own(recipe, "vertices")
     if recipe.result_shape().vertices == 1:
         return [("midpoint", [0.0], False)]
     if kind(recipe.result_shape()) == "interval":

@@ -99,8 +99,8 @@ def test_no_two_groups_have_one_label(tmp_path: Path):
         assert len(set(labels_of(tmp_path / str(turn), *some))) == len(some)
 
 
-def test_a_field_that_means_nothing_to_a_method_makes_no_group(tmp_path: Path):
-    folders = [made_runs.run(tmp_path, "standard", seed=seed, beta=beta) for seed, beta in ((0, 1.0), (1, 0.5))]
+def test_a_field_that_means_nothing_makes_no_group(tmp_path: Path):
+    folders = [made_runs.run(tmp_path, "standard", seed=seed, trunk=trunk) for seed, trunk in ((0, 0), (1, 2))]
     assert [group.seeds for group in gather(folders)] == [[0, 1]]
 
 
@@ -138,15 +138,6 @@ def test_what_is_not_there_is_not_in_a_label(tmp_path: Path):
         run.start(Execution(device="cpu").resolved())
     labels = [group.label for group in gather([run.folder for run in runs], evaluated=False)]
     assert labels == ["standard", "standard, label smoothing = 0.1", "early-stopping, validation = 200"]
-
-
-def test_a_setting_of_another_method_makes_no_group(tmp_path: Path):
-    folders = []
-    for seed, rho in ((0, 0.05), (1, 0.5)):
-        run = Run.under(tmp_path, dataclasses.replace(RECIPES["digits-ema"], seed=seed, sam_rho=rho, vertices=3 + seed))
-        run.start(Execution(device="cpu").resolved())
-        folders.append(run.folder)
-    assert [group.seeds for group in gather(folders, evaluated=False)] == [[0, 1]]
 
 
 def test_a_folder_given_twice_is_read_once(made):

@@ -440,5 +440,5 @@ def test_a_setting_is_for_those_that_use_it(names: list[str], changes: dict[str,
 
 
 def test_a_setting_that_none_can_have_is_refused() -> None:
-    with pytest.raises(ValueError, match="vertices=4: line has a fixed number of them"):
+    with pytest.raises(ValueError, match="vertices=4: line makes no use of it; it is for curve, simplex"):
         prepared(["digits-line", "digits-standard"], None, {"vertices": 4})

@@ -19,7 +19,6 @@ from subspaces.training.advice import against_divergence
         ({"momentum": 5.0}, "lower --momentum (now 5)"),
         ({"method": "line", "beta": 1e20}, "lower --beta (now 1e+20)"),
         ({"method": "sam", "sam_rho": 1e20}, "lower --sam-rho (now 1e+20)"),
-        ({"method": "standard", "beta": 1e20}, "lower --learning-rate (now 0.05)"),  # which has no penalty
         ({"method": "integral", "epsilon": 1e-20}, "raise --epsilon (now 1e-20)"),
         (
             {"method": "line", "beta": 1e20, "weight_decay": 1e9},

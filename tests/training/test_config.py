@@ -1,17 +1,20 @@
 """Recipes and settings: what they refuse, what names a run, and how they come back from a file."""
 
+import copy
 import dataclasses
 import json
 import math
+import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 import subspaces as ss
-from subspaces.training import Execution, Recipe
-from subspaces.training.config import LIMITS, METHODS
-from subspaces.training.methods import unused
+from subspaces.methods import METHODS, users
+from subspaces.training import RECIPES, Execution, Recipe
+from subspaces.training.config import COMMON, all_fields
 
 BAD = {
     "name": [3, "", "../../x", "a/b", "a b", "a\n"],
@@ -76,7 +79,12 @@ OTHER = {
     "trunk": 3,
     "branch": 1,
 }
-FIELDS = [entry.name for entry in dataclasses.fields(Recipe)]
+FIELDS = list(all_fields())
+
+
+def user(name: str) -> dict[str, str]:
+    """The method that a field is for."""
+    return {"method": users(name)[0]} if name not in COMMON else {}
 
 
 def test_every_field_is_in_the_tables_of_these_tests():
@@ -87,7 +95,7 @@ def test_every_field_is_in_the_tables_of_these_tests():
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in BAD.items() for value in values])
 def test_a_bad_field_is_named_with_its_value(name, value):
     with pytest.raises(ValueError, match=name) as error:
-        Recipe(**{name: value})
+        Recipe(**{**user(name), name: value})
     assert f"{name}={value!r}" in str(error.value)
 
 
@@ -97,7 +105,7 @@ def test_a_bad_field_is_named_with_its_value(name, value):
         ("method", "lines", "line"),
         ("method", "symplex", "simplex"),
         ("schedule", "warmup_cosine", "warmup-cosine"),
-        ("schedule", "swa-cycle", "swa-cyclic"),
+        ("schedule", "constent", "constant"),
         ("optimizer", "SDG", "SGD"),
         ("optimizer", "AdamV", "Adam"),
         ("init", "points", "point"),
@@ -105,22 +113,24 @@ def test_a_bad_field_is_named_with_its_value(name, value):
 )
 def test_a_wrong_name_gets_the_nearest_one(name, value, nearest):
     with pytest.raises(ValueError, match=f"did you mean '{nearest}"):
-        Recipe(**{name: value})
+        Recipe(**{**user(name), name: value})
 
 
 def test_fields_that_contradict_each_other():
-    with pytest.raises(ValueError, match=r"feature_similarity=0\.5: expected a subspace and samples of 2"):
+    with pytest.raises(ValueError, match=r"feature_similarity=0\.5: expected samples of 2"):
         Recipe(method="line", feature_similarity=0.5)
-    with pytest.raises(ValueError, match=r"feature_similarity=0\.5"):
-        Recipe(samples=2, feature_similarity=0.5)
+    with pytest.raises(
+        ValueError, match=r"feature_similarity=0\.5: standard makes no use of it; it is for line, curve and"
+    ):
+        Recipe(feature_similarity=0.5)
     with pytest.raises(ValueError, match="vertices=2: a curve"):
         Recipe(method="curve", vertices=2)
     with pytest.raises(ValueError, match="m=1"):
         Recipe(method="simplex", vertices=1)
-    with pytest.raises(ValueError, match="epochs=3 with schedule='swa-cyclic'"):
-        Recipe(schedule="swa-cyclic", epochs=3)
-    with pytest.raises(ValueError, match="epochs=5 with schedule='snapshot'"):
-        Recipe(schedule="snapshot", epochs=5)
+    with pytest.raises(ValueError, match="epochs=3, vertices=3 with schedule='swa-cyclic'"):
+        Recipe(method="swa-cyclic", epochs=3)
+    with pytest.raises(ValueError, match="schedule='swa-cyclic': expected one of 'warmup-cosine', 'constant'"):
+        Recipe(schedule="swa-cyclic")
 
 
 def test_shapes():
@@ -155,7 +165,8 @@ def test_every_method_is_in_the_table():
 
 @pytest.mark.parametrize("method", METHODS)
 def test_shapes_answers_and_cost(method):
-    recipe = Recipe(method=method, vertices=4, validation=100)
+    counted = {"vertices": 4} if method in users("vertices") else {}
+    recipe = Recipe(method=method, validation=100, **counted)
     shape, result, answers, cost = BASELINES[method]
     assert (recipe.shape(), recipe.result_shape(), recipe.answers, recipe.training_cost) == (
         shape,
@@ -177,15 +188,62 @@ USERS = {  # which methods a field is for, of those that are not for all
     **{field: {*SUBSPACES, "integral"} for field in ("init", "beta")},
     **dict.fromkeys(("layerwise", "samples", "feature_similarity"), SUBSPACES),
     "vertices": {"curve", "simplex", *CHECKPOINTED},
-    "schedule": set(METHODS) - CHECKPOINTED,
 }
 
 
+def test_own_fields_are_for_the_methods_that_have_them():
+    assert {field: set(users(field)) for field in all_fields() if field not in COMMON} == USERS
+
+
 @pytest.mark.parametrize("method", METHODS)
-def test_what_a_method_makes_no_use_of(method):
-    idle = {field for field, users in USERS.items() if method not in users}
-    assert unused(method, branch=1) == idle
-    assert unused(method) == idle | {"trunk"}  # which is for branches
+def test_what_makes_a_difference_to_a_method(method):
+    own = {field for field, those in USERS.items() if method in those}
+    common = set(COMMON) - {"name", "seed"} - ({"schedule"} if method in CHECKPOINTED else set())
+    recipe = Recipe(method=method, validation=100)
+    assert set(dataclasses.replace(recipe, branch=1).distinguishing()) == common | own
+    assert set(recipe.distinguishing()) == (common | own) - {"trunk"}  # which is for branches
+    assert set(recipe.to_dict()) == set(COMMON) | own
+    assert recipe.definition.own() == {field: getattr(recipe, field) for field in own}
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("field", USERS)
+def test_a_field_of_other_methods_is_refused_and_dropped_from_an_older_file(method, field):
+    recipe = Recipe(method=method, validation=100)
+    if method in USERS[field]:
+        assert getattr(recipe, field) == all_fields()[field].default
+        return
+    assert not hasattr(recipe, field)
+    with pytest.raises(ValueError, match=f"{field}=.*: {method} makes no use of it; it is for "):
+        dataclasses.replace(recipe, **{field: OTHER[field]})
+    with pytest.raises(ValueError, match=f"{field}=.*: {method} makes no use of it; it is for "):
+        Recipe(method=method, validation=100, **{field: OTHER[field]})
+    assert Recipe.from_dict({**recipe.to_dict(), field: OTHER[field]}) == recipe
+
+
+def test_another_method_keeps_what_both_have_and_loses_the_rest():
+    line = Recipe(method="line", beta=2.0, layerwise=True, samples=2)
+    assert dataclasses.replace(line, method="standard") == Recipe()
+    integral = dataclasses.replace(line, method="integral")
+    assert integral == Recipe(method="integral", beta=2.0)
+    assert dataclasses.replace(line, beta=3.0).to_dict() == {**line.to_dict(), "beta": 3.0}
+    snapshot = Recipe(method="snapshot", vertices=6)
+    assert dataclasses.replace(snapshot, method="standard") == Recipe()
+    assert dataclasses.replace(snapshot, method="fge") == Recipe(method="fge", vertices=6)
+    assert dataclasses.replace(Recipe(), method="fge", vertices=4) == Recipe(method="fge", vertices=4)
+    with pytest.raises(ValueError, match="schedule='constant': fge has a schedule of its own"):
+        dataclasses.replace(Recipe(schedule="constant"), method="fge")
+
+
+def test_a_field_that_no_method_has_is_an_error():
+    with pytest.raises(TypeError, match=r"epoch=…: a recipe has no such field; did you mean 'epochs'\?"):
+        Recipe(epoch=3)
+
+
+def test_a_recipe_can_be_copied_pickled_and_told_apart():
+    recipe = Recipe(method="ema", ema_decay=0.5)
+    assert pickle.loads(pickle.dumps(recipe)) == copy.deepcopy(recipe) == recipe
+    assert len({recipe, Recipe(method="ema", ema_decay=0.5), Recipe(method="ema"), Recipe()}) == 3
 
 
 @pytest.mark.parametrize("method", ["swa-cyclic", "swa-constant"])
@@ -204,7 +262,7 @@ def test_two_checkpoints_of_swa_are_a_line(method):
         ({"method": "fge", "vertices": 6, "epochs": 40}, "6 members in the last 8 of 40 epochs.* 11 in all"),
         ({"method": "early-stopping"}, "validation=0: early-stopping .* --validation"),
         ({"method": "snapshot", "schedule": "constant"}, "schedule='constant': snapshot has a schedule of its own"),
-        ({"method": "sam", "samples": 2, "feature_similarity": 1.0}, "feature_similarity=1.0: expected a subspace"),
+        ({"method": "sam", "samples": 2, "feature_similarity": 1.0}, "samples=2: sam makes no use of it"),
         ({"trunk": 11, "epochs": 10}, "trunk=11: expected at most the epochs, 10"),
     ],
     ids=str,
@@ -221,8 +279,7 @@ def test_a_method_with_a_schedule_of_its_own_has_it_with_its_own_number_of_check
     assert [recipe.rate(epoch) for epoch in recipe.checkpoints()[:-1]] == pytest.approx([0.05] * 5)
     assert all(recipe.rate(epoch - 1) < 2e-3 for epoch in recipe.checkpoints())
     assert Recipe(method="snapshot", vertices=2).rate(80) == 0.1
-    assert Recipe(schedule="snapshot").rate(80) == 0.1  # six cycles for whoever only borrows the schedule
-    assert Recipe(schedule="snapshot").checkpoints() == []
+    assert Recipe().checkpoints() == []
 
 
 # Keys
@@ -233,31 +290,39 @@ def test_a_method_with_a_schedule_of_its_own_has_it_with_its_own_number_of_check
     [
         (Recipe(), "b874206d2f"),
         (Recipe(name="cifar10-line", method="line"), "0a71351675"),
-        (Recipe(schedule="swa-cyclic"), "06372fb19e"),
     ],
     ids=str,
 )
 def test_fields_that_were_added_later_do_not_rename_older_runs(recipe, key):
     assert recipe.key == key
-    later = ("ema_decay", "sam_rho", "epsilon", "trunk", "branch")
-    old = {name: value for name, value in recipe.to_dict().items() if name not in later}
-    assert Recipe.from_dict(old) == recipe
+    now = {name: value for name, value in recipe.to_dict().items() if name not in ("trunk", "branch")}
+    once = {"vertices": 3, "layerwise": False, "init": "independent", "beta": 1.0, "samples": 1}
+    assert Recipe.from_dict({**once, "feature_similarity": 0.0, **now}) == recipe
+
+
+def test_the_keys_of_all_recipes_stay_as_they_are():
+    """As they were when every recipe had the fields of all subspaces."""
+    keys = json.loads((Path(__file__).parent / "recipe_keys.json").read_text())
+    assert {name: RECIPES[name].key for name in keys} == keys
+
+
+def base(name: str) -> Recipe:
+    return Recipe(**user(name), **({"samples": 2} if name == "feature_similarity" else {}))
 
 
 def changed(name: str) -> Recipe:
-    needs = {"feature_similarity": {"method": "line", "samples": 2}, "samples": {"method": "line"}}.get(name, {})
-    return Recipe(**needs, **{name: OTHER[name]})
+    return dataclasses.replace(base(name), **{name: OTHER[name]})
 
 
 @pytest.mark.parametrize("name", sorted(OTHER))
 def test_the_key_changes_with_every_field(name):
-    base = Recipe(method="line", samples=2) if name == "feature_similarity" else Recipe()
-    assert changed(name).key != base.key
+    assert changed(name).key != base(name).key
 
 
 def test_the_key_ignores_the_name_and_how_a_number_is_written():
     assert Recipe(name="mine").key == Recipe().key
-    assert Recipe(beta=1, label_noise=0, epochs=np.int64(160)).key == Recipe().key
+    line = Recipe(method="line", beta=1, label_noise=0, epochs=np.int64(160))
+    assert line.key == Recipe(method="line").key
     assert Recipe(seed=np.int32(3)).key == Recipe(seed=3).key
     assert Recipe(learning_rate=np.float64(0.1)).to_dict() == Recipe().to_dict()
 
@@ -272,7 +337,7 @@ def test_a_recipe_comes_back_from_json(name):
 
 @pytest.mark.parametrize("method", ["standard", "ema", "snapshot"])
 def test_one_network_has_one_point_for_a_batch(method):
-    with pytest.raises(ValueError, match=f"samples=2: expected 1 for {method}"):
+    with pytest.raises(ValueError, match=f"samples=2: {method} makes no use of it; it is for line, curve and simplex"):
         Recipe(method=method, samples=2)
 
 
@@ -282,14 +347,15 @@ def test_from_dict_refuses_an_unknown_field():
 
 
 def test_every_field_has_a_help_text():
-    for kind in (Recipe, Execution):
-        assert all(entry.metadata["help"] for entry in dataclasses.fields(kind))
+    assert all(entry.metadata["help"] for entry in all_fields().values())
+    assert all(entry.metadata["help"] for entry in dataclasses.fields(Execution))
 
 
 def test_the_limits_keep_all_streams_of_random_numbers_apart():
-    assert LIMITS["seed"] < 1 << 32  # above it lie epochs and branches
-    assert LIMITS["data_seed"] < 1 << 32
-    assert (LIMITS["branch"] << 16) + LIMITS["epochs"] < 1 << 24  # above those, at bit 56, lie the uses of a seed
+    most = {name: entry.metadata["most"] for name, entry in COMMON.items() if "most" in entry.metadata}
+    assert most["seed"] < 1 << 32  # above it lie epochs and branches
+    assert most["data_seed"] < 1 << 32
+    assert (most["branch"] << 16) + most["epochs"] < 1 << 24  # above those, at bit 56, lie the uses of a seed
 
 
 def test_a_name_that_no_folder_can_have_is_refused():

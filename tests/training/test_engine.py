@@ -79,7 +79,7 @@ def plain_loop(recipe: Recipe) -> tuple[nn.Module, list[list[float]]]:
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"label_smoothing": 0.1}, {"batch": 128, "seed": 3}, {"pad": 2, "flip": True}, {"init": "point", "beta": 0}],
+    [{}, {"label_smoothing": 0.1}, {"batch": 128, "seed": 3}, {"pad": 2, "flip": True}],
     ids=str,
 )
 def test_a_single_network_is_ordinary_training_bit_for_bit(changes, tmp_path: Path):
@@ -222,7 +222,7 @@ def test_feature_similarity_changes_training(tmp_path: Path):
 
 def test_feature_similarity_finds_a_parametrised_head(tmp_path: Path):
     recipe = change(network="training_cases:spectral", method="line", samples=2, feature_similarity=0.5, epochs=1)
-    assert Engine(recipe, digits(), CPU).features == "3"
+    assert Engine(recipe, digits(), CPU).hooks.features == "3"
     assert train_one(recipe, tmp_path).finished
 
 

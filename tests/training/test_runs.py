@@ -6,6 +6,7 @@ import platform
 import re
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 import safetensors.torch
@@ -171,9 +172,13 @@ def test_the_folder_of_another_configuration_is_refused_and_left_alone(finished,
 
 
 def older(run: Run) -> None:
-    """Leave a configuration as it was before recipes had baselines."""
-    for name in ("ema_decay", "sam_rho", "epsilon", "trunk", "branch"):
-        resealed(run.folder / "config.json", lambda config, name=name: config.pop(name))
+    """Leave a configuration as it was before recipes had branches: with the fields of all methods."""
+
+    def change(config: dict[str, Any]) -> None:
+        config |= {"vertices": 3, "ema_decay": 0.999, "sam_rho": 0.05, "epsilon": 0.1}
+        del config["trunk"], config["branch"]
+
+    resealed(run.folder / "config.json", change)
 
 
 def test_an_older_finished_run_is_still_that_run(tmp_path: Path):

@@ -105,11 +105,11 @@ class Observed:
     def _samples(self, recipe: Recipe) -> list[list[float]]:
         """Two samples of a Gaussian fitted to the same three checkpoints."""
         changes = {"method": "swag", "schedule": "swa-cyclic", "vertices": 3, "epochs": 8}
-        policy: Any = self._engine(dataclasses.replace(recipe, **changes)).policy
-        for place, epoch in enumerate(policy.checkpoints.epochs):
-            rows = {name: torch.full_like(omega[0], place) for name, omega in policy.family.omega.items()}
-            policy.checkpoints.kept[epoch] = rows
-        return [row.tolist() for sample in policy.networks() for _, row in sorted(sample.items())]
+        hooks: Any = self._engine(dataclasses.replace(recipe, **changes)).hooks
+        for place, epoch in enumerate(hooks.checkpoints.epochs):
+            rows = {name: torch.full_like(omega[0], place) for name, omega in hooks.family.omega.items()}
+            hooks.checkpoints.kept[epoch] = rows
+        return [row.tolist() for sample in hooks.networks() for _, row in sorted(sample.items())]
 
     def _measuring(self) -> dict[str, Any]:
         taken()

@@ -11,14 +11,14 @@ from matplotlib.lines import Line2D
 from subspaces.report.figures import style
 from subspaces.report.figures.along import caption, panel
 from subspaces.report.figures.style import MARKERS, Look
-from subspaces.report.reading import Group, method
+from subspaces.report.reading import Group
 from subspaces.training.runs import RunError
 
 
 def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     """Draw a panel for every method, with colours from dark to light as beta grows."""
     metric = metric or "accuracy"
-    families = by_method([group for group in groups if group.runs[0].interval])
+    families = by_method([group for group in groups if group.runs[0].interval and "beta" in group.recipe.to_dict()])
     if not any(len(members) > 1 for members in families.values()):
         raise RunError(
             f"no line or curve with several β among the runs ({style.listed(groups)}): "
@@ -51,7 +51,7 @@ def by_method(groups: Sequence[Group]) -> dict[str, list[Group]]:
     families: dict[str, list[Group]] = {}
     for group in sorted(groups, key=lambda group: group.recipe.beta):
         rest = [part for part in group.label.split(", ") if not part.startswith("β = ")]
-        families.setdefault(", ".join(rest) or method(group.recipe), []).append(group)
+        families.setdefault(", ".join(rest) or group.recipe.definition.label(), []).append(group)
     return families
 
 

@@ -6,14 +6,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from subspaces.methods import METHODS
 from subspaces.report.figures import style
 from subspaces.report.reading import Array, Group, Reading
 from subspaces.text import nearest
-from subspaces.training.config import METHODS
 from subspaces.training.runs import RunError
 
 LOGGED = ("l2", "cos2")
-HUES = {method: style.COLOURS[place % len(style.COLOURS)] for place, method in enumerate(METHODS[1:])}
 PREDICTED = ("tv", "disagreement", "feature_cosine")
 
 
@@ -44,7 +43,7 @@ def _bars(axes: Axes, groups: Sequence[Group], metric: str, split: str) -> None:
     for place, group in enumerate(groups):
         values = measure.scale * measured(group, metric, split)
         mean, std = float(values.mean()), float(values.std(ddof=min(1, len(values) - 1)))
-        axes.barh(place, mean, 0.62, color=HUES[group.recipe.method])
+        axes.barh(place, mean, 0.62, color=_hue(group.recipe.method))
         if len(values) > 1:
             axes.errorbar(mean, place, xerr=std, color="#222222", capsize=2, linewidth=0.9)
         axes.annotate(f"{mean:.3g}", (mean + std, place), (4, 0), textcoords="offset points", va="center_baseline")
@@ -53,6 +52,11 @@ def _bars(axes: Axes, groups: Sequence[Group], metric: str, split: str) -> None:
     axes.tick_params(axis="y", length=0)
     axes.margins(x=0.25)
     axes.set_xlim(left=0)
+
+
+def _hue(method: str) -> str:
+    """Return the colour of a method, the first of which is for the second: a single network has no vertices."""
+    return style.COLOURS[(list(METHODS).index(method) - 1) % len(style.COLOURS)]
 
 
 def between(groups: Sequence[Group], metric: str) -> str:

@@ -22,8 +22,12 @@ def changed(recipe: Recipe) -> tuple[str, dict[str, Any]]:
 
 
 def _differing(base: Recipe, recipe: Recipe) -> dict[str, Any]:
-    names = [entry.name for entry in dataclasses.fields(Recipe)]
-    return {name: getattr(recipe, name) for name in names if getattr(recipe, name) != getattr(base, name)}
+    """Return what is to be changed: another method brings its own fields at their defaults."""
+    own = {entry.name: entry.default for entry in dataclasses.fields(recipe.definition)}
+    before = {**own, **base.to_dict()}
+    if base.method != recipe.method and {base.definition.schedule, recipe.definition.schedule} != {None}:
+        before["schedule"] = recipe.definition.schedule or Recipe.schedule
+    return {name: value for name, value in recipe.to_dict().items() if value != before[name]}
 
 
 def folders(runs: Iterable[Reading]) -> dict[str, str]:

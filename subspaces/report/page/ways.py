@@ -8,13 +8,9 @@ import numpy as np
 from subspaces.evaluation.metrics import metric
 from subspaces.evaluation.record import Row
 from subspaces.report.reading import Group, Reading
-from subspaces.training.methods import unused
 
 METRICS = ("accuracy", "ece", "nll", "brier", "adaptive_ece", "aurc")
 HIGHER_IS_BETTER = {name for name in METRICS if not metric(name).lower_is_better}
-NOT_OF_THE_NETWORK = {  # what may differ between a subspace and the standard training it is compared with
-    *("name", "seed", "method", "vertices", "layerwise", "init", "beta", "samples", "feature_similarity")
-}
 SMALL = dict(enumerate(["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"], 1))
 
 
@@ -93,10 +89,10 @@ def named(run: Reading, row: Row) -> str:
 
 def standard_for(group: Group, groups: Sequence[Group]) -> Group | None:
     """Return the standard training that differs from a subspace's in nothing but the subspace."""
-    free = NOT_OF_THE_NETWORK | unused(group.recipe.method) | unused("standard")
+    told = group.recipe.distinguishing().keys() & group.recipe.common().keys() - {"method", "trunk"}
 
     def rest(other: Group) -> dict[str, object]:
-        return {k: v for k, v in other.recipe.to_dict().items() if k not in free}
+        return {name: value for name, value in other.recipe.common().items() if name in told}
 
     found = [other for other in groups if other.recipe.method == "standard" and rest(other) == rest(group)]
     return found[0] if found else None

@@ -5,7 +5,7 @@ import pytest
 import torch
 from numpy.testing import assert_allclose
 
-from subspaces.baselines import swag
+from subspaces.methods import swag
 
 K, N = 6, 40
 

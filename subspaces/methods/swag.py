@@ -2,11 +2,14 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from subspaces.baselines.collecting import Rows
+from subspaces.methods import swa
+from subspaces.methods.checkpoints import Collected, Collecting, Rows
+from subspaces.methods.method import METHODS
 
 
 def moments(checkpoints: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -41,3 +44,27 @@ def draw(checkpoints: Sequence[Rows], count: int, seed: int) -> list[Rows]:
             sample[name] = value.to(checkpoints[0][name])
         samples.append(sample)
     return samples
+
+
+class Drawing(Collecting):
+    """Draws the vertices of the result from the Gaussian."""
+
+    def networks(self) -> list[Rows]:
+        return draw(super().networks(), self.method.vertices, self.seed)
+
+
+@METHODS.add
+@dataclass(frozen=True)
+class Swag(Collected):
+    """SWA-Gaussian, on the schedule of cyclic SWA."""
+
+    name = "swag"
+    meaning = "an ensemble drawn around the average of swa-cyclic"
+    schedule = "swa-cyclic"
+    hooks = Drawing
+
+    def rate(self, epoch: int, epochs: int, peak: float) -> float:
+        return swa.cyclic(epoch, epochs, peak, self.vertices)
+
+    def checkpoints(self, epochs: int) -> list[int]:
+        return swa.checkpoints(epochs, self.vertices)

@@ -7,14 +7,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from subspaces.training import schedule
+from subspaces.methods import METHODS, fge, snapshot, swa
+from subspaces.training.schedule import SCHEDULES
 
 lengths = st.integers(1, 400)
 quick = settings(max_examples=60, deadline=None, derandomize=True)
 
 
-def rates(name: str, epochs: int, peak: float = 0.1, **options) -> list[float]:
-    return [schedule.SCHEDULES[name](epoch, epochs, peak, **options) for epoch in range(epochs)]
+OWN = {"snapshot": 6, "swa-cyclic": 3, "swa-constant": 3, "fge": 6}  # methods with a schedule, and how many they keep
+
+
+def rates(name: str, epochs: int, peak: float = 0.1, m: int | None = None) -> list[float]:
+    rate = METHODS[name](vertices=m or OWN[name]).rate if name in OWN else SCHEDULES[name].rate
+    return [rate(epoch, epochs, peak) for epoch in range(epochs)]
+
+
+def test_every_schedule_is_in_these_tests():
+    assert {kind.schedule for kind in METHODS.values() if kind.schedule} == set(OWN)
+    assert set(SCHEDULES) == {"warmup-cosine", "constant"}
 
 
 # The paper's 160 epochs
@@ -43,20 +53,20 @@ def test_cosine_by_formula_and_at_its_ends():
     ],
 )
 def test_swa_checkpoints_of_the_paper(m, expected):
-    assert schedule.swa_checkpoints(160, m) == expected
+    assert swa.checkpoints(160, m) == expected
 
 
 def test_swa_checkpoints_at_other_lengths():
-    assert schedule.swa_checkpoints(40, 3) == [30, 35, 40]
-    assert schedule.swa_checkpoints(100, 6) == [75, 80, 85, 90, 95, 100]
-    assert schedule.swa_checkpoints(4, 2) == [3, 4]
+    assert swa.checkpoints(40, 3) == [30, 35, 40]
+    assert swa.checkpoints(100, 6) == [75, 80, 85, 90, 95, 100]
+    assert swa.checkpoints(4, 2) == [3, 4]
 
 
 @pytest.mark.parametrize("m", [2, 3, 4, 5, 6])
 @pytest.mark.parametrize("epochs", [80, 160, 200])
 def test_cyclic_rate_falls_along_a_cosine_from_half_the_peak_to_each_checkpoint(epochs, m):
     found = rates("swa-cyclic", epochs, m=m)
-    checkpoints = schedule.swa_checkpoints(epochs, m)
+    checkpoints = swa.checkpoints(epochs, m)
     assert found[checkpoints[0] - 1] < 1e-4
     for start, end in pairwise(checkpoints):
         length = end - start
@@ -68,7 +78,7 @@ def test_cyclic_rate_falls_along_a_cosine_from_half_the_peak_to_each_checkpoint(
 @given(lengths, st.integers(2, 8))
 def test_cyclic_rate_moves_the_weights_before_every_checkpoint(epochs, m):
     try:
-        checkpoints = schedule.swa_checkpoints(epochs, m)
+        checkpoints = swa.checkpoints(epochs, m)
     except ValueError:
         return
     found = rates("swa-cyclic", epochs, m=m)
@@ -91,7 +101,7 @@ def test_high_constant_stays_then_moves_in_a_line_to_half_and_stays():
 
 
 def test_snapshot_has_six_cosine_cycles_from_the_peak():
-    assert schedule.snapshot_checkpoints(160, 6) == [26, 53, 80, 106, 133, 160]
+    assert snapshot.checkpoints(160, 6) == [26, 53, 80, 106, 133, 160]
     found = rates("snapshot", 180)
     cycle = [0.1 * 0.5 * (1 + math.cos(math.pi * position / 30)) for position in range(30)]
     assert found == pytest.approx(cycle * 6)
@@ -106,23 +116,23 @@ def test_fge_begins_as_the_cosine_of_its_first_four_fifths():
 
 
 def test_fge_at_160_epochs_has_its_members_at_the_low_points():
-    assert schedule.fge_checkpoints(160, 6) == [130, 136, 142, 148, 154, 160]
+    assert fge.checkpoints(160, 6) == [130, 136, 142, 148, 154, 160]
     found = rates("fge", 160)
     low = [epoch + 1 for epoch in range(128, 160) if found[epoch] == pytest.approx(5e-4)]
-    assert low == schedule.fge_checkpoints(160, 6)
+    assert low == fge.checkpoints(160, 6)
     cycle = [0.017, 0.0335, 0.05, 0.0335, 0.017, 5e-4]  # three epochs up to half the peak and three down
     assert found[130:136] == pytest.approx(cycle)
 
 
 def test_fge_with_sides_of_one_epoch_alternates():
-    assert schedule.fge_checkpoints(25, 3) == [21, 23, 25]
+    assert fge.checkpoints(25, 3) == [21, 23, 25]
     assert rates("fge", 25, m=3)[20:] == pytest.approx([5e-4, 0.05, 5e-4, 0.05, 5e-4])
 
 
 @pytest.mark.parametrize(("epochs", "m"), [(160, 0), (20, 3), (160, 17)])
 def test_fge_without_room_for_its_members_is_an_error(epochs, m):
     with pytest.raises(ValueError, match=f"{m} members in the last .* of {epochs} epochs"):
-        schedule.fge_checkpoints(epochs, m)
+        fge.checkpoints(epochs, m)
 
 
 # Any number of epochs
@@ -132,7 +142,7 @@ def test_fge_without_room_for_its_members_is_an_error(epochs, m):
 @given(lengths, st.integers(1, 8))
 def test_fge_members_increase_to_the_end_and_the_rate_turns_at_each(epochs, m):
     try:
-        found = schedule.fge_checkpoints(epochs, m)
+        found = fge.checkpoints(epochs, m)
     except ValueError:
         assert epochs - round(0.8 * epochs) < 2 * m - 1
         return
@@ -140,13 +150,13 @@ def test_fge_members_increase_to_the_end_and_the_rate_turns_at_each(epochs, m):
     assert found == sorted(found)
     assert found[-1] == epochs
     for epoch in found:
-        low, others = (schedule.fge(e, epochs, 0.1, m) for e in (epoch - 1, max(epoch - 2, round(0.8 * epochs))))
+        low, others = (fge.rate(e, epochs, 0.1, m) for e in (epoch - 1, max(epoch - 2, round(0.8 * epochs))))
         assert low == pytest.approx(5e-4)
         assert others >= low
 
 
 @quick
-@given(lengths, st.floats(1e-6, 10), st.sampled_from(sorted(schedule.SCHEDULES)))
+@given(lengths, st.floats(1e-6, 10), st.sampled_from([*OWN, *SCHEDULES]))
 def test_rates_lie_between_zero_and_the_peak(epochs, peak, name):
     try:
         found = rates(name, epochs, peak)
@@ -161,7 +171,7 @@ def test_rates_lie_between_zero_and_the_peak(epochs, peak, name):
 @given(lengths, st.integers(2, 8))
 def test_swa_checkpoints_increase_from_three_quarters_to_the_end(epochs, m):
     try:
-        found = schedule.swa_checkpoints(epochs, m)
+        found = swa.checkpoints(epochs, m)
     except ValueError:
         assert epochs / 4 < m
         return
@@ -176,9 +186,9 @@ def test_swa_checkpoints_increase_from_three_quarters_to_the_end(epochs, m):
 def test_snapshot_cycles_are_equal_within_one_epoch_and_end_with_training(epochs, cycles):
     if cycles > epochs:
         with pytest.raises(ValueError, match=f"{cycles} cycles in {epochs} epochs"):
-            schedule.snapshot_checkpoints(epochs, cycles)
+            snapshot.checkpoints(epochs, cycles)
         return
-    found = schedule.snapshot_checkpoints(epochs, cycles)
+    found = snapshot.checkpoints(epochs, cycles)
     spans = [end - start for start, end in pairwise([0, *found])]
     assert len(found) == cycles
     assert found[-1] == epochs
@@ -189,24 +199,24 @@ def test_snapshot_cycles_are_equal_within_one_epoch_and_end_with_training(epochs
 @pytest.mark.parametrize(("epochs", "m"), [(160, 1), (160, 0), (4, 3), (1, 2), (16, 6)])
 def test_swa_without_room_for_its_checkpoints_is_an_error(epochs, m):
     with pytest.raises(ValueError, match=f"{m} checkpoints in {epochs} epochs"):
-        schedule.swa_checkpoints(epochs, m)
+        swa.checkpoints(epochs, m)
 
 
 @pytest.mark.parametrize("cycles", [0, -1, 7])
 def test_snapshot_without_room_for_its_cycles_is_an_error(cycles):
     with pytest.raises(ValueError, match=f"{cycles} cycles in 6 epochs"):
-        schedule.snapshot_checkpoints(6, cycles)
+        snapshot.checkpoints(6, cycles)
 
 
 @pytest.mark.parametrize("epochs", range(4, 30))
 @pytest.mark.parametrize("m", [2, 3, 5])
 def test_swa_has_come_down_at_its_first_checkpoint_however_short(epochs, m):
     try:
-        first = schedule.swa_checkpoints(epochs, m)[0]
+        first = swa.checkpoints(epochs, m)[0]
     except ValueError:
         return
-    cyclic = [schedule.swa_cyclic(epoch, epochs, 0.1, m) for epoch in range(epochs)]
-    constant = [schedule.swa_constant(epoch, epochs, 0.1, m) for epoch in range(epochs)]
+    cyclic = [swa.cyclic(epoch, epochs, 0.1, m) for epoch in range(epochs)]
+    constant = [swa.constant(epoch, epochs, 0.1) for epoch in range(epochs)]
     assert max(cyclic[:first]) > cyclic[first - 1]
     assert max(constant[:first]) > 0.09
     assert constant[first:] == [0.05] * (epochs - first)

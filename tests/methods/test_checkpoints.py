@@ -7,7 +7,7 @@ from torch.optim.swa_utils import AveragedModel
 from torch.testing import assert_close
 
 import subspaces as ss
-from subspaces.baselines.collecting import Checkpoints, rows, spanned
+from subspaces.methods.checkpoints import Checkpoints, rows, spanned
 
 
 def network() -> nn.Module:

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from subspaces.baselines.sam import sharp_gradient
+from subspaces.methods.sam import sharp_gradient
 
 
 def test_on_a_parabola_by_hand():

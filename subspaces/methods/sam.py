@@ -1,12 +1,16 @@
 """Sharpness-aware minimisation: the gradient of the worst neighbour (Foret et al., 2021)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from subspaces.methods.fields import ABOVE_ZERO, setting
+from subspaces.methods.method import METHODS, Backward, Hooks, Method
 
-def sharp_gradient(parameters: Sequence[Tensor], rho: float, backward: Callable[[bool], None]) -> None:
+
+def sharp_gradient(parameters: Sequence[Tensor], rho: float, backward: Backward) -> None:
     """Leave in `.grad` the gradient at theta + rho g / ‖g‖, where g is the gradient at theta.
 
     The parameters come out exactly as they went in. Nothing waits for the device.
@@ -29,3 +33,24 @@ def sharp_gradient(parameters: Sequence[Tensor], rho: float, backward: Callable[
     with torch.no_grad():
         for parameter, value in zip(moved, before, strict=True):
             parameter.copy_(value)
+
+
+class Sharpness(Hooks["Sam"]):
+    """Takes the gradient of the worst neighbour."""
+
+    def gradient(self, backward: Backward) -> None:
+        sharp_gradient(list(self.family.parameters()), self.method.sam_rho, backward)
+
+
+@METHODS.add
+@dataclass(frozen=True)
+class Sam(Method):
+    """Sharpness-aware minimisation."""
+
+    name = "sam"
+    meaning = "one network whose neighbours are good too"
+    cost = 2.0
+    hooks = Sharpness
+    sam_rho: float = setting(
+        0.05, "How far each step climbs before it takes its gradient.", ABOVE_ZERO, symbol="ρ", ordinary=(0, 10)
+    )

@@ -13,13 +13,13 @@ from training_cases import CPU, DIGITS, digits, make_mlp, train_one
 
 import subspaces as ss
 from subspaces import data
-from subspaces.baselines import swag
 from subspaces.layout import Layout
+from subspaces.methods import swag
+from subspaces.methods.early_stopping import Stopping
 from subspaces.training import RECIPES, Recipe, Run
 from subspaces.training.api import configure
 from subspaces.training.batches import evaluation_batches, statistics_batches, training_batches
 from subspaces.training.engine import Engine
-from subspaces.training.policy import Stopping
 from subspaces.training.trainer import accuracy
 
 Weights = dict[str, Tensor]
@@ -275,19 +275,19 @@ def test_what_only_some_methods_use_is_for_those():
     recipes = ["digits-standard", "digits-simplex", "digits-ema", "digits-line"]
     found, _ = configure(recipes, None, {"ema_decay": 0.9, "vertices": 6, "epochs": 3})
     assert [one.epochs for one in found] == [3] * 4
-    assert [one.ema_decay for one in found] == [0.999, 0.999, 0.9, 0.999]
-    assert [one.vertices for one in found] == [3, 6, 3, 3]
+    assert [one.definition.own().get("ema_decay") for one in found] == [None, None, 0.9, None]
+    assert [one.definition.own().get("vertices") for one in found] == [None, 6, None, None]
     found, _ = configure(["digits-standard", "digits-swa-cyclic"], None, {"schedule": "constant"})
     assert [one.schedule for one in found] == ["constant", "swa-cyclic"]
     found, _ = configure(["digits-standard", "digits-line"], None, {"samples": 2, "feature_similarity": 1})
-    assert [one.samples for one in found] == [1, 2]
+    assert [one.definition.own().get("samples") for one in found] == [None, 2]
 
 
 @pytest.mark.parametrize(
     ("recipes", "changes", "message"),
     [
-        (["digits-standard", "digits-line"], {"vertices": 6}, "fixed number"),
-        (["digits-standard"], {"samples": 4}, "samples=4: standard makes no use of it; it is for line, curve, simplex"),
+        (["digits-standard", "digits-line"], {"vertices": 6}, "vertices=6: standard makes no use"),
+        (["digits-standard"], {"samples": 4}, "samples=4: standard .*; it is for line, curve and simplex"),
         (["digits-line"], {"ema_decay": 0.5}, "ema_decay=0.5: line makes no use of it; it is for ema"),
         (["digits-snapshot"], {"schedule": "warmup-cosine"}, "snapshot has a schedule of its own"),
         (["digits-standard"], {"trunk": 3}, "trunk=3: expected a branch from 1 on"),
@@ -300,9 +300,9 @@ def test_what_would_change_nothing_is_refused(recipes, changes, message):
 
 def test_another_method_loses_what_it_cannot_have():
     ((found,), _) = configure("cifar10-line-features", None, {"method": "standard"})
-    assert (found.samples, found.feature_similarity) == (1, 0)
+    assert found.to_dict() == {**RECIPES["cifar10-standard"].to_dict(), "name": found.name}
     ((found,), _) = configure("digits-line-layerwise", None, {"method": "integral"})
-    assert not found.layerwise
+    assert "layerwise" not in found.to_dict()
     with pytest.raises(ValueError, match="did you mean 'simplex'"):
         configure("digits-line", None, {"method": "simplx", "beta": 2.0})
 
@@ -324,14 +324,16 @@ def test_the_result_of_early_stopping_is_all_of_its_epoch(tmp_path: Path):
     }
 
 
-def test_what_is_as_it_was_is_not_refused():
-    ((found,), _) = configure("digits-standard", None, {"layerwise": False, "samples": 1})
-    assert found == RECIPES["digits-standard"]
+def test_what_is_as_it_was_is_not_refused_where_it_has_a_meaning():
+    ((found,), _) = configure("digits-line", None, {"layerwise": False, "samples": 1})
+    assert found == RECIPES["digits-line"]
+    with pytest.raises(ValueError, match="layerwise=False: standard makes no use of it"):
+        configure("digits-standard", None, {"layerwise": False})
 
 
 @pytest.mark.parametrize("method", ["standard", "ema", "sam", "early-stopping", "line"])
 def test_vertices_for_a_method_that_has_a_fixed_number_are_an_error(method, tmp_path: Path):
-    with pytest.raises(ValueError, match=f"vertices=4: {method} has a fixed number of them.*swag, snapshot or fge"):
+    with pytest.raises(ValueError, match=f"vertices=4: {method} makes no use of it.*swag, snapshot and fge"):
         ss.train(change(method=method, validation=100), vertices=4, out=tmp_path, show="quiet")
 
 
@@ -342,7 +344,7 @@ def test_another_method_leaves_the_schedule_of_the_old_one_behind():
 
     assert chosen("cifar10-snapshot", method="standard").schedule == "warmup-cosine"
     assert chosen("cifar10-snapshot", method="swa-cyclic").schedule == "swa-cyclic"
-    assert chosen("cifar10-snapshot", method="line", schedule="snapshot").schedule == "snapshot"
+    assert chosen("cifar10-snapshot", method="line", schedule="constant").schedule == "constant"
     assert chosen("cifar10-snapshot", epochs=60).schedule == "snapshot"
     assert chosen("cifar10-standard", method="fge").schedule == "fge"
     with pytest.raises(ValueError, match="snapshot has a schedule of its own"):

@@ -16,12 +16,18 @@ while the sum over steps of epsilon telescopes, and is g(1) for every epsilon th
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from subspaces.shapes import Line
+from subspaces.initial import Factory
+from subspaces.methods.checkpoints import rows, spanned
+from subspaces.methods.fields import ABOVE_ZERO, setting
+from subspaces.methods.method import METHODS, Hooks, Method
+from subspaces.methods.subspaces import apart, start
+from subspaces.shapes import Line, Point, Shape
 from subspaces.subspace import Subspace
 
 START, END = 0.0, 1.0
@@ -76,3 +82,45 @@ def middles(count: int) -> list[float]:
 
 def _difference(start: Tensor, before: Tensor, after: Tensor, epsilon: float) -> Tensor:
     return start + (after - before) / epsilon
+
+
+class Integrating(Hooks["Integral"]):
+    """Trains f on a line of networks g, whose end is the integral of f over the line."""
+
+    def outputs(self, x: Tensor) -> Tensor:
+        return outputs(self.family, x, self.method.epsilon)
+
+    def penalties(self, outputs: Any) -> list[Tensor]:
+        return [self.family.penalty(self.method.beta)]
+
+    def so_far(self) -> Subspace:
+        return spanned(self.family, [rows(self.family, vertex=-1)], Point(), self.seed)
+
+
+@METHODS.add
+@dataclass(frozen=True)
+class Integral(Method):
+    """The end of a line, at one alpha for the whole network and batch."""
+
+    name = "integral"
+    meaning = "one network in place of a whole line"
+    cost = 3.0
+    hooks = Integrating
+    beta: float = apart()
+    init: Literal["independent", "point"] = start()
+    epsilon: float = setting(
+        0.1,
+        "How far apart on the line the two networks are whose difference stands for the slope.",
+        ABOVE_ZERO,
+        symbol="ε",
+        ordinary=(1e-4, float("inf")),
+    )
+
+    def shape(self) -> Shape:
+        return Line()
+
+    def result_shape(self) -> Shape:
+        return Point()
+
+    def family(self, network: Factory, seed: int) -> Subspace:
+        return Subspace(network, self.shape(), init=self.init, seed=seed)

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 import subspaces as ss
-from subspaces.baselines.stopping import BestEpoch
+from subspaces.methods.early_stopping import BestEpoch
 
 SCORES = [(0.5, 0.4), (0.8, 0.6), (0.7, 0.9), (0.8, 0.8)]
 

@@ -1,11 +1,15 @@
-"""The weights of a network at moments of its training, and the family that they span."""
+"""The weights of a network at moments of its training, the family that they span, and the methods that keep them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from subspaces.shapes import Shape
+from subspaces.methods.fields import POSITIVE, setting
+from subspaces.methods.method import Hooks, Method
+from subspaces.shapes import Shape, Simplex
 from subspaces.subspace import Subspace
 
 Rows = dict[str, Tensor]
@@ -64,3 +68,42 @@ class Checkpoints:
         for key, row in state.items():
             epoch, _, name = key.partition(".")
             self.kept.setdefault(int(epoch), {})[name] = row.to(device)
+
+
+class Collecting(Hooks["Collected"]):
+    """Keeps checkpoints, which span the result."""
+
+    def __init__(self, method: "Collected", family: Subspace, epochs: int, seed: int) -> None:
+        super().__init__(method, family, epochs, seed)
+        self.checkpoints = Checkpoints(method.checkpoints(epochs))
+
+    def after_epoch(self, epoch: int, scores: Mapping[str, float]) -> None:
+        self.checkpoints.offer(epoch, self.family)
+
+    def networks(self) -> list[Rows]:
+        """Return the vertices of the result."""
+        return self.checkpoints.networks()
+
+    def result(self) -> Subspace:
+        return spanned(self.family, self.networks(), self.method.result_shape(), self.seed)
+
+    def kept(self) -> dict[str, Tensor]:
+        return self.checkpoints.state()
+
+    def load(self, kept: Mapping[str, Tensor]) -> None:
+        self.checkpoints.load(kept, self.family.device)
+
+
+@dataclass(frozen=True)
+class Collected(Method):
+    """One network, of which several checkpoints are kept: the members of an ensemble."""
+
+    answers: ClassVar[tuple[str, ...]] = ("vertices",)
+    members = "members"
+    hooks = Collecting
+    vertices: int = setting(3, "Checkpoints of the network that are kept.", POSITIVE, label=lambda m: f" (m = {m})")
+
+    def result_shape(self) -> Shape:
+        if self.vertices < 2:
+            raise ValueError(f"vertices={self.vertices}: {self.name} keeps two checkpoints or more")
+        return Simplex(self.vertices)

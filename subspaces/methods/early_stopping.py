@@ -1,12 +1,15 @@
 """The best epoch of a training: its weights, and what another judge would have chosen."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from subspaces.baselines.collecting import Rows, rows
+from subspaces.methods.checkpoints import Rows, rows, spanned
+from subspaces.methods.method import METHODS, Hooks, Method
+from subspaces.shapes import Point
 from subspaces.subspace import Subspace
 
 SPLITS = ("validation", "test")
@@ -48,3 +51,49 @@ class BestEpoch:
         """Continue with what `state()` returned earlier."""
         self.scores = [(validation, test) for validation, test in state["scores"].tolist()]
         self.best = {key.removeprefix("best."): row.to(device) for key, row in state.items() if key != "scores"}
+
+
+class Stopping(Hooks["EarlyStopping"]):
+    """Looks at every epoch, and keeps the best."""
+
+    watch = 50
+
+    def __init__(self, method: "EarlyStopping", family: Subspace, epochs: int, seed: int) -> None:
+        super().__init__(method, family, epochs, seed)
+        self.best = BestEpoch()
+
+    def after_epoch(self, epoch: int, scores: Mapping[str, float]) -> None:
+        self.best.offer(self.family, scores)
+
+    def result(self) -> Subspace:
+        return spanned(self.family, [self.best.best], Point(), self.seed)
+
+    @property
+    def epoch(self) -> int:
+        return int(self.best.choices()[0]["epoch"])
+
+    def summary(self) -> dict[str, Any]:
+        return {"stopping": self.best.choices()}
+
+    def kept(self) -> dict[str, Tensor]:
+        return self.best.state()
+
+    def load(self, kept: Mapping[str, Tensor]) -> None:
+        self.best.load(kept, self.family.device)
+
+
+@METHODS.add
+@dataclass(frozen=True)
+class EarlyStopping(Method):
+    """One network, at its best epoch."""
+
+    name = "early-stopping"
+    meaning = "one network at its best epoch"
+    hooks = Stopping
+
+    def check(self, rest: Mapping[str, Any]) -> None:
+        if not rest["validation"]:
+            raise ValueError(
+                f"validation={rest['validation']}: early-stopping chooses its epoch on held-out images; hold some out, "
+                "such as --validation 5000"
+            )

@@ -6,7 +6,7 @@ from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from torch.testing import assert_close
 
-from subspaces.baselines.averaging import MovingAverage
+from subspaces.methods.ema import MovingAverage
 
 
 def walk(steps: int) -> list[torch.Tensor]:

@@ -14,7 +14,7 @@ from torch.testing import assert_close
 
 import subspaces as ss
 from subspaces import data
-from subspaces.baselines.integral import integral, middles, outputs, steps
+from subspaces.methods.integral import integral, middles, outputs, steps
 from subspaces.training import RECIPES, Execution
 from subspaces.training.batches import statistics_batches, training_batches
 from subspaces.training.config import Recipe
@@ -146,7 +146,7 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="0 nodes"):
         middles(0)
     for changes in ({"layerwise": True}, {"samples": 2}, {"samples": 2, "feature_similarity": 1.0}):
-        with pytest.raises(ValueError, match="integral takes differences along one line"):
+        with pytest.raises(ValueError, match="integral makes no use of it; it is for line, curve and simplex"):
             replace(DIGITS, **changes)
 
 

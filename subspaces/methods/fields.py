@@ -1,0 +1,81 @@
+"""The fields of a configuration: each says what it is for, what it may be, and what a label calls it."""
+
+import dataclasses
+import typing
+from collections.abc import Callable
+from numbers import Integral, Real
+from typing import Any, Literal, NamedTuple
+
+from subspaces import values
+from subspaces.text import nearest
+
+MOST = 2**31 - 1
+
+
+class Limit(NamedTuple):
+    """Which numbers a field may be, in words and as a test."""
+
+    expected: str
+    good: Callable[[Any], bool]
+
+
+POSITIVE = Limit("at least 1", lambda value: value >= 1)
+NATURAL = Limit("at least 0", lambda value: value >= 0)
+ABOVE_ZERO = Limit("more than 0", lambda value: value > 0)
+FRACTION = Limit("a fraction of at least 0 and below 1", lambda value: 0 <= value < 1)
+
+
+def setting(default: Any, text: str, limit: Limit | None = None, **more: Any) -> Any:
+    """Return a field of a frozen dataclass.
+
+    Args:
+        default: its value where nothing else is said.
+        text: what it is for, in a sentence.
+        limit: which numbers it may be.
+        more: `most`, the largest integer; `symbol`, what a label calls it; `label`, a function of the value that
+            returns how the name of the method tells it; `ordinary`, the smallest and the largest number that anybody
+            has had a use for; `choices`, a function that returns the names it may be; `later`, that older files lack
+            it.
+    """
+    return dataclasses.field(default=default, metadata={"help": text, "limit": limit, **more})
+
+
+def check(owner: Any) -> None:
+    """Make every field of a frozen dataclass what its type and its limit say, or refuse it."""
+    hints = typing.get_type_hints(type(owner))
+    for entry in dataclasses.fields(owner):
+        if "help" in entry.metadata:
+            object.__setattr__(owner, entry.name, checked(entry, getattr(owner, entry.name), hints[entry.name]))
+
+
+def checked(entry: "dataclasses.Field[Any]", value: Any, kind: Any) -> Any:
+    """Return the value of one field as its type, so that 1 and 1.0 are one configuration."""
+    name, limit, most = entry.name, entry.metadata["limit"], entry.metadata.get("most", MOST)
+    value = _typed(name, value, kind)
+    if limit is not None and not limit.good(value):
+        raise ValueError(f"{name}={value!r}: expected {limit.expected}")
+    if kind is int and value > most:
+        raise ValueError(f"{name}={values.shown(value)}: expected at most {most:,}")
+    names = choices(entry, kind)
+    if names and value not in names:
+        raise ValueError(f"{name}={value!r}: {nearest(value, names)}")
+    return value
+
+
+def choices(entry: "dataclasses.Field[Any]", kind: Any) -> tuple[str, ...]:
+    """Return the names that a field may be; none where it is free."""
+    if "choices" in entry.metadata:
+        return tuple(entry.metadata["choices"]())
+    return typing.get_args(kind) if typing.get_origin(kind) is Literal else ()
+
+
+def _typed(name: str, value: Any, kind: Any) -> Any:
+    if isinstance(value, bool) == (kind is bool):
+        if kind is int and isinstance(value, Integral):
+            return int(value)
+        if kind is float and isinstance(value, Real) and values.finite(value):
+            return float(value)
+        if kind not in (int, float) and isinstance(value, bool if kind is bool else str):
+            return value
+    expected = {int: "an integer", float: "a finite number", bool: "True or False"}.get(kind, "a name")
+    raise ValueError(f"{name}={values.shown(value)}: expected {expected}")

@@ -1,0 +1,199 @@
+"""A method: all that is known of it, said once.
+
+A new method is a frozen dataclass of its own, in any file:
+
+    @METHODS.add
+    @dataclass(frozen=True)
+    class Mine(Method):
+        name = "mine"
+        meaning = "one network, trained in my way"
+        strength: float = setting(0.5, "How much of it there is.", NATURAL)
+        hooks = MyHooks
+
+Recipes, options, help texts, labels and tables take from it what they need.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar
+
+from torch import Tensor
+
+from subspaces.initial import Factory
+from subspaces.methods import fields
+from subspaces.methods.rates import warmup_cosine
+from subspaces.shapes import Point, Shape
+from subspaces.subspace import Subspace
+from subspaces.text import Catalogue
+
+Backward = Callable[[bool], None]
+"""Renews the gradients of a batch, and counts loss and right predictions if told so."""
+M = TypeVar("M", bound="Method")
+
+
+class Hooks(Generic[M]):
+    """What a method does while its family is trained; as it stands, nothing more than that.
+
+    All that is done within a step can be captured in a CUDA graph: it waits for nothing and changes its tensors in
+    place.
+
+    Args:
+        method: with its own fields.
+        family: what is trained.
+        epochs: how long.
+        seed: of the run.
+    """
+
+    watch: int | None = None
+    """Whether every epoch is evaluated, on all splits: with batch-norm statistics of so many batches."""
+    traced = True
+    """Whether `torch.compile` can follow `outputs`."""
+
+    def __init__(self, method: M, family: Subspace, epochs: int, seed: int) -> None:
+        self.method = method
+        self.family = family
+        self.epochs = epochs
+        self.seed = seed
+
+    def outputs(self, x: Tensor) -> Any:
+        """Return what the loss is taken of: the outputs on a batch, or a `Sampled` that holds them."""
+        return self.family(x)
+
+    def penalties(self, outputs: Any) -> list[Tensor]:
+        """Return what is added to the loss of these outputs."""
+        return []
+
+    def gradient(self, backward: Backward) -> None:
+        """Make the gradient of a batch."""
+        backward(True)
+
+    def after_step(self) -> None:
+        """Take note of the weights that a step has made."""
+
+    def after_epoch(self, epoch: int, scores: Mapping[str, float]) -> None:
+        """Take note of the weights after so many epochs, and of their accuracies where they are watched."""
+
+    def so_far(self) -> Subspace:
+        """Return the family whose midpoint an evaluation during training looks at."""
+        return self.family
+
+    def result(self) -> Subspace:
+        """Return the family of the finished run."""
+        return self.so_far()
+
+    @property
+    def epoch(self) -> int:
+        """After how many epochs the training of the result ended."""
+        return self.epochs
+
+    def summary(self) -> dict[str, Any]:
+        """Return what belongs into the result beside the accuracies."""
+        return {}
+
+    def live(self) -> dict[str, Tensor]:
+        """Return every tensor that a step changes, by name."""
+        return {}
+
+    def kept(self) -> dict[str, Tensor]:
+        """Return what else it takes to continue, by name."""
+        return {}
+
+    def load(self, kept: Mapping[str, Tensor]) -> None:
+        """Continue with what `kept()` returned earlier."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """One network, trained as it comes; a method says in what it differs."""
+
+    name: ClassVar[str]
+    meaning: ClassVar[str]
+    """What it makes, in plain words that go on a line with the name."""
+    answers: ClassVar[tuple[str, ...]] = ("midpoint",)
+    """How its runs answer, by name; the first is the method's own."""
+    members: ClassVar[str] = "vertices"
+    """What the vertices of its runs are called."""
+    cost: ClassVar[float] = 1.0
+    """How many networks run forward and backward on a batch in one step."""
+    schedule: ClassVar[str | None] = None
+    """The name of its own schedule, if it leaves no choice."""
+    hooks: ClassVar[type[Hooks[Any]]] = Hooks
+
+    def __post_init__(self) -> None:
+        fields.check(self)
+        self.shape()
+        self.result_shape()
+
+    def shape(self) -> Shape:
+        """Return the shape that is trained: a single network is a `Point`."""
+        return Point()
+
+    def result_shape(self) -> Shape:
+        """Return the shape of the family that a finished run holds."""
+        return self.shape()
+
+    def family(self, network: Factory, seed: int) -> Subspace:
+        """Return the family at its start."""
+        return Subspace(network, self.shape(), seed=seed)
+
+    def begin(self, family: Subspace, epochs: int, seed: int) -> Hooks[Any]:
+        """Return what goes along with the training of a family."""
+        return self.hooks(self, family, epochs, seed)
+
+    def rate(self, epoch: int, epochs: int, peak: float) -> float:
+        """Return the learning rate of an epoch, counted from 0, where the schedule is its own."""
+        return warmup_cosine(epoch, epochs, peak)
+
+    def checkpoints(self, epochs: int) -> list[int]:
+        """Return after how many epochs weights are kept; most methods keep none."""
+        return []
+
+    @property
+    def groups(self) -> int:
+        """Into how many groups a batch is cut, each for a point of its own."""
+        return 1
+
+    def check(self, rest: Mapping[str, Any]) -> None:
+        """Refuse a recipe whose other fields, by name, do not fit."""
+
+    def middle(self) -> str:
+        """Return what the midpoint of a run's family is called."""
+        count = self.result_shape().vertices
+        return "network" if count == 1 else "midpoint" if self.shape().vertices > 1 else f"average of {count}"
+
+    def label(self) -> str:
+        """Return the name with those fields that belong to it."""
+        told = [(entry.metadata.get("label"), value) for entry, value in self._entries()]
+        return self.name + "".join(tell(value) for tell, value in told if tell is not None)
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """Return the names of its own fields."""
+        return [entry.name for entry in dataclasses.fields(cls)]
+
+    def own(self) -> dict[str, Any]:
+        """Return its own fields, by name."""
+        return {entry.name: value for entry, value in self._entries()}
+
+    def _entries(self) -> "list[tuple[dataclasses.Field[Any], Any]]":
+        return [(entry, getattr(self, entry.name)) for entry in dataclasses.fields(self)]
+
+
+METHODS: Catalogue[type[Method]] = Catalogue("method")
+
+
+def users(field: str) -> list[str]:
+    """Return the methods that have a field of that name."""
+    return [name for name, kind in METHODS.items() if field in kind.names()]
+
+
+def own_fields() -> "dict[str, list[tuple[type[Method], dataclasses.Field[Any]]]]":
+    """Return the own fields of all methods by name, each with the methods that have it."""
+    found: dict[str, list[tuple[type[Method], dataclasses.Field[Any]]]] = {}
+    for kind in METHODS.values():
+        for entry in dataclasses.fields(kind):
+            if "help" not in entry.metadata:
+                raise TypeError(f"{kind.name} does not say what {entry.name} is for: expected setting(default, text)")
+            found.setdefault(entry.name, []).append((kind, entry))
+    return found

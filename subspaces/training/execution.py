@@ -1,0 +1,77 @@
+"""Where a recipe is trained, and how fast."""
+
+import dataclasses
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, Literal, get_args
+
+import torch
+
+from subspaces import values
+from subspaces.methods.fields import MOST, setting
+from subspaces.text import nearest
+
+Precision = Literal["auto", "float32", "bfloat16"]
+PRECISIONS: tuple[str, ...] = get_args(Precision)
+WORKERS = 1024
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How a recipe is run; its result is the same within rounding."""
+
+    device: str = setting("auto", "cpu, cuda, cuda:1, …; auto takes a GPU if there is one.")
+    precision: Precision = setting("auto", "auto: bfloat16 autocast on a GPU that computes in it.")
+    channels_last: bool = setting(True, "Images and weights in channels-last order.")
+    compile: bool | None = setting(None, "Use torch.compile; by default on a GPU.")
+    graph: bool | None = setting(None, "Capture the step as a CUDA graph; by default on a GPU.")
+    resident: bool | None = setting(None, "Keep images on the device; by default if they take at most half of it.")
+    workers: int | None = setting(
+        None, "Processes that read images that are not on the device; by default one per core."
+    )
+    evaluate_every: int = setting(20, "Epochs between evaluations of the midpoint; 0: at the end; early-stopping: 1.")
+    evaluate_batches: int = setting(50, "Batches for batch-norm statistics of these evaluations; early-stopping: 50.")
+    checkpoint_seconds: float = setting(60.0, "Seconds between checkpoints.")
+
+    def resolved(self) -> "Execution":
+        """Return the same with every choice made."""
+        if self.precision not in PRECISIONS:
+            raise ValueError(f"precision={values.shown(self.precision)}: {nearest(self.precision, PRECISIONS)}")
+        self._check_types()
+        name = self.device if self.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
+        try:
+            device = torch.device(name)
+        except RuntimeError:
+            device = torch.device("meta")
+        if device.type not in ("cpu", "cuda"):
+            raise ValueError(f"device={name!r}: expected auto, cpu, cuda or cuda:N")
+        if device.type == "cuda" and (
+            not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count()
+        ):
+            raise ValueError(
+                f"device={name!r}: this machine has {torch.cuda.device_count()} CUDA devices; use cpu or auto"
+            )
+        gpu = device.type == "cuda"
+        low = gpu and torch.cuda.get_device_capability(device) >= (8, 0)
+        precision = self.precision if self.precision != "auto" else "bfloat16" if low else "float32"
+        compiled = gpu if self.compile is None else self.compile
+        graph = gpu if self.graph is None else self.graph
+        if graph and not gpu:
+            raise ValueError(f"graph=True on {name}: a CUDA graph needs a CUDA device")
+        return dataclasses.replace(self, device=name, precision=precision, compile=compiled, graph=graph)
+
+    def _check_types(self) -> None:
+        """Refuse numbers and switches that are none."""
+        values.whole("evaluate_every", self.evaluate_every, 0, MOST)
+        values.whole("evaluate_batches", self.evaluate_batches, 1, MOST)
+        if self.workers is not None:
+            values.whole("workers", self.workers, 0, WORKERS, beside=", or None for one per core")
+        seconds: Any = self.checkpoint_seconds
+        if isinstance(seconds, bool) or not isinstance(seconds, Real) or not float(seconds) >= 0:
+            raise ValueError(f"checkpoint_seconds={values.shown(seconds)}: expected a number of at least 0")
+        for name in ("channels_last", "compile", "graph", "resident"):
+            value = getattr(self, name)
+            if not isinstance(value, bool) and (value is not None or name == "channels_last"):
+                raise ValueError(f"{name}={values.shown(value)}: expected True or False")
+        if not isinstance(self.device, str):
+            raise ValueError(f"device={values.shown(self.device)}: expected text, auto, cpu, cuda or cuda:N")
