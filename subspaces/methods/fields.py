@@ -2,7 +2,7 @@
 
 import dataclasses
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from numbers import Integral, Real
 from typing import Any, Literal, NamedTuple
 
@@ -40,12 +40,11 @@ def setting(default: Any, text: str, limit: Limit | None = None, **more: Any) ->
     return dataclasses.field(default=default, metadata={"help": text, "limit": limit, **more})
 
 
-def check(owner: Any) -> None:
-    """Make every field of a frozen dataclass what its type and its limit say, or refuse it."""
+def check(owner: Any, entries: "Iterable[dataclasses.Field[Any]]") -> None:
+    """Make fields of a frozen dataclass what their type and their limit say, or refuse them."""
     hints = typing.get_type_hints(type(owner))
-    for entry in dataclasses.fields(owner):
-        if "help" in entry.metadata:
-            object.__setattr__(owner, entry.name, checked(entry, getattr(owner, entry.name), hints[entry.name]))
+    for entry in entries:
+        object.__setattr__(owner, entry.name, checked(entry, getattr(owner, entry.name), hints[entry.name]))
 
 
 def checked(entry: "dataclasses.Field[Any]", value: Any, kind: Any) -> Any:

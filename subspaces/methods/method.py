@@ -121,7 +121,7 @@ class Method:
     hooks: ClassVar[type[Hooks[Any]]] = Hooks
 
     def __post_init__(self) -> None:
-        fields.check(self)
+        fields.check(self, self.entries())
         self.shape()
         self.result_shape()
 
@@ -164,20 +164,25 @@ class Method:
 
     def label(self) -> str:
         """Return the name with those fields that belong to it."""
-        told = [(entry.metadata.get("label"), value) for entry, value in self._entries()]
-        return self.name + "".join(tell(value) for tell, value in told if tell is not None)
+        told = {entry.name: entry.metadata["label"] for entry in self.entries() if "label" in entry.metadata}
+        return self.name + "".join(tell(getattr(self, name)) for name, tell in told.items())
+
+    @classmethod
+    def entries(cls) -> "tuple[dataclasses.Field[Any], ...]":
+        """Return its own fields as they are defined."""
+        for entry in dataclasses.fields(cls):
+            if "help" not in entry.metadata:
+                raise TypeError(f"{cls.name} does not say what {entry.name} is for: expected setting(default, text)")
+        return dataclasses.fields(cls)
 
     @classmethod
     def names(cls) -> list[str]:
         """Return the names of its own fields."""
-        return [entry.name for entry in dataclasses.fields(cls)]
+        return [entry.name for entry in cls.entries()]
 
     def own(self) -> dict[str, Any]:
         """Return its own fields, by name."""
-        return {entry.name: value for entry, value in self._entries()}
-
-    def _entries(self) -> "list[tuple[dataclasses.Field[Any], Any]]":
-        return [(entry, getattr(self, entry.name)) for entry in dataclasses.fields(self)]
+        return {name: getattr(self, name) for name in self.names()}
 
 
 METHODS: Catalogue[type[Method]] = Catalogue("method")
@@ -192,8 +197,6 @@ def own_fields() -> "dict[str, list[tuple[type[Method], dataclasses.Field[Any]]]
     """Return the own fields of all methods by name, each with the methods that have it."""
     found: dict[str, list[tuple[type[Method], dataclasses.Field[Any]]]] = {}
     for kind in METHODS.values():
-        for entry in dataclasses.fields(kind):
-            if "help" not in entry.metadata:
-                raise TypeError(f"{kind.name} does not say what {entry.name} is for: expected setting(default, text)")
+        for entry in kind.entries():
             found.setdefault(entry.name, []).append((kind, entry))
     return found

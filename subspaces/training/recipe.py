@@ -79,7 +79,7 @@ class Recipe:
         """Take the fields by name; `definition` is the method of another recipe, whose own fields are kept."""
         for name, entry in COMMON.items():
             object.__setattr__(self, name, given.get(name, entry.default))
-        fields.check(self)
+        fields.check(self, COMMON.values())
         kind = METHODS[self.method]
         own = {name: value for name, value in given.items() if name not in COMMON}
         if definition is not None:
@@ -218,9 +218,7 @@ class Recipe:
     def content(self) -> bytes:
         """All fields but the name, in one order; those added later count where they are not their default."""
         later = {name: entry.default for name, entry in COMMON.items() if entry.metadata.get("later")}
-        later |= {
-            entry.name: entry.default for entry in dataclasses.fields(self.definition) if entry.name not in ALWAYS
-        }
+        later |= {entry.name: entry.default for entry in self.definition.entries() if entry.name not in ALWAYS}
         found = {**ALWAYS, **self.to_dict()}
         counted = {name: value for name, value in found.items() if name != "name" and later.get(name, ...) != value}
         return json.dumps(counted, sort_keys=True).encode()

@@ -1,6 +1,5 @@
 """The commands that make a run again."""
 
-import dataclasses
 import itertools
 import math
 import shlex
@@ -23,7 +22,7 @@ def changed(recipe: Recipe) -> tuple[str, dict[str, Any]]:
 
 def _differing(base: Recipe, recipe: Recipe) -> dict[str, Any]:
     """Return what is to be changed: another method brings its own fields at their defaults."""
-    own = {entry.name: entry.default for entry in dataclasses.fields(recipe.definition)}
+    own = {entry.name: entry.default for entry in recipe.definition.entries()}
     before = {**own, **base.to_dict()}
     if base.method != recipe.method and {base.definition.schedule, recipe.definition.schedule} != {None}:
         before["schedule"] = recipe.definition.schedule or Recipe.schedule
