@@ -15,6 +15,7 @@ from torch import Tensor
 from subspaces import streams, values
 from subspaces.evaluation import evaluate
 from subspaces.evaluation.together import evaluate_together
+from subspaces.report.answers import row_of
 from subspaces.report.page import write_report
 from subspaces.report.reading import Reading
 from subspaces.training import Recipe, Run, train
@@ -94,7 +95,7 @@ def _rows(networks: Sequence[Run], lines: Sequence[Run], together: Sequence[dict
         return Row(name, column(numbers, "accuracy"), column(numbers, "ece"), trained, used)
 
     records = [Reading(run.folder) for run in lines]
-    singles = [center for run in networks if (center := Reading(run.folder).center("test"))]
+    singles = [center for run in networks if (center := row_of(Reading(run.folder), "midpoint", "test"))]
     points = [reading.points("test") for reading in records]
     pairs = [reading.pairs("test") for reading in records]
     ends = [{name: (p[0.0].metrics[name] + p[1.0].metrics[name]) / 2 for name in p[0.0].metrics} for p in points]

@@ -19,7 +19,7 @@ from subspaces.cli.shared import OUTPUT, Code, Quiet, check_output
 from subspaces.evaluation.record import Alpha, Choice, Record, Row
 from subspaces.evaluation.settings import POINTS as MOST_POINTS
 from subspaces.evaluation.settings import Settings
-from subspaces.report.reading import PAIR
+from subspaces.report.answers import PAIR
 from subspaces.training import Execution, Recipe, Run
 
 POINTS = "Points: where the subspace is measured"

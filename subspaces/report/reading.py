@@ -1,8 +1,7 @@
 """The records and logs of several runs, grouped by recipe over seeds."""
 
 import os
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,14 +15,12 @@ from subspaces.evaluation.integrity import measured_of
 from subspaces.evaluation.points import kind
 from subspaces.evaluation.record import Record, Row
 from subspaces.evaluation.statistics import deviation
-from subspaces.methods import METHODS
+from subspaces.report.naming import labels, place
 from subspaces.text import nearest
-from subspaces.training.config import Recipe, all_fields
+from subspaces.training.config import Recipe
 from subspaces.training.runs import Run, RunError
 
 Array = NDArray[np.float64]
-PAIR = 0.1  # the ensemble shown where one stands for all is that of 0.1 and 0.9: fixed beforehand, not chosen
-ABSENT = ("validation", "dropout", "label_smoothing", "trunk", "branch")  # not worth a word where they are 0
 
 
 class Reading:
@@ -69,6 +66,17 @@ class Reading:
         """Whether one network was trained, whatever was made of it: its log knows no distance between vertices."""
         return self.recipe.shape().vertices == 1
 
+    @property
+    def training_seconds(self) -> float | None:
+        """The time that the steps of training took, from the speed of each epoch; None where it is not known.
+
+        The images of an epoch are those of the batch-norm statistics, where these are of all training images.
+        """
+        statistics = self.record.statistics
+        images = 0 if statistics.get("batches") else int(statistics.get("images") or 0)
+        speeds = [float(row.get("images_per_second") or 0) for row in self.log]
+        return sum(images / speed for speed in speeds) if images and speeds and all(speeds) else None
+
     def rows(self, split: str) -> list[Row]:
         """Return what was measured on a split, or say which splits there are."""
         found = [row for row in self.record.rows if row.split == split]
@@ -87,23 +95,6 @@ class Reading:
         """Return the ensembles of alpha and 1 - alpha of a line or curve by the smaller of them, in order."""
         rows = [row for row in self.rows(split) if row.kind == "ensemble" and row.role == "along"]
         return _by_alpha([row for row in rows if row.average == average]) if self.interval else {}
-
-    def center(self, split: str) -> Row | None:
-        """Return the midpoint; of a single network the network itself."""
-        points = [row for row in self.rows(split) if row.kind == "point"]
-        return next((row for row in points if self.single or row.role == "midpoint"), None)
-
-    def ensemble(self, split: str, average: str = "probabilities") -> Row | None:
-        """Return the ensemble that stands for the run: of 0.1 and 0.9, or of a simplex's vertices."""
-        if self.interval:
-            pairs = self.pairs(split, average)
-            return pairs[min(pairs, key=lambda alpha: abs(alpha - PAIR))] if pairs else None
-        rows = [row for row in self.rows(split) if row.kind == "ensemble" and row.average == average]
-        for role in ("vertex", "random"):
-            for row in rows:
-                if row.role == role:
-                    return row
-        return None
 
 
 def _by_alpha(rows: Iterable[Row]) -> dict[float, Row]:
@@ -154,32 +145,6 @@ class Group:
             raise RunError(f"the runs of {self.label!r} were evaluated at different alphas: evaluate them alike")
         return Curve(np.array(grid), np.array([[value(rows[alpha], metric) for alpha in grid] for rows in found]))
 
-    def center(self, metric: str, split: str) -> Curve:
-        """Return a metric of the midpoint, or of a single network, as a curve of one point."""
-        return self._one(metric, split, lambda run: run.center(split), "midpoint")
-
-    @property
-    def answers_together(self) -> bool:
-        """Whether the method answers with the ensemble of its members, and its midpoint means nothing."""
-        return self.recipe.answers[0] == "vertices"
-
-    def answer(self, metric: str, split: str) -> Curve:
-        """Return a metric of the method's own answer, its midpoint or the ensemble of its members, as one point."""
-        return self.ensemble(metric, split) if self.answers_together else self.center(metric, split)
-
-    def ensemble(self, metric: str, split: str, average: str = "probabilities") -> Curve:
-        """Return a metric of the ensemble that stands for each run, as a curve of one point."""
-        return self._one(metric, split, lambda run: run.ensemble(split, average), "ensemble")
-
-    def _one(self, metric: str, split: str, pick: Callable[[Reading], Row | None], what: str) -> Curve:
-        values = []
-        for run in self.runs:
-            row = pick(run)
-            if row is None:
-                raise RunError(f"{run.folder} has no {what} on {split!r}: run `subspaces evaluate {run.folder}`")
-            values.append([value(row, metric)])
-        return Curve(np.zeros(1), np.array(values))
-
     def logged(self, name: str) -> Curve:
         """Return a column of the logs over the epochs in which every seed has it."""
         columns = [{int(row["epoch"]): float(row[name]) for row in run.log if name in row} for run in self.runs]
@@ -213,9 +178,9 @@ def gather(folders: Iterable[str | os.PathLike[str]], evaluated: bool = True) ->
             raise RunError(f"{twin.folder} and {run.folder} are the same run: leave one of them out")
         members.append(run)
     ordered = [sorted(members, key=lambda run: run.recipe.seed) for members in groups.values()]
-    ordered.sort(key=lambda members: _place(members[0].recipe))
-    labels = _labels([members[0].recipe for members in ordered])
-    return [Group(label, members) for label, members in zip(labels, ordered, strict=True)]
+    ordered.sort(key=lambda members: place(members[0].recipe))
+    named = labels([members[0].recipe for members in ordered])
+    return [Group(label, members) for label, members in zip(named, ordered, strict=True)]
 
 
 def _same_data(first: Reading, other: Reading) -> None:
@@ -234,38 +199,3 @@ def _same_images(first: Reading, other: Reading) -> None:
             f"{first.folder} was evaluated with {ours} test images and {other.folder} with {theirs}: "
             "evaluate them alike"
         )
-
-
-def _place(recipe: Recipe) -> tuple[Any, ...]:
-    """Return what groups are sorted by: the order in which a shell lists folders means nothing."""
-    own = recipe.definition.own().values()
-    return (list(METHODS).index(recipe.method), *own, *recipe.distinguishing().values())
-
-
-def _labels(recipes: Sequence[Recipe]) -> list[str]:
-    """Return the method of each recipe in words, with the fields in which it is not as usual among the recipes.
-
-    A field has one usual value at most, so of two recipes that differ in it one label or both tell it.
-    """
-    fields = [recipe.distinguishing() for recipe in recipes]
-    known = {name: entry.metadata for name, entry in all_fields().items()}
-    names = [name for name in known if name != "method" and "label" not in known[name]]
-    usual = {name: _usual(name, [each[name] for each in fields if name in each]) for name in names}
-    labels = []
-    for recipe, each in zip(recipes, fields, strict=True):
-        there = [name for name in names if name in each and each[name] not in usual[name]]
-        settings = [f"{known[name].get('symbol') or name.replace('_', ' ')} = {_short(each[name])}" for name in there]
-        labels.append(", ".join([recipe.definition.label(), *settings]))
-    return labels
-
-
-def _usual(name: str, values: Sequence[Any]) -> list[Any]:
-    """Return the value that goes without saying: that of all, 0 of what is absent then, or that of more than half."""
-    if name in ABSENT and len(set(values)) > 1:
-        return [0]
-    return [value for value, count in Counter(values).items() if 2 * count > len(values)]
-
-
-def _short(setting: Any) -> str:
-    """Return a setting as short as it can be told exactly."""
-    return f"{setting:g}" if isinstance(setting, float) and float(f"{setting:g}") == setting else str(setting)

@@ -7,12 +7,12 @@ from pathlib import Path
 from subspaces.evaluation.measured import Measured
 from subspaces.evaluation.record import Row
 from subspaces.evaluation.statistics import Difference, Spread, paired, spread
-from subspaces.report import reading
+from subspaces.report import answers
 from subspaces.report.reading import Group, Reading
 from subspaces.training.config import Recipe
 from subspaces.training.runs import RunError
 
-PAIR = [reading.PAIR, round(1 - reading.PAIR, 9)]
+PAIR = [answers.PAIR, round(1 - answers.PAIR, 9)]
 ENDS = [0.0, 1.0]  # the vertices of a line
 RANDOM = 6
 METRICS = ("accuracy", "nll", "ece", "brier")

@@ -11,6 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from subspaces.evaluation.statistics import Difference
 from subspaces.report.figures import style
+from subspaces.report.measures import measure
 from subspaces.report.reading import Curve
 from subspaces.studies import noise_tables, setting, tables
 from subspaces.studies.compare import Comparison
@@ -53,10 +54,10 @@ def differences(comparison: Comparison) -> Figure:
 
 
 def _panel(axes: Axes, comparison: Comparison, entries: Sequence[Entry], metric: str) -> None:
-    measure = style.measure(metric)
+    shown = measure(metric)
     found = [entry.against(comparison.reference, metric) for entry in entries]
     drawn = [each for each in found if each is not None]
-    values = [0.0, *(measure.scale * value for each in drawn for value in each.values)]
+    values = [0.0, *(shown.scale * value for each in drawn for value in each.values)]
     margin = 0.3 * (max(values) - min(values)) or 1.0
     limits = min(values) - margin, max(values) + margin  # of the seeds: few of them have intervals that dwarf them
     axes.axvline(0, color="black", linewidth=0.8, zorder=1.5)
@@ -66,8 +67,8 @@ def _panel(axes: Axes, comparison: Comparison, entries: Sequence[Entry], metric:
         if methods.index(entry.method) % 2:  # stripes keep the answers of a method together
             axes.axhspan(place - 0.5, place + 0.5, color="#f4f4f4", linewidth=0, zorder=0)
     for place, each in enumerate(drawn):
-        _row(axes, place, each, metric, measure.scale, limits)
-    label = {"nll": "NLL"}.get(metric, measure.label)
+        _row(axes, place, each, metric, shown.scale, limits)
+    label = {"nll": "NLL"}.get(metric, shown.axis)
     axes.set_xlabel(f"Δ {label}\n{'right' if metric == 'accuracy' else 'left'} is better")
     axes.xaxis.set_major_locator(MaxNLocator(3))
     axes.tick_params(axis="y", length=0)
@@ -123,12 +124,12 @@ def noise(study: Study) -> Figure:
         axes = drawing.subplots(1, 2)
         looks = _looks(found)
         for each, metric in zip(axes, ("accuracy", "ece"), strict=True):
-            measure = style.measure(metric)
+            shown = measure(metric)
             for name, lines in found.items():
                 values = np.array([line.chosen.values(metric) for line in lines]).T  # [seeds, levels]
                 curve = Curve(np.array([100 * line.level for line in lines]), values)
-                style.band(each, curve, measure.scale, looks[name])
-            each.set(xlabel="random training labels (%)", ylabel=measure.label)
+                style.band(each, curve, shown.scale, looks[name])
+            each.set(xlabel="random training labels (%)", ylabel=shown.axis)
             each.set_xticks([100 * level for level in study.levels])
         drawing.suptitle(noise_tables.heading(study), x=0.005, ha="left", fontsize=style.FONT)
         seeds = len(study.comparisons[0].seeds)

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from subspaces.evaluation.statistics import spread
 from subspaces.report.figures import style
+from subspaces.report.measures import measure
 from subspaces.studies import instability_tables as tables
 from subspaces.studies.instability import InstabilityStudy
 from subspaces.studies.mixing import Kind
@@ -31,7 +32,7 @@ def panels(study: InstabilityStudy) -> Figure:
         bottom, top = _limits(study)
         for each, (models, kinds) in zip(axes, wanted, strict=True):
             _panel(each, study, models, kinds, bottom)
-        axes[0].set(ylabel=style.measure("accuracy").label, ylim=(bottom, top))
+        axes[0].set(ylabel=measure("accuracy").axis, ylim=(bottom, top))
         drawing.suptitle(tables.heading(study), x=0.005, ha="left", fontsize=style.FONT)
         handles = [style.key(look, tables.WORDS[kind]) for kind, look in LOOKS.items()]
         cut = "" if bottom is None else "; triangles at the bottom: below the panel"

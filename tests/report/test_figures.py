@@ -21,8 +21,8 @@ from PIL import Image
 
 from subspaces.evaluation.record import Record, Row
 from subspaces.report import figures
+from subspaces.report.answers import headed
 from subspaces.report.figures import betas, plane, reliability, style
-from subspaces.report.figures.predictors import predictors
 from subspaces.report.reading import gather
 from subspaces.training.runs import Run, RunError
 
@@ -172,7 +172,7 @@ def test_single_networks_are_told_apart_without_colour(made):
 @pytest.mark.parametrize("name", ["vertices", "selective", "along"])
 def test_single_networks_are_told_apart_in_legends(name, made, tmp_path: Path):
     singles = [made_runs.run(tmp_path, method) for method in ("ema", "integral", "sam")]
-    (legend,) = figures.draw(name, [*made["standard"], *made["line"], *singles]).legends
+    *_, legend = figures.draw(name, [*made["standard"], *made["line"], *singles]).legends
     handles = {text.get_text().split()[0]: h for text, h in zip(legend.get_texts(), legend.legend_handles, strict=True)}
     alone = [handles[method] for method in ("standard", "ema", "integral,", "sam")]
     assert len({handle.get_marker() for handle in alone}) == 4
@@ -235,7 +235,7 @@ def test_bands_are_one_standard_deviation(made):
 def test_any_metric_goes_along(made):
     (axes,) = draw(made, "along", "line", metric="nll").axes
     assert np.allclose(axes.lines[0].get_ydata(), stack([points(f) for f in made["line"]], "nll").mean(0))
-    assert axes.get_ylabel() == "negative log-likelihood"
+    assert axes.get_ylabel() == "NLL"
 
 
 @pytest.mark.parametrize(("splits", "hollow"), [({"test": 90}, True), ({"validation": 60, "test": 90}, False)])
@@ -248,7 +248,7 @@ def test_what_was_chosen_on_the_images_shown_is_marked(splits, hollow, tmp_path:
     assert star.get_ydata() == [100 * choice.reported["test"]["accuracy"]]
     assert (star.get_markerfacecolor() == "white") is hollow
     text = "\n".join(words(figure))
-    assert f"best by {choice.chosen_on}" in text
+    assert f"best on the {choice.chosen_on} split" in text
     assert ("chosen on the images shown here" in text) is hollow
     assert not any(line.get_marker() == "*" for line in figures.draw("along", [folder], metric="ece").axes[0].lines)
 
@@ -262,9 +262,9 @@ def test_betas(made):
         assert np.allclose(drawn.get_ydata(), 100 * stack([points(f) for f in made[name]]).mean(0))
     brightness = [np.dot(to_rgb(drawn.get_color()), (0.3, 0.6, 0.1)) for drawn in dashed]
     assert brightness == sorted(brightness)
-    (legend,) = figure.legends
-    labels = [text.get_text() for text in legend.get_texts()]
-    assert labels == ["β = 0", "β = 0.1", "β = 1", "standard", "point α", "ensemble of α, 1−α"]
+    lines, colours = ([text.get_text() for text in legend.get_texts()] for legend in figure.legends)
+    assert colours == ["β = 0", "β = 0.1", "β = 1", "standard"]
+    assert lines == ["network at α", "ensemble of α and 1−α"]
 
 
 def test_colours_of_betas_grow_evenly_brighter():
@@ -362,7 +362,7 @@ def test_vertices(made):
         low, high = (cap.get_ydata() for cap in simplex.lines[1])
         assert np.allclose((high - low) / 2, values[1:].std(1, ddof=1))
     (only,) = draw(made, "vertices", *names, metric="nll").axes
-    assert only.get_ylabel() == "negative log-likelihood"
+    assert only.get_ylabel() == "NLL"
 
 
 def test_vertices_of_different_methods_lie_beside_each_other(made):
@@ -404,7 +404,7 @@ def test_methods_that_are_ensembles_are_drawn_as_such(made, counted):
     figure = figures.draw("vertices", [made["standard"][0], *counted.values()])
     (legend,) = figure.legends
     words = dict(text.get_text().split(": ") for text in legend.get_texts()[1:])
-    assert words == dict(zip(COUNTED, ["midpoint"] * 2 + ["ensemble"] * 3, strict=True))
+    assert words == dict(zip(COUNTED, ["average"] * 2 + ["ensemble"] * 3, strict=True))
     assert figure.axes[-1].get_xlabel() == "number of vertices or members m"
     assert draw(made, "vertices").axes[-1].get_xlabel() == "number of vertices m"
     for bars, (method, folder) in zip(figure.axes[0].containers[1:], counted.items(), strict=True):
@@ -417,8 +417,8 @@ def test_methods_that_are_ensembles_are_drawn_as_such(made, counted):
 
 def test_reliability(made):
     figure = draw(made, "reliability", "standard", "line")
-    panels = predictors(gather(folders(made, "standard", "line")), "test")
-    assert [each.label for each in panels] == ["standard", "line: midpoint", "line: ensemble of 0.1 and 0.9"]
+    panels = headed(gather(folders(made, "standard", "line")), "test")
+    assert [each.label for each in panels] == ["standard", "line: midpoint", "line: ensemble of α = 0.1 and 0.9"]
     for column, predictor in enumerate(panels):
         bins = reliability.pooled(predictor)
         above, below = figure.axes[column], figure.axes[3 + column]
@@ -442,7 +442,7 @@ def test_selective(made):
     figure = draw(made, "selective", "standard", "line")
     (axes,) = figure.axes
     (legend,) = figure.legends
-    panels = predictors(gather(folders(made, "standard", "line")), "test")
+    panels = headed(gather(folders(made, "standard", "line")), "test")
     for line, text, predictor in zip(axes.lines, legend.get_texts(), panels, strict=True):
         risks = 100 * np.array([row.risk_coverage.risk for row in predictor.rows])
         assert np.allclose(line.get_xdata(), 100 * np.array(predictor.rows[0].risk_coverage.coverage))
@@ -469,6 +469,39 @@ def test_diversity(made):
     (only,) = draw(made, "diversity", "line", metric="disagreement").axes
     found = [100 * pairs(folder)[0].diversity["disagreement"] for folder in made["line"]]
     assert np.isclose(only.patches[0].get_width(), np.mean(found))
+
+
+@pytest.mark.parametrize("metric", [None, "tv"])
+def test_the_diversity_of_one_method_is_no_strip(made, metric):
+    figure = draw(made, "diversity", "line", metric=metric)
+    width, height = figure.get_size_inches()
+    assert height > 0.25 * width
+    for axes in figure.axes:
+        box = axes.get_position()
+        assert box.height * height > 0.6
+        assert axes.patches[0].get_window_extent().height < 0.5 * axes.get_window_extent().height
+    assert figure.get_suptitle().startswith("line · ")
+
+
+def test_colours_and_lines_have_legends_of_their_own(made):
+    figure = draw(made, "along", "standard", "line", "curve")
+    lines, colours = figure.legends
+    assert {handle.get_color() for handle in lines.legend_handles} == {"#555555"}
+    methods = dict(zip([text.get_text() for text in colours.get_texts()], colours.legend_handles, strict=True))
+    assert [methods[name].get_linestyle() for name in ("line", "curve")] == ["None"] * 2
+    above, below = (legend.get_window_extent() for legend in (lines, colours))
+    axes = figure.axes[0].get_window_extent()
+    assert above.y0 >= axes.y1
+    assert below.y1 <= axes.y0
+
+
+@pytest.mark.parametrize("name", ["reliability", "selective"])
+def test_methods_are_shown_by_their_own_answers(name, counted):
+    figure = figures.draw(name, [counted["snapshot"], counted["swa-cyclic"]])
+    text = " ".join(" ".join(found.get_text() for found in figure.findobj(Text)).split())
+    assert "ensemble of the three members" in text
+    assert "average of the three checkpoints" in text
+    assert not [word for word in ("midpoint", "random") if word in text]
 
 
 def test_diversity_is_of_the_ends_also_where_the_grid_goes_beyond_them(made, tmp_path: Path):

@@ -14,13 +14,14 @@ from subspaces import training
 from subspaces.evaluation.record import Choice, Record
 from subspaces.report import figures
 from subspaces.report.figures import diversity, style
+from subspaces.report.measures import measure
 from subspaces.report.reading import gather
 from subspaces.training import RECIPES
 
 WORDS = {  # of an axis, and what numbers are multiplied with
     "accuracy": ("accuracy (%)", 100),
     "ece": ("ECE (%)", 100),
-    "nll": ("negative log-likelihood", 1),
+    "nll": ("NLL", 1),
     "brier": ("Brier score", 1),
     "adaptive_ece": ("adaptive ECE (%)", 100),
     "aurc": ("AURC (%)", 100),
@@ -37,9 +38,9 @@ def edges(axes, at: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return xs, np.array([side.min() for side in sides]), np.array([side.max() for side in sides])
 
 
-def labels(figure) -> list[str]:
-    (made,) = figure.legends
-    return [" ".join(text.get_text().split()) for text in made.get_texts()]
+def labels(figure, at: int = -1) -> list[str]:
+    """Return what a legend says; that of methods is the last."""
+    return [" ".join(text.get_text().split()) for text in figure.legends[at].get_texts()]
 
 
 # Along the subspace
@@ -80,11 +81,16 @@ def test_metrics_along_the_subspace(recorded: Recorded, metric, split):
         assert np.allclose(
             [span.get_y(), span.get_height()], [values.mean() - deviation(values), 2 * deviation(values)]
         )
-    assert labels(figure) == ["standard", "line", "curve", "simplex (m = 3): midpoint", "point α", "ensemble of α, 1−α"]
-    handles = dict(zip(labels(figure), figure.legends[0].legend_handles, strict=True))
+    assert labels(figure) == ["standard", "line", "curve", "simplex (m = 3): midpoint"]
+    assert labels(figure, 0) == ["network at α", "ensemble of α and 1−α"]
+    handles = {
+        label: handle
+        for at in (0, 1)
+        for label, handle in zip(labels(figure, at), figure.legends[at].legend_handles, strict=True)
+    }
     assert [handles[name].get_color() for name in ("line", "curve")] == [full[0].get_color(), full[2].get_color()]
-    assert handles["point α"].is_dashed()
-    assert not handles["ensemble of α, 1−α"].is_dashed()
+    assert handles["network at α"].is_dashed()
+    assert not handles["ensemble of α and 1−α"].is_dashed()
 
 
 def test_a_chosen_pair_is_marked_at_its_smaller_point(recorded: Recorded, tmp_path: Path):
@@ -103,7 +109,7 @@ def test_a_chosen_pair_is_marked_at_its_smaller_point(recorded: Recorded, tmp_pa
         (star,) = (line for line in figure.axes[0].lines if line.get_marker() == "*")
         assert (*star.get_xdata(), *star.get_ydata()) == pytest.approx((0.15, height))
         assert (star.get_markerfacecolor() == "white") is (split == "validation")
-        assert labels(figure)[-1] == "best by validation"
+        assert labels(figure, 0)[-1] == "best on the validation split"
 
 
 def test_strengths_of_the_penalty(recorded: Recorded, tmp_path: Path):
@@ -114,7 +120,7 @@ def test_strengths_of_the_penalty(recorded: Recorded, tmp_path: Path):
     figure = figures.draw("betas", [*weak, *recorded.runs["line"], *recorded.runs["standard"]], metric="ece")
     (axes,) = figure.axes
     colours = [line.get_color() for line in axes.lines if len(line.get_xdata()) == 21]
-    handles = dict(zip(labels(figure), figure.legends[0].legend_handles, strict=True))
+    handles = dict(zip(labels(figure), figure.legends[-1].legend_handles, strict=True))
     weaker, stronger = (handles[name].get_color() for name in ("β = 0.1", "β = 1"))
     assert colours == [weaker, weaker, stronger, stronger]
     assert weaker != stronger
@@ -211,7 +217,7 @@ def predictors(recorded: Recorded, split: str):
     """Return label and rows of every seed of what predicts."""
     for name in NAMES:
         pair = is_ensemble("vertex") if name == "simplex" else is_pair(0.1, "probabilities")
-        word = "ensemble of vertices" if name == "simplex" else "ensemble of 0.1 and 0.9"
+        word = "ensemble of the three vertices" if name == "simplex" else "ensemble of α = 0.1 and 0.9"
         kinds = {"": is_point} if name == "standard" else {": midpoint": is_middle, f": {word}": pair}
         for words, wanted in kinds.items():
             yield f"{LABELS[name]}{words}", [recorded.rows(name, seed, wanted, split)[0] for seed in SEEDS]
@@ -256,7 +262,7 @@ def test_selective_prediction(recorded: Recorded):
         areas = np.array([100 * row.metrics["aurc"] for row in rows])
         assert text == f"{label} ({areas.mean():.2f} ± {deviation(areas):.2f})"
         assert line.is_dashed() is ("ensemble" not in label)
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("coverage (%)", "error of the predictions kept (%)")
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("most confident answers kept (%)", "error among them (%)")
 
 
 def test_diversity(recorded: Recorded):
@@ -314,4 +320,4 @@ def test_how_many_seeds_are_told(recorded: Recorded):
 
 
 def test_metrics_have_names_and_units():
-    assert {name: (style.measure(name).label, style.measure(name).scale) for name in METRICS} == WORDS
+    assert {name: (measure(name).axis, measure(name).scale) for name in METRICS} == WORDS

@@ -23,9 +23,10 @@ from subspaces.evaluation.examples import Examples
 from subspaces.evaluation.record import Check, Record
 from subspaces.report import page as report
 from subspaces.report import reading
+from subspaces.report.answers import Answer, answers, standard_for
+from subspaces.report.measures import METRICS
 from subspaces.report.page import commands, content, embedded, pictures, write_report
-from subspaces.report.page.ways import METRICS, Way, standard_for, ways
-from subspaces.report.page.words import spread, verdict
+from subspaces.report.page.words import percent, verdict
 from subspaces.training import RECIPES, Run, RunError
 
 EVIL = "</script><img src=x onerror=alert(1)>"
@@ -135,7 +136,7 @@ def test_a_point_of_a_line_is_paired_with_its_opposite(runs, written):
         partner = run["ensembles"][point["partner"]]
         lower = min(together, key=lambda alpha: abs(alpha - min(point["alpha"], 1 - point["alpha"])))
         assert partner["metrics"][0] == pytest.approx(together[lower], rel=1e-5)
-        assert partner["name"] == f"α = {lower:.3g} and {1 - lower:.3g}"
+        assert partner["name"] == f"ensemble of α = {lower:.3g} and {1 - lower:.3g}"
 
 
 def test_the_first_table_is_the_mean_and_the_deviation_over_seeds(runs, written):
@@ -185,8 +186,8 @@ def test_many_runs_stay_below_the_limit(tmp_path):
 # Its words
 
 
-def way(*values: float, metric: str = "accuracy") -> Way:
-    return Way("midpoint", "midpoint", {seed: {metric: value} for seed, value in enumerate(values)}, 1)
+def way(*values: float, metric: str = "accuracy") -> Answer:
+    return Answer("midpoint", "midpoint", None, {(seed,): {metric: value} for seed, value in enumerate(values)}, 1)
 
 
 @pytest.mark.parametrize(
@@ -209,9 +210,9 @@ def test_the_midpoint_is_compared_with_standard_training_of_the_same_setting(run
     line = next(group for group in groups if group.recipe.method == "line")
     assert standard_for(line, groups).recipe.method == "standard"
     words = dict(content.summary(groups, "test", 297)[0]["paragraphs"])
-    standard = ways(standard_for(line, groups), "test")[0]
-    assert f"standard training on {100 * standard.mean('accuracy'):.1f}" in words["Midpoint"]
-    assert words["Cost"].endswith("one network for the midpoint and two for the ensemble.")
+    standard = answers(standard_for(line, groups), "test")[0]
+    assert f"standard training on {100 * standard.spread('accuracy').mean:.1f}" in words["Midpoint"]
+    assert "one network for the midpoint and two for the ensemble." in words["Cost"]
 
 
 def test_without_such_a_run_it_is_compared_with_the_ends_and_says_so(runs, tmp_path):
@@ -226,14 +227,15 @@ def test_the_ensemble_is_compared_with_the_midpoint_and_with_standard_training(r
     groups = reading.gather([*runs["simplex"], *runs["standard"]])
     (part,) = content.summary(groups, "test", 297)
     words = dict(part["paragraphs"])
-    found = {way.name: way for group in groups for way in ways(group, "test")}
+    found = {one.name: one for group in groups for one in answers(group, "test")}
     vertices, random = found["ensemble of the three vertices"], found["ensemble of six random points"]
     for other, name in (("midpoint", "the midpoint"), ("one network", "standard training")):
         for metric in ("accuracy", "ece"):
             assert verdict(vertices, found[other], metric, 1, name) in words["Ensemble"]
-    said = f"six random points is right on {spread(random, 'accuracy', 1)}, its ECE {spread(random, 'ece', 1)}"
+    right, error = (percent(random.spread(metric), 1) for metric in ("accuracy", "ece"))
+    said = f"six random points is right on {right}, its ECE {error}"
     assert said in words["Ensemble"]
-    assert words["Cost"].endswith("one network for the midpoint and three or six for the ensemble.")
+    assert "one network for the midpoint and three or six for the ensemble." in words["Cost"]
 
 
 def test_the_kind_of_a_group_is_what_alpha_is_in_its_result(runs, tmp_path: Path):
@@ -255,7 +257,7 @@ def test_the_kind_of_a_group_is_what_alpha_is_in_its_result(runs, tmp_path: Path
 def test_a_method_of_several_passes_says_what_it_costs(tmp_path):
     groups = reading.gather([made_runs.run(tmp_path, "sam")])
     (part,) = content.summary(groups, "test", 297)
-    assert dict(part["paragraphs"])["Cost"] == "One training run of two passes a step, one network at test."
+    assert dict(part["paragraphs"])["Cost"].startswith("One training run of two passes a step, one network at test. ")
 
 
 def test_only_standard_training_is_called_so(runs, tmp_path):
@@ -289,19 +291,19 @@ def test_what_the_number_of_images_for_the_statistics_changes_is_said(tmp_path):
 
 
 def test_what_was_chosen_on_the_test_set_is_marked(runs, tmp_path):
-    marked = content.notes(reading.gather(runs["line"]), "test", 297)
+    marked = content.page(reading.gather(runs["line"]))["notes"]
     assert any("chosen on the test set" in note for note in marked)
     honest = made_runs.run(tmp_path, "line", splits={"validation": 80, "test": 297}, validation=80)
     groups = reading.gather([honest])
-    assert not any("chosen on the test set" in note for note in content.notes(groups, "test", 297))
+    assert not any("chosen on the test set" in note for note in content.page(groups)["notes"])
     (choice,) = content.page(groups)["runs"][0]["choices"]
     assert (choice["chosen_on"], choice["on_test"]) == ("validation", False)
 
 
 def test_one_seed_comes_with_a_warning(runs):
-    notes = content.notes(reading.gather(runs["line"][:1]), "test", 297)
-    assert any("may differ by chance" in note for note in notes)
-    assert not any("may differ by chance" in note for note in content.notes(reading.gather(runs["line"]), "test", 297))
+    one, two = (content.page(reading.gather(some))["notes"] for some in (runs["line"][:1], runs["line"]))
+    assert any("may differ by chance" in note for note in one)
+    assert not any("may differ by chance" in note for note in two)
 
 
 # Its commands make the run again

@@ -49,7 +49,7 @@ def opened(visitor, report):
 
 @pytest.fixture
 def page(visit, opened):
-    """The page of all runs, at the midpoint of the first line."""
+    """The page of all runs, at the start of the first line."""
     opened.select_option("#walk-run", label="simplex (m = 3), seed 0")
     opened.select_option("#walk-run", label="line, seed 0")
     opened.select_option("#along-metric", label="Accuracy")
@@ -126,9 +126,10 @@ def test_the_slider_by_keyboard_shows_the_numbers_of_the_record(page, runs):
     points, pairs = rows_of(runs["line"]), rows_of(runs["line"], "ensemble")
     slider = page.get_by_role("slider", name="Point of the subspace, α")
     slider.focus()
-    assert slider.get_attribute("aria-valuetext") == "α = 0.5"
-    assert_shows(page, points["[0.5]"], pair(pairs, 0.5))
-    for _ in range(5):
+    assert slider.get_attribute("aria-valuetext") == "α = 0.1"
+    assert_shows(page, points["[0.1]"], pair(pairs, 0.1))
+    assert len({tuple(line[k] for line in cells(page).values()) for k in range(3)}) == 3  # no two columns alike
+    for _ in range(13):
         page.keyboard.press("ArrowRight")
     assert slider.get_attribute("aria-valuetext") == "α = 0.75"
     assert_shows(page, points["[0.75]"], pair(pairs, 0.75))
@@ -166,8 +167,10 @@ def test_the_triangle_by_keyboard_pointer_and_list(page, runs):
     points = rows_of(runs["simplex"])
     vertices = next(row for row in rows_of(runs["simplex"], "ensemble").values() if row.role == "vertex")
     triangle = page.locator("#walk-triangle")
-    assert page.locator("#walk-name").inner_text() == "midpoint"
+    assert page.locator("#walk-name").inner_text() == "vertex 1"
     triangle.focus()
+    page.keyboard.press("Home")
+    assert page.locator("#walk-name").inner_text() == "midpoint"
     for _ in range(8):
         page.keyboard.press("ArrowUp")
     assert page.locator("#walk-name").inner_text() == "vertex 3"
@@ -193,11 +196,11 @@ def copied(page, name: str) -> list[list[str]]:
 
 
 def test_tables_are_copied_as_csv(page, runs):
-    head, *rows = copied(page, "Copy as CSV: What each way")
-    assert head[:4] == ["trained", "prediction_by", "accuracy", "accuracy_std"]
+    head, *rows = copied(page, "Copy as CSV: How good each answer is")
+    assert head[:5] == ["method", "answer", "seeds", "accuracy", "accuracy_std"]
     middle = next(row for row in rows if row[:2] == ["line", "midpoint"])
     mean = sum(rows_of(runs[name])["[0.5]"].metrics["accuracy"] for name in ("line", "line1")) / 2
-    assert float(middle[2]) == pytest.approx(mean, rel=1e-5)
+    assert float(middle[3]) == pytest.approx(mean, rel=1e-5)
     head, *rows = copied(page, "Copy every evaluated point as CSV")
     assert head[:6] == ["run", "seed", "split", "kind", "role", "alpha"]
     assert sum(row[0] == runs["line"].name and row[3] == "point" for row in rows) == 21
@@ -211,13 +214,13 @@ def test_tables_are_copied_as_csv(page, runs):
 def test_copying_where_the_clipboard_is_refused(page, works):
     page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(new Error('refused')); }")
     page.evaluate("works => { if (!works) document.execCommand = () => false; }", works)
-    button = page.get_by_role("button", name="Copy as CSV: What each way")
+    button = page.get_by_role("button", name="Copy as CSV: How good each answer is")
     button.click()
     if works:
         sync_api.expect(button).to_have_text("Copied")
         assert not page.locator("dialog").is_visible()
     else:
-        assert page.locator("#copy-text").input_value().startswith("trained,prediction_by,accuracy")
+        assert page.locator("#copy-text").input_value().startswith("method,answer,seeds,accuracy")
         page.get_by_role("button", name="Close").click()
         assert not page.locator("dialog").is_visible()
     page.evaluate("() => { delete navigator.clipboard.writeText; delete document.execCommand; }")
@@ -379,9 +382,8 @@ def test_single_networks_are_not_called_a_subspace(visit, runs, tmp_path):
     page = visit(write_report([runs["standard"], runs["standard1"]], tmp_path / "networks.html"))
     assert page.inner_text("#walk-title") == "Reliability"
     text = page.inner_text("main")
-    assert not [
-        word for word in ("Move along", "α", "nowhere", "ensemble", "midpoint") if word in text.partition("Runs\n")[0]
-    ]
+    found = text.partition("Runs\n")[0].replace("The ensemble of the independent networks of standard", "")
+    assert not [word for word in ("Move", "α", "no way", "ensemble of", "midpoint") if word in found]
     assert "Its ECE is" in page.inner_text("#summary")
 
 
@@ -391,3 +393,50 @@ def test_a_simplex_of_many_vertices_has_a_list(visit, tmp_path):
     page.select_option("#walk-point", label="vertex 4")
     vertices = next(row for row in rows_of(folder, "ensemble").values() if row.role == "vertex")
     assert_shows(page, rows_of(folder)["[[0.0, 0.0, 0.0, 1.0, 0.0]]"], vertices)
+
+
+# Tables on a phone
+
+
+def test_tables_scroll_in_their_own_box_and_say_so(visit, report):
+    page = visit(report, viewport=PHONE, is_mobile=True, has_touch=True)
+    box, hint = page.locator("#facts .scroll"), page.locator("#facts .hint")
+    eventually(hint.is_visible, page)
+    assert "Scroll sideways" in hint.inner_text()
+    assert "more-right" in box.get_attribute("class")
+    assert box.evaluate("box => getComputedStyle(box).boxShadow") != "none"
+    first = page.locator("#facts tbody th:not([colspan])").first
+    before = first.bounding_box()["x"]
+    box.evaluate("box => { box.scrollLeft = box.scrollWidth; }")
+    eventually(lambda: "more-left" in box.get_attribute("class"), page)
+    assert "more-right" not in box.get_attribute("class")
+    assert first.bounding_box()["x"] == pytest.approx(before, abs=1)  # the names stay
+    assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
+    desktop = visit(report)
+    assert desktop.locator("#facts .scroll").evaluate("one => one.scrollWidth <= one.clientWidth")
+    assert not desktop.locator("#facts .hint").is_visible()
+
+
+def test_every_metric_is_explained_beside_the_first_table(page):
+    terms, meanings = (page.locator(f"#glossary {tag}").all_inner_texts() for tag in ("dt", "dd"))
+    assert terms == ["Accuracy", "ECE", "NLL", "Brier score", "Adaptive ECE", "AURC"]
+    assert all(text.endswith(("higher is better.", "lower is better.")) for text in meanings)
+    told = dict(zip(terms, meanings, strict=True))
+    assert "bins of equally many images" in told["Adaptive ECE"]
+    assert "area under the risk–coverage curve" in told["AURC"]
+    assert page.locator("#glossary dd").first.is_visible()
+
+
+def test_a_page_of_members_has_no_walk_to_a_midpoint(visit, tmp_path):
+    folders = [made_runs.run(tmp_path, "snapshot", vertices=3, epochs=30, seed=seed) for seed in (0, 1)]
+    page = visit(write_report(folders, tmp_path / "members.html"))
+    names = page.locator("nav a").all_inner_texts()
+    assert names[:3] == ["Summary", "Single networks and ensembles", "Reliability"]
+    assert page.locator("#walk-point option").all_inner_texts() == ["member 1", "member 2", "member 3"]
+    assert page.locator("#walk-numbers thead th").all_inner_texts() == [
+        "Metric",
+        "member 1",
+        "ensemble of the three members",
+    ]
+    shown = page.inner_text("main").partition("Runs\n")[0].partition("Planes\n")
+    assert not [word for word in ("midpoint", "random point", "Walk") if word in shown[0]]

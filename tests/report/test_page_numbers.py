@@ -30,8 +30,9 @@ def page(opened_report):
 
 def test_the_table_of_the_ways_to_predict(page, recorded):
     shown = table(page, "#facts")
-    assert shown["caption"].endswith("after one training run, mean ± standard deviation over seeds; bold: the best")
-    assert shown["head"] == ["Prediction by", *HEADS, "Networks at test"]
+    caption = "How good each answer is, and what it costs, mean ± standard deviation over seeds; bold: the best"
+    assert shown["caption"] == caption
+    assert shown["head"] == ["Answer", *HEADS, "Networks at test", "Training time"]
     ways = recorded.ways()
     headings = [line[0] for line in shown["body"] if len(line) == 1]
     assert headings == list(LABELS.values())
@@ -47,36 +48,38 @@ def test_the_table_of_the_ways_to_predict(page, recorded):
         for at, metric in enumerate(METRICS):
             mean, std = (scale(metric) * number[at] for number in (values.mean(0), deviation(values)))
             assert reads(texts[at], mean, std, digits=digits(metric)), (way, metric)
-        assert texts[-1] == str(networks)
+        assert texts[-2:] == [str(networks), "0.29\u00a0s"]  # 12 epochs of 1,200 images, 50,000 a second
     for at, (metric, (*_, higher)) in enumerate(METRICS.items()):
         numbers = {way: float(texts[at].split(" ± ")[0]) for way, (texts, _) in found.items()}
         best = (max if higher else min)(numbers.values())
         assert metric != "aurc" or list(numbers.values()).count(best) == 2  # equal as they are shown
         assert {way for way, (_, bold) in found.items() if bold[at]} == {w for w, n in numbers.items() if n == best}
-    assert not any(bold[-1] for _, bold in found.values())
+    assert not any(bold[-1] or bold[-2] for _, bold in found.values())
 
 
 def test_the_copied_table_of_the_ways_to_predict(page, recorded):
-    rows, ways = copied(page, "Copy as CSV: What each way"), recorded.ways()
+    rows, ways = copied(page, "Copy as CSV: How good each answer is"), recorded.ways()
     columns = [name for metric in METRICS for name in (metric, f"{metric}_std")]
-    assert list(rows[0]) == ["trained", "prediction_by", *columns, "networks_at_test"]
-    assert [(row["trained"], row["prediction_by"]) for row in rows] == [(LABELS[name], way) for name, way in ways]
+    costs = ["networks_at_test", "training_runs", "training_seconds"]
+    assert list(rows[0]) == ["method", "answer", "seeds", *columns, *costs]
+    assert [(row["method"], row["answer"]) for row in rows] == [(LABELS[name], way) for name, way in ways]
     for row, (values, networks) in zip(rows, ways.values(), strict=True):
         assert [float(row[metric]) for metric in METRICS] == near(values.mean(0))
         assert [float(row[f"{metric}_std"]) for metric in METRICS] == near(deviation(values))
-        assert int(row["networks_at_test"]) == networks
+        assert [row[name] for name in ("seeds", *costs)] == ["0 1 2", str(networks), "1", "0.288"]
 
 
 def test_the_summary_says_what_was_worked_out(page, recorded):
     groups = reading.gather(recorded.folders)
-    parts = content.summary(groups, "test", 120)
+    shown = content.page(groups)
+    parts = shown["summary"]
     articles = page.locator("#summary article").all()
     for article, part in zip(articles, parts, strict=True):
         assert article.locator("h3").text_content() == part["label"]
-        names, numbers = (article.locator(tag).all_text_contents() for tag in ("dt", "dd"))
-        assert list(zip(names, numbers, strict=True)) == part["figures"]
+        names, numbers, beside = (article.locator(t).all_text_contents() for t in ("dt", "dt + dd", ".against"))
+        assert [tuple(figure.values()) for figure in part["figures"]] == list(zip(names, numbers, beside, strict=True))
         assert article.locator("p").all_text_contents() == [f"{name}. {text}" for name, text in part["paragraphs"]]
-    assert page.locator("#summary .notes li").all_text_contents() == content.notes(groups, "test", 120)
+    assert page.locator("#summary .notes li").all_text_contents() == shown["notes"]
 
 
 # Along the subspace
@@ -200,9 +203,9 @@ def test_the_points_of_a_simplex(page, recorded):
     expected = roles(recorded)
     names = list(dict.fromkeys(name for name, _ in expected))
     shown = unfolded(page, "#roles-figure")
-    assert shown["head"] == ["Subspace", "Point", *HEADS]
-    rows = copied(page, "Copy as CSV: The points of simplexes")
-    assert [(row["Subspace"], row["Point"]) for row in rows] == [(LABELS["simplex"], name) for name, _ in expected]
+    assert shown["head"] == ["Method", "Point", *HEADS]
+    rows = copied(page, "Copy as CSV: Measured points")
+    assert [(row["Method"], row["Point"]) for row in rows] == [(LABELS["simplex"], name) for name, _ in expected]
     assert [line[:2] for line in shown["body"]] == [[LABELS["simplex"], name] for name, _ in expected]
     for at, (metric, (label, percent, _)) in enumerate(METRICS.items()):
         page.select_option("#along-metric", label=label)

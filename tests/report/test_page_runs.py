@@ -41,23 +41,24 @@ def test_risk_over_coverage(page, recorded):
         ("simplex", is_ensemble("vertex")),
     ):
         expected[f"{LABELS[name]}: midpoint"] = recorded.risks(name, is_middle)
-        expected[f"{LABELS[name]}: ensemble"] = recorded.risks(name, ensemble)
+        words = "the three vertices" if name == "simplex" else "α = 0.1 and 0.9"
+        expected[f"{LABELS[name]}: ensemble of {words}"] = recorded.risks(name, ensemble)
     traces, layout = chart(page, "#selective-figure")
     assert [trace["meta"] for trace in traces] == list(expected) == list(legend(page, "#selective-figure"))
     entries = legend(page, "#selective-figure")
     for trace, (name, (coverage, risk)) in zip(traces, expected.items(), strict=True):
         assert trace["x"] == near(100 * np.array(coverage), digits=5)
         assert trace["y"] == near(100 * risk, digits=5)
-        kind = name.partition(": ")[2]
+        kind = name.partition(": ")[2].partition(" ")[0]
         assert trace["line"]["dash"] == {"": "dot", "midpoint": "dash", "ensemble": "solid"}[kind]
         assert trace["line"]["color"] == entries[name]["stroke"]
-    assert layout["xaxis"]["title"]["text"] == "Coverage (%)"
-    assert layout["yaxis"]["title"]["text"] == "Error among the answered (%)"
+    assert layout["xaxis"]["title"]["text"] == "Most confident answers kept (%)"
+    assert layout["yaxis"]["title"]["text"] == "Error among them (%)"
     shown, rows = unfolded(page, "#selective-figure"), copied(page, "Copy as CSV: Risk over coverage")
     assert shown["caption"] == "Risk over coverage, test split"
-    assert shown["head"] == ["Prediction by", "Coverage", "Error"]
+    assert shown["head"] == ["Answer", "Coverage", "Error"]
     flat = [(name, c, r) for name, both in expected.items() for c, r in zip(*both, strict=True)]
-    assert [line[0] for line in shown["body"]] == [row["Prediction by"] for row in rows] == [one[0] for one in flat]
+    assert [line[0] for line in shown["body"]] == [row["Answer"] for row in rows] == [one[0] for one in flat]
     for column, name in ((1, "coverage"), (2, "risk")):
         assert floats(rows, name) == near([one[column] for one in flat], digits=5)
         assert all(
@@ -78,7 +79,7 @@ def test_what_was_chosen_where_and_its_numbers(page, recorded):
     assert shown["head"] == ["Run", "Chosen", "By", "On", *(f"{label}\u00a0%" for label in columns.values())]
     assert list(rows[0]) == ["run", "Chosen", "by", "chosen_on", "on_test", *columns]
     what = {"point": "best point", "pair": "best pair", "threshold": "least confidence"}
-    by = {"accuracy": "Accuracy", "nll": "NLL", "risk": "half the error"}
+    by = {"accuracy": "Accuracy", "nll": "NLL", "risk": "half of its error"}
     for line, row, (name, seed, choice) in zip(shown["body"], rows, expected, strict=True):
         value = ", ".join(f"{a:.3g}" for a in (choice.value if isinstance(choice.value, list) else [choice.value]))
         where = "⚠ chosen on the test set" if choice.on_test else f"the {choice.chosen_on} split"
@@ -192,14 +193,16 @@ def order(recorded) -> list[tuple[str, int, Path, Record]]:
 
 
 def test_the_table_of_runs(page, recorded):
-    shown, rows = table(page, "#runs-table"), copied(page, "Copy as CSV: The midpoint of each run")
-    assert shown["caption"] == "The midpoint of each run, or its one network, on the test split"
-    assert shown["head"] == ["Run", "Trained", "Seed", *HEADS]
-    assert list(rows[0]) == ["Run", "Trained", "seed", *METRICS]
+    shown, rows = table(page, "#runs-table"), copied(page, "Copy as CSV: The own answer of each run")
+    assert shown["caption"] == "The own answer of each run, test split"
+    assert shown["head"] == ["Run", "Method", "Answer", "Seed", *HEADS]
+    assert list(rows[0]) == ["Run", "Method", "Answer", "seed", *METRICS]
     for line, row, (name, seed, folder, record) in zip(shown["body"], rows, order(recorded), strict=True):
         (middle,) = (one for one in record.rows if is_middle(one) and one.split == "test")
-        assert line[:3] == [folder.name, LABELS[name], str(seed)] == [row["Run"], row["Trained"], row["seed"]]
-        for at, metric in enumerate(METRICS, 3):
+        answer = "one network" if name == "standard" else "midpoint"
+        assert line[:4] == [folder.name, LABELS[name], answer, str(seed)]
+        assert line[:4] == [row[column] for column in ("Run", "Method", "Answer", "seed")]
+        for at, metric in enumerate(METRICS, 4):
             assert reads(line[at], scale(metric) * middle.metrics[metric], digits=digits(metric))
             assert float(row[metric]) == near(middle.metrics[metric])
 
@@ -226,7 +229,7 @@ def test_every_point_is_copied(page, recorded):
         for row, one in zip([row for row in mine if row["kind"] == "ensemble"], together, strict=True):
             words = {"vertex": "the three vertices", "random": "six random points"}
             pair = " and ".join(f"{a:.3g}" for a in one.alphas) if one.role == "along" else ""
-            assert (row["alpha"], row["role"]) == (words.get(one.role, f"α = {pair}"), "")
+            assert (row["alpha"], row["role"]) == ("ensemble of " + words.get(one.role, f"α = {pair}"), "")
             assert [float(row[metric]) for metric in METRICS] == near([one.metrics[m] for m in METRICS])
 
 

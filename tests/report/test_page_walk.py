@@ -122,7 +122,7 @@ def named(row: Row) -> str:
 @pytest.mark.parametrize(("name", "seed"), [("line", 2), ("curve", 1)])
 def test_every_point_of_a_line_or_curve(page, recorded, name, seed):
     enter(page, name, seed)
-    assert page.locator("#walk-alpha").input_value() == "10"  # the midpoint
+    assert page.locator("#walk-alpha").input_value() == "2"  # α = 0.1
     points = sorted(recorded.rows(name, seed, is_point), key=lambda row: row.alphas[0])
 
     def partner(row: Row) -> Row:
@@ -217,7 +217,7 @@ def test_every_point_of_a_triangle(page, recorded):
     enter(page, "simplex", 1)
     (vertices,) = recorded.rows("simplex", 1, is_ensemble("vertex"))
     points = in_order(page, recorded, 1)
-    assert page.locator("#walk-name").inner_text() == "midpoint"
+    assert page.locator("#walk-name").inner_text() == "vertex 1"
     everywhere = assert_walk(page, recorded, "simplex", 1, points, lambda row: vertices)
     assert {len(shown["head"]) for shown in everywhere} == {4}
     dots = page.evaluate(DOTS)
@@ -275,13 +275,13 @@ def test_every_run_can_be_entered(page, recorded):
     for name in LABELS:
         for seed in SEEDS:
             enter(page, name, seed)
-            (middle,) = recorded.rows(name, seed, is_middle)
-            shown = walked(page)
-            where = "network" if name == "standard" else named(middle)
+            shown, opened = walked(page), {"simplex": [1.0, 0.0, 0.0], "standard": 0.0}.get(name, 0.1)
+            row = next(row for row in recorded.rows(name, seed, is_point) if row.alphas == [opened])
+            where = "network" if name == "standard" else named(row)
             assert shown["caption"] == f"{LABELS[name]}, seed {seed}: {where}, test split"
-            assert numbers(shown["body"], 1, middle)
+            assert numbers(shown["body"], 1, row)
             if name == "standard":
                 assert shown["head"] == ["Metric", "network"]
                 assert len(shown["traces"]) == 3  # no ensemble
-                assert page.inner_text("#walk-where") == "A single network: there is nowhere to go."
+                assert page.inner_text("#walk-where") == "A single network: there is no way to walk."
     assert table(page, "#walk-numbers")["head"][0] == "Metric"

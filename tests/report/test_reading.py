@@ -12,6 +12,7 @@ import pytest
 from helpers import resealed
 
 from subspaces.evaluation.record import Record
+from subspaces.report.answers import first, headed, row_of
 from subspaces.report.reading import Curve, Reading, gather
 from subspaces.training import RECIPES, Execution, Recipe, seals
 from subspaces.training.runs import Run, RunError
@@ -179,12 +180,12 @@ def test_pairs_are_sorted_by_the_smaller_alpha_and_by_how_they_are_averaged(made
 
 
 def test_what_stands_for_a_run(made):
-    assert Reading(made["standard"][0]).center("test").alphas == [0.0]
-    assert Reading(made["standard"][0]).ensemble("test") is None
-    assert Reading(made["line"][0]).center("test").alphas == [0.5]
-    assert Reading(made["line"][0]).ensemble("test").alphas == [0.1, 0.9]
-    assert Reading(made["simplex4"][0]).center("test").alphas == [[0.25] * 4]
-    assert Reading(made["simplex4"][0]).ensemble("test").alphas == np.eye(4).tolist()
+    assert row_of(Reading(made["standard"][0]), "midpoint", "test").alphas == [0.0]
+    assert len(headed(gather(made["standard"]), "test")) == 1
+    assert row_of(Reading(made["line"][0]), "midpoint", "test").alphas == [0.5]
+    assert row_of(Reading(made["line"][0]), "pair", "test").alphas == [0.1, 0.9]
+    assert row_of(Reading(made["simplex4"][0]), "midpoint", "test").alphas == [[0.25] * 4]
+    assert row_of(Reading(made["simplex4"][0]), "vertices", "test").alphas == np.eye(4).tolist()
 
 
 def test_the_log_is_read_where_every_seed_has_it(made):
@@ -266,11 +267,11 @@ def test_what_was_not_measured_is_named(made, tmp_path: Path):
         group.along("accuracy", "tset")
     empty = changed(made["line"][0], tmp_path / "empty", rows=[])
     with pytest.raises(RunError, match="not evaluated on 'test': run `subspaces evaluate"):
-        gather([empty])[0].center("accuracy", "test")
+        first(gather([empty])[0], "test")
     rows = [row for row in Record.read(made["line"][0]).rows if row.role != "midpoint"]
     without = changed(made["line"][0], tmp_path / "without", rows=rows)
     with pytest.raises(RunError, match="has no midpoint on 'test'"):
-        gather([without])[0].center("accuracy", "test")
+        first(gather([without])[0], "test")
 
 
 def test_no_runs_and_folders_that_are_none_are_refused(made, tmp_path: Path):

@@ -1,7 +1,7 @@
 """A metric along lines and curves."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -9,8 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from subspaces.report.answers import answered, first
 from subspaces.report.figures import style
 from subspaces.report.figures.style import Look
+from subspaces.report.measures import measure
 from subspaces.report.reading import Curve, Group
 from subspaces.training.runs import RunError
 
@@ -23,16 +25,30 @@ def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     with style.styled():
         drawing = style.blank(style.COLUMN, 2.5)
         axes = drawing.add_subplot()
-        handles = panel(axes, groups, style.looks(groups), metric, split)
+        keys = panel(axes, groups, style.looks(groups), metric, split)
         axes.set_title(style.heading(groups, split))
-        axes.set_ylabel(style.measure(metric).label)
-        style.legend(drawing, handles, columns=2, title=caption(groups, handles))
+        axes.set_ylabel(measure(metric).axis)
+        legends(drawing, keys, groups, columns=2)
     return drawing
 
 
-def panel(axes: Axes, groups: Sequence[Group], looks: Sequence[Look], metric: str, split: str) -> list[Line2D]:
-    """Draw groups into one panel and return the handles of its legend."""
-    scale = style.measure(metric).scale
+@dataclass(frozen=True)
+class Keys:
+    """What the legends explain: which colour is which method, and what the lines and stars are."""
+
+    methods: list[Line2D]
+    lines: list[Line2D]
+
+
+def legends(drawing: Figure, keys: Keys, groups: Sequence[Group], columns: int) -> None:
+    """Put what lines are above the axes, and what colours are below them."""
+    style.legend(drawing, keys.lines, columns, place="outside upper center")
+    style.legend(drawing, keys.methods, columns, title=caption(groups, keys.lines))
+
+
+def panel(axes: Axes, groups: Sequence[Group], looks: Sequence[Look], metric: str, split: str) -> Keys:
+    """Draw groups into one panel, and return what its legends explain."""
+    scale = measure(metric).scale
     handles = []
     for group, look in zip(groups, looks, strict=True):
         if group.runs[0].interval:
@@ -40,22 +56,22 @@ def panel(axes: Axes, groups: Sequence[Group], looks: Sequence[Look], metric: st
             pairs = mirrored(group.along(metric, split, ensemble=True))
             if len(pairs.grid):
                 style.band(axes, pairs, scale, look, "-", every=4)
-            handles.append(style.key(look, group.label))
+            handles.append(style.key(look, group.label, "none"))
         else:
             single = group.runs[0].single
             flat = look if single else replace(look, line=style.DOTS[1])
-            baseline = style.level(axes, group.answer(metric, split), scale, flat)
+            baseline = style.level(axes, first(group, split).curve(metric), scale, flat)
             baseline.set_label(group.label)
             plain = single and look.marker == "*"  # as it is drawn
-            handles.append(baseline if plain else style.key(flat, style.answer(group, group.label)))
-    handles += [
-        Line2D([], [], color="#555555", linestyle=style.DASHED, label="point α"),
-        Line2D([], [], color="#555555", label="ensemble of α, 1−α"),
+            handles.append(baseline if plain else style.key(flat, answered(group, group.label, split)))
+    lines = [
+        Line2D([], [], color="#555555", linestyle=style.DASHED, label="network at α"),
+        Line2D([], [], color="#555555", label="ensemble of α and 1−α"),
         *chosen(axes, groups, looks, metric, split),
     ]
     axes.set_xlabel("α")
     axes.margins(x=0.02)
-    return handles
+    return Keys(handles, lines)
 
 
 def mirrored(pairs: Curve) -> Curve:
@@ -71,7 +87,7 @@ def chosen(axes: Axes, groups: Sequence[Group], looks: Sequence[Look], metric: s
     With several seeds every run has a choice of its own, and none belongs to the mean that is drawn.
     """
     handles: dict[str, Line2D] = {}
-    scale = style.measure(metric).scale
+    scale = measure(metric).scale
     for group, look in zip(groups, looks, strict=True):
         choices = group.runs[0].record.choices if len(group.runs) == 1 and group.runs[0].interval else []
         for choice in choices:
@@ -84,7 +100,7 @@ def chosen(axes: Axes, groups: Sequence[Group], looks: Sequence[Look], metric: s
             biased = choice.chosen_on == split
             face = "white" if biased else look.colour
             where = min(choice.value) if isinstance(choice.value, list) else choice.value
-            words = f"best by {choice.chosen_on}"
+            words = f"best on the {choice.chosen_on} split"
             star: dict[str, Any] = {"marker": "*", "markersize": 7, "markeredgewidth": 0.7, "linestyle": "none"}
             axes.plot(where, choice.reported[split][metric] * scale, color=look.colour, markerfacecolor=face, **star)
             grey = "white" if biased else "#555555"

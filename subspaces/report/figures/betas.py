@@ -9,8 +9,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from subspaces.report.figures import style
-from subspaces.report.figures.along import caption, panel
+from subspaces.report.figures.along import Keys, legends, panel
 from subspaces.report.figures.style import MARKERS, Look
+from subspaces.report.measures import measure
 from subspaces.report.reading import Group
 from subspaces.training.runs import RunError
 
@@ -31,18 +32,21 @@ def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
         width = style.COLUMN if len(families) == 1 else style.PAGE
         drawing = style.blank(width, 2.35)
         panels = drawing.subplots(1, len(families), sharey=True, squeeze=False)[0]
-        legend: dict[str, Line2D] = {}
+        methods: dict[str, Line2D] = {}
+        lines: dict[str, Line2D] = {}
         for axes, (name, members) in zip(panels, families.items(), strict=True):
             named = [*(replace(group, label=f"β = {group.recipe.beta:g}") for group in members), *singles]
             shown = [*(looks[group.recipe.beta] for group in members), *style.looks(singles)]
-            handles = panel(axes, named, shown, metric, split)
-            legend |= {str(handle.get_label()): handle for handle in handles}
+            keys = panel(axes, named, shown, metric, split)
+            methods |= {str(handle.get_label()): handle for handle in keys.methods}
+            lines |= {str(handle.get_label()): handle for handle in keys.lines}
             axes.set_title(name if len(families) > 1 else f"{name} · {style.heading(groups, split)}")
-        panels[0].set_ylabel(style.measure(metric).label)
+        panels[0].set_ylabel(measure(metric).axis)
         if len(families) > 1:
             drawing.suptitle(style.heading(groups, split), fontsize=style.FONT)
-        ordered = sorted(legend.values(), key=lambda handle: _rank(str(handle.get_label()), betas))
-        style.legend(drawing, ordered, columns=2 if len(families) == 1 else 4, title=caption(groups, ordered))
+        ordered = sorted(methods.values(), key=lambda handle: _rank(str(handle.get_label()), betas))
+        keys = Keys(ordered, list(lines.values()))
+        legends(drawing, keys, groups, columns=2 if len(families) == 1 else 4)
     return drawing
 
 

@@ -6,8 +6,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from subspaces.evaluation.statistics import spread
 from subspaces.methods import METHODS
 from subspaces.report.figures import style
+from subspaces.report.measures import measure
 from subspaces.report.reading import Array, Group, Reading
 from subspaces.text import nearest
 from subspaces.training.runs import RunError
@@ -26,28 +28,31 @@ def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     metrics = ["tv", "l2", "cos2"] if metric is None else [metric]
     with style.styled():
         width = style.COLUMN if metric else style.PAGE
-        names = [style.wrapped(group.label, width / 3) for group in families]  # beside the bars
+        several = len(families) > 1  # one needs no name beside its bar
+        names = [style.wrapped(group.label, width / 3) if several else "" for group in families]
         lines = max(name.count("\n") + 1 for name in names)
-        drawing = style.blank(width, 0.9 + max(0.24, style.LINE * lines + 0.06) * len(families))
+        drawing = style.blank(width, 1.1 + max(0.24, style.LINE * lines + 0.06) * max(len(families), 3))
         panels = drawing.subplots(1, len(metrics), sharey=True, squeeze=False)[0]
         for axes, name in zip(panels, metrics, strict=True):
             _bars(axes, families, name, split)
         panels[0].set_yticks(range(len(families)), names)
-        panels[0].invert_yaxis()
-        drawing.suptitle(f"{style.heading(groups, split)}\n{style.seeds(families)}", fontsize=style.FONT)
+        room = max(0.5, 1.5 - len(families) / 2)  # bars of a few methods are not as high as the panel
+        panels[0].set_ylim(len(families) - 1 + room, -room)
+        label = "" if several else f"{families[0].label} · "
+        drawing.suptitle(f"{label}{style.heading(groups, split)}\n{style.seeds(families)}", fontsize=style.FONT)
     return drawing
 
 
 def _bars(axes: Axes, groups: Sequence[Group], metric: str, split: str) -> None:
-    measure = style.measure(metric)
+    shown = measure(metric)
     for place, group in enumerate(groups):
-        values = measure.scale * measured(group, metric, split)
-        mean, std = float(values.mean()), float(values.std(ddof=min(1, len(values) - 1)))
-        axes.barh(place, mean, 0.62, color=_hue(group.recipe.method))
-        if len(values) > 1:
-            axes.errorbar(mean, place, xerr=std, color="#222222", capsize=2, linewidth=0.9)
-        axes.annotate(f"{mean:.3g}", (mean + std, place), (4, 0), textcoords="offset points", va="center_baseline")
-    axes.set_xlabel(f"{measure.label}\n{between(groups, metric)}")
+        values = spread((shown.scale * measured(group, metric, split)).tolist())
+        axes.barh(place, values.mean, 0.62, color=_hue(group.recipe.method))
+        if values.std is not None:
+            axes.errorbar(values.mean, place, xerr=values.std, color="#222222", capsize=2, linewidth=0.9)
+        end = (values.mean + (values.std or 0), place)
+        axes.annotate(f"{values.mean:.3g}", end, (4, 0), textcoords="offset points", va="center_baseline")
+    axes.set_xlabel(f"{shown.axis}\n{between(groups, metric)}")
     axes.grid(False, axis="y")
     axes.tick_params(axis="y", length=0)
     axes.margins(x=0.25)

@@ -10,8 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from subspaces.evaluation import statistics
+from subspaces.report.answers import Answer, headed
 from subspaces.report.figures import style
-from subspaces.report.figures.predictors import Predictor, predictors
 from subspaces.report.reading import Array, Group
 
 ACROSS = 4  # diagrams in a row
@@ -28,17 +29,17 @@ class Bins:
 
 
 def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
-    """Draw a diagram for each single network, midpoint and ensemble, and below it how often a confidence occurs."""
-    shown = predictors(groups, split)
+    """Draw a diagram for each answer, and below it how often a confidence occurs."""
+    shown = headed(groups, split)
     down = -(-len(shown) // ACROSS)
     across = -(-len(shown) // down)
     with style.styled():
-        taller = style.LINE * max(title(predictor).count("\n") - 2 for predictor in shown)  # than titles of three lines
+        taller = style.LINE * max(title(answer).count("\n") - 2 for answer in shown)  # than titles of three lines
         drawing = style.blank(style.PAGE * max(across, 2) / ACROSS, 0.35 + (2.35 + taller) * down)
         panels = drawing.subplots(2 * down, across, squeeze=False, sharey="row", height_ratios=[3, 1] * down)
-        for k, predictor in enumerate(shown):
+        for k, answer in enumerate(shown):
             row, column = divmod(k, across)
-            _diagram(panels[2 * row, column], panels[2 * row + 1, column], predictor)
+            _diagram(panels[2 * row, column], panels[2 * row + 1, column], answer)
         for k in range(len(shown), down * across):
             for axes in panels[2 * (k // across) : 2 * (k // across) + 2, k % across]:
                 axes.set_axis_off()
@@ -48,18 +49,18 @@ def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
         drawing.suptitle(style.heading(groups, split), fontsize=style.FONT)
         handles = [
             Patch(facecolor=BAR, edgecolor="white", label="accuracy"),
-            Patch(facecolor="none", edgecolor=GAP, hatch="/////", label="gap to confidence"),
-            Line2D([], [], color="black", linestyle=style.DASHED, linewidth=0.8, label="calibrated"),
+            Patch(facecolor="none", edgecolor=GAP, hatch="/////", label="confidence minus accuracy"),
+            Line2D([], [], color="black", linestyle=style.DASHED, linewidth=0.8, label="right as often as confident"),
         ]
         many = any(len(group.runs) > 1 for group in groups)
-        note = f"bins of all seeds together\nECE: {style.seeds(groups)}" if many else style.seeds(groups)
+        note = f"bars: the images of all seeds together\nECE: {style.seeds(groups)}" if many else style.seeds(groups)
         style.legend(drawing, handles, columns=3, title=note)
     return drawing
 
 
-def pooled(predictor: Predictor) -> Bins:
+def pooled(answer: Answer) -> Bins:
     """Return the bins of all seeds together, weighted by how many predictions each has."""
-    tables = [row.reliability for row in predictor.rows]
+    tables = [row.reliability for row in answer.rows]
     count = np.array([table.count for table in tables], float)  # [seeds, bins]
     confidence = np.array([table.confidence for table in tables], float)  # None becomes NaN
     accuracy = np.array([table.accuracy for table in tables], float)
@@ -69,18 +70,17 @@ def pooled(predictor: Predictor) -> Bins:
     return Bins(total / total.sum(), means[0], means[1])
 
 
-def title(predictor: Predictor) -> str:
+def title(answer: Answer) -> str:
     """Return what predicts, in lines that fit above a diagram, and its ECE."""
-    errors = 100 * np.array([row.metrics["ece"] for row in predictor.rows])
-    spread = f" ± {errors.std(ddof=1):.1f}" if len(errors) > 1 else ""
-    parts = predictor.label.rpartition(": ")
+    parts = answer.label.rpartition(": ")
     names = [f"{parts[0]}:", parts[2]] if parts[0] else [parts[2]]
     width = style.PAGE / ACROSS - 0.3
-    return "\n".join([*(style.wrapped(name, width) for name in names), f"ECE {errors.mean():.1f}{spread} %"])
+    error = statistics.shown(answer.spread("ece"), 100, 1)
+    return "\n".join([*(style.wrapped(name, width) for name in names), f"ECE {error} %"])
 
 
-def _diagram(axes: Axes, below: Axes, predictor: Predictor) -> None:
-    bins = pooled(predictor)
+def _diagram(axes: Axes, below: Axes, answer: Answer) -> None:
+    bins = pooled(answer)
     edges = np.linspace(0, 100, len(bins.share) + 1)
     width, centers = edges[1], (edges[:-1] + edges[1:]) / 2
     accuracy, confidence = 100 * np.nan_to_num(bins.accuracy), 100 * np.nan_to_num(bins.confidence)
@@ -89,7 +89,7 @@ def _diagram(axes: Axes, below: Axes, predictor: Predictor) -> None:
     axes.bar(centers, confidence - accuracy, width, bottom=accuracy, **gap)
     axes.plot([0, 100], [0, 100], color="black", linestyle=style.DASHED, linewidth=0.8)
     below.bar(centers, 100 * bins.share, width, color="#6e6e6e", edgecolor="white", linewidth=0.4)
-    axes.set_title(title(predictor))
+    axes.set_title(title(answer))
     axes.set(ylim=(0, 100), yticks=(0, 25, 50, 75, 100))
     axes.tick_params(labelbottom=False)
     below.set_xlabel("confidence (%)")

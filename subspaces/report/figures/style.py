@@ -1,4 +1,4 @@
-"""What all figures share: size, colours, words for metrics, bands, legends, files."""
+"""What all figures share: size, colours, bands, legends, files."""
 
 import io
 import textwrap
@@ -58,6 +58,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p")
 GREYS = ("#000000", "#6e6e6e", "#a0a0a0")
 DOTS: tuple[Any, ...] = ((0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)), (0, (8, 2)))
 DASHED: Any = (0, (4, 1.6))
+Place = Literal["outside lower center", "outside upper center"]
 
 
 @dataclass(frozen=True)
@@ -76,40 +77,6 @@ class Look:
         mark = {"marker": self.marker, "markersize": 9 if self.marker == "*" else 4.8, "markeredgecolor": "white"}
         edge = {"markeredgecolor": self.colour, "markerfacecolor": "white", "markeredgewidth": 1.0}
         return {**mark, **edge} if self.hollow else mark
-
-
-@dataclass(frozen=True)
-class Measure:
-    """A metric in words, and what it is multiplied with."""
-
-    label: str
-    scale: float = 1.0
-
-
-MEASURES = {
-    "accuracy": Measure("accuracy (%)", 100),
-    "error": Measure("error (%)", 100),
-    "nll": Measure("negative log-likelihood"),
-    "brier": Measure("Brier score"),
-    "ece": Measure("ECE (%)", 100),
-    "adaptive_ece": Measure("adaptive ECE (%)", 100),
-    "aurc": Measure("AURC (%)", 100),
-    "loss": Measure("training loss"),
-    "learning_rate": Measure("learning rate"),
-    "train_accuracy": Measure("training accuracy (%)", 100),
-    "validation_accuracy": Measure("validation accuracy (%)", 100),
-    "test_accuracy": Measure("test accuracy (%)", 100),
-    "l2": Measure("L2 distance"),
-    "cos2": Measure("cos²"),
-    "tv": Measure("total variation"),
-    "disagreement": Measure("disagreement (%)", 100),
-    "feature_cosine": Measure("cosine of features"),
-}
-
-
-def measure(metric: str) -> Measure:
-    """Return a metric in words; one that is not known here goes by its name."""
-    return MEASURES.get(metric, Measure(metric.replace("_", " ")))
 
 
 def looks(groups: Sequence[Group]) -> list[Look]:
@@ -203,39 +170,36 @@ def seeds(groups: Sequence[Group]) -> str:
     return f"mean ± standard deviation over {'–'.join(map(str, (counts[0], counts[-1])[: len(counts)]))} seeds"
 
 
-def answer(group: Group, label: str) -> str:
-    """Return a label with what answers for a group: a single network needs no word."""
-    if group.runs[0].single:
-        return label
-    return f"{label}: {'ensemble' if group.answers_together else 'midpoint'}"
-
-
 def key(look: Look, label: str, line: Any = None) -> Line2D:
     """Return the entry of a group in a legend."""
     return Line2D([], [], color=look.colour, linestyle=line or look.line, label=label, **look.mark)
 
 
-def legend(figure: Figure, handles: Sequence[Any], columns: int, title: str = "") -> Legend:
-    """Put a legend below the axes, in as many columns as fit, and lengthen the figure by its height."""
+def legend(
+    figure: Figure, handles: Sequence[Any], columns: int, title: str = "", place: Place = "outside lower center"
+) -> Legend:
+    """Put a legend below the axes, or above them, in as many columns as fit, and lengthen the figure by its height."""
     width, height = figure.get_size_inches()
-    made, size = _put(figure, handles, columns, title)
+    made, size = _put(figure, handles, columns, title, place)
     while size[0] > width and columns > 1:
         made.remove()
         columns -= 1
-        made, size = _put(figure, handles, columns, title)
+        made, size = _put(figure, handles, columns, title, place)
     if size[0] > width:  # long labels take two lines
         made.remove()
         longest = max(len(str(handle.get_label())) for handle in handles)
         for handle in handles:
             handle.set_label(textwrap.fill(str(handle.get_label()), max(12, int(longest * width / size[0]) - 6)))
-        made, size = _put(figure, handles, columns, title)
+        made, size = _put(figure, handles, columns, title, place)
     figure.set_size_inches(width, height + size[1])
     return made
 
 
-def _put(figure: Figure, handles: Sequence[Any], columns: int, title: str) -> tuple[Legend, tuple[float, float]]:
+def _put(
+    figure: Figure, handles: Sequence[Any], columns: int, title: str, place: Place
+) -> tuple[Legend, tuple[float, float]]:
     """Add a legend and return it with its size in inches."""
-    made = figure.legend(handles=list(handles), loc="outside lower center", ncols=columns, title=title or None)
+    made = figure.legend(handles=list(handles), loc=place, ncols=columns, title=title or None)
     made.get_title().set_multialignment("center")
     extent = made.get_window_extent(figure.canvas.get_renderer())  # type: ignore[attr-defined]
     return made, (extent.width / figure.dpi, extent.height / figure.dpi)

@@ -6,6 +6,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from subspaces.report.figures import style
+from subspaces.report.measures import measure
 from subspaces.report.reading import Group
 from subspaces.text import nearest
 from subspaces.training.runs import RunError
@@ -22,12 +23,12 @@ def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
         panels = drawing.subplots(len(columns), 1, sharex=True, squeeze=False)[:, 0]
         looks = style.looks(groups)
         for axes, column in zip(panels, columns, strict=True):
-            measure = style.measure(column)
+            quantity = measure(column)
             for group, look in zip(groups, looks, strict=True):
                 curve = group.logged(column)
                 if len(curve.grid) and not (group.runs[0].trained_alone and column in ("l2", "cos2")):
-                    style.band(axes, curve, measure.scale, look, every=max(1, len(curve.grid) // 6))
-            axes.set_ylabel(measure.label)
+                    style.band(axes, curve, quantity.scale, look, every=max(1, len(curve.grid) // 6))
+            axes.set_ylabel(quantity.axis)
             if column in ("l2", "cos2"):
                 axes.set_ylim(0, 1.06 * axes.dataLim.y1 or 1)
         panels[0].set_title(style.heading(groups))

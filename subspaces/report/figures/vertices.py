@@ -9,8 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from subspaces.report.answers import answered, first
 from subspaces.report.figures import style
 from subspaces.report.figures.style import Look
+from subspaces.report.measures import measure
 from subspaces.report.reading import Array, Curve, Group
 from subspaces.training.runs import RunError
 
@@ -32,13 +34,13 @@ def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
         for axes, name in zip(panels, metrics, strict=True):
             for members, look, where in zip(series.values(), looks, places(series.values()), strict=True):
                 _bars(axes, members, look, where, name, split)
-            axes.set_ylabel(style.measure(name).label)
+            axes.set_ylabel(measure(name).axis)
         panels[0].set_title(style.heading(groups, split))
-        together = any(group.answers_together for group in groups)
+        together = any(first(group, split).networks > 1 for group in groups)
         panels[-1].set_xlabel(f"number of vertices{' or members' if together else ''} m")
         panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
         handles = [
-            style.key(look, style.answer(members[0], label))
+            style.key(look, answered(members[0], label, split))
             for (label, members), look in zip(series.items(), looks, strict=True)
         ]
         style.legend(drawing, handles, columns=2, title=style.seeds(groups))
@@ -63,8 +65,8 @@ def places(series: Iterable[Sequence[Group]]) -> list[list[float]]:
 
 def _bars(axes: Axes, members: Sequence[Group], look: Look, where: Sequence[float], metric: str, split: str) -> None:
     """Draw the answers of a series with error bars; a single network is a level to compare with, too."""
-    scale = style.measure(metric).scale
-    curves = [group.answer(metric, split) for group in members]
+    scale = measure(metric).scale
+    curves = [first(group, split).curve(metric) for group in members]
     single = members[0].runs[0].single
     if single:
         style.level(axes, curves[0], scale, look, marked=False)

@@ -5,7 +5,7 @@ import hashlib
 import html
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,25 +13,35 @@ from string import Template
 from typing import Any
 
 from subspaces import files
+from subspaces.evaluation.measured import Measured
 from subspaces.report import reading
+from subspaces.report.ensembles import beside
 from subspaces.report.page.content import page
 
 SCRIPTS = ("base", "tables", "charts", "along", "reliability", "triangle", "explorer", "curves", "planes", "runs")
 
 
-def write_report(folders: Sequence[str | os.PathLike[str]], path: str | os.PathLike[str]) -> Path:
+def write_report(
+    folders: Sequence[str | os.PathLike[str]],
+    path: str | os.PathLike[str],
+    ensembles: Iterable[Measured] | None = None,
+) -> Path:
     """Write the page of evaluated runs on one data set, and return where it is.
 
     Args:
         folders: run folders, each with its `evaluation.json`.
         path: the HTML file; an older one is replaced.
+        ensembles: what was measured of several runs together; by default what `ensembles.json` holds, in the folder
+            that the runs are in or in that of the page.
     """
     target = Path(path)
     if target.is_dir() or not target.parent.is_dir():
         problem = f"{target} is a folder" if target.is_dir() else f"the folder {target.parent} does not exist"
         raise ValueError(f"{problem}: expected the name of an HTML file in an existing folder")
     charts = _plotly()
-    files.write(target, _html(page(reading.gather(folders)), charts).encode())
+    groups = reading.gather(folders)
+    measured = beside(groups, target.parent) if ensembles is None else ensembles
+    files.write(target, _html(page(groups, measured), charts).encode())
     return target
 
 
@@ -64,10 +74,14 @@ def _html(content: dict[str, Any], charts: str) -> str:
 
 def _article(part: dict[str, Any]) -> str:
     """Return what is said of one subspace."""
-    figures = "".join(f"<div><dt>{html.escape(k)}</dt><dd>{html.escape(v)}</dd></div>" for k, v in part["figures"])
+    figures = "".join(_figure(**{name: html.escape(text) for name, text in one.items()}) for one in part["figures"])
     paragraphs = "\n".join(f"<p><b>{html.escape(k)}.</b> {html.escape(v)}</p>" for k, v in part["paragraphs"])
     heading = f'<h3>{html.escape(part["label"])}</h3>\n<dl class="figures">{figures}</dl>'
     return f"<article>\n{heading}\n{paragraphs}\n</article>"
+
+
+def _figure(name: str, value: str, against: str) -> str:
+    return f'<div><dt>{name}</dt><dd>{value}</dd><dd class="against">{against}</dd></div>'
 
 
 def _inline(script: str) -> str:

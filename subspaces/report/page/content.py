@@ -4,46 +4,46 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from subspaces.evaluation.measured import Measured
 from subspaces.evaluation.points import kind
+from subspaces.report.answers import Answer, answers, headed
+from subspaces.report.ensembles import of_these
+from subspaces.report.measures import METRICS, measure
 from subspaces.report.page.commands import folders
-from subspaces.report.page.explored import explored, short
-from subspaces.report.page.ways import HIGHER_IS_BETTER, METRICS, Way, named, ways
-from subspaces.report.page.words import notes, places, summary
+from subspaces.report.page.notes import common_seeds, notes
+from subspaces.report.page.run_section import run_section, short, worded
+from subspaces.report.page.words import duration, seeded, summary
 from subspaces.report.reading import Curve, Group, Reading
+from subspaces.text import listed
 from subspaces.training.runs import RunError
 from subspaces.version import __version__
 
-LABELS = {
-    "accuracy": ("Accuracy", "share of images whose most probable class is right"),
-    "nll": ("NLL", "mean negative log-likelihood of the right class"),
-    "brier": ("Brier score", "mean squared distance of the probabilities from the right answer"),
-    "ece": ("ECE", "expected calibration error: how far confidence is from accuracy"),
-    "adaptive_ece": ("Adaptive ECE", "the same with bins of equally many images"),
-    "aurc": ("AURC", "area under the risk–coverage curve: error when the least confident are left out"),
-}
-PERCENT = {"accuracy", "ece", "adaptive_ece", "aurc"}
 PICTURES = 24  # per run, fewer where there are many runs
 
 
-def page(groups: Sequence[Group]) -> dict[str, Any]:
-    """Return the content of the page of these runs."""
+def page(groups: Sequence[Group], measured: Iterable[Measured] = ()) -> dict[str, Any]:
+    """Return the content of the page of these runs, and of what was measured of several of them together."""
     runs = [run for group in groups for run in group.runs]
     split, images = _split(runs)
+    together = of_these(measured, groups, split, images)
+    found = {group.label: answers(group, split, together) for group in groups}
+    every = [answer for several in found.values() for answer in several]
     pictures = max(4, min(PICTURES, 200 // len(runs)))
-    dataset, known = runs[0].record.dataset, folders(runs)
+    dataset, known, common = runs[0].record.dataset, folders(runs), common_seeds(groups)
     return {
-        "title": f"{dataset['name']}: {_listed(dict.fromkeys(run.recipe.method for run in runs))}",
+        "title": f"{dataset['name']}: {listed(dict.fromkeys(run.recipe.method for run in runs))}",
         "subtitle": _subtitle(groups, split, images),
         "split": split,
         "images": images,
         "classes": _classes(dataset.get("classes")),
         "metrics": [_metric(name, images) for name in METRICS],
-        "summary": summary(groups, split, images),
-        "notes": notes(groups, split, images),
-        "facts": [_fact(group, way) for group in groups for way in ways(group, split)],
-        "groups": [_group(group, split) for group in groups],
+        "summary": summary(groups, split, images, together),
+        "notes": notes(groups, every, split, images),
+        "compared": seeded(sorted(common)) if any(set(group.seeds) != common for group in groups) else "",
+        "facts": [_fact(answer, common) for answer in every],
+        "groups": [_group(group, found[group.label], split) for group in groups],
         "runs": [
-            explored(run, index, split, pictures, known) for index, group in enumerate(groups) for run in group.runs
+            run_section(run, index, split, pictures, known) for index, group in enumerate(groups) for run in group.runs
         ],
     }
 
@@ -64,10 +64,10 @@ def _split(runs: Iterable[Reading]) -> tuple[str, int]:
 
 def _subtitle(groups: Sequence[Group], split: str, images: int) -> str:
     recipes = [group.recipe for group in groups]
-    networks = _listed(dict.fromkeys(recipe.network for recipe in recipes))
-    epochs = _listed(dict.fromkeys(str(recipe.epochs) for recipe in recipes))
+    networks = listed(dict.fromkeys(recipe.network for recipe in recipes))
+    epochs = listed(dict.fromkeys(str(recipe.epochs) for recipe in recipes))
     count = sum(len(group.runs) for group in groups)
-    noise = _listed(dict.fromkeys(f"{recipe.label_noise:.0%}" for recipe in recipes if recipe.label_noise))
+    noise = listed(dict.fromkeys(f"{recipe.label_noise:.0%}" for recipe in recipes if recipe.label_noise))
     parts = [
         f"network {networks}",
         f"{epochs} epochs",
@@ -79,50 +79,59 @@ def _subtitle(groups: Sequence[Group], split: str, images: int) -> str:
     return " · ".join(parts)
 
 
-def _listed(words: Iterable[str]) -> str:
-    *first, last = list(words) or [""]
-    return f"{', '.join(first)} and {last}" if first else last
-
-
 def _classes(classes: Any) -> list[str]:
     names = range(classes) if isinstance(classes, int) else classes or ()
     return [str(name) for name in names]
 
 
 def _metric(name: str, images: int) -> dict[str, Any]:
-    label, meaning = LABELS[name]
+    one = measure(name)
     return {
         "name": name,
-        "label": label,
-        "meaning": meaning,
-        "percent": name in PERCENT,
-        "digits": places(images) if name in PERCENT else 3,
-        "higher": name in HIGHER_IS_BETTER,
+        "label": one.label[:1].upper() + one.label[1:],
+        "meaning": one.meaning,
+        "percent": one.percent,
+        "digits": one.digits(images),
+        "higher": one.higher,
     }
 
 
-def _fact(group: Group, way: Way) -> dict[str, Any]:
+def _fact(answer: Answer, common: set[int]) -> dict[str, Any]:
+    """Return a row of the first table; `compared` are those with the seeds that most have."""
+    group, compared = answer.group, set(answer.group.seeds) == common
+    seconds = [run.training_seconds for run in group.runs]
+    known = [answer.runs * each for each in seconds if each is not None]
+    mean = sum(known) / len(known) if len(known) == len(seconds) else None
     return {
         "group": group.label,
-        "way": way.name,
-        "seeds": len(way.by_seed),
-        "networks": way.networks,
-        "mean": short(way.mean(metric) for metric in METRICS),
-        "std": short(way.std(metric) for metric in METRICS),
+        "heading": group.label if compared else f"{group.label} – {seeded(group.seeds)}, not compared",
+        "way": answer.name,
+        "seeds": sorted(answer.seeds),
+        "compared": answer.seeds == common,
+        "networks": answer.networks,
+        "runs": answer.runs,
+        "seconds": short([mean])[0],
+        "time": "–" if mean is None else duration(mean),
+        **_numbers(answer),
     }
 
 
-def _group(group: Group, split: str) -> dict[str, Any]:
-    alpha = kind(group.recipe.result_shape())
+def _numbers(answer: Answer) -> dict[str, Any]:
+    spreads = [answer.spread(metric) for metric in METRICS]
+    return {"mean": short(one.mean for one in spreads), "std": short(one.std for one in spreads)}
+
+
+def _group(group: Group, found: Sequence[Answer], split: str) -> dict[str, Any]:
+    alpha, levels = kind(group.recipe.result_shape()), [answer for answer in found if answer.kind != "alone"]
     return {
         "label": group.label,
         "kind": alpha,
         "seeds": group.seeds,
         "along": _along(group, split) if alpha == "interval" else None,
-        "levels": [_level(way) for way in ways(group, split) if way.kind != "ends"],
+        "levels": [{"name": answer.label, "kind": answer.kind, **_numbers(answer)} for answer in levels],
         "roles": _roles(group, split) if alpha == "simplex" else [],
-        "spread": {name: _curve(group.logged(name)) for name in ("l2", "cos2")} if alpha != "single" else None,
-        "risk": _risk(group, split),
+        "spread": None if group.runs[0].trained_alone else {n: _curve(group.logged(n)) for n in ("l2", "cos2")},
+        "risk": [_risk(answer) for answer in headed([group], split)],
     }
 
 
@@ -134,39 +143,27 @@ def _along(group: Group, split: str) -> dict[str, Any]:
     }
 
 
-def _level(way: Way) -> dict[str, Any]:
-    return {
-        "name": way.name,
-        "kind": way.kind,
-        "mean": short(way.mean(metric) for metric in METRICS),
-        "std": short(way.std(metric) for metric in METRICS),
-    }
-
-
 def _roles(group: Group, split: str) -> list[dict[str, Any]]:
-    """Return the metrics of a simplex's points and ensembles, by what they are."""
+    """Return the metrics of the points and ensembles of several vertices, by what they are."""
     found: dict[str, list[list[float | None]]] = {}
     for run in group.runs:
-        for row in run.rows(split):
-            if row.average != "logits":
-                name = f"ensemble of {named(run, row)}" if row.kind == "ensemble" else row.role
-                found.setdefault(name, []).append(short(row.metrics.get(metric) for metric in METRICS))
+        for row in worded(run, split):
+            if row.row.average != "logits":
+                found.setdefault(row.role, []).append(short(row.row.metrics.get(metric) for metric in METRICS))
     return [{"name": name, "values": values} for name, values in found.items()]
 
 
-def _risk(group: Group, split: str) -> list[dict[str, Any]]:
-    """Return the risk-coverage curves of the midpoint and of the ensemble, averaged over seeds."""
-    found = []
-    for name, rows in (
-        ("network" if group.runs[0].single else "midpoint", [run.center(split) for run in group.runs]),
-        ("ensemble", [run.ensemble(split) for run in group.runs]),
-    ):
-        curves = [row.risk_coverage for row in rows if row is not None]
-        alike = [curve for curve in curves if curve.coverage == curves[0].coverage]
-        if alike:
-            mean = [sum(risks) / len(alike) for risks in zip(*(curve.risk for curve in alike), strict=True)]
-            found.append({"name": name, "coverage": short(curves[0].coverage, 5), "risk": short(mean, 5)})
-    return found
+def _risk(answer: Answer) -> dict[str, Any]:
+    """Return the risk-coverage curve of an answer, averaged over seeds."""
+    curves = [row.risk_coverage for row in answer.rows]
+    alike = [curve for curve in curves if curve.coverage == curves[0].coverage]
+    mean = [sum(risks) / len(alike) for risks in zip(*(curve.risk for curve in alike), strict=True)]
+    return {
+        "name": answer.label,
+        "kind": answer.short,
+        "coverage": short(curves[0].coverage, 5),
+        "risk": short(mean, 5),
+    }
 
 
 def _curve(curve: Curve) -> dict[str, Any]:

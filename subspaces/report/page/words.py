@@ -1,188 +1,184 @@
 """The summary in words, whichever way the numbers point."""
 
-import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
-from subspaces.evaluation.record import Record
-from subspaces.report.page.ways import HIGHER_IS_BETTER, SMALL, Way, standard_for, ways
+from subspaces.evaluation.measured import Measured
+from subspaces.evaluation.statistics import Spread, shown, signed
+from subspaces.report.answers import Answer, alone, compare, own, standard_for, together
+from subspaces.report.measures import measure
 from subspaces.report.reading import Group
+from subspaces.text import listed, number
+
+TOLD = ("accuracy", "ece")  # both in percent
+MISSING = "No standard training of the same setting is among these runs. "
 
 
-def summary(groups: Sequence[Group], split: str, images: int) -> list[dict[str, Any]]:
-    """Return label, figures and paragraphs for each subspace, or for single networks where there is nothing else."""
-    digits = places(images)
-    subspaces = [group for group in groups if not group.runs[0].single]
-    parts = []
-    for group in subspaces or groups:
-        found = {way.kind: way for way in reversed(ways(group, split))}  # the first of each kind
-        first = found.get("midpoint") or found.get("network")
-        baseline = standard_for(group, groups)
-        standard = ways(baseline, split)[0] if baseline else None
+def summary(
+    groups: Sequence[Group], split: str, images: int, measured: Sequence[Measured] = ()
+) -> list[dict[str, Any]]:
+    """Return label, figures and paragraphs for each method of several networks, or for all where there is none."""
+    several = [group for group in groups if not group.runs[0].single]
+    digits = measure("accuracy").digits(images)
+    return [_Part(group, groups, split, measured, digits).shown() for group in several or groups]
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What is said of one group; `groups` are all that it may be compared with."""
+
+    group: Group
+    groups: Sequence[Group]
+    split: str
+    measured: Sequence[Measured]
+    digits: int
+
+    def shown(self) -> dict[str, Any]:
+        mine, baseline = own(self.group, self.split), standard_for(self.group, self.groups)
+        standard = own(baseline, self.split)[0] if baseline else None
+        other, what = standard, "standard training"
+        if other is None and (other := alone(self.group, self.split)) is not None:
+            what = f"its {other.name.replace(',', '')}"
         paragraphs = []
-        if "network" in found:
-            accuracy, ece = (spread(found["network"], metric, digits) for metric in ("accuracy", "ece"))
-            paragraphs.append(("Network", f"It is right on {accuracy}. Its ECE is {ece}."))
-        if "midpoint" in found:
-            paragraphs.append(("Midpoint", _midpoint(found, standard, digits)))
-        if "ensemble" in found and "midpoint" in found:
-            paragraphs.append(("Ensemble", _ensemble(found, standard, digits)))
-        paragraphs.append(("Cost", _cost(group, found)))
-        parts.append(
-            {
-                "label": group.label[:1].upper() + group.label[1:],
-                "figures": _figures(first, digits) if first else [],
-                "paragraphs": paragraphs,
-            }
+        if mine:
+            missing = MISSING if standard is None and other is not None else ""
+            paragraphs.append((mine[0].short.capitalize(), missing + self._lead(mine[0], other, what)))
+        if mine[1:]:
+            others = [(mine[0], f"the {mine[0].short}"), *([(standard, what)] if standard else [])]
+            paragraphs.append(("Ensemble", self._ensembles(mine[1:], others)))
+        for one in together(baseline, self.measured, self.split) if baseline else []:
+            paragraphs.append(("Independent networks", self._independent(one, mine)))
+        return {
+            "label": self.group.label[:1].upper() + self.group.label[1:],
+            "figures": [self._figure(answer, other, what, metric) for answer in mine[:1] for metric in TOLD],
+            "paragraphs": [*paragraphs, ("Cost", cost(self.group, mine))],
+        }
+
+    def _figure(self, answer: Answer, other: Answer | None, what: str, metric: str) -> dict[str, str]:
+        """Return a number, and beside it what it is compared with over the same seeds, and the difference."""
+        return {
+            "name": f"{answer.short} {measure(metric).label}",
+            "value": self._mean(answer.spread(metric)),
+            "against": self._beside(answer, other, what, metric),
+        }
+
+    def _mean(self, values: Spread) -> str:
+        return percent(replace(values, std=None), self.digits)
+
+    def _beside(self, answer: Answer, other: Answer | None, what: str, metric: str) -> str:
+        if other is None:
+            return "nothing among these runs to compare it with"
+        found = compare(answer, other, metric)
+        if found is None:
+            return f"{what} {self._mean(other.spread(metric))}, with other seeds: not compared"
+        difference = f"difference {signed(100 * found.difference.mean, self.digits)} points"
+        against = f"{what} {self._mean(found.second)}, {difference}"
+        if found.complete:
+            return against
+        return f"with {seeded(found.seeds)}, which both have: {self._mean(found.first)}, {against}"
+
+    def _lead(self, answer: Answer, other: Answer | None, what: str) -> str:
+        """Say how good the method's own answer is, beside what it is compared with over the seeds that both have."""
+        it = f"The {answer.name}" if answer.networks > 1 else "It"
+        accuracy, ece = (percent(answer.spread(metric), self.digits) for metric in TOLD)
+        alone = f"{it} is right on {accuracy}. Its ECE is {ece}."
+        if other is None:
+            return alone
+        found = compare(answer, other, "accuracy"), compare(answer, other, "ece")
+        if found[0] is None or found[1] is None:
+            theirs = " and an ECE of ".join(percent(other.spread(metric), self.digits) for metric in TOLD)
+            seeds = seeded(sorted(other.seeds))
+            return f"{alone} {what[:1].upper()}{what[1:]} has {theirs}, with other seeds ({seeds}): not compared."
+        ours, against = ([percent(getattr(one, side), self.digits) for one in found] for side in ("first", "second"))
+        verdicts = [verdict(answer, other, metric, self.digits) for metric in TOLD]
+        paired = (
+            f"right on {ours[0]}, {what} on {against[0]}: {verdicts[0]}. "
+            f"Its ECE is {ours[1]}, against {against[1]}: {verdicts[1]}."
         )
-    return parts
+        if found[0].complete:
+            return f"{it} is {paired}"
+        return f"{alone} With {seeded(found[0].seeds)}, which both have, it is {paired}"
 
-
-def _figures(way: Way, digits: int) -> list[tuple[str, str]]:
-    return [
-        (f"{way.kind} {label}", f"{100 * way.mean(metric):.{digits}f}\u00a0%")
-        for label, metric in (("accuracy", "accuracy"), ("ECE", "ece"))
-    ]
-
-
-def _midpoint(found: dict[str, Way], standard: Way | None, digits: int) -> str:
-    """Compare the midpoint with standard training, or with the ends where there is none among the runs."""
-    midpoint, other = found["midpoint"], standard or found.get("ends")
-    right = f"It is right on {spread(midpoint, 'accuracy', digits)}"
-    calibration = f"Its ECE is {spread(midpoint, 'ece', digits)}"
-    if other is None:
-        return f"{right}. {calibration}."
-    what = "standard training" if standard else f"its {other.name.replace(',', '')}"  # ends or vertices on average
-    missing = "" if standard else "No standard training of the same setting is among these runs. "
-    return (
-        f"{missing}{right}, {what} on {spread(other, 'accuracy', digits)}: "
-        f"{verdict(midpoint, other, 'accuracy', digits)}. "
-        f"{calibration}, against {spread(other, 'ece', digits)}: {verdict(midpoint, other, 'ece', digits)}."
-    )
-
-
-def _ensemble(found: dict[str, Way], standard: Way | None, digits: int) -> str:
-    """Compare the ensemble with the midpoint, and with standard training where it is among the runs."""
-    ensemble, others = found["ensemble"], [(found["midpoint"], "the midpoint")]
-    if standard:
-        others.append((standard, "standard training"))
-    accuracy, ece = (
-        " and ".join(verdict(ensemble, other, metric, digits, name) for other, name in others)
-        for metric in ("accuracy", "ece")
-    )
-    words = [
-        f"The {ensemble.name} is right on {spread(ensemble, 'accuracy', digits)}, {accuracy}.",
-        f"Its ECE is {spread(ensemble, 'ece', digits)}: {ece}.",
-    ]
-    if more := found.get("random"):
-        words.append(
-            f"The {more.name} is right on {spread(more, 'accuracy', digits)}, its ECE {spread(more, 'ece', digits)}."
+    def _ensembles(self, answers: Sequence[Answer], others: Sequence[tuple[Answer, str]]) -> str:
+        """Compare the first with others, and say how good those after it are."""
+        first, *more = answers
+        accuracy, ece = (
+            " and ".join(verdict(first, other, metric, self.digits, name) for other, name in others) for metric in TOLD
         )
-    return " ".join(words)
+        ours = [percent(first.spread(metric), self.digits) for metric in TOLD]
+        words = [f"{_subject(first)} is right on {ours[0]}, {accuracy}. Its ECE is {ours[1]}: {ece}."]
+        for one in more:
+            values = [percent(one.spread(metric), self.digits) for metric in TOLD]
+            words.append(f"{_subject(one)} is right on {values[0]}, its ECE {values[1]}.")
+        return " ".join(words)
+
+    def _independent(self, answer: Answer, mine: Sequence[Answer]) -> str:
+        """Say how good an ensemble of independent runs is, and how the method's own ensemble does against it."""
+        accuracy, ece = (percent(answer.spread(metric), self.digits) for metric in TOLD)
+        text = f"{_subject(answer)}, after {number(answer.runs)} training runs, is right on {accuracy}, its ECE {ece}."
+        ours = next((one for one in mine if one.networks > 1), None)
+        if ours is None or compare(ours, answer, "accuracy") is None:
+            return text
+        said = [f"{verdict(ours, answer, name, self.digits)} in {measure(name).label}" for name in TOLD]
+        return f"{text} Against it, the {ours.name} is {' and '.join(said)}."
 
 
-def _cost(group: Group, found: dict[str, Way]) -> str:
-    passes = group.runs[0].recipe.training_cost
-    run = "One training run" if passes == 1 else f"One training run of {SMALL.get(int(passes), passes)} passes a step"
-    if "network" in found:
-        return f"{run}, one network at test."
-    vertices = SMALL.get(group.runs[0].vertices, str(group.runs[0].vertices))
-    trained = f"{run}, which holds the weights of {vertices} networks"
-    if "ensemble" not in found:
-        return f"{trained}; one network at test."
-    counts = [found[kind].networks for kind in ("ensemble", "random") if kind in found]
-    networks = " or ".join(SMALL.get(count, str(count)) for count in dict.fromkeys(counts))
-    return f"{trained}. At test, one network for the midpoint and {networks} for the ensemble."
+def _subject(answer: Answer) -> str:
+    return f"The {answer.name}" if answer.name.startswith("ensemble") else answer.name
 
 
-def spread(way: Way, metric: str, digits: int) -> str:
+def cost(group: Group, mine: Sequence[Answer]) -> str:
+    """Say what training and answering take."""
+    run = group.runs[0]
+    passes = run.recipe.training_cost
+    trained = "One training run" if passes == 1 else f"One training run of {number(int(passes))} passes a step"
+    held = "" if run.single else f", which holds the weights of {number(run.vertices)} networks"
+    counts = {kind: [a.networks for a in mine if (a.networks == 1) is (kind == 1)] for kind in (1, 2)}
+    several = " or ".join(number(count) for count in dict.fromkeys(counts[2]))
+    if not counts[2]:
+        test = f"{';' if held else ','} one network at test."
+    elif counts[1]:
+        test = f". At test, one network for the {mine[0].short} and {several} for the ensemble."
+    else:
+        test = f". At test, {several} networks."
+    seconds = [one.training_seconds for one in group.runs]
+    known = [each for each in seconds if each is not None]
+    time = f" Training took {duration(sum(known) / len(known))}{' a run' if len(seconds) > 1 else ''}." if known else ""
+    return f"{trained}{held}{test}{time}"
+
+
+def duration(seconds: float) -> str:
+    """Return a time in the unit that suits it."""
+    size, unit = (1, "s") if seconds < 100 else (60, "min") if seconds < 6000 else (3600, "h")
+    return f"{seconds / size:.2g}\u00a0{unit}" if seconds / size < 10 else f"{seconds / size:.0f}\u00a0{unit}"
+
+
+def percent(values: Spread, digits: int) -> str:
     """Return mean and standard deviation of a share in percent."""
-    deviation = way.std(metric)
-    around = "" if deviation is None else f"\u00a0±\u00a0{100 * deviation:.{digits}f}"
-    return f"{100 * way.mean(metric):.{digits}f}{around}\u00a0%"
+    return f"{shown(values, 100, digits)} %".replace(" ", "\u00a0")
 
 
-def verdict(first: Way, second: Way, metric: str, digits: int, other: str = "") -> str:
-    """Say how much better or worse the first way is than the other, and in how many of the seeds that both have.
+def seeded(seeds: Sequence[int]) -> str:
+    """Return seeds in words."""
+    return f"{'seed' if len(seeds) == 1 else 'seeds'} {listed(map(str, seeds))}"
+
+
+def verdict(first: Answer, second: Answer, metric: str, digits: int, other: str = "") -> str:
+    """Say how much better or worse the first answer is than the other, and in how many of the seeds that both have.
 
     It is so on average only, where the seeds do not agree.
     """
-    better = 1 if metric in HIGHER_IS_BETTER else -1
-    seeds = [seed for seed in first.by_seed if seed in second.by_seed]
-    paired = len(seeds) == len(first.by_seed) == len(second.by_seed)
-    difference = better * 100 * (first.mean(metric) - second.mean(metric))
+    found = compare(first, second, metric)
+    if found is None:
+        return f"not compared{other and f' with {other}'} (no seed in common)"
+    better = 1 if measure(metric).higher else -1
+    difference = 100 * better * found.difference.mean
     if round(abs(difference), digits) == 0:
         return f"no different{other and f' from {other}'}"
-    word = "better" if difference > 0 else "worse"
-    text = f"{abs(difference):.{digits}f} points {word}{other and f' than {other}'}"
-    if not paired or len(seeds) == 1:
+    text = f"{abs(difference):.{digits}f} points {'better' if difference > 0 else 'worse'}{other and f' than {other}'}"
+    each = [better * one * difference > 0 for one in found.difference.values]
+    if len(each) == 1:
         return text
-    each = better * (np.array(first.values(metric, seeds)) - np.array(second.values(metric, seeds)))
-    agreeing = int((each * math.copysign(1, difference) > 0).sum())
-    return f"{text}{'' if agreeing == len(seeds) else ' on average'} (in {agreeing} of {len(seeds)} seeds)"
-
-
-def places(images: int) -> int:
-    """Return the decimal places of a percentage that a split of so many images can tell apart."""
-    return 1 if images < 5000 else 2
-
-
-def notes(groups: Sequence[Group], split: str, images: int) -> list[str]:
-    """Return what a reader has to know to judge the numbers."""
-    runs = [run for group in groups for run in group.runs]
-    found = [f"All numbers are on the {split} split, {images:,} images; ECE has 20 bins of equal width."]
-    if split == "validation":
-        found.append("The validation images were held out of training; choices may have been made on them.")
-    found.append(_seeds(groups))
-    if all(len(group.runs) == 1 for group in groups):
-        accuracy = float(np.mean([way.mean("accuracy") for group in groups for way in ways(group, split)]))
-        margin = 196 * math.sqrt(2 * accuracy * (1 - accuracy) / images)
-        found.append(
-            f"With one seed and {images:,} images, accuracies less than about {margin:.1f} points apart "
-            "may differ by chance (95 %, independent errors)."
-        )
-    statistics = sorted({int(run.record.statistics["images"]) for run in runs if run.record.statistics.get("images")})
-    if statistics:
-        counts = " or ".join(f"{count:,}" for count in statistics)
-        tried = "".join(f" {text}" for run in runs if (text := statistics_check(run.record, "points", images)))
-        found.append(f"Batch-norm statistics are of {counts} training images, anew at every point.{tried}")
-    if any(run.interval for run in runs):
-        found.append(
-            "The pair of points that stands for a line or curve, the nearest to α = 0.1 and 0.9, was fixed beforehand."
-        )
-    if any(choice.on_test for run in runs for choice in run.record.choices):
-        found.append(
-            "Some points were chosen on the test set itself, as the paper does; they are listed under Choices, "
-            "marked “chosen on the test set”, flatter the method, and are not used in this summary."
-        )
-    return found
-
-
-def _seeds(groups: Sequence[Group]) -> str:
-    seeds = groups[0].seeds
-    if any(group.seeds != seeds for group in groups):
-        return "± is the standard deviation over training runs with different seeds; without it there is one run."
-    text = f"{'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}"
-    if len(seeds) == 1:
-        return f"Everything was trained once ({text})."
-    return (
-        f"± is the standard deviation over {len(seeds)} training runs with different seeds ({text}); "
-        "a difference that is not much larger may be chance."
-    )
-
-
-def statistics_check(record: Record, where: str, images: int) -> str:
-    """Say how much accuracies differ where they were measured with batch-norm statistics of other numbers of images."""
-    checks = sorted((one for one in record.checks if one.where == where), key=lambda one: one.statistics_images)
-    if len(checks) < 2:
-        return ""
-    *fewer, most = checks
-    away = max(abs(a - b) for one in fewer for a, b in zip(one.accuracy, most.accuracy, strict=True))
-    counts = " or ".join(f"{one.statistics_images:,}" for one in fewer)
-    what = f"{len(most.at)} {'points' if where == 'points' else 'cells'} of {record.run}"
-    return (
-        f"With batch-norm statistics of {counts} instead of {most.statistics_images:,} images, "
-        f"the accuracies of {what} differ by at most {100 * away:.{places(images)}f} points."
-    )
+    average, units = "" if all(each) else " on average", "seeds" if len(each) == len(found.seeds) else "ensembles"
+    return f"{text}{average} (in {sum(each)} of {len(each)} {units})"

@@ -1,18 +1,19 @@
 // A metric along lines and curves, with other trainings as level lines; and at the points of simplexes.
 
-const ALONG = "Dashed: the network at α. Solid: the ensemble of the networks at α and 1 − α, which is the midpoint " +
-  `alone at ½. Other lines: trainings without α. ${ZOOM}`;
+const ALONG = "Dashed: the network at α. Solid: the ensemble of the networks at α and 1 − α; at α = 0.5 both are the " +
+  `midpoint. Level lines: methods that have no α. ${ZOOM}`;
 
 function alongSection() {
   const intervals = data.groups.some((group) => group.along);
   const simplexes = data.groups.filter((group) => group.roles.length);
   if (!intervals && !simplexes.length) return leaveOut("along");
   $("along-lead").textContent = intervals ? ALONG : "Each mark is one network, or one ensemble.";
+  if (!intervals) $("along-title").textContent = "Single networks and ensembles";
   options($("along-metric"), METRICS.map((metric) => metric.label));
   const metric = () => METRICS[Number($("along-metric").value)];
   const updates = [];
   if (intervals) updates.push(alongChart(metric));
-  else ["along-average-label", "along-figure"].forEach(leaveOut);
+  else ["along-average-label", "along-figure", "roles-title"].forEach(leaveOut);
   if (simplexes.length) updates.push(rolesChart(metric, simplexes));
   else ["roles-title", "roles-figure"].forEach(leaveOut);
   for (const select of document.querySelectorAll("#along select")) {
@@ -42,13 +43,14 @@ function intervalCurves(group, index, metric, average) {
   return pairs.x.length ? [point, ensemble] : [point];
 }
 
-const LEVELS = { network: "dot", midpoint: "dashdot", ensemble: "longdash", random: "longdashdot" };
+const LEVELS = {
+  network: "dot", midpoint: "dashdot", vertices: "longdash", runs: "longdash", dropout: "dash", random: "longdashdot",
+};
 
 function levelCurves(group, index, metric, grid) {
   const at = METRICS.indexOf(metric);
   return group.levels.map(({ name, kind, mean, std }) => ({
-    name: group.kind === "single" ? group.label : `${group.label}: ${name}`,
-    style: { index, dash: LEVELS[kind], band: false },
+    name, style: { index, dash: LEVELS[kind], band: false },
     off: kind === "random",
     x: grid,
     mean: grid.map(() => mean[at]),
@@ -111,8 +113,8 @@ function rolesChart(metric, groups) {
     tickvals: [...places.keys()], ticktext: places.map((name) => name.replace("ensemble of ", "ensemble of<br>")),
     range: [places.length - 0.4, -0.6],
   };
-  return chart($("roles-figure"), {
-    label: "a metric at the points of simplexes",
+  const update = chart($("roles-figure"), {
+    label: "a metric at measured points",
     caption: () => `${metric().label} of every run: of single networks by where they are, then of ensembles.`,
     series: () => groups.map((group, number) => {
       const index = data.groups.indexOf(group);
@@ -120,13 +122,15 @@ function rolesChart(metric, groups) {
     }),
     more: () => ({ xaxis: frame(axis(metric())), yaxis: { ...frame(""), ...ticks }, hovermode: "closest" }),
     table: () => ({
-      caption: `The points of simplexes, ${data.split} split`,
+      caption: `Measured points, ${data.split} split`,
       rows: groups.flatMap((group) =>
         group.roles.flatMap(({ name, values }) => values.map((metrics) => ({ group: group.label, name, metrics })))),
       columns: [
-        words("Subspace", (row) => row.group, { header: true }), words("Point", (row) => row.name),
+        words("Method", (row) => row.group, { header: true }), words("Point", (row) => row.name),
         ...metricColumns((row) => row.metrics),
       ],
     }),
   });
+  $("roles-figure").querySelector(".chart").style.height = `${Math.max(16, 5 + 2.2 * places.length)}rem`;
+  return update;
 }

@@ -32,12 +32,11 @@ function trainingSection() {
   });
 }
 
-const RISKS = { network: "dot", midpoint: "dash", ensemble: "solid" };
+const RISKS = { network: "dot", midpoint: "dash", average: "dash", ensemble: "solid" };
 
 function selectiveSection() {
-  const curves = data.groups.flatMap((group, index) => group.risk.map(({ name, coverage, risk }) => ({
-    name: group.kind === "single" ? group.label : `${group.label}: ${name}`,
-    style: { index, dash: RISKS[name] }, coverage, risk,
+  const curves = data.groups.flatMap((group, index) => group.risk.map(({ name, kind, coverage, risk }) => ({
+    name, style: { index, dash: RISKS[kind] }, coverage, risk,
   })));
   if (!curves.length) return leaveOut("selective");
   const hover = `%{y:.${METRICS[place("accuracy")].digits}f} %<extra>%{meta}</extra>`;
@@ -47,12 +46,11 @@ function selectiveSection() {
   };
   chart($("selective-figure"), {
     label: "risk over coverage",
-    caption: (data.groups.some((group) => group.kind !== "single") ? "The ensemble is the one of the summary. " : "") +
-      "Mean over seeds where there are several.",
+    caption: "AURC, in the tables, is the mean height of such a curve. Mean over seeds where there are several.",
     series: () => curves.map((one) => ({ ...one, traces: traces(one) })),
     more: (_, visible) => ({
-      xaxis: { ...frame("Coverage (%)"), range: [0, 101], hoverformat: ".1f" },
-      yaxis: { ...frame("Error among the answered (%)"), rangemode: "tozero" },
+      xaxis: { ...frame("Most confident answers kept (%)"), range: [0, 101], hoverformat: ".1f" },
+      yaxis: { ...frame("Error among them (%)"), rangemode: "tozero" },
       hovermode: hovering(visible),
     }),
     table: () => ({
@@ -60,7 +58,7 @@ function selectiveSection() {
       rows: curves.flatMap(({ name, coverage, risk }) =>
         coverage.map((share, at) => ({ name, coverage: share, risk: risk[at] }))),
       columns: [
-        words("Prediction by", (row) => row.name, { header: true }),
+        words("Answer", (row) => row.name, { header: true }),
         ...[["coverage", "Coverage"], ["risk", "Error"]].map(([key, label]) =>
           figures(label, (row) => percent(row[key]), key, (row) => row[key])),
       ],

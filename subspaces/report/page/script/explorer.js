@@ -2,12 +2,12 @@
 
 const walk = { run: null, index: 0, show: () => {} };
 const here = () => walk.run.points[walk.index];
-const middle = () => Math.max(walk.run.points.findIndex((point) => point.role === "midpoint"), 0);
+const middle = () => walk.run.points.findIndex((point) => point.role === "midpoint");
 
 // The point, and the ensemble that it takes part in or is compared with.
 function shownRows() {
   const ensemble = walk.run.ensembles[here().partner];
-  return ensemble ? [here(), { ...ensemble, name: "ensemble of " + ensemble.name }] : [here()];
+  return ensemble ? [here(), ensemble] : [here()];
 }
 
 function walkSection() {
@@ -15,7 +15,7 @@ function walkSection() {
   const first = Math.max(runs.findIndex((run) => run.kind !== "single"), 0);
   options($("walk-run"), runs.map(runName), first);
   walk.run = runs[first];
-  walk.index = middle();
+  walk.index = walk.run.start;
   const drawReliability = reliabilityChart($("walk-reliability"), shownRows);
   const update = () => {
     walk.show(walk.index);
@@ -31,7 +31,7 @@ function walkSection() {
   };
   const enter = () => {
     walk.run = runs[Number($("walk-run").value)];
-    walk.index = middle();
+    walk.index = walk.run.start;
     showWhere(choose);
   };
   $("walk-run").addEventListener("change", () => {
@@ -45,11 +45,11 @@ function walkSection() {
     showNumbers();
   });
   showStrip();
-  const somewhere = runs.some((run) => run.kind !== "single");
+  const somewhere = runs.some((run) => run.middle);
   if (!somewhere) $("walk-title").textContent = "Reliability";
   $("walk-lead").textContent = !somewhere ? "How sure the networks are, and how often they are right." :
-    "Move along the trained subspace, from one evaluated network to the next." +
-    (runs.some((run) => run.strip) ? " Underneath are images whose predicted class changes on the way." : "");
+    "Move through the trained subspace, from one measured network to the next." +
+    (runs.some((run) => run.strip) ? " Below are images whose predicted class changes on the way." : "");
 }
 
 function spoken() {
@@ -64,7 +64,7 @@ function showWhere(choose) {
   const { kind } = walk.run;
   if (kind === "single") {
     const others = data.runs.some((run) => run.kind !== kind);
-    const said = others ? [el("p", { class: "lead" }, "A single network: there is nowhere to go.")] : [];
+    const said = others ? [el("p", { class: "lead" }, "A single network: there is no way to walk.")] : [];
     $("walk-where").replaceChildren(...said);
     walk.show = () => {};
   } else if (kind === "interval") showSlider(choose);
@@ -85,7 +85,7 @@ function showSlider(choose) {
   walk.show = (index) => {
     slider.value = index;
     slider.setAttribute("aria-valuetext", here().name);
-    output.textContent = here().name + (here().role === "midpoint" ? ", the midpoint" : "");
+    output.textContent = here().name + (here().role === "midpoint" ? `, the ${walk.run.middle}` : "");
   };
 }
 
@@ -134,7 +134,7 @@ function showNumbers() {
     columns: [
       words("Metric", (metric) => metric.label, { header: true, csv: { metric: (metric) => metric.name } }),
       column(point.name, point),
-      ...(run.kind === "single" ? [] : [column("midpoint", run.points[middle()])]),
+      ...(run.middle && middle() >= 0 ? [column(run.middle, run.points[middle()])] : []),
       ...ensembles.map((ensemble) => column(ensemble.name, ensemble)),
       ...(run.kind === "interval" ? [along] : []),
     ],

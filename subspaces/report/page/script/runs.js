@@ -1,23 +1,32 @@
 // The tables over all runs, how each was made, and the start of the page.
 
 function factsTable() {
-  const several = data.facts.some((fact) => fact.seeds > 1);
+  const several = data.facts.some((fact) => fact.seeds.length > 1);
   const seeds = several ? ", mean ± standard deviation over seeds" : "";
   $("facts").replaceChildren(table({
-    caption: `What each way to predict gives, and its networks at test, after one training run${seeds}; bold: the best`,
+    caption: `How good each answer is, and what it costs${seeds}; bold: the best` +
+      (data.compared ? ` of those with ${data.compared}` : ""),
     rows: data.facts,
-    group: (fact) => fact.group,
+    group: (fact) => fact.heading,
     columns: [
-      words("Prediction by", (fact) => fact.way, {
-        header: true, csv: { trained: (fact) => fact.group, prediction_by: (fact) => fact.way },
+      words("Answer", (fact) => fact.way, {
+        header: true, csv: { method: (fact) => fact.group, answer: (fact) => fact.way, seeds: (fact) => fact.seeds.join(" ") },
       }),
-      ...judgedColumns((fact) => fact.mean, several ? (fact) => fact.std : null),
+      ...judgedColumns((fact) => fact.mean, several ? (fact) => fact.std : null, (fact) => fact.compared),
       figures("Networks at test", (fact) => String(fact.networks), "networks_at_test", (fact) => fact.networks),
+      figures("Training time", (fact) => fact.time, "training_runs", (fact) => fact.runs, {
+        csv: { training_runs: (fact) => fact.runs, training_seconds: (fact) => fact.seconds },
+      }),
     ],
   }));
 }
 
-const BY = { risk: "half the error" };
+function glossary() {
+  $("glossary").replaceChildren(...METRICS.flatMap(({ label, meaning, higher }) =>
+    [el("dt", {}, label), el("dd", {}, `${meaning}; ${higher ? "higher" : "lower"} is better.`)]));
+}
+
+const BY = { risk: "half of its error" };
 
 function choicesSection() {
   const rows = data.runs.flatMap((run) => run.choices.map((choice) => ({ run, ...choice })));
@@ -47,15 +56,14 @@ function choicesSection() {
 }
 
 function runsSection() {
-  const middles = data.runs.map((run) => ({
-    run, metrics: (run.points.find((point) => point.role === "midpoint") ?? run.points[0]).metrics,
-  }));
+  const answers = data.runs.map((run) => ({ run, ...(run.own ?? run.points[0]) }));
   $("runs-table").replaceChildren(table({
-    caption: `The midpoint of each run, or its one network, on the ${data.split} split`,
-    rows: middles,
+    caption: `The own answer of each run, ${data.split} split`,
+    rows: answers,
     columns: [
       words("Run", ({ run }) => run.name, { header: true }),
-      words("Trained", ({ run }) => data.groups[run.group].label),
+      words("Method", ({ run }) => data.groups[run.group].label),
+      words("Answer", ({ name }) => name),
       figures("Seed", ({ run }) => String(run.seed), "seed", ({ run }) => run.seed),
       ...metricColumns((row) => row.metrics),
     ],
@@ -99,6 +107,7 @@ function runDetails(run) {
 }
 
 factsTable();
+glossary();
 alongSection();
 walkSection();
 planesSection();

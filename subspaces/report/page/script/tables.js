@@ -55,7 +55,7 @@ function filled(tag, scope, column, content, best = false) {
 function plainTable({ caption, columns, rows, hideCaption = false, group = null }) {
   const bests = columns.map((column) => (column.best ? Math.max(...rows.map(column.best)) : null));
   const line = (row) => el("tr", {}, ...columns.map((column, at) => {
-    const best = rows.length > 1 && column.best && column.best(row) === bests[at];
+    const best = rows.length > 1 && column.best && column.best(row) === bests[at] && bests[at] > -Infinity;
     const content = column.content ? column.content(row) : column.text(row);
     return column.header ? filled("th", "row", column, content) : filled("td", null, column, content, best);
   }));
@@ -71,10 +71,26 @@ function plainTable({ caption, columns, rows, hideCaption = false, group = null 
     el("tbody", {}, ...body));
 }
 
+// A box to scroll in, with a shadow where there is more, and a line that says so.
+function scrolling(label, content, style = "scroll") {
+  const box = el("div", { class: style, tabindex: "0", role: "region", "aria-label": label }, content);
+  const hint = el("p", { class: "hint", hidden: true }, "Scroll sideways to see all columns →");
+  const look = () => {
+    const left = box.scrollWidth - box.clientWidth - box.scrollLeft;
+    hint.hidden = box.scrollWidth <= box.clientWidth + 1;
+    box.classList.toggle("more-left", box.scrollLeft > 1);
+    box.classList.toggle("more-right", left > 1);
+  };
+  box.addEventListener("scroll", look, { passive: true });
+  new ResizeObserver(look).observe(box);
+  new ResizeObserver(look).observe(content);
+  return el("div", { class: "scroller" }, hint, box);
+}
+
 function table(settings) {
   const { caption, columns, rows } = settings;
   return el("div", {},
-    el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, plainTable(settings)),
+    scrolling(caption, plainTable(settings)),
     el("div", { class: "under" }, copyButton("Copy as CSV", () => csv(columns, rows), caption)));
 }
 
@@ -100,11 +116,12 @@ function metricColumns(mean, std = null) {
   });
 }
 
-// The same, with the best of each column marked: of numbers as they are shown, so that equals are equal.
-function judgedColumns(mean, std) {
+// The same, with the best of each column marked: of numbers as they are shown, so that equals are equal, and of rows
+// that may be `compared` with each other.
+function judgedColumns(mean, std, compared) {
   return metricColumns(mean, std).map((column, at) => {
     const metric = METRICS[at];
     const rounded = (row) => Number(shown(metric, mean(row)[at], false)) * (metric.higher ? 1 : -1);
-    return { ...column, best: (row) => (mean(row)[at] === null ? -Infinity : rounded(row)) };
+    return { ...column, best: (row) => (mean(row)[at] === null || !compared(row) ? -Infinity : rounded(row)) };
   });
 }

@@ -7,7 +7,7 @@ const CORNERS = [[30, 268], [330, 268], [180, 22]];
 const NAMES = [[14, 292, "start"], [346, 292, "end"], [180, 10, "middle"]];
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 const TRIANGLE = "Each dot is a network that was evaluated. Click, drag, or use the arrow keys; " +
-  "Home goes to the midpoint.";
+  "Home goes to the middle.";
 
 function mixed(share) {
   const at = Math.min(Math.max(share, 0), 1) * (CIVIDIS.length - 1);
@@ -65,7 +65,7 @@ function triangle(run, chosen, choose) {
   },
   drawing("polygon", { points: outline, fill: "none", stroke: "currentColor", "stroke-opacity": 0.35 }),
   ...dots, cursor,
-  ...NAMES.map(([x, y, anchor], i) => drawing("text", { x, y, "text-anchor": anchor }, `vertex ${i + 1}`)));
+  ...NAMES.map(([x, y, anchor], i) => drawing("text", { x, y, "text-anchor": anchor }, `${run.vertex} ${i + 1}`)));
 
   function show(index) {
     cursor.setAttribute("cx", places[index][0]);
@@ -91,7 +91,7 @@ function triangle(run, chosen, choose) {
   picture.addEventListener("keydown", (event) => {
     if (event.key !== "Home" && !ARROWS[event.key]) return;
     event.preventDefault();
-    choose(event.key === "Home" ? middle() : towards(places, chosen(), ARROWS[event.key]));
+    choose(event.key === "Home" ? Math.max(middle(), 0) : towards(places, chosen(), ARROWS[event.key]));
   });
   const help = el("p", { class: "lead", id: "triangle-help" }, TRIANGLE);
   return { picture, aside: [help, ...colouring(run, dots)], show };

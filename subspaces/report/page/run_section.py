@@ -3,17 +3,21 @@
 import json
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from subspaces.evaluation.record import Alpha, Choice, Plane, Reliability, Row
+from subspaces.report.answers import PAIR, middle, named, row_of
+from subspaces.report.measures import METRICS
 from subspaces.report.page.commands import changed, reproduce
+from subspaces.report.page.notes import statistics_check
 from subspaces.report.page.pictures import strip
-from subspaces.report.page.ways import METRICS, named
-from subspaces.report.page.words import statistics_check
 from subspaces.report.reading import Reading
 
+SINGULAR = {"vertices": "vertex", "checkpoints": "checkpoint", "members": "member"}
 
-def explored(run: Reading, group: int, split: str, pictures: int, known: Mapping[str, str]) -> dict[str, Any]:
+
+def run_section(run: Reading, group: int, split: str, pictures: int, known: Mapping[str, str]) -> dict[str, Any]:
     """Return what the page shows of one run.
 
     Args:
@@ -27,16 +31,21 @@ def explored(run: Reading, group: int, split: str, pictures: int, known: Mapping
     places = {key: index for index, key in enumerate(ensembles)}
     base, differing = changed(run.recipe)
     single_answer = places.get("vertex", places.get("random"))
+    own = row_of(run, run.recipe.answers[0], split)
     return {
         "name": run.folder.name,
         "group": group,
         "seed": run.recipe.seed,
         "kind": _kind(run),
         "vertices": run.vertices,
+        "vertex": _vertex(run),
+        "middle": _middle(run),
+        "start": _start(run, points),
+        "own": None if own is None else {"name": named(run, own), "metrics": _measured(own)["metrics"]},
         "points": [
             {
                 "alpha": row.alphas[0],
-                "name": "network" if run.single else _name(row),
+                "name": "network" if run.single else _name(run, row),
                 "role": row.role,
                 "partner": places.get(_pair(row.alphas[0]), single_answer),
                 **_measured(row),
@@ -46,7 +55,7 @@ def explored(run: Reading, group: int, split: str, pictures: int, known: Mapping
         "ensembles": [{"name": named(run, row), **_measured(row)} for row in ensembles.values()],
         "strip": strip(run.examples, points, split, pictures),
         "planes": [_plane(plane, run) for plane in run.record.planes if _begun(plane)],
-        "choices": [_choice(choice) for choice in run.record.choices],
+        "choices": [_choice(choice) for choice in run.record.choices if _middle(run) or run.single],
         "recipe": base,
         "fields": [[name, _text(value), name in differing] for name, value in run.recipe.to_dict().items()],
         "environments": _environments(run),
@@ -57,14 +66,62 @@ def explored(run: Reading, group: int, split: str, pictures: int, known: Mapping
 def _kind(run: Reading) -> str:
     if run.single or run.interval:
         return "single" if run.single else "interval"
-    return "triangle" if run.vertices == 3 else "list"
+    return "triangle" if run.vertices == 3 and _middle(run) else "list"
+
+
+def _vertex(run: Reading) -> str:
+    """Return what one of the vertices is called."""
+    return SINGULAR.get(run.recipe.definition.members, "member")
+
+
+def _middle(run: Reading) -> str:
+    """Return what the midpoint is called; nothing where the method does not answer with it."""
+    if run.single or "midpoint" not in run.recipe.answers:
+        return ""
+    return middle(run)
+
+
+def _start(run: Reading, points: list[Row]) -> int:
+    """Return where a walk begins: near alpha = 0.1, or at the first vertex, for there the columns differ."""
+    if run.interval:
+        return min(range(len(points)), key=lambda at: abs(_number(points[at]) - PAIR))
+    vertices = [at for at, row in enumerate(points) if row.role == "vertex"]
+    return min(vertices, key=lambda at: points[at].coefficients[0][0] != 1, default=0)
+
+
+def _number(row: Row) -> float:
+    (alpha,) = row.alphas
+    return math.nan if isinstance(alpha, list) else alpha
+
+
+@dataclass(frozen=True)
+class Worded:
+    """A row that belongs to what a method answers with, and what kind of point or ensemble it is."""
+
+    row: Row
+    role: str
+
+
+def worded(run: Reading, split: str) -> list[Worded]:
+    """Return the rows of a run that its method answers with, or that lie between its vertices.
+
+    A method that only keeps members has nothing between them, and random points are a simplex's own.
+    """
+    between = ["midpoint", "along", "edge", "grid"] if run.single or _middle(run) else []
+    random = ["random"] if "random" in run.recipe.answers else []
+    words = {"vertex": _vertex(run), "midpoint": _middle(run)}
+    return [
+        Worded(row, named(run, row) if row.kind == "ensemble" else words.get(row.role) or row.role)
+        for row in run.rows(split)
+        if row.role in ("vertex", *between, *random)
+    ]
 
 
 def _points(run: Reading, split: str) -> list[Row]:
     """Return every point once, in the order of alpha on a line or curve."""
     if run.interval:
         return list(run.points(split).values())
-    rows = [row for row in run.rows(split) if row.kind == "point"]
+    rows = [one.row for one in worded(run, split) if one.row.kind == "point"]
     return list({json.dumps(row.alphas[0]): row for row in reversed(rows)}.values())[::-1]
 
 
@@ -72,7 +129,7 @@ def _ensembles(run: Reading, split: str) -> dict[str, Row]:
     """Return the ensembles by the pair of points, or by the role where alpha is not a number."""
     if run.interval:
         return {_pair(alpha): row for alpha, row in run.pairs(split).items()}
-    rows = [row for row in run.rows(split) if row.kind == "ensemble" and row.average == "probabilities"]
+    rows = [one.row for one in worded(run, split) if one.row.average == "probabilities"]
     return {row.role: row for row in rows}
 
 
@@ -80,16 +137,16 @@ def _pair(alpha: Alpha) -> str:
     return "" if isinstance(alpha, list) else f"{min(alpha, 1 - alpha):.6f}"
 
 
-def _name(row: Row) -> str:
-    """Return a point of a simplex in words."""
+def _name(run: Reading, row: Row) -> str:
+    """Return a point in words."""
     alpha = row.alphas[0]
     if not isinstance(alpha, list):
         return f"α = {alpha:.3g}"
     vertices = "–".join(str(place) for place, share in enumerate(alpha, 1) if share > 0)
     if row.role == "midpoint":
-        return "midpoint"
+        return _middle(run)
     if row.role in ("vertex", "edge"):
-        return f"{row.role} {vertices}"
+        return f"{_vertex(run) if row.role == 'vertex' else 'edge'} {vertices}"
     return f"{row.role} point ({', '.join(f'{share:.2f}' for share in alpha)})"
 
 

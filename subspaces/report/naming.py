@@ -1,0 +1,45 @@
+"""What recipes are called beside each other, and in which order they come."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from subspaces.methods import METHODS
+from subspaces.training.config import Recipe, all_fields
+
+ABSENT = ("validation", "dropout", "label_smoothing", "trunk", "branch")  # not worth a word where they are 0
+
+
+def place(recipe: Recipe) -> tuple[Any, ...]:
+    """Return what groups are sorted by: the order in which a shell lists folders means nothing."""
+    own = recipe.definition.own().values()
+    return (list(METHODS).index(recipe.method), *own, *recipe.distinguishing().values())
+
+
+def labels(recipes: Sequence[Recipe]) -> list[str]:
+    """Return the method of each recipe in words, with the fields in which it is not as usual among the recipes.
+
+    A field has one usual value at most, so of two recipes that differ in it one label or both tell it.
+    """
+    fields = [recipe.distinguishing() for recipe in recipes]
+    known = {name: entry.metadata for name, entry in all_fields().items()}
+    names = [name for name in known if name != "method" and "label" not in known[name]]
+    usual = {name: _usual(name, [each[name] for each in fields if name in each]) for name in names}
+    found = []
+    for recipe, each in zip(recipes, fields, strict=True):
+        there = [name for name in names if name in each and each[name] not in usual[name]]
+        settings = [f"{known[name].get('symbol') or name.replace('_', ' ')} = {_short(each[name])}" for name in there]
+        found.append(", ".join([recipe.definition.label(), *settings]))
+    return found
+
+
+def _usual(name: str, values: Sequence[Any]) -> list[Any]:
+    """Return the value that goes without saying: that of all, 0 of what is absent then, or that of more than half."""
+    if name in ABSENT and len(set(values)) > 1:
+        return [0]
+    return [value for value, count in Counter(values).items() if 2 * count > len(values)]
+
+
+def _short(setting: Any) -> str:
+    """Return a setting as short as it can be told exactly."""
+    return f"{setting:g}" if isinstance(setting, float) and float(f"{setting:g}") == setting else str(setting)
