@@ -1,7 +1,7 @@
 """Every option of every command: what is typed, which argument of the call below it changes, and to what."""
 
 import dataclasses
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,6 @@ class Command:
     base: list[str]
     rows: dict[str, Row]
     arguments: tuple[str, ...] = ("recipes",)
-    defaults: dict[str, Any] = field(default_factory=dict)  # of the command where they are not the call's
 
 
 # The fields of recipes and of their execution
@@ -70,15 +69,15 @@ def of_fields(refused: tuple[str, ...] = (), **special: Row) -> dict[str, Row]:
     return rows | special
 
 
-def output(folder: str, showing: str = "quiet") -> dict[str, Row]:
+def output(table: bool = True) -> dict[str, Row]:
     """The rows of what commands that train have in common."""
     return {
         "data": Row("--data there", "data", Path("there")),
         "out": Row("--out other", "out", Path("other")),
         "quiet": Row("--quiet", "show", "quiet"),
-        "as_json": Row("--json", "show", showing),
+        "as_json": Row("--json", "show", "quiet" if table else "json"),
         "tensorboard": Row("--no-tensorboard", "tensorboard", False),
-        **({"to": Row("-o other", "to", Path("other")), "dry_run": Row("--dry-run", None)} if folder else {}),
+        **({"runs": Row("--runs other", "runs", Path("other")), "dry_run": Row("--dry-run", None)} if table else {}),
     }
 
 
@@ -86,11 +85,13 @@ def method(name: str, *recipes: str) -> Row:
     return Row(f"--method {name}", "method", name, only=recipes)
 
 
-SEEDS = Row("--seeds 4 5", "seeds", [4, 5])
-ENSEMBLES = Row("--ensembles 2 3", "ensembles", [2, 3], "--seeds 0 1 2")
+SEEDS = Row("--seeds 4 5", "seed", [4, 5])
+ENSEMBLES = Row("--ensembles 2 3", "ensembles", (2, 3), "--seeds 0 1 2")
 PASSES = Row("--dropout-passes 7", "dropout_passes", 7)
-LEVELS = Row("--levels 0 0.3", "levels", (0.0, 0.3))
+LEVELS = Row("--levels 0 0.3", "label_noise", [0.0, 0.3])
 CURVE = Row("--method curve", "method", "curve", only=("digits-line",), also=("vertices",))  # which it has
+LOST = ("name", "epsilon", "layerwise", "samples", "feature_similarity")  # with the line, which is integral now
+BOTH_INTEGRAL = Row("--method integral", "method", ["integral"], "", ("digits-line", "digits-integral"), also=LOST)
 LISTS = ["--dropout-rates", "0", "--smoothing-rates", "0"]
 IDLE = ("vertices", "layerwise", "init", "beta", "samples", "feature_similarity", "epsilon")  # for one network
 NETWORK = {"data": Row("--data there", "data", Path("there")), "device": Row("--device cpu", "device", "cpu")}
@@ -109,9 +110,9 @@ COMMANDS = {
         (),
     ),
     "train": Command(
-        "subspaces.training:train",
+        "subspaces.training.api:train_recipes",
         ALL,
-        {**of_fields(method=CURVE), **output("", "json"), "seeds": Row("--seeds 4 5", "seed", [4, 5])},
+        {**of_fields(method=CURVE), **output(table=False), "seeds": SEEDS},
     ),
     "evaluate": Command(
         "subspaces.evaluation:evaluate",
@@ -120,7 +121,7 @@ COMMANDS = {
             "grid": Row("--grid 0 0.5 0.25", "grid", (0.0, 0.25, 0.5)),
             "random": Row("--random 3", "random", 3),
             "triangle": Row("--triangle 4", "triangle", 4),
-            "split": Row("--split test", "split", "test"),
+            "choose_on": Row("--choose-on test", "choose_on", "test"),
             "plane": Row("--plane", "plane", True),
             "plane_through": Row("--plane-through a --plane-through b:0.5", "through", ("a", "b:0.5")),
             "cells": Row("--cells 5", "cells", 5),
@@ -137,64 +138,60 @@ COMMANDS = {
         ("runs",),
     ),
     "compare": Command(
-        "subspaces.studies:compare",
+        "subspaces.studies.compare:run",
         ALL,
         {
             **of_fields(method=CURVE),
-            **output("comparison"),
-            "seeds": Row("--seeds 4 5", "seed", [4, 5]),
+            **output(),
+            "seeds": SEEDS,
             "ensembles": ENSEMBLES,
-            "reference": Row("--reference digits-line", "reference", "digits-line"),
+            "reference": Row("--reference digits-line", "reference", "line"),
             "dropout_passes": PASSES,
         },
     ),
     "study noise": Command(
-        "subspaces.studies:study_noise",
+        "subspaces.studies.noise:run",
         [*ALL, *LISTS],
         {
-            **of_fields(("label_noise",), method=method("curve", "digits-line")),
-            **output("noise"),
+            **of_fields(("label_noise",), method=CURVE),
+            **output(),
             "seeds": SEEDS,
             "levels": LEVELS,
-            "dropout_rates": Row(
-                "--dropout-rates .1", "lists", {"dropout": [0.1], "label_smoothing": [0.0]}, "--network cresnet20"
-            ),
-            "smoothing_rates": Row("--smoothing-rates .1", "lists", {"dropout": [0.0], "label_smoothing": [0.1]}),
+            "dropout_rates": Row("--dropout-rates .1", "dropout", [0.0, 0.1], "--network cresnet20", also=("name",)),
+            "smoothing_rates": Row("--smoothing-rates .1", "label_smoothing", [0.0, 0.1], also=("name",)),
             "by": Row("--by nll", "by", "nll"),
             "ensembles": ENSEMBLES,
             "dropout_passes": PASSES,
         },
     ),
     "study integral": Command(
-        "subspaces.studies:study_integral",
+        "subspaces.studies.integral:run",
         ALL,
         {
-            **of_fields(("label_noise",), method=method("integral", "digits-line", "digits-integral")),
-            **output("integral"),
+            **of_fields(("label_noise",), method=BOTH_INTEGRAL),
+            **output(),
             "seeds": SEEDS,
             "levels": LEVELS,
         },
     ),
     "study instability": Command(
-        "subspaces.studies:study_instability",
+        "subspaces.studies.instability:run",
         ["digits-standard"],
         {
             **of_fields(
                 ("trunk", "branch", *IDLE),
-                method=method("ema", "digits-standard"),
+                method=replace(method("ema", "digits-standard"), also=("ema_decay",)),  # which it has
                 ema_decay=Row("--ema-decay 0.25", "ema_decay", 0.25, only=("digits-ema",)),
                 sam_rho=Row("--sam-rho 0.25", "sam_rho", 0.25, only=("digits-sam",)),
                 epochs=Row("--epochs 5", "epochs", 5, "--shared 0"),
-                seed=Row("--seed 3", "seed", 3, also=("seeds",)),
             ),
-            **output("instability"),
+            **output(),
             "seeds": SEEDS,
-            "shared": Row("--shared 1 7", "shared", [1, 7]),
-            "models": Row("--models 3 4", "models", (3, 4)),
+            "shared": Row("--shared 1 7", "trunk", [1, 7]),
+            "models": Row("--models 3 4", "models", [3, 4], also=("branch",)),
             "draws": Row("--draws 2", "draws", 2),
         },
         ("recipe",),
-        {"shared": [0, 2, 4, 8, 15, 30, 45], "seeds": [0]},  # of 60 epochs and one seed
     ),
     "plot": Command(
         "subspaces.report.figures:plot",
@@ -216,14 +213,14 @@ COMMANDS = {
         "subspaces.data:get",
         ["mnist"],
         {
-            "root": Row("--root other", "root", Path("other")),
+            "data": Row("--data other", "root", Path("other")),
             "base_url": Row("--base-url http://there", "base_url", "http://there"),
             "limit_gb": Row("--limit-gb 0.5", "limit", 5 * 10**8),
         },
         ("name",),
     ),
     "data check": Command(
-        "subspaces.data:check", ["mnist"], {"root": Row("--root other", "root", Path("other"))}, ("name",)
+        "subspaces.data:check", ["mnist"], {"data": Row("--data other", "root", Path("other"))}, ("name",)
     ),
 }
 ELSEWHERE = {  # tested by what they print, and `code` by what can be imported

@@ -1,6 +1,7 @@
 """`subspaces compare` and the studies: options, the table, JSON, a dry run, stopping and errors."""
 
 import dataclasses
+import importlib
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ from typer.testing import CliRunner, Result
 from subspaces.cli import app
 from subspaces.cli.options import expanded
 from subspaces.evaluation import Record
+from subspaces.studies.setting import Setting
 from subspaces.training import Execution, Run
 from subspaces.training.config import all_fields
 
@@ -31,7 +33,7 @@ def call(*arguments: object) -> Result:
 
 
 def folders(tmp_path: Path) -> list[object]:
-    return ["--out", tmp_path / "runs", "-o", tmp_path / "to"]
+    return ["--runs", tmp_path / "runs", "-o", tmp_path / "to"]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +47,7 @@ def folders(tmp_path: Path) -> list[object]:
 )
 def test_help_names_every_option_that_can_be_given(command: str, own: str, refused: tuple[str, ...]) -> None:
     output = call(*command.split(), "--help").output
-    common = "seeds dry-run data out to quiet json tensorboard"
+    common = "seeds dry-run data runs out quiet json tensorboard"
     fields = [field.replace("_", "-") for field in FIELDS if field not in refused]
     for name in [*own.split(), *common.split(), *fields]:
         assert f"--{name} " in output, name
@@ -53,71 +55,58 @@ def test_help_names_every_option_that_can_be_given(command: str, own: str, refus
 
 
 @pytest.fixture
-def received(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What `studies.compare` and `study_noise` are called with; nothing is trained."""
-    seen: dict[str, Any] = {}
+def planned(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The plans that commands make; nothing is trained."""
+    seen: list[Any] = []
 
     class Reached(RuntimeError):
-        """The call was made."""
+        """The plan was made."""
 
-    def pretend(recipes: list[Any], **settings: Any) -> None:
-        seen.update(settings, recipes=recipes)
+    def pretend(plan: Any) -> None:
+        seen.append(plan)
         raise Reached
 
-    monkeypatch.setattr("subspaces.studies.compare", pretend)
-    monkeypatch.setattr("subspaces.studies.study_noise", pretend)
+    for name in ("compare", "noise"):
+        monkeypatch.setattr(importlib.import_module(f"subspaces.studies.{name}"), "run", pretend)
     return seen
 
 
-def test_every_option_of_compare_arrives(received: dict[str, Any]) -> None:
+def test_every_option_of_compare_arrives(planned: list[Any]) -> None:
     options = (
-        "--seeds 0 1 --ensembles 2 --reference digits-line --dropout-passes 7 --data there --out a -o b --epochs 3 "
+        "--seeds 0 1 --ensembles 2 --reference digits-line --dropout-passes 7 --data there --runs a -o b --epochs 3 "
         "--label-noise 0.2 --device cpu --precision float32 --quiet --no-tensorboard"
     )
     call("compare", "digits-standard", "digits-line", *options.split())
-    recipes = received.pop("recipes")
-    assert [(one.name, one.seed, one.epochs, one.label_noise) for one in recipes] == [
+    (plan,) = planned
+    assert [(one.name, one.seed, one.epochs, one.label_noise) for one in plan.recipes] == [
         (name, seed, 3, 0.2) for name in ("digits-standard", "digits-line") for seed in (0, 1)
     ]
-    defaults = {entry.name: entry.default for entry in dataclasses.fields(Execution)}
-    defaults = {name: value for name, value in defaults.items() if value is not None}
-    assert received == {
-        **defaults,
-        "device": "cpu",
-        "precision": "float32",
-        "ensembles": [2],
-        "reference": "digits-line",
-        "dropout_passes": 7,
-        "data": Path("there"),
-        "out": Path("a"),
-        "to": Path("b"),
-        "show": "quiet",
-        "tensorboard": False,
-    }
+    assert plan.reference == plan.recipes[2]
+    assert plan.setting == Setting(
+        runs=Path("a"),
+        out=Path("b"),
+        data=Path("there"),
+        ensembles=(2,),
+        dropout_passes=7,
+        show="quiet",
+        tensorboard=False,
+        execution=Execution(device="cpu", precision="float32"),
+    )
 
 
-def test_every_option_of_the_study_arrives(received: dict[str, Any]) -> None:
+def test_every_option_of_the_study_arrives(planned: list[Any]) -> None:
     options = (
         "--levels 0 0.3 --dropout-rates 0 --smoothing-rates .1 0.2 --by nll --seeds 0 1 --ensembles 2 --validation 9 "
-        "--dropout-passes 7 --data there --out a -o b --epochs 3 --device cpu --json"
+        "--dropout-passes 7 --data there --runs a -o b --epochs 3 --device cpu --json"
     )
     call("study", "noise", "digits-standard", *options.split())
-    wanted = {
-        "recipes": ["digits-standard"],
-        "levels": (0.0, 0.3),
-        "lists": {"dropout": [0.0], "label_smoothing": [0.1, 0.2]},
-        "by": "nll",
-        "seeds": [0, 1],
-        "ensembles": [2],
-        "dropout_passes": 7,
-        "validation": 9,
-        "epochs": 3,
-        "data": Path("there"),
-        "out": Path("a"),
-        "to": Path("b"),
-        "show": "quiet",
-    }
-    assert {name: received[name] for name in wanted} == wanted
+    (plan,) = planned
+    wanted = [(level, smoothing, seed) for level in (0, 0.3) for smoothing in (0, 0.1, 0.2) for seed in (0, 1)]
+    assert [(one.label_noise, one.label_smoothing, one.seed) for one in plan.recipes] == wanted
+    assert {(one.validation, one.epochs) for one in plan.recipes} == {(9, 3)}
+    setting = plan.setting
+    assert (plan.by, setting.ensembles, setting.dropout_passes, setting.show) == ("nll", (2,), 7, "quiet")
+    assert (setting.data, setting.runs, setting.out) == (Path("there"), Path("a"), Path("b"))
 
 
 def test_fractions_in_a_row() -> None:
@@ -202,7 +191,7 @@ def test_a_signal_stops_and_the_same_command_continues(tmp_path: Path, monkeypat
         ("compare digits-standard --seeds 0 --seed 1", "--seed and --seeds exclude each other"),
         ("compare digits-standard --quiet --json", "--quiet and --json exclude each other"),
         ("compare digits-standard --epochs 0", "--epochs=0: expected at least 1"),
-        ("compare digits-standard --network mpl", "no network is called 'mpl'"),
+        ("compare digits-standard --network mpl", "unknown network 'mpl' (did you mean 'mlp'?)"),
         ("study noise digits-standard", "--validation=0: the best dropout is chosen on held-out images"),
         ("study noise digits-standard --label-noise 0.1", "--label-noise=0.1: the study has levels of it instead"),
         ("study integral --label-noise 0.1", "--label-noise=0.1: the study has levels of it instead"),

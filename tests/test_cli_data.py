@@ -72,14 +72,14 @@ def test_list_shows_every_data_set() -> None:
 
 def test_get_fetches_and_check_agrees(mirror: tuple[str, Path], tmp_path: Path) -> None:
     url, _ = mirror
-    result = call("get", "mnist", "--root", tmp_path / "data", "--base-url", url)
+    result = call("get", "mnist", "--data", tmp_path / "data", "--base-url", url)
     assert result.exit_code == 0, result.output
     assert "mnist: 20 training and 10 test images of 1 × 28 × 28" in result.stdout
     assert "train-images-idx3-ubyte.gz" in result.stderr  # the bar
-    checked = call("check", "mnist", "--root", tmp_path / "data")
+    checked = call("check", "mnist", "--data", tmp_path / "data")
     assert checked.exit_code == 0
     assert checked.stdout == result.stdout
-    again = call("get", "mnist", "--root", tmp_path / "data", "--base-url", "http://127.0.0.1:1", "--quiet")
+    again = call("get", "mnist", "--data", tmp_path / "data", "--base-url", "http://127.0.0.1:1", "--quiet")
     assert again.exit_code == 0
     assert again.output == result.stdout
 
@@ -88,21 +88,21 @@ def test_an_error_is_one_line_and_the_same_command_works_later(mirror: tuple[str
     url, server = mirror
     name = SOURCES["mnist"].files[0].name
     (server / name).rename(server / "away")
-    stopped = call("get", "mnist", "--root", tmp_path, "--base-url", url, "--quiet")
+    stopped = call("get", "mnist", "--data", tmp_path, "--base-url", url, "--quiet")
     assert stopped.exit_code == 1
     assert stopped.stderr.startswith("error: ")
     assert "404" in stopped.stderr
     assert stopped.stderr.count("\n") == 1
     (server / "away").rename(server / name)
-    assert call("get", "mnist", "--root", tmp_path, "--base-url", url, "--quiet").exit_code == 0
+    assert call("get", "mnist", "--data", tmp_path, "--base-url", url, "--quiet").exit_code == 0
 
 
 def test_check_says_what_is_wrong(mirror: tuple[str, Path], tmp_path: Path) -> None:
     url, _ = mirror
-    call("get", "mnist", "--root", tmp_path, "--base-url", url, "--quiet")
+    call("get", "mnist", "--data", tmp_path, "--base-url", url, "--quiet")
     file = tmp_path / "mnist" / SOURCES["mnist"].files[0].name
     file.write_bytes(file.read_bytes()[:100])
-    result = call("check", "mnist", "--root", tmp_path)
+    result = call("check", "mnist", "--data", tmp_path)
     assert result.exit_code == 1
     assert result.stdout.startswith("wrong: ")
     assert file.name in result.stdout
@@ -112,7 +112,7 @@ def test_check_of_a_folder_that_is_not_there(tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     result = call("check", "cifar10")
     assert result.exit_code == 1
-    assert "`subspaces data get cifar10 --root data`" in result.stdout
+    assert "`subspaces data get cifar10 --data data`" in result.stdout
 
 
 def test_digits_need_no_files() -> None:
@@ -123,7 +123,7 @@ def test_digits_need_no_files() -> None:
 
 
 def test_what_cannot_be_fetched_says_how_to_get_it(tmp_path: Path) -> None:
-    result = call("get", "imagenet", "--root", tmp_path, "--quiet")
+    result = call("get", "imagenet", "--data", tmp_path, "--quiet")
     assert result.exit_code == 1
     assert "register at https://www.image-net.org" in result.stderr
     assert result.stderr.count("\n") == 1
@@ -137,7 +137,7 @@ def test_an_unknown_data_set_names_the_nearest(command: str) -> None:
 
 
 def test_an_address_that_is_none_is_one_line(tmp_path: Path) -> None:
-    result = call("get", "mnist", "--root", tmp_path, "--base-url", "file:///etc", "--quiet")
+    result = call("get", "mnist", "--data", tmp_path, "--base-url", "file:///etc", "--quiet")
     assert result.exit_code == 1
     assert "http://" in result.stderr
 

@@ -59,14 +59,14 @@ def received(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 def test_help_names_every_option() -> None:
     output = call("evaluate", "--help").output
-    options = "grid random triangle split plane plane-through cells plane-statistics-batches data device precision"
+    options = "grid random triangle choose-on plane plane-through cells plane-statistics-batches data device precision"
     for option in [*options.split(), "workers", "statistics-batches", "check-statistics", "quiet", "json"]:
         assert f"--{option} " in output
 
 
 def test_every_option_arrives(received: dict[str, Any]) -> None:
     options = (
-        "--grid -0.1 1.1 0.3 --random 3 --triangle 4 --split test --plane --plane-through a --plane-through b:0.5 "
+        "--grid -0.1 1.1 0.3 --random 3 --triangle 4 --choose-on test --plane --plane-through a --plane-through b:0.5 "
         "--cells 5 --plane-statistics-batches 7 --statistics-batches 9 --check-statistics 1 2 3 --data there "
         "--device cpu --precision float32 --workers 3 --trust"
     )
@@ -77,7 +77,7 @@ def test_every_option_arrives(received: dict[str, Any]) -> None:
         "grid": pytest.approx((-0.1, 0.2, 0.5, 0.8, 1.1)),
         "random": 3,
         "triangle": 4,
-        "split": "test",
+        "choose_on": "test",
         "plane": True,
         "through": ("a", "b:0.5"),
         "cells": 5,
@@ -100,7 +100,17 @@ def test_the_defaults_are_those_of_the_call(received: dict[str, Any]) -> None:
 
     assert call("evaluate", "one", "--quiet").exit_code == 0
     defaults = {name: value.default for name, value in inspect.signature(real).parameters.items()}
-    for name in ("random", "triangle", "split", "plane", "through", "cells", "device", "workers", "statistics_batches"):
+    for name in (
+        "random",
+        "triangle",
+        "choose_on",
+        "plane",
+        "through",
+        "cells",
+        "device",
+        "workers",
+        "statistics_batches",
+    ):
         assert received[name] == defaults[name], name
     assert received["plane_statistics_batches"] == defaults["plane_statistics_batches"]
     assert "grid" not in received
@@ -198,7 +208,7 @@ def test_a_table_at_the_end(runs: list[Path]) -> None:
 
 
 def test_a_choice_on_the_test_set_is_marked(runs: list[Path]) -> None:
-    result = evaluate(runs[1], "--split", "test", "--triangle", "2", "--quiet")
+    result = evaluate(runs[1], "--choose-on", "test", "--triangle", "2", "--quiet")
     marked = [line for line in result.stdout.splitlines() if re.search(r"\btest \*", line)]
     assert len(marked) == len(Record.read(runs[1]).choices) == 3
     assert "* chosen on the very images it is reported on" in result.stdout
@@ -245,7 +255,7 @@ def test_a_signal_stops_and_the_same_command_continues(
     ("arguments", "words"),
     [
         ("", "Missing argument 'RUN'; see `subspaces evaluate --help`"),
-        ("run --split tset", "--split='tset': did you mean 'test'?"),
+        ("run --choose-on tset", "'--choose-on': 'tset': did you mean 'test'?"),
         ("run --cells 1", "--cells=1: expected at least 2"),
         ("run --statistics-batches 0", "--statistics-batches=0: expected at least 1"),
         ("run --check-statistics 3 0", "--check-statistics=0: expected at least 1"),
@@ -263,7 +273,7 @@ def test_a_signal_stops_and_the_same_command_continues(
         ("run --workers -1", "--workers=-1: expected at least 0"),
         ("run --plane-through a --plane-through b --plane-through c --plane-through d", "--plane-through="),
         ("run --device gpu", "--device='gpu': expected auto, cpu, cuda or cuda:N"),
-        ("run --precision float23", "--precision='float23': did you mean 'float32'?"),
+        ("run --precision float23", "'--precision': 'float23': did you mean 'float32'?"),
         ("run --quiet --json", "--quiet and --json exclude each other"),
         ("run --cell 3", "did you mean '--cells'?"),
     ],
@@ -281,7 +291,7 @@ def test_a_run_that_cannot_be_evaluated_is_one_line(runs: list[Path], tmp_path: 
     cases: dict[str, tuple[object, ...]] = {
         "is not a run folder": (tmp_path / "nowhere",),
         "is not finished, it has no result": (runs[0],),
-        "held no images out": (runs[1], "--split", "validation"),
+        "held no images out": (runs[1], "--choose-on", "validation"),
         "name 1 of other runs, --plane-through RUN": (runs[2], "--plane"),
     }
     for words, arguments in cases.items():

@@ -21,10 +21,10 @@ import typer.main
 from option_cases import COMMANDS, ELSEWHERE, Command, Row
 from typer.testing import CliRunner, Result
 
+import subspaces as ss
 from subspaces import demo
 from subspaces.cli import app
-from subspaces.studies import integral, noise
-from subspaces.training import RECIPES, Recipe, Run
+from subspaces.training import RECIPES, Run
 from subspaces.training.config import all_fields
 
 WIDE = {"COLUMNS": "240", "TERMINAL_WIDTH": "240"}
@@ -47,7 +47,8 @@ class Reached(BaseException):
 def run(name: str, *arguments: str) -> Call:
     """Run a command up to the call that it makes."""
     module, function = COMMANDS[name].calls.split(":")
-    signature = inspect.signature(getattr(importlib.import_module(module), function))
+    place = importlib.import_module(module)
+    signature = inspect.signature(getattr(place, function))
     seen: list[dict[str, Any]] = []
 
     def pretend(*given: Any, **named: Any) -> None:
@@ -56,7 +57,7 @@ def run(name: str, *arguments: str) -> Call:
 
     said = io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()), redirect_stderr(said):
-        patch.setattr(f"{module}.{function}", pretend)
+        patch.setattr(place, function, pretend)
         with pytest.raises((Reached, SystemExit)) as ended:
             COMMAND.main([*name.split(), *arguments], prog_name="subspaces")
     return (seen[0] if seen else None), getattr(ended.value, "code", 0), said.getvalue()
@@ -66,16 +67,21 @@ without = cache(run)
 
 
 def flat(arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a call by name, with a list of values for each field of its recipes."""
+    """The arguments of a call, or what is planned, by name, with a list of values for each field of the recipes."""
     found = {**arguments, **arguments.get("changes", arguments.get("settings", {}))}
     found = {name: value for name, value in found.items() if name != "changes" and not callable(value)}
-    if "setting" in found:
+    if (plan := found.pop("plan", None)) is not None:
+        found |= {name: getattr(plan, name) for name in ("recipes", "by", "models", "draws") if hasattr(plan, name)}
+        found |= {**vars(plan.setting), "reference": getattr(getattr(plan, "reference", None), "method", None)}
+    if isinstance(found.get("setting"), demo.Setting):
         found |= {f"setting.{name}": value for name, value in vars(found.pop("setting")).items()}
-    recipes = found.get("recipe")
-    if isinstance(recipes, list) and all(isinstance(one, Recipe) for one in recipes):
-        del found["recipe"]
+    if "execution" in found:
+        found |= vars(found.pop("execution"))
+    if "recipes" in found:
+        recipes = found.pop("recipes")
         for name in all_fields():
             found[name] = list(dict.fromkeys(getattr(one, name, None) for one in recipes))
+        found["name"] = [plan.recipe.name] if hasattr(plan, "recipe") else found["name"]  # branches are named by it
     return found
 
 
@@ -131,30 +137,45 @@ def test_every_option_of_every_command_has_a_row() -> None:
     assert found == listed
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", [name for name in COMMANDS if ".studies" not in COMMANDS[name].calls])
 def test_what_is_not_given_is_the_default_of_the_call(name: str) -> None:
     """So that a command and the call do the same."""
     command = COMMANDS[name]
-    module, function = command.calls.split(":")
+    module, function = ("subspaces", "train") if name == "train" else command.calls.split(":")
     real = inspect.signature(getattr(importlib.import_module(module), function)).parameters
     seen, _, _ = without(name, *command.base)
     assert seen is not None
-    fixed = {"data": "data", "root": "data", **command.defaults}
     for argument, parameter in real.items():
-        if argument in seen and argument not in ("recipe", "lists") and parameter.default is not parameter.empty:
+        if argument in seen and parameter.default is not parameter.empty:
             value = seen[argument]
             value = os.fspath(value) if isinstance(value, os.PathLike) else value
-            assert value == fixed.get(argument, parameter.default), argument
+            assert value == {"data": "data", "root": "data"}.get(argument, parameter.default), argument
 
 
-def test_studies_without_recipes_or_rates_are_those_of_the_calls() -> None:
-    seen, _, said = run("study noise", "digits-standard", "--network", "cresnet20", "--validation", "9")
-    assert seen is not None, said
-    assert seen["lists"] == noise.LISTS
-    for name, recipe in (("integral", integral.RECIPES), ("instability", "cifar10-standard")):
-        seen, _, said = run(f"study {name}")
-        assert seen is not None, said
-        assert seen["recipe"] == recipe
+@pytest.mark.parametrize(
+    ("command", "function"),
+    [
+        (["compare", "digits-line", "digits-standard"], lambda: ss.compare(["digits-line", "digits-standard"])),
+        (
+            ["study", "noise", "digits-standard", "--network", "cresnet20", "--validation", "9"],
+            lambda: ss.studies.study_noise("digits-standard", network="cresnet20", validation=9),
+        ),
+        (["study", "integral"], ss.studies.study_integral),
+        (["study", "instability"], ss.studies.study_instability),
+    ],
+    ids=lambda each: " ".join(each[:2]) if isinstance(each, list) else "",
+)
+def test_a_command_plans_what_the_call_plans(
+    command: list[str], function: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans: list[Any] = []
+    name = COMMANDS[" ".join(command[:2]) if command[0] == "study" else "compare"].calls.partition(":")[0]
+    monkeypatch.setattr(importlib.import_module(name), "run", plans.append)
+    function()
+    with pytest.raises((SystemExit, AttributeError)):  # there is no result to show
+        COMMAND.main(command)
+    call, typed = plans
+    assert typed == replace(call, setting=replace(call.setting, data=Path("data")))
 
 
 def test_the_demo_of_the_command_is_that_of_the_call() -> None:
@@ -178,7 +199,7 @@ def test_recipes_are_all_or_the_one_that_is_named() -> None:
 def test_a_plan_counts_what_would_be_trained(monkeypatch: pytest.MonkeyPatch) -> None:
     states = ["to train", "to continue", "to evaluate", "evaluated", "to continue"]
     runs = [Run.under("there", replace(RECIPES["digits-line"], seed=seed, epochs=9)) for seed in range(5)]
-    monkeypatch.setattr("subspaces.studies.setting.plan", lambda *_: list(zip(runs, states, strict=True)))
+    monkeypatch.setattr("subspaces.studies.setting.states", lambda *_: list(zip(runs, states, strict=True)))
     shown = [" ".join(line.split()) for line in call("compare", "digits-line", "--dry-run").stdout.splitlines()]
     assert "3 of 5 runs would be trained; nothing was done" in shown
     for run, state in zip(runs, states, strict=True):

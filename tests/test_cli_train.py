@@ -41,14 +41,14 @@ def rows(text: str) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def received(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What `training.train` is called with; nothing is trained."""
+    """What `train_recipes` is called with; nothing is trained."""
     seen: dict[str, Any] = {}
 
-    def pretend(recipes: list[Recipe], **settings: Any) -> list[Any]:
-        seen.update(settings, recipes=recipes)
+    def pretend(recipes: list[Recipe], execution: Execution, **settings: Any) -> list[Any]:
+        seen.update(settings, **vars(execution), recipes=recipes)
         return []
 
-    monkeypatch.setattr("subspaces.training.train", pretend)
+    monkeypatch.setattr("subspaces.training.api.train_recipes", pretend)
     return seen
 
 
@@ -137,7 +137,7 @@ def test_every_field_can_be_set(entry: dataclasses.Field[Any], received: dict[st
 def test_what_is_not_given_is_as_in_the_recipe(received: dict[str, Any]) -> None:
     assert call("train", "cifar10-simplex", "mnist-line", "--quiet").exit_code == 0
     assert received["recipes"] == [RECIPES["cifar10-simplex"], RECIPES["mnist-line"]]
-    defaults = {entry.name: entry.default for entry in dataclasses.fields(Execution)}
+    defaults = vars(Execution())
     assert {name: received[name] for name in defaults} == defaults
     assert received["data"] == Path("data")
     assert received["out"] == Path("runs")
@@ -243,7 +243,7 @@ def test_the_call_and_the_command_make_the_same_run(tmp_path: Path) -> None:
         ("digits-line --label-noise 2", "--label-noise=2.0: expected a fraction"),
         ("digits-line --method lin", "'lin': did you mean 'line'?"),
         ("digits-line --precision float23", "'float23': did you mean 'float32'?"),
-        ("digits-line --network mpl", "no network is called 'mpl': did you mean 'mlp'?"),
+        ("digits-line --network mpl", "unknown network 'mpl' (did you mean 'mlp'?)"),
         ("digits-line --network ..bad:x", "--network='..bad:x': expected package.module:factory"),
         ("digits-line --network a:b:c", "--network='a:b:c': expected package.module:factory"),
         ("digits-line --network :x", "unknown network ':x': expected 'cresnet20'"),
@@ -273,7 +273,7 @@ def test_a_wrong_command_is_one_line_with_the_nearest_name(arguments: str, words
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ("cifar10-line --data nowhere", "subspaces data get cifar10 --root nowhere"),
+        ("cifar10-line --data nowhere", "subspaces data get cifar10 --data nowhere"),
         ("digits-line --network cresnet20", "takes images of 3 channels"),
         ("digits-line --network nosuchmodule:net", "module 'nosuchmodule' was not found"),
         ("digits-line --network nosuchmodule:net", "named by --code DIR?"),
@@ -306,7 +306,7 @@ def test_errors_without_words_and_ctrl_c_while_nothing_trains(
     def fail(*_: Any, **__: Any) -> None:
         raise kind
 
-    monkeypatch.setattr("subspaces.training.train", fail)
+    monkeypatch.setattr("subspaces.training.api.train_recipes", fail)
     result = call("train", "digits-line")
     stopped = kind is KeyboardInterrupt
     assert result.exit_code == (130 if stopped else 1)
@@ -314,7 +314,7 @@ def test_errors_without_words_and_ctrl_c_while_nothing_trains(
 
 
 def test_a_mistake_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("subspaces.training.train", lambda *_, **__: {}["missing"])
+    monkeypatch.setattr("subspaces.training.api.train_recipes", lambda *_, **__: {}["missing"])
     assert isinstance(call("train", "digits-line").exception, KeyError)
 
 

@@ -93,6 +93,61 @@ def test_every_module_has_its_place_and_imports_only_from_those_before_it(file):
     assert violations(place(file), imported(file)) == []
 
 
+def module(file: Path) -> str:
+    """Return the name of a file's module."""
+    parts = file.relative_to(ROOT).with_suffix("").parts
+    return ".".join((ROOT.name, *(parts[:-1] if parts[-1] == "__init__" else parts)))
+
+
+def graph(files: dict[str, list[str]]) -> dict[str, set[str]]:
+    """Return which modules each module imports, of those that are there: `from a import b` is of `a.b` if there is one.
+
+    That a module's packages are imported before it is left out: a package lists its modules, and they do not know it.
+    """
+    found: dict[str, set[str]] = {}
+    for name, imported in files.items():
+        nearest = ({each, each.rpartition(".")[0]} & files.keys() for each in imported)
+        found[name] = {max(each, key=len) for each in nearest if each} - {name}
+    return found
+
+
+def cycles(edges: dict[str, set[str]]) -> list[str]:
+    """Return the modules that import themselves through others, after all that are free of it are taken away."""
+    left = {name: set(others) for name, others in edges.items()}
+    while free := [name for name, others in left.items() if not others & left.keys()]:
+        for name in free:
+            del left[name]
+    while last := [name for name in left if not any(name in others for others in left.values())]:
+        for name in last:
+            del left[name]
+    return sorted(left)
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    """Inside functions and for type checkers too; only the package itself, which imports lazily, is left out."""
+    files = {module(file): imported(file) for file in FILES if file.parent != ROOT or file.name != "__init__.py"}
+    edges = graph(files)
+    assert sum(map(len, edges.values())) > 500
+    assert cycles(edges) == []
+
+
+def test_a_cycle_is_noticed() -> None:
+    files = {"s.a": ["s.b.x", "s.c"], "s.b": ["s.c.y"], "s.c": [], "s.d": ["s.a"]}
+    assert graph(files) == {"s.a": {"s.b", "s.c"}, "s.b": {"s.c"}, "s.c": set(), "s.d": {"s.a"}}
+    assert cycles(graph(files)) == []
+    assert cycles(graph({**files, "s.c": ["s.a"]})) == ["s.a", "s.b", "s.c"]
+
+
+STUDIES = ("compare", "noise", "integral", "instability")
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_no_study_imports_another(name: str) -> None:
+    others = {f"subspaces.studies.{other}" for other in STUDIES if other != name}
+    found = imported(ROOT / "studies" / f"{name}.py")
+    assert not [each for each in found if {each, each.rpartition(".")[0]} & others]
+
+
 def prints(tree: ast.AST) -> list[int]:
     """Return the lines that call `print`, as a function or as a method of a console."""
     calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]

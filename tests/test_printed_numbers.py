@@ -144,7 +144,7 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Run]:
     """A network and a line; the network was there before."""
     recipes = [replace(RECIPES["digits-standard"], seed=7), RECIPES["digits-line"]]
     runs = [Run.under(tmp_path, recipe) for recipe in recipes]
-    monkeypatch.setattr("subspaces.training.train", lambda *_, **__: runs)
+    monkeypatch.setattr("subspaces.training.api.train_recipes", lambda *_, **__: runs)
     monkeypatch.setattr(Run, "result", property(lambda run: RESULTS[run.recipe.method]))
     monkeypatch.setattr(Run, "finished", property(lambda run: run.recipe.seed == 7))
     return runs

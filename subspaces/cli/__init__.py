@@ -33,13 +33,12 @@ def build() -> typer.Typer:
         cls=Group,
         help="One training run, a whole family of networks: lines, curves and simplexes in weight space.",
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
     )
     built.callback()(options)
     built.command()(demo.demo)
     built.command(cls=Several)(complete(train.train))
-    built.command(cls=Several)(evaluate.evaluate)
+    built.command(cls=Several)(complete(evaluate.evaluate))
     built.command(cls=Several)(complete(compare.compare))
     for command in (plot.plot, report.report, check.check, recipes.recipes):
         built.command()(command)

@@ -7,15 +7,17 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from subspaces import data
-from subspaces.cli import printing
+from subspaces import data as sets
+from subspaces.cli import completion, printing
 from subspaces.cli.errors import usage
-from subspaces.cli.options import ROOT, Root
-from subspaces.cli.shared import Quiet
+from subspaces.cli.options import ROOT
+from subspaces.cli.shared import Data, Quiet, option
 from subspaces.text import nearest
 
 app = typer.Typer(help="List, fetch and check data sets.", no_args_is_help=True)
-Name = Annotated[str, typer.Argument(help="The data set: see `subspaces data list`.", show_default=False)]
+Name = Annotated[
+    str, typer.Argument(help="The data set: see `subspaces data list`.", autocompletion=completion.data_sets)
+]
 
 
 @app.command("list")
@@ -23,7 +25,7 @@ def list_() -> None:
     """List the data sets, with their size and licence."""
     caption = "`subspaces data get NAME` fetches one from its publisher"
     table = printing.table("data set", "what it is", "size", "licence", caption=caption, names="data set")
-    for source in data.SOURCES.values():
+    for source in sets.SOURCES.values():
         table.add_row(source.name, source.description, source.size, source.licence)
     printing.show(table)
 
@@ -31,16 +33,14 @@ def list_() -> None:
 @app.command()
 def get(
     name: Name,
-    root: Root = ROOT,
-    base_url: Annotated[
-        str | None, typer.Option(help="Fetch the same files from this address.", metavar="URL", show_default=False)
-    ] = None,
+    data: Data = ROOT,
+    base_url: Annotated[str | None, option("Fetch the same files from this address.", "URL")] = None,
     limit_gb: Annotated[
         float | None,
-        typer.Option(
-            help="Refuse archives that unpack to more than so many GB.",
-            metavar="FLOAT",
-            show_default="10, and no more than 100 times their size",
+        option(
+            "Refuse archives that unpack to more than so many GB.",
+            "FLOAT",
+            default="10, and no more than 100 times their size",
         ),
     ] = None,
     quiet: Quiet = False,
@@ -63,23 +63,23 @@ def get(
                 tasks[what] = bars.add_task(what)
             bars.update(tasks[what], completed=done, total=total or None)
 
-        data.get(name, root, progress, base_url=base_url, limit=limit)
-    typer.echo(data.describe(name, root))
+        sets.get(name, data, progress, base_url=base_url, limit=limit)
+    typer.echo(sets.describe(name, data))
 
 
 @app.command()
-def check(name: Name, root: Root = ROOT) -> None:
+def check(name: Name, data: Data = ROOT) -> None:
     """Say what is there of a data set, and what is wrong with it; the exit code is 1 if something is."""
     _check_name(name)
-    problems = data.check(name, root)
+    problems = sets.check(name, data)
     for problem in problems:
         typer.echo(f"wrong: {problem}")
     if problems:
         raise typer.Exit(1)
-    typer.echo(data.describe(name, root))
+    typer.echo(sets.describe(name, data))
 
 
 def _check_name(name: str) -> None:
     with usage():
-        if name not in data.SOURCES:
-            raise ValueError(f"no data set is called {name!r}: {nearest(name, data.SOURCES)}")
+        if name not in sets.SOURCES:
+            raise ValueError(f"no data set is called {name!r}: {nearest(name, sets.SOURCES)}")

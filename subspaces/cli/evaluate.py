@@ -14,100 +14,43 @@ from rich.markup import escape
 
 from subspaces.cli import printing
 from subspaces.cli.errors import usage
-from subspaces.cli.options import ROOT
-from subspaces.cli.shared import OUTPUT, Code, Quiet, check_output
+from subspaces.cli.options import ROOT, with_fields
+from subspaces.cli.shared import EXECUTION, Code, Data, Quiet, RunFolders, check_output, json_option, option
 from subspaces.evaluation.record import Alpha, Choice, Record, Row
+from subspaces.evaluation.settings import PLANE_PANEL, POINTS_PANEL, Settings
 from subspaces.evaluation.settings import POINTS as MOST_POINTS
-from subspaces.evaluation.settings import Settings
 from subspaces.report.answers import PAIR
 from subspaces.training import Execution, Recipe, Run
 
-POINTS = "Points: where the subspace is measured"
-PLANE = "Plane: error and loss around three networks"
-EXECUTION = "Execution: where and how it is measured"
-SETTINGS = tuple(entry.name for entry in dataclasses.fields(Settings))
+OWN = ("grid", "through")  # which are typed in another way
+FIELDS = tuple(entry.name for entry in dataclasses.fields(Settings) if entry.name not in (*OWN, "precision"))
+DEVICE = ("device", "precision", "workers")
 REPORTED = "test"
 
 
+@with_fields(Execution, EXECUTION, only=DEVICE)
+@with_fields(Settings, EXECUTION, only=FIELDS)
 def evaluate(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="The folder of a finished run.")],
+    runs: RunFolders,
     grid: Annotated[
         tuple[float, float, float] | None,
-        typer.Option(
-            help="Points of a line or curve: --grid 0 1 0.05 is from 0 to 1 in steps of 0.05, as by default. "
+        option(
+            "Points of a line or curve: --grid 0 1 0.05 is from 0 to 1 in steps of 0.05, as by default. "
             "They may lie off the ends, and each comes with its opposite 1 - alpha.",
-            metavar="FROM TO STEP",
-            show_default=False,
-            rich_help_panel=POINTS,
+            "FROM TO STEP",
+            POINTS_PANEL,
         ),
     ] = None,
-    random: Annotated[int, typer.Option(help="Random points of a simplex.", rich_help_panel=POINTS)] = 6,
-    triangle: Annotated[
-        int, typer.Option(help="Grid on a triangle: pieces of an edge; 0 for none.", rich_help_panel=POINTS)
-    ] = 6,
-    split: Annotated[
-        str,
-        typer.Option(
-            help="Where best points and a threshold are chosen: validation, test (marked as such), or auto: on "
-            "held-out images where the run has them, else nothing is chosen.",
-            metavar="NAME",
-            rich_help_panel=POINTS,
-        ),
-    ] = "auto",
-    plane: Annotated[
-        bool, typer.Option("--plane", help="The plane through the first three vertices.", rich_help_panel=PLANE)
-    ] = False,
     plane_through: Annotated[
         list[str] | None,
-        typer.Option(
-            help="A plane through a network of another run: its midpoint, or the point named after a colon "
+        option(
+            "A plane through a network of another run: its midpoint, or the point named after a colon "
             "(RUN:0.3, RUN:0.2,0.3,0.5). Once: with the run's own ends; twice: with its midpoint; or three times.",
-            metavar="RUN[:ALPHA]",
-            show_default=False,
-            rich_help_panel=PLANE,
+            "RUN[:ALPHA]",
+            PLANE_PANEL,
         ),
     ] = None,
-    cells: Annotated[int, typer.Option(help="Cells of the plane in each direction.", rich_help_panel=PLANE)] = 21,
-    plane_statistics_batches: Annotated[
-        int, typer.Option(help="Batches for the batch-norm statistics of a cell.", rich_help_panel=PLANE)
-    ] = 50,
-    data: Annotated[
-        Path, typer.Option(help="The folder with the data sets.", metavar="DIR", rich_help_panel=EXECUTION)
-    ] = ROOT,
-    device: Annotated[
-        str, typer.Option(help="cpu, cuda, cuda:1, …; auto takes a GPU if there is one.", rich_help_panel=EXECUTION)
-    ] = "auto",
-    precision: Annotated[
-        str,
-        typer.Option(
-            help="auto (bfloat16 autocast on a GPU), float32 or bfloat16.", metavar="NAME", rich_help_panel=EXECUTION
-        ),
-    ] = "auto",
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            help="Processes that read images that are not on the device; by default one per core.",
-            show_default=False,
-            rich_help_panel=EXECUTION,
-        ),
-    ] = None,
-    statistics_batches: Annotated[
-        int | None,
-        typer.Option(
-            help="Batches for the batch-norm statistics of a point; by default all training images.",
-            show_default=False,
-            rich_help_panel=EXECUTION,
-        ),
-    ] = None,
-    check_statistics: Annotated[
-        list[int] | None,
-        typer.Option(
-            help="Repeat some points and cells with so many batches, to see whether it matters: 10 50 200.",
-            metavar="INT...",
-            show_default=False,
-            rich_help_panel=EXECUTION,
-        ),
-    ] = None,
+    data: Data = ROOT,
     code: Code = None,
     trust: Annotated[
         bool,
@@ -118,9 +61,8 @@ def evaluate(
         ),
     ] = False,
     quiet: Quiet = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="A line of JSON for each run instead.", rich_help_panel=OUTPUT)
-    ] = False,
+    as_json: Annotated[bool, json_option("a line of JSON for each run instead")] = False,
+    **fields: Any,
 ) -> None:
     """Measure finished runs: points, ensembles, calibration, planes.
 
@@ -129,28 +71,19 @@ def evaluate(
 
     Example: subspaces evaluate runs/* --plane
     """
-    with usage(*SETTINGS, through="plane-through"):
+    with usage(*FIELDS, *OWN, through="plane-through"):
         check_output(quiet, as_json)
-        settings: dict[str, Any] = {
-            **({} if grid is None else {"grid": _steps(*grid)}),
-            "random": random,
-            "triangle": triangle,
-            "split": split,
-            "plane": plane,
-            "through": tuple(plane_through or ()),
-            "cells": cells,
-            "plane_statistics_batches": plane_statistics_batches,
-            "statistics_batches": statistics_batches,
-            "check_statistics": tuple(check_statistics or ()),
-            "precision": precision,
-        }
+        device = {name: fields.pop(name) for name in DEVICE}
+        settings = {**fields, "through": tuple(plane_through or ()), "precision": device["precision"]}
+        settings["check_statistics"] = tuple(fields["check_statistics"] or ())
+        if grid is not None:
+            settings["grid"] = _steps(*grid)
         Settings(**settings)  # which refuse what cannot be measured
-        Execution(device=device, precision=settings["precision"], workers=workers).resolved()
+        Execution(**device).resolved()
     from subspaces import evaluation
 
     progress = not (quiet or as_json)
-    settings |= {"data": data, "device": device, "workers": workers, "trust": trust}
-    records = evaluation.evaluate(runs, progress=progress, **settings)
+    records = evaluation.evaluate(runs, progress=progress, data=data, trust=trust, **{**settings, **device})
     folders = dict.fromkeys(run.resolve() for run in Run.begun(runs))
     if as_json:
         for folder, record in zip(folders, records, strict=True):

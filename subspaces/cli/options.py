@@ -14,6 +14,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 from typer.core import TyperCommand
 
+from subspaces.cli import completion
 from subspaces.data import loading
 from subspaces.methods import METHODS, own_fields
 from subspaces.methods.fields import choices
@@ -22,7 +23,6 @@ from subspaces.training.config import COMMON, Recipe
 from subspaces.training.schedule import SCHEDULES
 
 Command = TypeVar("Command", bound=Callable[..., None])
-Root = Annotated[Path, typer.Option("--root", help="The folder for data sets.", metavar="DIR")]
 ROOT = Path(loading.ROOT)
 
 
@@ -32,30 +32,39 @@ class Fields:
 
     Args:
         fields: gives the fields by name, each with its type and its help text, when the command line is built.
-        panel: the heading of the options in the help.
+        panel: the heading of the options in the help, but for fields that name one.
         defaults: whether an option that is not given has the default of the field, or is None.
         without: fields that the command refuses: the help does not list them, and who gives one is told why.
+        only: the fields that it takes, where it has no options for others.
     """
 
     fields: Callable[[], "Iterable[tuple[dataclasses.Field[Any], Any, str]]"]
     panel: str
     defaults: bool = True
     without: Collection[str] = ()
+    only: Collection[str] | None = None
 
     def parameters(self) -> Iterator[inspect.Parameter]:
         """Yield the parameters of the command."""
         for field, hint, text in self.fields():
-            names = choices(field, hint)
-            settings: dict[str, Any] = {"metavar": "NAME", "callback": _one_of(names)} if names else {}
-            hidden = field.name in self.without
-            option = typer.Option(
-                help=text, rich_help_panel=self.panel, show_default=self.defaults, hidden=hidden, **settings
-            )
+            if self.only is not None and field.name not in self.only:
+                continue
+            names, kind, default = choices(field, hint), hint, field.default
+            settings: dict[str, Any] = {"hidden": field.name in self.without, "show_default": self.defaults}
+            settings["autocompletion"] = completion.FIELDS.get(field.name)
+            if names:
+                kind, complete = str, completion.completing(partial(choices, field, hint))
+                settings |= {"metavar": "NAME", "callback": _one_of(names), "autocompletion": complete}
+            elif typing.get_origin(hint) is Sequence:
+                (inner,) = typing.get_args(hint)
+                kind, default = list[inner], None  # type: ignore[valid-type]
+                settings["metavar"] = f"{inner.__name__.upper()}..."
+            option = typer.Option(help=text, rich_help_panel=field.metadata.get("panel", self.panel), **settings)
             yield inspect.Parameter(
                 field.name,
                 inspect.Parameter.KEYWORD_ONLY,
-                default=field.default if self.defaults else None,
-                annotation=Annotated[str | None if names else hint | None, option],
+                default=default if self.defaults else None,
+                annotation=Annotated[kind | None, option],
             )
 
 

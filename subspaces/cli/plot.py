@@ -6,26 +6,31 @@ from typing import Annotated
 
 import typer
 
+from subspaces.cli import completion
 from subspaces.cli.errors import usage
+from subspaces.cli.shared import RunFolders, option, out_option
 from subspaces.report import figures
 
 
 def plot(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The figure: one of those above.", show_default=False)],
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of finished runs on one data set.")],
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="The figure: one of those above.", autocompletion=completion.figures),
+    ],
+    runs: RunFolders,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", metavar="FILE", help="A .png or .pdf file; by default both, named by the figure."),
+        Path | None, out_option("A .png or .pdf file; by default both, named by the figure.", "FILE")
     ] = None,
     metric: Annotated[
         str | None,
-        typer.Option(
-            help="What is shown, such as accuracy, nll, brier, ece, adaptive_ece or aurc; each figure has its default.",
-            show_default=False,
+        option(
+            "What is shown, such as accuracy, nll, brier, ece, adaptive_ece or aurc; each figure has its default.",
+            "NAME",
+            autocompletion=completion.metrics,
         ),
     ] = None,
     split: Annotated[
-        str | None, typer.Option(help="The images it was measured on: test or validation.", show_default="test")
+        str | None, option("The images whose numbers are shown: test or validation.", "NAME", default="test")
     ] = None,
 ) -> None:
     """Draw a figure of finished runs, from the files that training and evaluation left in their folders.

@@ -1,8 +1,11 @@
 """Tables on the screen or in a file, and what is said around them."""
 
 import json
+import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 from rich import box
@@ -12,8 +15,14 @@ from rich.table import Table
 
 from subspaces.training import Recipe
 
+if TYPE_CHECKING:
+    from subspaces.studies import tables
 
-def table(*columns: str, title: str = "", caption: str = "", names: str = "", numbers: tuple[str, ...] = ()) -> Table:
+WIDE = 172  # columns, for a difference and its interval on one line
+ENDLESS = 10**5
+
+
+def table(*columns: str, title: str = "", caption: str = "", names: str = "", numbers: Sequence[str] = ()) -> Table:
     """Return an empty table; the column `names` is never folded, `numbers` are flush right."""
     empty = Table(title=title or None, caption=caption or None, box=box.SIMPLE_HEAD)
     for column in columns:
@@ -25,30 +34,25 @@ def table(*columns: str, title: str = "", caption: str = "", names: str = "", nu
 
 
 def show(filled: Table) -> None:
-    """Print a table; a file or a pipe has no width that it must fit."""
-    Console(width=None if sys.stdout.isatty() else 240).print(filled)
+    """Print a table as wide as the terminal, or as COLUMNS says; a file or a pipe has no width that it must fit."""
+    fitted = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
+    Console(width=None if fitted else ENDLESS).print(filled)
 
 
-def show_json(path: Path) -> None:
-    """Print a JSON file on one line."""
-    typer.echo(json.dumps(json.loads(path.read_bytes())))
-
-
-def closing(filled: Table, notes: list[str], files: list[Path], left_out: list[str]) -> None:
-    """Print a table and its notes, and say what was written and what could not be."""
+def show_table(given: "tables.Table") -> None:
+    """Print a table of a study, with intervals on lines of their own where it is narrow."""
+    narrow = sys.stdout.isatty() and Console().width < WIDE
+    filled = table(*given.columns, title=escape(given.title), numbers=given.columns[given.left :])
+    for row in given.rows:
+        filled.add_row(*(escape(text.replace(" [", "\n[") if narrow else text) for text in row))
     show(filled)
-    for note in notes:
-        typer.echo(f"- {note}")
-    typer.echo(f"wrote {', '.join(map(str, files))}")
-    for reason in left_out:
-        typer.echo(reason, err=True)
 
 
-def show_plan(recipes: list[Recipe], out: Path, as_json: bool) -> None:
+def show_plan(recipes: list[Recipe], folder: Path, as_json: bool) -> None:
     """Print what would be done for each run."""
-    from subspaces.studies.setting import plan
+    from subspaces.studies.setting import states
 
-    planned = plan(recipes, out)
+    planned = states(recipes, folder)
     if as_json:
         for run, state in planned:
             typer.echo(json.dumps({"run": run.folder.name, "folder": str(run.folder), "state": state}))

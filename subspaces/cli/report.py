@@ -6,11 +6,12 @@ from typing import Annotated
 import typer
 
 from subspaces.cli.errors import usage
+from subspaces.cli.shared import RunFolders, out_option
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of evaluated runs on one data set.")],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The HTML file.")] = Path("report.html"),
+    runs: RunFolders,
+    out: Annotated[Path, out_option("The HTML file.", "FILE")] = Path("report.html"),
 ) -> None:
     """Write one page about evaluated runs, which opens offline in any browser.
 

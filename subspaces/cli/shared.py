@@ -8,11 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
+from subspaces.cli import completion
 from subspaces.training.display import Mode
 
 RECIPE = "Recipe: what is trained (what is not given is as in the recipe)"
 COMPARISON = "Comparison: what is set against what"
-EXECUTION = "Execution: where and how it is trained"
+EXECUTION = "Execution: where and how it runs"
 OUTPUT = "Output"
 
 
@@ -27,63 +28,63 @@ def _search_last(context: typer.Context, folder: Path | None) -> Path | None:
     return folder
 
 
+def option(help: str, metavar: str | None, panel: str | None = None, default: bool | str = False, **more: Any) -> Any:
+    """Return an option that shows no default, or this one."""
+    return typer.Option(help=help, metavar=metavar, show_default=default, rich_help_panel=panel, **more)
+
+
 Code = Annotated[
     Path | None,
-    typer.Option(
-        help="The folder with the module of a network of your own (package.module:factory), if it is not installed.",
-        metavar="DIR",
+    option(
+        "The folder with the module of a network of your own (package.module:factory), if it is not installed.",
+        "DIR",
+        EXECUTION,
         callback=_search_last,
-        show_default=False,
-        rich_help_panel=EXECUTION,
     ),
 ]
-Recipes = Annotated[list[str], typer.Argument(metavar="RECIPE", help="See `subspaces recipes`.")]
+Recipes = Annotated[
+    list[str],
+    typer.Argument(metavar="RECIPE", help="See `subspaces recipes`.", autocompletion=completion.recipes),
+]
+RunFolders = Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of finished runs.")]
 Seeds = Annotated[
     list[int] | None,
-    typer.Option(
-        help="Train each recipe once for each of these seeds: --seeds 0 1 2.",
-        metavar="INT...",
-        show_default=False,
-        rich_help_panel=RECIPE,
-    ),
+    option("Train each recipe once for each of these seeds: --seeds 0 1 2.", "INT...", RECIPE),
 ]
-Data = Annotated[Path, typer.Option(help="The folder with the data sets.", metavar="DIR", rich_help_panel=EXECUTION)]
-Out = Annotated[
-    Path, typer.Option("--out", help="The folder for the runs, one folder each.", metavar="DIR", rich_help_panel=OUTPUT)
-]
-To = Annotated[
-    Path,
-    typer.Option("--to", "-o", help="The folder for tables and figures.", metavar="DIR", rich_help_panel=OUTPUT),
-]
+Data = Annotated[Path, option("The folder with the data sets.", "DIR", EXECUTION, True)]
+Runs = Annotated[Path, option("The folder of the run folders: finished ones are used.", "DIR", OUTPUT, True)]
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", help="No progress bars, only what comes at the end.", rich_help_panel=OUTPUT)
 ]
-Json = Annotated[bool, typer.Option("--json", help="One line of JSON instead of the tables.", rich_help_panel=OUTPUT)]
 TensorBoard = Annotated[
     bool, typer.Option(help="Log for TensorBoard too, where it is installed.", rich_help_panel=OUTPUT)
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be trained.", rich_help_panel=OUTPUT)]
 Levels = Annotated[
     list[float] | None,
-    typer.Option(
-        help="Fractions of training labels that are drawn at random.",
-        metavar="FLOAT...",
-        show_default="0 0.2 0.4 0.6",
-        rich_help_panel=RECIPE,
-    ),
+    option("Fractions of training labels that are drawn at random.", "FLOAT...", RECIPE, "0 0.2 0.4 0.6"),
 ]
 Ensembles = Annotated[
     list[int] | None,
-    typer.Option(
-        help="Ensembles of so many independent standard runs; by default of 2, where there are as many seeds.",
-        metavar="INT...",
-        show_default=False,
-        rich_help_panel=COMPARISON,
+    option(
+        "Ensembles of so many independent standard runs; by default of 2, where there are as many seeds.",
+        "INT...",
+        COMPARISON,
     ),
 ]
 DropoutPasses = Annotated[
     int, typer.Option(help="Passes of MC-dropout, for networks with dropout.", rich_help_panel=COMPARISON)
 ]
+
+
+def json_option(what: str) -> Any:
+    """Return the option --json, which prints `what`."""
+    return typer.Option("--json", help=f"Print {what}.", rich_help_panel=OUTPUT)
+
+
+def out_option(what: str, metavar: str) -> Any:
+    """Return the option --out: where `what` this command makes goes."""
+    return typer.Option("--out", "-o", help=what, metavar=metavar, rich_help_panel=OUTPUT)
 
 
 def given(fields: Mapping[str, Any], quiet: bool, as_json: bool, seeds: list[int] | None) -> dict[str, Any]:

@@ -1,26 +1,31 @@
 """`subspaces train`."""
 
-import dataclasses
 import json
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
-import torch
 import typer
 from rich.markup import escape
 
-from subspaces import networks, training
 from subspaces.cli import printing
 from subspaces.cli.errors import usage
 from subspaces.cli.options import ROOT, with_fields
-from subspaces.cli.shared import EXECUTION, OUTPUT, RECIPE, Code, Data, Out, Quiet, Recipes, Seeds, TensorBoard, given
-from subspaces.data.loading import check_name_and_root
-from subspaces.networks import registry
-from subspaces.text import nearest
-from subspaces.training import Execution, Recipe, Run, feasible
-from subspaces.training.api import configure
+from subspaces.cli.shared import (
+    EXECUTION,
+    RECIPE,
+    Code,
+    Data,
+    Quiet,
+    Recipes,
+    Seeds,
+    TensorBoard,
+    given,
+    json_option,
+    out_option,
+)
+from subspaces.training import Execution, Recipe, Run, api, feasible
+from subspaces.training.display import Mode
 
 
 @with_fields(Execution, EXECUTION)
@@ -30,12 +35,9 @@ def train(
     seeds: Seeds = None,
     data: Data = ROOT,
     code: Code = None,
-    out: Out = Path("runs"),
+    out: Annotated[Path, out_option("The folder for the runs, one folder each.", "DIR")] = Path("runs"),
     quiet: Quiet = False,
-    as_json: Annotated[
-        bool,
-        typer.Option("--json", help="A line of JSON for each epoch and each finished run.", rich_help_panel=OUTPUT),
-    ] = False,
+    as_json: Annotated[bool, json_option("a line of JSON for each epoch and each finished run")] = False,
     tensorboard: TensorBoard = True,
     **fields: Any,
 ) -> None:
@@ -47,18 +49,11 @@ def train(
     Example: subspaces train digits-standard digits-line --seeds 0 1 2 --epochs 20
     """
     with usage():
-        chosen, _ = configure(recipes, seeds or None, given(fields, quiet, as_json, seeds))
-        check_names(chosen, data)
-    execution = {entry.name: fields[entry.name] for entry in dataclasses.fields(Execution)}
+        chosen, execution = api.configure(recipes, seeds or None, given(fields, quiet, as_json, seeds))
+        feasible.check(chosen, data)
     before = {run.folder for run in (Run.under(out, recipe) for recipe in chosen) if run.finished}
-    runs = training.train(
-        chosen,
-        data=data,
-        out=out,
-        show="json" if as_json else "quiet" if quiet else "bar",
-        tensorboard=tensorboard,
-        **execution,
-    )
+    show: Mode = "json" if as_json else "quiet" if quiet else "bar"
+    runs = api.train_recipes(chosen, execution, data=data, out=out, show=show, tensorboard=tensorboard)
     if as_json:
         for run in runs:
             typer.echo(json.dumps(_summary(run, run.folder in before)))
@@ -67,24 +62,6 @@ def train(
         if before:
             names = ", ".join(run.folder.name for run in runs if run.folder in before)
             typer.echo(f"Finished before, and not trained again: {names}")
-
-
-def check_names(recipes: Sequence[Recipe], data: Path) -> None:
-    """Refuse data sets and networks that do not exist, or have no dropout, before any work is done.
-
-    Nor may more images be held out than there are, or a batch be too small for the network's batch norm.
-    """
-    for recipe in recipes:
-        with suppress(FileNotFoundError):  # a finished run needs no data
-            check_name_and_root(recipe.dataset, data)
-        if ":" not in recipe.network and recipe.network not in networks.names():
-            known = (*networks.names(), "timm:NAME", "torchvision:NAME", "package.module:factory")
-            raise ValueError(f"no network is called {recipe.network!r}: {nearest(recipe.network, known)}")
-        registry.check_name(recipe.network)
-    feasible.check(recipes, data)
-    for name, dropout in {(one.network, one.dropout) for one in recipes if one.dropout and ":" not in one.network}:
-        with torch.device("meta"):  # which takes no memory
-            networks.build(name, classes=10, image_shape=(3, 32, 32), dropout=dropout)
 
 
 def _summary(run: Run, before: bool) -> dict[str, Any]:

@@ -124,5 +124,5 @@ def missing(name: str, files: list[str], looked: list[Path]) -> FileNotFoundErro
     folders = ", ".join(str(folder) for folder in looked)
     return FileNotFoundError(
         f"{name}: found no {', '.join(files)} in {folders}: pass the folder that has them, "
-        f"or fetch them with `subspaces data get {name} --root {looked[0]}`"
+        f"or fetch them with `subspaces data get {name} --data {looked[0]}`"
     )

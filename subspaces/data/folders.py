@@ -26,7 +26,7 @@ def load(root: Path) -> Dataset:
         if not (root / part).is_dir():
             raise FileNotFoundError(
                 f"imagenet: found no folder {part} in {root}: expected {root / part}/<class>/*.JPEG; "
-                "`subspaces data get imagenet --root DIR` says where to register for the images"
+                "`subspaces data get imagenet --data DIR` says where to register for the images"
             )
     classes = _classes(root / "train")
     splits = {part: _files(root, part, classes) for part in ("train", "val")}

@@ -50,7 +50,7 @@ def load(
 
     Args:
         name: digits (which needs no root), mnist, cifar10, tiny-imagenet or imagenet.
-        root: the folder of the files, as `subspaces data get NAME --root DIR` leaves them; by default `data`.
+        root: the folder of the files, as `subspaces data get NAME --data DIR` leaves them; by default `data`.
         label_noise: the fraction of training labels that is drawn at random; validation and test stay clean.
         validation: how many training images to hold out.
         seed: of the noise and the held-out images; whoever passes the same seed gets the same data.
@@ -86,6 +86,6 @@ def check_name_and_root(name: str, root: str | os.PathLike[str] | None) -> Path:
     if not folder.is_dir():
         raise FileNotFoundError(
             f"{name} needs its files, and {str(folder)!r} is not a folder: pass the one that has them, or fill one "
-            f"with `subspaces data get {name} --root {folder}`"
+            f"with `subspaces data get {name} --data {folder}`"
         )
     return folder

@@ -37,7 +37,7 @@ def evaluate(
     grid: Sequence[float] | None = None,
     random: int = 6,
     triangle: int = 6,
-    split: ChooseOn = "auto",
+    choose_on: ChooseOn = "auto",
     statistics_batches: int | None = None,
     plane: bool = False,
     through: Sequence[Name] = (),
@@ -62,7 +62,7 @@ def evaluate(
             with which it forms an ensemble, and may be off the ends.
         random: how many random points of a simplex, and in their ensemble.
         triangle: into how many pieces the grid on a simplex of three vertices cuts an edge.
-        split: where the best points and the threshold are chosen: "validation", "test" (marked, as the
+        choose_on: where the best points and the threshold are chosen: "validation", "test" (marked, as the
             paper does it) or "auto": on held-out images if the run has them, else nothing is chosen.
         statistics_batches: for the batch-norm statistics at each point; by default the whole training set.
         plane: also measure the plane through the first three vertices.
@@ -85,7 +85,7 @@ def evaluate(
         grid=GRID if grid is None else grid,
         random=random,
         triangle=triangle,
-        split=split,
+        choose_on=choose_on,
         statistics_batches=statistics_batches,
         plane=plane,
         through=through,
@@ -107,7 +107,7 @@ def evaluate(
     benches = list(dict.fromkeys(bench(run) for run in opened))
     others = [named(name, bench) for name in wanted.through]
     for one in benches:  # whatever is wrong is said before anything is measured
-        wanted.choose_on(one)
+        wanted.chosen_on(one)
         if wanted.wants_plane:
             corners(one, others)
     with stop_on_signals() as stop, bars(progress) as shown:
@@ -171,7 +171,7 @@ def _evaluate(bench: Bench, others: Sequence[Network], wanted: Settings, progres
         if wanted.wants_plane:
             points |= _plane(journal, Span(corners(bench, others)), wanted, progress)
         _check_statistics(journal, points, wanted, progress)
-        chosen = choices.renew(journal.record, journal.predictions, wanted.choose_on(bench))
+        chosen = choices.renew(journal.record, journal.predictions, wanted.chosen_on(bench))
         if chosen != journal.record.choices:
             journal.record.choices = chosen
             journal.touch()

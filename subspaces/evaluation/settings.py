@@ -1,7 +1,7 @@
 """What an evaluation measures, checked before anything is."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, get_args
 
@@ -24,25 +24,42 @@ MOST = {  # what can be asked for
 CHECKS = 100
 
 
+POINTS_PANEL = "Points: where the subspace is measured"
+PLANE_PANEL = "Plane: error and loss around three networks"
+
+
+def _help(text: str, default: Any, panel: str | None = None) -> Any:
+    return field(default=default, metadata={"help": text, **({"panel": panel} if panel else {})})
+
+
 @dataclass(frozen=True)
 class Settings:
     """The points, the plane, and the split on which anything is chosen; `evaluate` says what each of them is."""
 
-    grid: Sequence[float] = GRID
-    random: int = 6
-    triangle: int = 6
-    split: ChooseOn = "auto"
-    statistics_batches: int | None = None
-    plane: bool = False
-    through: Sequence[Name] = ()
-    cells: int = 21
-    plane_statistics_batches: int = 50
-    check_statistics: Sequence[int] = ()
-    precision: Precision = "auto"
+    grid: Sequence[float] = _help("Points of a line or curve, each with its opposite 1 - alpha.", GRID, POINTS_PANEL)
+    random: int = _help("Random points of a simplex, and in their ensemble.", 6, POINTS_PANEL)
+    triangle: int = _help("Grid on a triangle: into how many pieces an edge is cut; 0 for none.", 6, POINTS_PANEL)
+    choose_on: ChooseOn = _help(
+        "Where the best points and the threshold are chosen: on held-out images, or on the test set, which is marked. "
+        "auto: on held-out images if the run has them, else nothing is chosen.",
+        "auto",
+        POINTS_PANEL,
+    )
+    plane: bool = _help("Also the plane through the first three vertices.", False, PLANE_PANEL)
+    through: Sequence[Name] = _help("A plane through networks of other runs.", (), PLANE_PANEL)
+    cells: int = _help("Cells of the plane in each direction.", 21, PLANE_PANEL)
+    plane_statistics_batches: int = _help("Batches for the batch-norm statistics of a cell.", 50, PLANE_PANEL)
+    statistics_batches: int | None = _help(
+        "Batches for the batch-norm statistics of a point; by default all training images.", None
+    )
+    check_statistics: Sequence[int] = _help(
+        "Repeat some points and cells with so many batches, to see whether it matters: 10 50 200.", ()
+    )
+    precision: Precision = _help("auto: bfloat16 on a GPU, or whatever the numbers that are there have.", "auto")
 
     def __post_init__(self) -> None:
-        if self.split not in get_args(ChooseOn):
-            raise ValueError(f"split={values.shown(self.split)}: {nearest(self.split, get_args(ChooseOn))}")
+        if self.choose_on not in get_args(ChooseOn):
+            raise ValueError(f"choose_on={values.shown(self.choose_on)}: {nearest(self.choose_on, get_args(ChooseOn))}")
         self._set("grid", values.number, "a list of finite numbers, such as [0, 0.5, 1]", POINTS)
         for name, (least, most) in MOST.items():
             value = getattr(self, name)
@@ -64,13 +81,13 @@ class Settings:
         """Whether a plane is measured."""
         return self.plane or bool(self.through)
 
-    def choose_on(self, bench: Bench) -> list[str]:
+    def chosen_on(self, bench: Bench) -> list[str]:
         """Return the split on which to choose, if there is one."""
-        if self.split == "auto":
+        if self.choose_on == "auto":
             return [split for split in bench.splits if split == "validation"]
-        if self.split not in bench.splits:
+        if self.choose_on not in bench.splits:
             raise ValueError(
-                f"split={self.split!r}: {bench.run.folder} held no images out; train with --validation, "
+                f"choose_on={self.choose_on!r}: {bench.run.folder} held no images out; train with --validation, "
                 "or choose on the test set, which is marked"
             )
-        return [self.split]
+        return [self.choose_on]

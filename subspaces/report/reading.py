@@ -24,12 +24,14 @@ Array = NDArray[np.float64]
 
 
 class Reading:
-    """The files of one run, each read when it is asked for."""
+    """A run and what was measured of it: as given, or each of its files read when it is asked for."""
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.run = Run.open(folder)
+    def __init__(self, run: Run | str | os.PathLike[str], record: Record | None = None) -> None:
+        self.run = run if isinstance(run, Run) else Run.open(run)
         self.folder: Path = self.run.folder
         self.recipe: Recipe = self.run.recipe
+        if record is not None:
+            self.record = record
 
     @cached_property
     def record(self) -> Record:
@@ -170,6 +172,11 @@ def gather(folders: Iterable[str | os.PathLike[str]], evaluated: bool = True) ->
     if evaluated:
         for run in runs:
             _same_images(runs[0], run)
+    return grouped(runs)
+
+
+def grouped(runs: Iterable[Reading]) -> list[Group]:
+    """Group runs on one data set by recipe: single networks, lines, curves, simplexes."""
     groups: dict[tuple[Any, ...], list[Reading]] = {}
     for run in runs:
         members = groups.setdefault(tuple(run.recipe.distinguishing().items()), [])

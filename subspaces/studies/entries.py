@@ -1,9 +1,12 @@
 """The ways in which trained methods answer, each with its quality for every seed and its cost."""
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from subspaces.evaluation import statistics
 from subspaces.evaluation.measured import Measured
 from subspaces.evaluation.record import Row
 from subspaces.evaluation.statistics import Difference, Spread, paired, spread
@@ -15,7 +18,9 @@ from subspaces.training.runs import RunError
 PAIR = [answers.PAIR, round(1 - answers.PAIR, 9)]
 ENDS = [0.0, 1.0]  # the vertices of a line
 RANDOM = 6
-METRICS = ("accuracy", "nll", "ece", "brier")
+TITLES = {"accuracy": "accuracy %", "nll": "NLL", "ece": "ECE %", "brier": "Brier"}
+METRICS = tuple(TITLES)
+PERCENT = ("accuracy", "ece")
 Scores = dict[str, dict[str, float]]
 """Metrics by split."""
 
@@ -49,27 +54,30 @@ class Entry:
         answer = self.answer.removeprefix("ensemble of ")
         return self.method if answer == "network" else f"{self.method}: {answer}"
 
+    @property
+    def of_runs(self) -> bool:
+        """Whether it is an ensemble of independent runs."""
+        return any(len(seeds) > 1 for seeds in self.seeds)
+
     def values(self, metric: str, split: str = "test") -> list[float]:
         """Return a metric for each seed."""
         return [scores[split][metric] for scores in self.scores]
+
+    def spread(self, metric: str, split: str = "test") -> Spread:
+        """Return a metric over the seeds."""
+        return spread(self.values(metric, split))
 
     def paired_with(self, reference: "Entry", metric: str, split: str = "test") -> list[float] | None:
         """Return what stands against each value: the reference's of that seed, or its mean over the ensemble's seeds.
 
         None where the reference lacks a seed.
         """
-        known = {
-            seeds[0]: scores[split][metric] for seeds, scores in zip(reference.seeds, reference.scores, strict=True)
-        }
-        if any(len(seeds) > 1 for seeds in reference.seeds):
+        if reference.of_runs:
             return self.values(metric, split) if reference is self else None
+        known = {seeds[0]: value for seeds, value in zip(reference.seeds, reference.values(metric, split), strict=True)}
         if not all(seed in known for seeds in self.seeds for seed in seeds):
             return None
         return [sum(known[seed] for seed in seeds) / len(seeds) for seeds in self.seeds]
-
-    def spread(self, metric: str) -> Spread:
-        """Return a metric on the test set over the seeds."""
-        return spread(self.values(metric))
 
     def against(self, reference: "Entry | None", metric: str) -> Difference | None:
         """Return the paired difference to the reference; None for the reference itself, or without pairs."""
@@ -81,6 +89,51 @@ class Entry:
     def relative_cost(self, reference: "Entry | None") -> float | None:
         """Return how many times the network-steps of the reference training takes."""
         return None if reference is None else self.steps / reference.steps
+
+    def cells(self, reference: "Entry | None") -> list[str]:
+        """Return the text of every metric, with the difference to the reference on a line of its own."""
+        found = []
+        for metric in METRICS:
+            difference = self.against(reference, metric)
+            below = "" if difference is None else f"\n{statistics.shown_difference(difference, *unit(metric))}"
+            found.append(shown(self.spread(metric), metric) + below)
+        return found
+
+    def columns(self, reference: "Entry | None") -> dict[str, float | None]:
+        """Return every metric and its difference to the reference, for a row of a CSV file."""
+        found: dict[str, float | None] = {}
+        for metric in METRICS:
+            values, difference = self.spread(metric), self.against(reference, metric)
+            found |= {f"{metric}_mean": values.mean, f"{metric}_std": values.std}
+            found |= {
+                f"{metric}_difference_{part}": getattr(difference, part, None) for part in ("mean", "low", "high")
+            }
+        return found
+
+    def metrics(self) -> dict[str, dict[str, Any]]:
+        """Return every metric over the seeds, for a JSON file."""
+        return {metric: dataclasses.asdict(self.spread(metric)) for metric in METRICS}
+
+    def differences(self, reference: "Entry | None") -> dict[str, dict[str, Any] | None]:
+        """Return the difference of every metric to the reference, for a JSON file."""
+        found = {metric: self.against(reference, metric) for metric in METRICS}
+        return {metric: None if each is None else dataclasses.asdict(each) for metric, each in found.items()}
+
+    def stopped(self, split: str) -> tuple[str, str]:
+        """Return the epochs of early stopping that a split chooses, and the accuracy on test images that they give."""
+        chosen = [each[split] for each in self.stopping]
+        epochs = ", ".join(f"{each['epoch']:g}" for each in chosen)
+        return epochs, shown(spread([each["test_accuracy"] for each in chosen]), "accuracy")
+
+
+def unit(metric: str) -> tuple[float, int]:
+    """Return what a metric is multiplied by where it is shown, and its digits."""
+    return (100, 2) if metric in PERCENT else (1, 4)
+
+
+def shown(values: Spread, metric: str) -> str:
+    """Return mean ± standard deviation in the metric's unit."""
+    return statistics.shown(values, *unit(metric))
 
 
 def training_steps(recipe: Recipe, images: int) -> float:
@@ -97,8 +150,7 @@ def entries_of(group: Group, splits: Sequence[str], images: int, dropped: Mappin
         images: how many of them a run was trained on.
         dropped: what was measured with dropout, by the folder of the run.
     """
-    recipe = group.recipe
-    found = []
+    recipe, found = group.recipe, []
     for answer in recipe.answers:
         if answer == "dropout":
             measured = [dropped[run.folder] for run in group.runs]
@@ -113,7 +165,7 @@ def entries_of(group: Group, splits: Sequence[str], images: int, dropped: Mappin
                 answer=_words(recipe, answer, networks),
                 recipe=recipe,
                 runs=[run.folder.name for run in group.runs],
-                seeds=[(run.recipe.seed,) for run in group.runs],
+                seeds=[(seed,) for seed in group.seeds],
                 scores=scores,
                 steps=training_steps(recipe, images),
                 networks=networks,

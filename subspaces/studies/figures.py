@@ -1,7 +1,6 @@
 """Figures of comparisons and studies, in the style of the report's."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,50 +12,37 @@ from subspaces.evaluation.statistics import Difference
 from subspaces.report.figures import style
 from subspaces.report.measures import measure
 from subspaces.report.reading import Curve
-from subspaces.studies import noise_tables, setting, tables
-from subspaces.studies.compare import Comparison
 from subspaces.studies.entries import Entry
-from subspaces.studies.noise import Line, Study
+from subspaces.studies.setting import plain
 
 SHOWN = ("accuracy", "nll", "ece")
 BETTER, WORSE, SEED = "#009E73", "#D55E00", "#8a8a8a"
 
 
-def write(figure: Figure, path: Path) -> list[Path]:
-    """Write a figure as PNG and PDF."""
-    style.settle(figure)
-    made = [path.with_suffix(ending) for ending in (".png", ".pdf")]
-    for one in made:
-        style.save(figure, one)
-    return made
-
-
-def differences(comparison: Comparison) -> Figure:
+def differences(title: str, entries: Sequence[Entry], reference: Entry) -> Figure:
     """Draw the paired differences to the reference: each seed, the mean and its interval, with the costs beside."""
-    reference = comparison.reference
-    entries = [entry for entry in comparison.entries if entry.against(reference, SHOWN[0]) is not None]
     with style.styled():
         drawing = style.blank(style.PAGE, 0.85 + 0.24 * len(entries))
         axes = drawing.subplots(1, len(SHOWN), sharey=True)
         for each, metric in zip(axes, SHOWN, strict=True):
-            _panel(each, comparison, entries, metric)
+            _panel(each, entries, reference, metric)
         first, last = axes[0], axes[-1]
         first.set_yticks(range(len(entries)), [entry.short for entry in entries])
         first.set_ylim(len(entries) - 0.5, -0.7)
-        drawing.suptitle(f"{tables.heading(comparison)}", x=0.005, ha="left", fontsize=style.FONT)
+        drawing.suptitle(title, x=0.005, ha="left", fontsize=style.FONT)
         right = last.secondary_yaxis("right")
-        right.set_yticks(range(len(entries)), [_cost(entry, reference) for entry in entries])
+        costs = [f"×\u2009{entry.relative_cost(reference):.3g} / {entry.networks}" for entry in entries]
+        right.set_yticks(range(len(entries)), costs)
         right.spines["right"].set_visible(False)
         right.tick_params(length=0)
         last.text(1.04, 1.0, "cost", transform=last.transAxes, va="bottom", fontsize=style.FONT)
-        _legend(drawing, comparison, entries)
+        _legend(drawing, reference, max(len(entry.seeds) for entry in entries))
     return drawing
 
 
-def _panel(axes: Axes, comparison: Comparison, entries: Sequence[Entry], metric: str) -> None:
+def _panel(axes: Axes, entries: Sequence[Entry], reference: Entry, metric: str) -> None:
     shown = measure(metric)
-    found = [entry.against(comparison.reference, metric) for entry in entries]
-    drawn = [each for each in found if each is not None]
+    drawn = [each for entry in entries if (each := entry.against(reference, metric)) is not None]
     values = [0.0, *(shown.scale * value for each in drawn for value in each.values)]
     margin = 0.3 * (max(values) - min(values)) or 1.0
     limits = min(values) - margin, max(values) + margin  # of the seeds: few of them have intervals that dwarf them
@@ -92,60 +78,52 @@ def _row(axes: Axes, place: int, found: Difference, metric: str, scale: float, l
     axes.plot(scale * found.mean, place, marker, color=colour, markersize=5, markeredgecolor="white", zorder=3)
 
 
-def _cost(entry: Entry, reference: Entry | None) -> str:
-    """Return both costs: of training, relative to the reference, and networks at test."""
-    return f"×\u2009{entry.relative_cost(reference):.3g} / {entry.networks}"
-
-
-def _legend(drawing: Figure, comparison: Comparison, entries: Sequence[Entry]) -> None:
+def _legend(drawing: Figure, reference: Entry, seeds: int) -> None:
     def key(marker: str, colour: str, label: str, size: float = 5) -> Line2D:
         return Line2D([], [], color=colour, marker=marker, linestyle="", markersize=size, label=label)
 
     handles = [key("o", BETTER, "better on average"), key("D", WORSE, "worse on average")]
-    several = max(len(entry.seeds) for entry in entries)
-    if several > 1:
+    if seeds > 1:
         handles.append(key(".", SEED, "each seed", 3))
         handles.append(Line2D([], [], color="#555555", linewidth=1.1, label="95 % interval; arrow: wider than shown"))
-    seeds = f"{several} seeds" if several > 1 else "one seed: no interval"
-    named = comparison.reference.name if comparison.reference else ""
-    style.legend(
-        drawing,
-        handles,
-        columns=len(handles),
-        title=f"difference to {named}, paired by the seed ({seeds})\ncost: training relative to it / networks at test",
-    )
+    told = f"{seeds} seeds" if seeds > 1 else "one seed: no interval"
+    title = f"difference to {reference.name}, paired by the seed ({told})\n"
+    title += "cost: training relative to it / networks at test"
+    style.legend(drawing, handles, columns=len(handles), title=title)
 
 
-def noise(study: Study) -> Figure:
-    """Draw accuracy and ECE of every method's own answer over the level of label noise."""
-    found = noise_tables.own_lines(study)
+def over_levels(title: str, found: Mapping[str, tuple[list[float], list[Entry]]], seeds: int, chosen: bool) -> Figure:
+    """Draw accuracy and ECE over the level of label noise.
+
+    Args:
+        title: what all methods share.
+        found: by the name of a method its levels, and what it answers at each of them.
+        seeds: how many there are.
+        chosen: whether settings were chosen on held-out images.
+    """
     with style.styled():
         drawing = style.blank(style.PAGE, 2.5)
         axes = drawing.subplots(1, 2)
-        looks = _looks(found)
+        looks = _looks({name: plain(entries[0].recipe) for name, (_, entries) in found.items()})
         for each, metric in zip(axes, ("accuracy", "ece"), strict=True):
             shown = measure(metric)
-            for name, lines in found.items():
-                values = np.array([line.chosen.values(metric) for line in lines]).T  # [seeds, levels]
-                curve = Curve(np.array([100 * line.level for line in lines]), values)
-                style.band(each, curve, shown.scale, looks[name])
+            for name, (levels, entries) in found.items():
+                values = np.array([entry.values(metric) for entry in entries]).T  # [seeds, levels]
+                style.band(each, Curve(100 * np.array(levels), values), shown.scale, looks[name])
             each.set(xlabel="random training labels (%)", ylabel=shown.axis)
-            each.set_xticks([100 * level for level in study.levels])
-        drawing.suptitle(noise_tables.heading(study), x=0.005, ha="left", fontsize=style.FONT)
-        seeds = len(study.comparisons[0].seeds)
+            each.set_xticks(sorted({100 * level for levels, _ in found.values() for level in levels}))
+        drawing.suptitle(title, x=0.005, ha="left", fontsize=style.FONT)
         spread = f"mean ± standard deviation over {seeds} seeds" if seeds > 1 else "one seed"
-        chosen = any(len(line.candidates) > 1 for line in study.lines)
-        title = spread + ("; settings chosen on held-out images" if chosen else "")
-        style.legend(drawing, [style.key(looks[name], name) for name in found], columns=4, title=title)
+        told = spread + ("; settings chosen on held-out images" if chosen else "")
+        style.legend(drawing, [style.key(looks[name], name) for name in found], columns=4, title=told)
     return drawing
 
 
-def _looks(found: Mapping[str, Sequence[Line]]) -> dict[str, style.Look]:
+def _looks(found: Mapping[str, bool]) -> dict[str, style.Look]:
     """Return greys for standard training and its ensembles, colours for all others."""
-    plain = [name for name, lines in found.items() if setting.plain(lines[0].chosen.recipe)]
-    others = [name for name in found if name not in plain]
+    standard, others = ([name for name in found if found[name] is kind] for kind in (True, False))
     shade = style.shading(len(others))
-    looks = {name: style.Look(style.GREYS[i % 3], "*", style.DOTS[i % 3]) for i, name in enumerate(plain)}
+    looks = {name: style.Look(style.GREYS[i % 3], "*", style.DOTS[i % 3]) for i, name in enumerate(standard)}
     for i, name in enumerate(others):
         marker = style.MARKERS[i % len(style.MARKERS)]
         line = "-" if i < len(style.COLOURS) else style.DASHED

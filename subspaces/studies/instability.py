@@ -6,10 +6,8 @@ alpha uniform on the simplex, one for the whole network, one for each layer, or 
 statistics are made anew for every network.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from torch import Tensor
@@ -18,86 +16,32 @@ from subspaces import files, streams, values
 from subspaces.evaluation.api import heeding, workbench
 from subspaces.evaluation.display import bars, counted
 from subspaces.evaluation.measured import Measured, Shelf
-from subspaces.studies.compare import trained
+from subspaces.studies.branches import Cell, InstabilityStudy, Plan
+from subspaces.studies.measuring import train_missing
 from subspaces.studies.mixing import KINDS, PER, Kind, Mixing
-from subspaces.studies.setting import Folder, OneRecipe, Setting, check_output, prepared, several
+from subspaces.studies.setting import Folder, OneRecipe, Setting, resolve, whole_numbers
 from subspaces.training import feasible, sharing
-from subspaces.training.config import Execution, Recipe
+from subspaces.training.config import Recipe
 from subspaces.training.display import Mode
 from subspaces.training.runs import Run
 from subspaces.training.signals import stop_on_signals
 
 PARTS = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4)  # of the epochs, shared beside none
+MODELS = (2, 5)
 FILE = "measured.json"
 DRAWS = 2**16 - 1  # which have 16 bits of the seeds
-
-
-@dataclass(frozen=True)
-class Cell:
-    """What was measured of some models that share k epochs: one value for each branch, draw or seed."""
-
-    models: int
-    shared: int
-    kind: Kind
-    scores: list[dict[str, dict[str, float]]]  # by split and metric
-
-    def values(self, metric: str = "accuracy", split: str = "test") -> list[float]:
-        """Return a metric of all of them."""
-        return [score[split][metric] for score in self.scores]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """All that a study is to do."""
-
-    recipe: Recipe
-    seeds: list[int]
-    shared: list[int]
-    models: list[int]
-    draws: int
-    setting: Setting
-
-    def branch(self, seed: int, shared: int, branch: int) -> Recipe:
-        """Return the recipe of a branch, counted from 1."""
-        name = f"{self.recipe.name}-shared{shared}-branch{branch}"
-        return replace(self.recipe, name=name, seed=seed, trunk=shared, branch=branch)
-
-    def branches(self, seed: int, shared: int) -> list[Recipe]:
-        """Return the branches of one trunk, as many as the largest number of models."""
-        return [self.branch(seed, shared, index + 1) for index in range(max(self.models))]
-
-    def recipes(self) -> list[Recipe]:
-        """Return all runs, those of short trunks first: a longer trunk goes on from there."""
-        return [one for seed in self.seeds for shared in self.shared for one in self.branches(seed, shared)]
-
-
-@dataclass(frozen=True)
-class InstabilityStudy:
-    """All cells, by the number of models and the shared epochs."""
-
-    plan: Plan
-    cells: list[Cell]
-    runs: list[Run]
-    images: int
-    files: list[Path] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
-
-    def cell(self, models: int, shared: int, kind: Kind) -> Cell:
-        """Return one of them."""
-        key = (models, shared, kind)
-        return next(one for one in self.cells if (one.models, one.shared, one.kind) == key)
 
 
 def study_instability(
     recipe: OneRecipe = "cifar10-standard",
     *,
     shared: Sequence[int] | None = None,
-    models: Sequence[int] = (2, 5),
+    models: Sequence[int] = MODELS,
     draws: int = 5,
     seeds: Sequence[int] | None = None,
     data: Folder | None = None,
-    out: Folder = "runs",
-    to: Folder = "instability",
+    runs: Folder = "runs",
+    out: Folder = "instability",
     show: Mode = "bar",
     tensorboard: bool = True,
     **changes: Any,
@@ -112,21 +56,16 @@ def study_instability(
         shared: the numbers k of shared epochs; by default none and 1/32, 1/16, …, 3/4 of them.
         models: of how many networks averages, ensembles and mixtures are made.
         draws: how many random mixtures of each kind.
-        seeds, data, out, to, show, tensorboard, changes: as in `compare`.
+        seeds, data, runs, out, show, tensorboard, changes: as in `compare`.
 
     Example:
         >>> ss.studies.study_instability("digits-standard", shared=[0, 10, 30], seeds=[0, 1])
     """
-    from subspaces.studies import instability_tables
-
-    setting = Setting(values.folder("out", out), values.folder("to", to), data, show=show, tensorboard=tensorboard)
-    plan = planned(recipe, setting, shared, models, draws, seeds, changes)
-    with files.made(plan.setting.to):
-        runs = trained(plan.recipes(), plan.setting)
-        return instability_tables.write_all(measured(plan, runs), plan.setting.to)
+    setting = Setting.of(runs, out, data, show=show, tensorboard=tensorboard)
+    return run(plan(recipe, setting, shared, models, draws, seeds, changes))
 
 
-def planned(
+def plan(
     recipe: OneRecipe,
     setting: Setting,
     shared: Sequence[int] | None,
@@ -139,55 +78,52 @@ def planned(
     for name in ("trunk", "branch"):
         if changes.get(name) is not None:
             raise ValueError(f"{name}={changes[name]}: the study sets it itself, see shared and models")
-    check_output(setting)
-    found, execution = prepared(recipe, seeds, changes)
+    found, execution = resolve(recipe, seeds, changes)
     base = found[0]
     if base.shape().vertices > 1 or base.result_shape().vertices > 1:
         raise ValueError(f"method={base.method!r}: branches are of one network; expected a method such as standard")
-    parts = [0, *(round(part * base.epochs) for part in PARTS)] if shared is None else list(several("shared", shared))
-    for k in parts:
-        if not 0 <= k < base.epochs:
-            raise ValueError(f"shared={k}: expected at least 0 and less than the {base.epochs} epochs of the training")
-    models = several("models", models)
-    for count in models:
+    numbers = {"shared": _shared_epochs(base, shared), "models": list(whole_numbers("models", models))}
+    for count in numbers["models"]:
         if not 2 <= count <= streams.BRANCHES - 1:
             raise ValueError(f"models={count}: expected 2 to {streams.BRANCHES - 1}, which branch from one")
     values.whole("draws", draws, 1, DRAWS)
-    for name, given in (("shared", len(parts)), ("models", len(models))):
-        if given < 1:
-            raise ValueError(f"{name}={given}: expected at least one")
+    for name, given in numbers.items():
+        if not given:
+            raise ValueError(f"{name}={len(given)}: expected at least one")
     feasible.check(found, setting.data)
-    setting = replace(setting, execution=execution)
-    return Plan(base, sorted({one.seed for one in found}), sorted(set(parts)), sorted(set(models)), draws, setting)
+    several = {name: sorted(set(given)) for name, given in numbers.items()}
+    return Plan(base, sorted({one.seed for one in found}), draws=draws, setting=setting.trained(execution), **several)
 
 
-def measured(plan: Plan, runs: Sequence[Run]) -> InstabilityStudy:
+def _shared_epochs(recipe: Recipe, shared: Sequence[int] | None) -> list[int]:
+    if shared is None:
+        return [0, *(round(part * recipe.epochs) for part in PARTS)]
+    found = list(whole_numbers("shared", shared))
+    for k in found:
+        if k >= recipe.epochs:
+            raise ValueError(
+                f"shared={k}: expected at least 0 and less than the {recipe.epochs} epochs of the training"
+            )
+    return found
+
+
+def run(plan: Plan) -> InstabilityStudy:
+    """Train, measure and write what is missing."""
+    with files.made(plan.setting.out):
+        return measure(plan, train_missing(plan.recipes, plan.setting)).write(plan.setting.out)
+
+
+def measure(plan: Plan, runs: Sequence[Run]) -> InstabilityStudy:
     """Measure what is missing, and return all of it."""
-    asked = plan.setting.measuring()
-    progress = asked.pop("progress")
-    bench = workbench(asked.pop("data"), Execution(**asked).resolved())
-    named = {run.recipe.key: run for run in runs}
-    shelf = Shelf(plan.setting.to / FILE)
+    shelf = Shelf(plan.setting.out / FILE)
     trunks = [(seed, shared) for seed in plan.seeds for shared in plan.shared]
-    with stop_on_signals() as stop, bars(progress) as shown:
+    with stop_on_signals() as stop, bars(plan.setting.show == "bar") as shown:
         total = len(trunks) * sum(models + 2 + len(PER) * plan.draws for models in plan.models)
         tick = counted(partial(heeding, stop, shown), "networks that share epochs", 0, total)
-
-        def of_trunk(trunk: tuple[int, int]) -> list[tuple[int, Kind, Measured]]:
-            benches = [bench(named[one.key]) for one in plan.branches(*trunk)]
-            known: dict[int, dict[str, Tensor]] = {}
-            found = []
-            for models in plan.models:
-                mixing = Mixing(benches[:models], plan.draws, shelf, asked.get("precision", "auto"), known)
-                for kind, one in mixing.measured():
-                    found.append((models, kind, one))
-                    tick(1)
-            return found
-
         found = sharing.share(
             trunks,
             lambda trunk: sharing.beside(shelf.path, trunk),
-            of_trunk,
+            _measure_trunks(plan, runs, shelf, tick),
             lambda trunk: f"the branches of seed {trunk[0]} that share {trunk[1]} epochs",
             stop,
         )
@@ -195,10 +131,27 @@ def measured(plan: Plan, runs: Sequence[Run]) -> InstabilityStudy:
     for (_, shared), each in zip(trunks, found, strict=True):
         for models, kind, one in each:
             cells.setdefault((models, shared, kind), []).append(one)
-    made = [Cell(*key, [one.metrics for one in each]) for key, each in sorted(cells.items(), key=_order)]
+    ordered = sorted(cells, key=lambda key: (key[0], key[1], KINDS.index(key[2])))
+    made = [Cell(*key, [one.metrics for one in cells[key]]) for key in ordered]
     return InstabilityStudy(plan, made, list(runs), found[0][0][2].images["test"])
 
 
-def _order(item: tuple[tuple[int, int, Kind], Any]) -> tuple[int, int, int]:
-    models, shared, kind = item[0]
-    return models, shared, KINDS.index(kind)
+def _measure_trunks(
+    plan: Plan, runs: Sequence[Run], shelf: Shelf, tick: Callable[[int], None]
+) -> Callable[[tuple[int, int]], list[tuple[int, Kind, Measured]]]:
+    """Return what measures the branches of one trunk, for every number of models."""
+    bench = workbench(plan.setting.data, plan.setting.device.resolved())
+    named = {run.recipe.key: run for run in runs}
+
+    def of_trunk(trunk: tuple[int, int]) -> list[tuple[int, Kind, Measured]]:
+        benches = [bench(named[one.key]) for one in plan.branches(*trunk)]
+        known: dict[int, dict[str, Tensor]] = {}
+        found = []
+        for models in plan.models:
+            mixing = Mixing(benches[:models], plan.draws, shelf, plan.setting.execution.precision, known)
+            for kind, one in mixing.measure():
+                found.append((models, kind, one))
+                tick(1)
+        return found
+
+    return of_trunk

@@ -1,79 +1,78 @@
-"""The Integral study: a line whose ensemble of all networks is one network, under label noise, and whether it is.
-
-The closed form is looked at in every trained line, see `subspaces.methods.integral`: the mean of f over steps of
-epsilon is g(1) but for rounding, the mean over all of [0, 1] differs from it as the finite difference does.
-"""
+"""The Integral study: a line whose ensemble of all networks is one network, under label noise, and whether it is."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-import torch
-from torch import Tensor
-
-from subspaces import files, storage, values
-from subspaces.data import Split
-from subspaces.evaluation import metrics
-from subspaces.evaluation.api import heeding, share, workbench
-from subspaces.evaluation.bench import Bench
-from subspaces.evaluation.display import bars, counted
-from subspaces.evaluation.predictor import Predictor
+from subspaces import files
 from subspaces.methods import integral
-from subspaces.studies import noise
-from subspaces.studies.compare import trained
-from subspaces.studies.noise import LEVELS, Plan, Study
+from subspaces.studies import tables
+from subspaces.studies.entries import TITLES
+from subspaces.studies.identity import TOLERANCE, Identity, measure_identities
+from subspaces.studies.levels import LEVELS, Plan, measure_levels, plan_levels
+from subspaces.studies.lines import COLUMNS, Study
+from subspaces.studies.measuring import train_missing
 from subspaces.studies.setting import Folder, OneRecipe, Setting
-from subspaces.training import seals
-from subspaces.training.config import Execution, Precision
+from subspaces.studies.tables import Result, Sheet, Table
 from subspaces.training.display import Mode
-from subspaces.training.runs import Run
-from subspaces.training.signals import stop_on_signals
 
 RECIPES = ("mnist-standard", "mnist-line", "mnist-integral")
 RATE = 0.02
 """The learning rate of all methods: a difference over epsilon has a gradient about 1/epsilon as large as a network's,
 and LeNet does not bear the usual 0.1 with it."""
-FILE = "integral.json"
-IMAGES, BATCHES = 1000, 50  # of the check: test images, and batches for the batch-norm statistics of a point
-PRECISION: Precision = "float32"  # in which f is trained too, whatever a network computes in
-TOLERANCE = 1e-5
-"""Of the mean over steps of epsilon, relative to the largest output: the sum of 2/epsilon outputs in float32, each
-rounded by 6e-8 and both multiplied and divided by epsilon, is off by some 1e-6 for an epsilon of 0.1."""
+SCHEMA = 1
+KEPT = [index for index, name in enumerate(COLUMNS) if name in ("noise %", "method", "answer", *TITLES.values())]
+CHECKED = ("noise %", "seed", "ε", "rounding", "accuracy % of g(1)", "of the mean of f", "disagree %", "TV")
 
 
 @dataclass(frozen=True)
-class Identity:
-    """How far the integral of f is from g(1) in one trained line, on some test images."""
-
-    run: str
-    seed: int
-    label_noise: float
-    epsilon: float
-    images: int
-    nodes: int
-    accuracy: float  # of g(1)
-    rounding: float  # largest |mean over steps - g(1)|, relative to the largest |g(1)|
-    accuracy_mean: float  # of the mean over all of [0, 1]
-    disagreement: float  # between that and g(1): the share of images, and the total variation of probabilities
-    total_variation: float
-
-    @property
-    def holds(self) -> bool:
-        """Whether the sum over steps is g(1) within the tolerance."""
-        return self.rounding <= TOLERANCE
-
-
-@dataclass(frozen=True)
-class IntegralStudy:
+class IntegralStudy(Result):
     """Methods over levels of label noise, and the closed form of every Integral run."""
 
     study: Study
     identities: list[Identity]
-    files: list[Path] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
+
+    def tabulate(self) -> Sheet:
+        """Return everything that is to be written."""
+        study, told = self.study, f"Integral, {self.epsilons()}"
+        rows = [[cells[index] for index in KEPT] for cells in map(study.cells, study.lines)]  # nothing was chosen
+        closed = Table("The closed form in each line", CHECKED, [one.cells() for one in self.identities], left=1)
+        summary = {
+            "schema": SCHEMA,
+            "tolerance": TOLERANCE,
+            "environments": tables.environments(study.runs),
+            "identities": [{**dataclasses.asdict(one), "holds": one.holds} for one in self.identities],
+            "study": study.summary(),
+        }
+        return Sheet(
+            name="integral",
+            tables=[Table(study.heading(told), [COLUMNS[index] for index in KEPT], rows, left=3), closed],
+            notes=self.notes(),
+            summary=summary,
+            rows={"integral": study.rows(), "identity": [dataclasses.asdict(one) for one in self.identities]},
+            draw=study.draw,
+        )
+
+    def epsilons(self) -> str:
+        """Return every ε that there is."""
+        return f"ε = {', '.join(f'{value:g}' for value in sorted({one.epsilon for one in self.identities}))}"
+
+    def notes(self) -> list[str]:
+        """Return what a reader has to know to judge the numbers."""
+        held, images = sum(one.holds for one in self.identities), max(one.images for one in self.identities)
+        recipe = self.study.comparisons[0].recipe
+        return [
+            *self.study.notes(),
+            f"All methods: {recipe.epochs} epochs, learning rate {recipe.learning_rate:g}, batches of {recipe.batch}; "
+            "a step of integral is three network-steps, of the others one.",
+            f"The closed form, {self.epsilons()}: the sum of ε f over the 1/ε steps of ε telescopes to g(1) for any "
+            "network g, trained or not, so it checks the computation and not the training. It is g(1) within "
+            f"{TOLERANCE:g} of the largest output in {held} of {len(self.identities)} runs (rounding in float32).",
+            "What tells about a trained line is the mean of f over all of [0, 1] (midpoint rule, 2/ε nodes), which "
+            "differs from g(1) by ε/2 (g'(1) − g'(0)) + O(ε²): its accuracy, how often it disagrees with g(1), and the "
+            f"total variation (TV) between the two, on the first {images:,} test images.",
+        ]
 
 
 def study_integral(
@@ -83,8 +82,8 @@ def study_integral(
     seeds: Sequence[int] | None = None,
     learning_rate: float = RATE,
     data: Folder | None = None,
-    out: Folder = "runs",
-    to: Folder = "integral",
+    runs: Folder = "runs",
+    out: Folder = "integral",
     show: Mode = "bar",
     tensorboard: bool = True,
     **changes: Any,
@@ -95,24 +94,16 @@ def study_integral(
         recipe: the methods, one of them integral.
         levels: the fractions of training labels that are drawn at random.
         learning_rate: of all methods.
-        seeds, data, out, to, show, tensorboard, changes: as in `compare`.
+        seeds, data, runs, out, show, tensorboard, changes: as in `compare`.
 
     Example:
         >>> ss.studies.study_integral(levels=[0, 0.4], seeds=[0, 1], data="data")
     """
-    from subspaces.studies import integral_tables
-
-    folders = values.folder("out", out), values.folder("to", to)
-    setting = Setting(*folders, data, ensembles=(), show=show, tensorboard=tensorboard)
-    plan = planned(recipe, setting, levels, seeds, {"learning_rate": learning_rate, **changes})
-    with files.made(plan.setting.to):
-        runs = trained([one for recipes in plan.grid.values() for one in recipes], plan.setting)
-        found = noise.assembled(plan, runs)
-        identities = check([run for run in runs if run.recipe.method == "integral"], plan.setting)
-        return integral_tables.write_all(IntegralStudy(found, identities), plan.setting.to)
+    setting = Setting.of(runs, out, data, ensembles=(), show=show, tensorboard=tensorboard)
+    return run(plan(recipe, setting, levels, seeds, {"learning_rate": learning_rate, **changes}))
 
 
-def planned(
+def plan(
     recipe: OneRecipe | Sequence[OneRecipe],
     setting: Setting,
     levels: Sequence[float],
@@ -120,84 +111,19 @@ def planned(
     changes: dict[str, Any],
 ) -> Plan:
     """Check everything and return what is to be done; nothing is."""
-    plan = noise.planned(recipe, setting, levels, {}, "accuracy", seeds, changes)
-    found = [one for each in plan.methods for one in each.candidates if one.method == "integral"]
-    if not found:
+    found = plan_levels(recipe, setting, levels, {}, "accuracy", seeds, changes)
+    lines = [one for one in found.recipes if one.method == "integral"]
+    if not lines:
         raise ValueError("no recipe has the method integral: expected one, such as mnist-integral")
-    for one in found:
+    for one in lines:
         integral.steps(one.epsilon)
-    return plan
+    return found
 
 
-def check(runs: Sequence[Run], setting: Setting) -> list[Identity]:
-    """Compare the integral of f with g(1) in every run, unless that is there already."""
-    asked = setting.measuring()
-    progress = asked.pop("progress")
-    bench = workbench(asked.pop("data"), Execution(**asked).resolved())
-    with stop_on_signals() as stop, bars(progress) as shown:
-        tick = counted(partial(heeding, stop, shown), "integrals of f", 0, len(runs))
-
-        def identity(one: Bench) -> Identity:
-            found = _identity(one)
-            tick(1)
-            return found
-
-        return share([bench(run) for run in runs], identity, stop)
-
-
-def _identity(bench: Bench) -> Identity:
-    """Return what is in the run folder, or measure it."""
-    path, remedy = bench.run.folder / FILE, "remove it, and it is measured again"
-    key = {"family": bench.checksum, "batches": BATCHES, "precision": PRECISION}
-    if seals.there(path, remedy):
-        stored = seals.read_json(path, bench.recipe.key, remedy).content
-        try:
-            if stored["key"] == key:
-                return Identity(**stored["identity"])
-        except (KeyError, TypeError) as error:
-            raise seals.damaged(path, error, remedy) from None
-    made = measure(bench)
-    seals.write_json(path, {"key": key, "identity": dataclasses.asdict(made)}, bench.recipe.key)
-    return made
-
-
-def measure(bench: Bench) -> Identity:
-    """Integrate f over the line of a run: over steps of epsilon, and by the midpoint rule with two nodes in each."""
-    recipe = bench.recipe
-    labels, g = _networks(bench)
-    end = g(integral.END)
-    nodes = integral.steps(recipe.epsilon)
-    steps = integral.integral(g, recipe.epsilon, nodes)
-    mean = integral.integral(g, recipe.epsilon, integral.middles(2 * len(nodes)))
-    p, q = end.softmax(1), mean.softmax(1)
-    return Identity(
-        run=bench.run.folder.name,
-        seed=recipe.seed,
-        label_noise=recipe.label_noise,
-        epsilon=recipe.epsilon,
-        images=len(labels),
-        nodes=2 * len(nodes),
-        accuracy=metrics.accuracy(p, labels),
-        rounding=float((steps - end).abs().max() / end.abs().max()),
-        accuracy_mean=metrics.accuracy(q, labels),
-        disagreement=metrics.disagreement(p, q),
-        total_variation=metrics.total_variation(p, q),
-    )
-
-
-def _networks(bench: Bench) -> tuple[Tensor, Callable[[float], Tensor]]:
-    """Return the labels of some test images, and the outputs g(x, P(alpha)) on them with statistics of their own."""
-    test = bench.dataset.test
-    if isinstance(test, Split):
-        test = test.select(torch.arange(min(IMAGES, len(test))))
-    dataset = replace(bench.dataset, test=test)
-    bench.run.check_family(bench.run.trained_file)
-    line = storage.load(bench.run.trained_file, bench.family.midpoint()).to(bench.execution.device)
-    execution = replace(bench.execution, precision=PRECISION)
-    predictor = Predictor(line.midpoint(), bench.recipe, dataset, execution, ["test"], statistics=BATCHES)
-
-    def g(alpha: float) -> Tensor:
-        with torch.no_grad():
-            return predictor(line.theta(line.coefficients(alpha, outside=True)))["test"].logits
-
-    return predictor.labels["test"], g
+def run(plan: Plan) -> IntegralStudy:
+    """Train, measure and write what is missing."""
+    with files.made(plan.setting.out):
+        runs = train_missing(plan.recipes, plan.setting)
+        found = measure_levels(plan, runs)
+        identities = measure_identities([run for run in runs if run.recipe.method == "integral"], plan.setting)
+        return IntegralStudy(found, identities).write(plan.setting.out)

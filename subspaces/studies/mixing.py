@@ -24,6 +24,14 @@ PER: dict[Kind, Literal["network", "layer", "weight"]] = {
     "layerwise": "layer",
     "per-weight": "weight",
 }
+WORDS: dict[Kind, str] = {
+    "branch": "each branch",
+    "average": "weight average",
+    "ensemble": "ensemble of outputs",
+    "global": "mixture, global",
+    "layerwise": "mixture, layerwise",
+    "per-weight": "mixture, per weight",
+}
 
 
 @cache
@@ -56,7 +64,7 @@ class Mixing:
         self.first = benches[0]
         self._made: tuple[Subspace, Predictor] | None = None
 
-    def measured(self) -> Iterator[tuple[Kind, Measured]]:
+    def measure(self) -> Iterator[tuple[Kind, Measured]]:
         """Yield everything, measured or found on the shelf."""
         for index, bench in enumerate(self.benches):
             yield "branch", self._one([bench], {"kind": "branch"}, partial(self._vertex, index))

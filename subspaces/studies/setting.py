@@ -1,8 +1,8 @@
-"""What is compared, and how: checked before anything is trained."""
+"""What is compared, and how: resolved and checked once, before anything is trained."""
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,17 +27,29 @@ State = Literal["to train", "to continue", "to evaluate", "evaluated"]
 
 @dataclass(frozen=True)
 class Setting:
-    """What a comparison needs beside its recipes."""
+    """What a comparison or a study needs beside its recipes; `compare` says what each of it is."""
 
-    out: Path = Path("runs")
-    to: Path = Path("comparison")
-    data: Folder | None = None
+    runs: Path = Path("runs")
+    out: Path = Path("comparison")
+    data: Path | None = None
     ensembles: tuple[int, ...] | None = None
-    passes: int = PASSES
+    dropout_passes: int = PASSES
     show: Mode = "bar"
     tensorboard: bool = True
-    execution: dict[str, Any] = field(default_factory=dict)  # what was asked for of `Execution`
+    execution: Execution = Execution()
     evaluation: dict[str, Any] = field(default_factory=dict)  # what `evaluate` is told beside
+
+    @classmethod
+    def of(cls, runs: Folder, out: Folder, data: Folder | None, **others: Any) -> "Setting":
+        """Return the setting of what a caller passed, checked."""
+        check_mode(others["show"])
+        folders: dict[str, Any] = {"runs": values.folder("runs", runs), "out": values.folder("out", out)}
+        if folders["runs"].resolve() == folders["out"].resolve():
+            raise ValueError(f"out={str(out)!r}: expected another folder than that of the runs")
+        if (given := others.get("ensembles")) is not None:
+            others["ensembles"] = whole_numbers("ensembles", given)
+        values.whole("dropout_passes", others.get("dropout_passes", PASSES), 1, MOST_PASSES)
+        return cls(**folders, data=None if data is None else values.folder("data", data), **others)
 
     def sizes(self, seeds: int) -> list[int]:
         """Return of how many independent runs ensembles are made: of two, unless told otherwise."""
@@ -45,64 +57,65 @@ class Setting:
             return [2] if seeds >= 2 else []
         return sorted(set(self.ensembles))
 
+    def trained(self, execution: Execution, **evaluation: Any) -> "Setting":
+        """Return the same with how runs are trained, and what `evaluate` is told beside."""
+        return replace(self, execution=execution, evaluation=evaluation)
+
+    @property
+    def device(self) -> Execution:
+        """Where things are measured: how they were trained does not matter for that."""
+        asked = self.execution
+        return Execution(device=asked.device, precision=asked.precision, workers=asked.workers)
+
     def measuring(self) -> dict[str, Any]:
-        """Return where and how everything is measured."""
-        wanted = ("device", "precision", "workers")
-        asked = {name: value for name, value in self.execution.items() if name in wanted}
+        """Return where and how everything is measured, as arguments of `evaluate`."""
+        asked = {name: getattr(self.execution, name) for name in ("device", "precision", "workers")}
         return {"data": self.data, "progress": self.show == "bar", **asked}
 
 
-def prepared(
-    recipe: OneRecipe | Sequence[OneRecipe], seeds: Sequence[int] | None, changes: dict[str, Any]
-) -> tuple[list[Recipe], dict[str, Any]]:
-    """Return the different recipes with all changes and seeds, and what was asked for of their execution."""
-    several = values.all_of("recipe", recipe, (Recipe, str), "a Recipe, the name of one, or several of either")
-    settings = {name: value for name, value in changes.items() if name in Execution.__dataclass_fields__}
-    found, _ = configure(several, seeds, changes)
-    return list({one.key: one for one in found}.values()), settings
-
-
-def several(name: str, given: int | Sequence[int]) -> tuple[int, ...]:
+def whole_numbers(name: str, given: int | Sequence[int]) -> tuple[int, ...]:
     """Return whole numbers of which there may be only one."""
     alone = isinstance(given, int)
     found = [given] if alone else values.several(name, given, "whole numbers, such as [2, 5]", MOST_VALUES)
     return tuple(values.whole(name, each, 0, MOST) for each in found)
 
 
-def check_output(setting: Setting) -> None:
-    """Refuse a way of showing progress that there is not, and tables among the runs."""
-    check_mode(setting.show)
-    if setting.to.resolve() == setting.out.resolve():
-        raise ValueError(f"to={str(setting.to)!r}: expected another folder than that of the runs")
+def resolve(
+    recipe: OneRecipe | Sequence[OneRecipe], seeds: Sequence[int] | None, changes: dict[str, Any]
+) -> tuple[list[Recipe], Execution]:
+    """Return the different recipes with all changes and seeds, and what was asked for of their execution."""
+    several = values.all_of("recipe", recipe, (Recipe, str), "a Recipe, the name of one, or several of either")
+    found, execution = configure(several, seeds, changes)
+    return list({one.key: one for one in found}.values()), execution
 
 
 def check(recipes: Sequence[Recipe], setting: Setting) -> None:
-    """Refuse what cannot be compared, before anything is trained."""
+    """Refuse what cannot be compared or trained."""
     known: dict[tuple[Any, ...], Recipe] = {}
     for one in recipes:
         other = known.setdefault((one.seed, *one.distinguishing().items()), one)
         if other is not one:
             raise ValueError(f"{other.name} and {one.name} are the same training: they differ in nothing that it uses")
-    first = recipes[0]
     for one in recipes[1:]:
-        for name in ALIKE:
-            ours, theirs = getattr(first, name), getattr(one, name)
-            if ours != theirs:
-                hint = f"; --{name.replace('_', '-')} sets it for all" if name != "dataset" else ""
-                raise ValueError(
-                    f"{first.name} has {name.replace('_', ' ')} {ours!r} and {one.name} {theirs!r}: "
-                    f"methods are compared on the same data{hint}"
-                )
-    check_output(setting)
-    feasible.check(recipes, setting.data)
-    values.whole("dropout_passes", setting.passes, 1, MOST_PASSES)
-    standard = independent(recipes)
-    counts = [len({each.seed for each in recipes if same(each, one)}) for one in standard]
+        _check_alike(recipes[0], one)
+    seeds = [len({each.seed for each in recipes if same(each, one)}) for one in independent(recipes)]
     for size in setting.ensembles or ():
-        if size < 2 or size > max(counts, default=0):
+        if size < 2 or size > max(seeds, default=0):
             raise ValueError(
                 f"ensembles={size}: expected 2 or more and as many seeds of a standard recipe, of which there are "
-                f"{max(counts, default=0)}"
+                f"{max(seeds, default=0)}"
+            )
+    feasible.check(recipes, setting.data)
+
+
+def _check_alike(first: Recipe, other: Recipe) -> None:
+    for name in ALIKE:
+        ours, theirs = getattr(first, name), getattr(other, name)
+        if ours != theirs:
+            hint = f"; --{name.replace('_', '-')} sets it for all" if name != "dataset" else ""
+            raise ValueError(
+                f"{first.name} has {name.replace('_', ' ')} {ours!r} and {other.name} {theirs!r}: "
+                f"methods are compared on the same data{hint}"
             )
 
 
@@ -113,7 +126,7 @@ def plain(recipe: Recipe) -> bool:
 
 def independent(recipes: Sequence[Recipe]) -> list[Recipe]:
     """Return what ensembles of independent runs are made of: plain recipes, or the first standard one where none is."""
-    first = reference_of(recipes, None)
+    first = find_reference(recipes)
     return [one for one in recipes if plain(one) or (first is not None and same(one, first))]
 
 
@@ -123,34 +136,30 @@ def same(first: Recipe, second: Recipe) -> bool:
     return fields[0] == fields[1]
 
 
-def reference_of(recipes: Sequence[Recipe], name: OneRecipe | None) -> Recipe | None:
+def find_reference(recipes: Sequence[Recipe], name: OneRecipe | None = None) -> Recipe | None:
     """Return the recipe of that name, or the first standard one, without anything else if there is one."""
-    if name is not None:
-        if not isinstance(name, (Recipe, str)):
-            raise TypeError(f"reference={values.shown(name)}: expected a Recipe or the name of one")
-        name = name.name if isinstance(name, Recipe) else name
-        known = {one.name: one for one in reversed(recipes)}
-        if name not in known:
-            hint = (
-                f"expected one of those compared, {', '.join(sorted(known))}"
-                if name in RECIPES
-                else nearest(name, known)
-            )
-            raise ValueError(f"reference={name!r}: {hint}")
-        return known[name]
-    standard = [one for one in recipes if one.method == "standard"]
-    return next(iter([*filter(plain, standard), *standard]), None)
+    if name is None:
+        standard = [one for one in recipes if one.method == "standard"]
+        return next(iter([*filter(plain, standard), *standard]), None)
+    if not isinstance(name, (Recipe, str)):
+        raise TypeError(f"reference={values.shown(name)}: expected a Recipe or the name of one")
+    name = name.name if isinstance(name, Recipe) else name
+    known = {one.name: one for one in reversed(recipes)}
+    if name not in known:
+        compared = f"expected one of those compared, {', '.join(sorted(known))}"
+        raise ValueError(f"reference={name!r}: {compared if name in RECIPES else nearest(name, known)}")
+    return known[name]
 
 
-def plan(recipes: Sequence[Recipe], out: Folder) -> list[tuple[Run, State]]:
+def states(recipes: Sequence[Recipe], folder: Path) -> list[tuple[Run, State]]:
     """Return the runs with what is left to do for each; nothing is done."""
-    runs = [Run.under(out, one) for one in recipes]
+    runs = [Run.under(folder, one) for one in recipes]
     for run in runs:
         run.check()
-    return [(run, state(run)) for run in runs]
+    return [(run, _state(run)) for run in runs]
 
 
-def state(run: Run) -> State:
+def _state(run: Run) -> State:
     """Say what is left to do for a run; whether its evaluation is whole shows only when it is read."""
     if run.finished:
         return "evaluated" if (run.folder / "evaluation.json").is_file() else "to evaluate"

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from subspaces import data as datasets
@@ -55,7 +56,15 @@ def train(
     out = values.folder("out", out)
     data = None if data is None else values.folder("data", data)
     feasible.check(chosen, data)
-    runs = list({run.folder: run for run in (Run.under(out, one) for one in chosen)}.values())
+    return train_recipes(chosen, execution, data=data, out=out, show=show, tensorboard=tensorboard)
+
+
+def train_recipes(
+    recipes: Sequence[Recipe], execution: Execution, *, data: Path | None, out: Path, show: Mode, tensorboard: bool
+) -> list[Run]:
+    """Train recipes that are checked already, as `train` does, and return the finished runs."""
+    execution = execution.resolved()
+    runs = list({run.folder: run for run in (Run.under(out, one) for one in recipes)}.values())
     for run in runs:
         run.check()
     failures: list[TrainingError] = []
@@ -150,14 +159,15 @@ def _used(method: str) -> set[str]:
 def configure(
     recipe: Recipe | str | Sequence[Recipe | str], seeds: Sequence[int] | None, changes: dict[str, Any]
 ) -> tuple[list[Recipe], Execution]:
-    """Return the recipes with all changes and seeds applied, and how to run them."""
+    """Return the recipes with all changes and seeds applied, and what was asked for of their execution."""
     several = values.all_of("train", recipe, (Recipe, str), "a Recipe, the name of one, or several of either")
     fields = set(all_fields())
     settings = {entry.name for entry in dataclasses.fields(Execution)}
     for name in changes:
         if name not in fields | settings:
             raise TypeError(f"{name}=…: no such setting; {nearest(name, sorted(fields | settings))}")
-    execution = Execution(**{name: value for name, value in changes.items() if name in settings}).resolved()
+    execution = Execution(**{name: value for name, value in changes.items() if name in settings})
+    execution.resolved()  # which refuses what this machine cannot do
     altered = {name: value for name, value in changes.items() if name in fields}
     if not isinstance(altered.get("method", ""), str):
         raise ValueError(f"method={values.shown(altered['method'])}: expected one of {', '.join(METHODS)}")

@@ -6,18 +6,32 @@ it is, and only where a batch, or a group of a batch (`samples`), would have one
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 
 import torch
 
 from subspaces.batchnorm import ONE_VALUE
 from subspaces.data import Dataset, Size, size_of
+from subspaces.data.loading import check_name_and_root
 from subspaces.networks import registry
 from subspaces.training.config import Recipe
 
 
-def check(recipes: Iterable[Recipe], data: str | os.PathLike[str] | None) -> None:
-    """Refuse what cannot be trained, where the size of the data is known or the files are there to be counted."""
+def check(recipes: Sequence[Recipe], data: str | os.PathLike[str] | None) -> None:
+    """Refuse what cannot be trained, as far as it shows before any work: names, dropout, and sizes that are known."""
+    for name in {one.dataset for one in recipes}:
+        with suppress(FileNotFoundError):  # a finished run needs no data
+            check_name_and_root(name, data)
+    for network, dropout in {(one.network, one.dropout) for one in recipes}:
+        registry.check_name(network)
+        if dropout and ":" not in network:
+            with torch.device("meta"):  # which takes no memory
+                registry.build(network, classes=10, image_shape=(3, 32, 32), dropout=dropout)
+    _check_sizes(recipes, data)
+
+
+def _check_sizes(recipes: Iterable[Recipe], data: str | os.PathLike[str] | None) -> None:
     different = {
         (one.dataset, one.validation, one.batch, one.definition.groups, one.network, one.dropout): one
         for one in recipes

@@ -76,7 +76,7 @@ CHOICES = {
     "--dataset": ("digits", "mnist", "cifar10", "imagenet", "x", "../x", ""),
     "--device": ("cpu", "cuda", "cuda:99", "meta", "mps", "x", ""),
     "--precision": ("auto", "float32", "bfloat16", "float16", ""),
-    "--split": ("auto", "validation", "test", "train", ""),
+    "--choose-on": ("auto", "validation", "test", "train", ""),
     "--metric": ("accuracy", "nll", "ece", "x", "", "tv", "epoch"),
     "--base-url": ("http://127.0.0.1:9", "file:///etc", "x", "", "http://[", "http://127.0.0.1:99999"),
     "--plane-through": ("RUN", "RUN:0.3", "RUN:2", "RUN:x", "RUN:", ":", "nowhere:0.1", "RUN:nan"),
@@ -84,7 +84,7 @@ CHOICES = {
     "--epochs": ("0", "-1", "1", "2", "x", "1.5", "", "nan"),
     "--seeds": (*NUMBERS[:6], *LARGE, "x"),
 }
-PATH_OPTIONS = ("--out", "--to", "-o", "--data", "--root")
+PATH_OPTIONS = ("--out", "-o", "--runs", "--data")
 SLOW = ("--compile", "--help", "--models", "--draws")
 FIGURES = ("along", "betas", "plane", "training", "vertices", "reliability", "selective", "diversity", "x", "")
 NAMES = ("mnist", "cifar10", "digits", "tiny-imagenet", "imagenet", "x", "")

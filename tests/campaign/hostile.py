@@ -178,7 +178,7 @@ def _archive(name: str, make: Callable[[], tuple[str, bytes]]) -> Callable[[Path
 
 
 BATCHES = (
-    ("data", "check", "cifar10", "--root", "."),
+    ("data", "check", "cifar10", "--data", "."),
     ("train", "cifar10-standard", "--data", ".", "--epochs", "1", "--quiet"),
 )
 

@@ -17,9 +17,9 @@ RECIPE = ("--epochs", "2", "--validation", "200", "--batch", "256")
 TRAIN = ("train", "digits-line", *RECIPE, *COMMON)
 BRANCH = ("train", "digits-standard", *RECIPE, *COMMON, "--trunk", "1", "--branch")
 EVALUATE = ("--grid", "0", "1", "0.25", "--device", "cpu", "--json")
-COMPARE = ("compare", "digits-standard", "digits-line", "--to", "to", *RECIPE, *COMMON, "--seeds", "0", "1")
+COMPARE = ("compare", "digits-standard", "digits-line", "--out", "to", *RECIPE, *COMMON, "--seeds", "0", "1")
 DROPPED = ("compare", "digits-standard", "--network", "campaign.networks:dropped", "--dropout", "0.2")
-DROPPED = (*DROPPED, "--dropout-passes", "3", "--to", "to", *RECIPE, *COMMON)
+DROPPED = (*DROPPED, "--dropout-passes", "3", "--out", "to", *RECIPE, *COMMON)
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,9 @@ def _evaluated(folder: Path) -> list[Command]:
         Command("train", TRAIN, answers.of_training),
         Command("evaluate", ("evaluate", one, *EVALUATE), answers.of_evaluation),
         Command("evaluate more", ("evaluate", one, *EVALUATE, "--grid", "0", "1", "0.2"), answers.of_evaluation),
-        Command("evaluate --split test", ("evaluate", one, *EVALUATE, "--split", "test"), answers.of_evaluation),
+        Command(
+            "evaluate --choose-on test", ("evaluate", one, *EVALUATE, "--choose-on", "test"), answers.of_evaluation
+        ),
         Command("plot along", ("plot", "along", one, "-o", "f.png"), answers.of_file("f.png")),
         Command("plot training", ("plot", "training", one, "-o", "f.png"), answers.of_file("f.png")),
         Command("plot reliability", ("plot", "reliability", one, "-o", "f.png"), answers.of_file("f.png")),

@@ -60,7 +60,7 @@ def test_python_2_pickles_have_text_where_python_3_has_bytes(tmp_path):
 
 
 def test_nothing_there(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"data_batch_1\.bin.*subspaces data get cifar10 --root") as error:
+    with pytest.raises(FileNotFoundError, match=r"data_batch_1\.bin.*subspaces data get cifar10 --data") as error:
         cifar10.load(tmp_path)
     assert str(tmp_path / "cifar-10-batches-py") in str(error.value)
 

@@ -60,11 +60,11 @@ def test_unknown_name(name, hint):
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "digits"])
 def test_no_root(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(FileNotFoundError, match=f"{name} needs its files.*subspaces data get {name} --root data"):
+    with pytest.raises(FileNotFoundError, match=f"{name} needs its files.*subspaces data get {name} --data data"):
         load(name)
-    with pytest.raises(FileNotFoundError, match=f"not a folder.*`subspaces data get {name} --root .*nowhere"):
+    with pytest.raises(FileNotFoundError, match=f"not a folder.*`subspaces data get {name} --data .*nowhere"):
         load(name, tmp_path / "nowhere")
-    with pytest.raises(FileNotFoundError, match=f"{name}: found no .*subspaces data get {name} --root"):
+    with pytest.raises(FileNotFoundError, match=f"{name}: found no .*subspaces data get {name} --data"):
         load(name, tmp_path)
     (tmp_path / "data").mkdir()
     with pytest.raises(FileNotFoundError, match=f"{name}: found no .* in data"):

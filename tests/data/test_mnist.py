@@ -22,7 +22,7 @@ def test_where_the_files_may_be(tmp_path, packed, place):
 def test_missing_files_are_named(tmp_path):
     made.mnist(tmp_path)
     (tmp_path / "t10k-labels-idx1-ubyte").unlink()
-    with pytest.raises(FileNotFoundError, match=r"no t10k-labels-idx1-ubyte\[\.gz\] in .*data get mnist --root"):
+    with pytest.raises(FileNotFoundError, match=r"no t10k-labels-idx1-ubyte\[\.gz\] in .*data get mnist --data"):
         mnist.load(tmp_path)
 
 

@@ -18,7 +18,7 @@ def by_split(record: Record, split: str, kind: str) -> list[Row]:
 @pytest.mark.parametrize("split", ["validation", "test"])
 def test_choices_are_the_best_on_their_split(split: str, runs: Callable[..., list[Path]]) -> None:
     (folder,) = runs("held-out")
-    (record,) = evaluate(folder, split=split, grid=np.linspace(0, 1, 11))
+    (record,) = evaluate(folder, choose_on=split, grid=np.linspace(0, 1, 11))
     assert {choice.chosen_on for choice in record.choices} == {split}
     assert {choice.on_test for choice in record.choices} == {split == "test"}
     points = by_split(record, split, "point")
@@ -57,7 +57,7 @@ def test_choices_on_both_splits_stay_and_follow_the_rows(runs: Callable[..., lis
     (folder,) = runs("held-out")
     (first,) = evaluate(folder, grid=(0.0, 0.4))
     assert [(choice.chosen_on, choice.on_test) for choice in first.choices] == [("validation", False)] * 4
-    (both,) = evaluate(folder, grid=(0.0, 0.4), split="test")
+    (both,) = evaluate(folder, grid=(0.0, 0.4), choose_on="test")
     assert [choice.chosen_on for choice in both.choices] == ["validation"] * 4 + ["test"] * 4
     assert both.choices[:4] == first.choices
     (more,) = evaluate(folder)
@@ -70,7 +70,7 @@ def test_choices_on_both_splits_stay_and_follow_the_rows(runs: Callable[..., lis
 def test_without_held_out_images_nothing_is_chosen_unless_on_the_test_set(runs: Callable[..., list[Path]]) -> None:
     line, standard = runs("line", "standard")
     assert [record.choices for record in evaluate(line, standard, grid=())] == [[], []]
-    marked = evaluate(line, standard, grid=(0.0,), split="test")
+    marked = evaluate(line, standard, grid=(0.0,), choose_on="test")
     assert [[choice.what for choice in record.choices] for record in marked] == [
         ["point", "point", "threshold"],  # one pair only: nothing to choose
         ["threshold"],

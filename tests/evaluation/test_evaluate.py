@@ -166,8 +166,8 @@ def test_a_run_that_is_in_use_is_left_alone(runs: Callable[..., list[Path]]) -> 
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"split": "tests"}, "split='tests': did you mean 'test'"),
-        ({"split": "validation"}, "held no images out; train with --validation"),
+        ({"choose_on": "tests"}, "choose_on='tests': did you mean 'test'"),
+        ({"choose_on": "validation"}, "held no images out; train with --validation"),
         ({"grid": (0.5, float("nan"))}, "grid=nan: expected a finite number"),
         ({"grid": ["x"]}, "grid='x': expected a finite number"),
         ({"grid": [None]}, "grid=None: expected a finite number"),

@@ -79,7 +79,7 @@ def test_an_interrupted_evaluation_ends_like_one_that_was_not(
     (folder,) = runs(name)
     whole = folder.parent / "whole" / folder.name
     shutil.copytree(folder, whole)
-    settings = {"grid": (0.0, 0.1, 0.2), "triangle": 3, "random": 2, "plane": True, "cells": 4, "split": "test"}
+    settings = {"grid": (0.0, 0.1, 0.2), "triangle": 3, "random": 2, "plane": True, "cells": 4, "choose_on": "test"}
     evaluate(whole, **settings)
     total = len(calls)
     assert total == {"curve": 7, "simplex": 7 + 6 + 2}[name] + 16

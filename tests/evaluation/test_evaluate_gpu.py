@@ -18,7 +18,7 @@ def test_a_gpu_gives_the_numbers_of_the_cpu(name: str, runs: Callable[..., list[
     records: list[Record] = []
     for one, device in ((folder, "cpu"), (other, "cuda")):
         settings = {"device": device, "precision": "float32", "plane": name in ("curve", "simplex"), "cells": 4}
-        records += ss.evaluate(one, split="test", random=3, progress=False, **settings)  # type: ignore[arg-type]
+        records += ss.evaluate(one, choose_on="test", random=3, progress=False, **settings)  # type: ignore[arg-type]
     cpu, gpu = records
     assert [row.key for row in gpu.rows] == [row.key for row in cpu.rows]
     assert gpu.statistics == cpu.statistics
@@ -30,5 +30,5 @@ def test_a_gpu_gives_the_numbers_of_the_cpu(name: str, runs: Callable[..., list[
         assert after.xs == pytest.approx(before.xs)
         for one_row, other_row in zip(before.nll, after.nll, strict=True):
             assert other_row == pytest.approx(one_row, rel=1e-3)
-    (again,) = ss.evaluate(other, split="test", random=3, progress=False)  # nothing is left to measure
+    (again,) = ss.evaluate(other, choose_on="test", random=3, progress=False)  # nothing is left to measure
     assert again.rows == gpu.rows

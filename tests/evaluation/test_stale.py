@@ -16,7 +16,7 @@ from subspaces.evaluation.measured import Measured
 from subspaces.evaluation.predictions import Predictions
 from subspaces.evaluation.together import evaluate_together
 
-WHOLE: dict[str, Any] = {"grid": (0.0, 0.2), "plane": True, "cells": 2, "check_statistics": (1,), "split": "test"}
+WHOLE: dict[str, Any] = {"grid": (0.0, 0.2), "plane": True, "cells": 2, "check_statistics": (1,), "choose_on": "test"}
 CPU: dict[str, Any] = {"device": "cpu", "progress": False}
 CHANGES = {"family": {}, "statistics": {"statistics_batches": 1}, "precision": {"precision": "bfloat16"}}
 

@@ -317,7 +317,7 @@ def test_the_commands_make_the_same_run_and_the_same_numbers_again(tmp_path, mon
     standard = dataclasses.replace(RECIPES["digits-standard"], epochs=1, batch=256, flip=True)
     training.train([recipe, standard], out="runs", show="quiet", device="cpu", tensorboard=False)
     folder, other = (str(Run.under("runs", each).folder) for each in (recipe, standard))
-    given = ["--grid", "0", "1", "0.25", "--split", "test", "--statistics-batches", "2"]
+    given = ["--grid", "0", "1", "0.25", "--choose-on", "test", "--statistics-batches", "2"]
     plane = ["--plane-through", f"{other}", "--cells", "3", "--plane-statistics-batches", "3"]
     assert runner.invoke(app, ["evaluate", folder, *given, *plane, "--quiet"]).exit_code == 0
     first = Record.read(Path(folder))

@@ -265,4 +265,4 @@ def test_how_each_run_was_made(page, recorded):
         assert train.split(" --")[0] == f"subspaces train digits-{name}"
         assert set(train.split(" --")[1:]) == {word.removeprefix("--") for word in given if seed or "seed" not in word}
         assert evaluate.startswith(f"subspaces evaluate runs/{folder.name}")
-        assert ("--split test" in evaluate) is ((name, seed) == ("line", 0))
+        assert ("--choose-on test" in evaluate) is ((name, seed) == ("line", 0))

@@ -241,5 +241,5 @@ def test_the_commands_of_planes_name_the_runs_they_go_through(recorded: Recorded
         line.record.planes[:] = [changed]
         _, evaluate, *rest = commands.reproduce(line, known)
         counts = "--check-statistics 1 --check-statistics 5 --check-statistics 10"
-        assert evaluate == f"subspaces evaluate runs/{folders[0].name} --split test {counts} {options}"
+        assert evaluate == f"subspaces evaluate runs/{folders[0].name} --choose-on test {counts} {options}"
         assert rest == []

@@ -7,7 +7,7 @@ import pytest
 from study_cases import LINE, SIMPLEX, SMALL, STANDARD
 
 import subspaces as ss
-from subspaces.studies.compare import Comparison
+from subspaces.studies.comparison import Comparison
 
 
 @pytest.fixture(scope="session")
@@ -20,5 +20,5 @@ def comparison(folder: Path) -> Comparison:
     """Standard training, one with dropout, a line and a simplex, with four seeds each."""
     recipes = [STANDARD, replace(STANDARD, name="digits-dropout", dropout=0.3), LINE, SIMPLEX]
     return ss.compare(
-        recipes, seeds=range(4), ensembles=[2, 3], dropout_passes=4, out=folder / "runs", to=folder / "to", **SMALL
+        recipes, seeds=range(4), ensembles=[2, 3], dropout_passes=4, runs=folder / "runs", out=folder / "to", **SMALL
     )

@@ -1,11 +1,13 @@
 """A small network with dropout, settings and independent predictions that the tests of studies share."""
 
+import importlib
 import json
 import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from helpers import unsealed
 from torch import Tensor, nn
@@ -26,6 +28,12 @@ NO_FIGURE = "no figure: figures need matplotlib: pip install 'subspaces[figures]
 def without_matplotlib(*_: Any) -> None:
     """In the place of what writes a figure: what happens where matplotlib is not installed."""
     raise ModuleNotFoundError("No module named 'matplotlib'", name="matplotlib")
+
+
+def without_pictures(patch: pytest.MonkeyPatch) -> None:
+    """Leave figures and pages out, which take their time."""
+    patch.setattr("subspaces.studies.tables._draw", lambda *_: ([], []))
+    patch.setattr(importlib.import_module("subspaces.studies.compare"), "write_report", lambda folders, path: path)
 
 
 class Dropped(nn.Module):

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from number_cases import DROPOUT, PLAIN
 from pretended import SPLITS, Pretended, scores
-from study_cases import LINE
+from study_cases import LINE, without_pictures
 
 import subspaces as ss
 from subspaces.evaluation.dropout import evaluate_dropout
@@ -32,16 +32,16 @@ SHARED: dict[str, Any] = {"data": THERE, "tensorboard": False, "show": "json", "
 @pytest.fixture
 def pretended(monkeypatch: pytest.MonkeyPatch) -> Pretended:
     stand_in = Pretended()
-    stand_in.patch(monkeypatch, "subspaces.studies.compare")
-    monkeypatch.setattr("subspaces.studies.forms._draw", lambda *_: [])
-    monkeypatch.setattr("subspaces.studies.tables._page", lambda *_: [])
+    stand_in.patch(monkeypatch, "subspaces.studies.measuring")
+    without_pictures(monkeypatch)
     return stand_in
 
 
 def check_training(pretended: Pretended, out: Path, seeds: list[int]) -> list[Any]:
     """Every call of training was told everything; return the recipes of all of them."""
     for call in pretended.calls["train"]:
-        expected = {"data": THERE, "out": out, "show": "json", "tensorboard": False, **HOW}
+        expected = {"data": THERE, "out": out, "show": "json", "tensorboard": False}
+        expected["execution"] = Execution(**HOW)
         assert {name: call[name] for name in call if name not in ("recipe", "seeds")} == expected
     recipes = [one for call in pretended.calls["train"] for one in call["recipe"]]
     assert {one.epochs for one in recipes} == {9}
@@ -57,10 +57,16 @@ def check_measuring(pretended: Pretended, progress: bool = False) -> None:
 
 
 def test_compare(pretended: Pretended, tmp_path: Path) -> None:
-    out, to = tmp_path / "runs", tmp_path / "to"
-    settings: dict[str, Any] = {"seeds": [2, 3, 4, 7], "ensembles": [4, 2], "dropout_passes": 5, "out": out, "to": to}
+    runs, out = tmp_path / "runs", tmp_path / "to"
+    settings: dict[str, Any] = {
+        "seeds": [2, 3, 4, 7],
+        "ensembles": [4, 2],
+        "dropout_passes": 5,
+        "runs": runs,
+        "out": out,
+    }
     made = ss.compare([PLAIN, DROPOUT], reference="digits-dropout", **settings, **SHARED)
-    recipes = check_training(pretended, out, [2, 3, 4, 7])
+    recipes = check_training(pretended, runs, [2, 3, 4, 7])
     assert {one.name for one in recipes} == {"digits-standard", "digits-dropout"}
     check_measuring(pretended)
     assert made.reference is not None
@@ -68,25 +74,25 @@ def test_compare(pretended: Pretended, tmp_path: Path) -> None:
     (dropping,) = pretended.calls["evaluate_dropout"]
     assert (dropping["passes"], {run.recipe.name for run in dropping["runs"]}) == (5, {"digits-dropout"})
     (together,) = pretended.calls["evaluate_together"]
-    assert (together["to"], [len(group) for group in together["groups"]]) == (to, [2, 2, 4])
-    assert {path.parent for path in made.files} == {to}
+    assert (together["to"], [len(group) for group in together["groups"]]) == (out, [2, 2, 4])
+    assert {path.parent for path in made.files} == {out}
     (evaluated,) = pretended.calls["evaluate"]
     assert "grid" not in evaluated  # everything is measured
 
 
 @pytest.mark.parametrize(("show", "progress"), [("bar", True), ("quiet", False)])
 def test_bars_are_shown_in_measuring_too(show: str, progress: bool, pretended: Pretended, tmp_path: Path) -> None:
-    ss.compare([PLAIN], seeds=[0, 1], out=tmp_path / "runs", to=tmp_path / "to", **{**SHARED, "show": show})
+    ss.compare([PLAIN], seeds=[0, 1], runs=tmp_path / "runs", out=tmp_path / "to", **{**SHARED, "show": show})
     check_measuring(pretended, progress)
     assert {call["show"] for call in pretended.calls["train"]} == {show}
 
 
 def test_study_noise(pretended: Pretended, tmp_path: Path) -> None:
-    out, to = tmp_path / "runs", tmp_path / "to"
+    runs, out = tmp_path / "runs", tmp_path / "to"
     lists = {"dropout": [0.5], "label_smoothing": [0.25, 0.75]}
     settings: dict[str, Any] = {"levels": [0.3, 0.1], "lists": lists, "by": "ece", "seeds": [3, 5], "ensembles": [2]}
-    made = study_noise(PLAIN, dropout_passes=6, out=out, to=to, **settings, **SHARED)
-    recipes = check_training(pretended, out, [3, 5])
+    made = study_noise(PLAIN, dropout_passes=6, runs=runs, out=out, **settings, **SHARED)
+    recipes = check_training(pretended, runs, [3, 5])
     wanted = {(rate, 0.0) for rate in (0.0, 0.5)} | {(0.0, 0.25), (0.0, 0.75)}
     for level in (0.1, 0.3):
         assert {(one.dropout, one.label_smoothing) for one in recipes if one.label_noise == level} == wanted
@@ -95,31 +101,31 @@ def test_study_noise(pretended: Pretended, tmp_path: Path) -> None:
     assert [call["grid"] for call in pretended.calls["evaluate"]] == [(0.0, 0.1, 0.5, 0.9, 1.0)] * 2
     assert [call["triangle"] for call in pretended.calls["evaluate"]] == [0, 0]
     assert [call["passes"] for call in pretended.calls["evaluate_dropout"]] == [6, 6]
-    assert [call["to"] for call in pretended.calls["evaluate_together"]] == [to, to]
+    assert [call["to"] for call in pretended.calls["evaluate_together"]] == [out, out]
     assert [[run.recipe.label_noise for run in call["runs"]] for call in pretended.calls["evaluate"]] == [
         *([0.1] * 8, [0.3] * 8)
     ]
     assert (made.by, made.levels) == ("ece", [0.1, 0.3])
-    assert {path.parent for path in made.files} == {to}
+    assert {path.parent for path in made.files} == {out}
 
 
 def test_study_integral(pretended: Pretended, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    out, to = tmp_path / "runs", tmp_path / "to"
+    runs, out = tmp_path / "runs", tmp_path / "to"
     checked: list[Any] = []
     module = importlib.import_module("subspaces.studies.integral")
     identity = module.Identity("a", 1, 0.2, 0.1, 9, 20, 0.8, 0.0, 0.7, 0.0, 0.0)
-    monkeypatch.setattr(module, "check", lambda *given: checked.append(given) or [identity])
+    monkeypatch.setattr(module, "measure_identities", lambda *given: checked.append(given) or [identity])
     recipes = ["digits-standard", LINE, RECIPES["digits-integral"]]
-    made = study_integral(recipes, levels=[0.2], seeds=[3], learning_rate=0.05, out=out, to=to, **SHARED)
-    found = check_training(pretended, out, [3])
+    made = study_integral(recipes, levels=[0.2], seeds=[3], learning_rate=0.05, runs=runs, out=out, **SHARED)
+    found = check_training(pretended, runs, [3])
     assert {(one.method, one.learning_rate, one.label_noise) for one in found} == {
         (method, 0.05, 0.2) for method in ("standard", "line", "integral")
     }
     check_measuring(pretended)
-    ((runs, setting),) = checked
-    assert [run.recipe.method for run in runs] == ["integral"]
+    ((lines, setting),) = checked
+    assert [run.recipe.method for run in lines] == ["integral"]
     assert setting.measuring() == {"data": THERE, "progress": False, **WHERE}
-    assert {path.parent for path in made.files} == {to}
+    assert {path.parent for path in made.files} == {out}
 
 
 @pytest.fixture
@@ -133,7 +139,7 @@ def mixed(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
             runs = [bench.recipe for bench in benches]
             seen.append({"runs": runs, "draws": draws, "path": shelf.path, "precision": precision, "known": known})
 
-        def measured(self) -> Iterator[tuple[Any, Measured]]:
+        def measure(self) -> Iterator[tuple[Any, Measured]]:
             return ((kind, Measured({}, {}, SPLITS, scores(kind, len(seen)))) for kind in KINDS)
 
     def workbench(data: Any, execution: Execution) -> Callable[[Any], Any]:
@@ -146,10 +152,17 @@ def mixed(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 
 def test_study_instability(pretended: Pretended, mixed: list[dict[str, Any]], tmp_path: Path) -> None:
-    out, to = tmp_path / "runs", tmp_path / "to"
-    settings: dict[str, Any] = {"shared": [5, 0], "models": [3, 2], "draws": 4, "seeds": [1, 6], "out": out, "to": to}
+    runs, out = tmp_path / "runs", tmp_path / "to"
+    settings: dict[str, Any] = {
+        "shared": [5, 0],
+        "models": [3, 2],
+        "draws": 4,
+        "seeds": [1, 6],
+        "runs": runs,
+        "out": out,
+    }
     made = study_instability(PLAIN, **settings, **SHARED)
-    recipes = check_training(pretended, out, [1, 6])
+    recipes = check_training(pretended, runs, [1, 6])
     wanted = [(seed, k, branch) for seed in (1, 6) for k in (0, 5) for branch in (1, 2, 3)]
     assert [(one.seed, one.trunk, one.branch) for one in recipes] == wanted
     bench, *mixings = mixed
@@ -159,14 +172,14 @@ def test_study_instability(pretended: Pretended, mixed: list[dict[str, Any]], tm
         [(seed, k, branch + 1) for branch in range(m)] for seed in (1, 6) for k in (0, 5) for m in (2, 3)
     ]
     assert {(each["draws"], each["path"], each["precision"]) for each in mixings} == {
-        (4, to / "measured.json", "bfloat16")
+        (4, out / "measured.json", "bfloat16")
     }
     same = [each["known"] is other["known"] for each, other in itertools.pairwise(mixings)]
     assert same == [True, False] * 3 + [True]  # branches of one trunk are asked once
     values = [made.cell(m, k, "global").values() for m in (2, 3) for k in (0, 5)]
     order = [[2, 6], [4, 8], [3, 7], [5, 9]]  # the mixings that each of these cells is made of
     assert values == [[scores("global", at)["test"]["accuracy"] for at in cell] for cell in order]
-    assert {path.parent for path in made.files} == {to}
+    assert {path.parent for path in made.files} == {out}
 
 
 class Reached(Exception):

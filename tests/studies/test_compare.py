@@ -30,11 +30,10 @@ import subspaces as ss
 from subspaces.evaluation import Record
 from subspaces.evaluation.predictor import Predictor
 from subspaces.networks import MLP
-from subspaces.studies import tables
-from subspaces.studies.compare import Comparison
+from subspaces.studies.comparison import Comparison
 from subspaces.studies.entries import METRICS, disjoint, training_steps
-from subspaces.studies.setting import plan, prepared
-from subspaces.training import RECIPES, Recipe, Run, Stopped
+from subspaces.studies.setting import resolve, states
+from subspaces.training import RECIPES, Execution, Recipe, Run, Stopped
 from subspaces.training.batches import statistics_batches
 
 ANSWERS = {  # method and answer: role and number of the alphas of its row
@@ -168,7 +167,7 @@ def test_figure_and_page_are_there(comparison: Comparison, folder: Path) -> None
 
 
 def test_notes_say_how_wide_few_seeds_are(comparison: Comparison) -> None:
-    assert not any("it is wide" in note for note in tables.notes(comparison))
+    assert not any("it is wide" in note for note in comparison.notes())
 
     def first(n: int) -> Comparison:
         single = [entry for entry in comparison.entries if all(len(seeds) == 1 for seeds in entry.seeds)]
@@ -176,15 +175,15 @@ def test_notes_say_how_wide_few_seeds_are(comparison: Comparison) -> None:
         runs = [run for run in comparison.runs if run.recipe.seed < n]
         return replace(comparison, entries=entries, reference=entries[0], runs=runs)
 
-    assert any("With 2 seeds the interval reaches 12.7" in note for note in tables.notes(first(2)))
-    assert tables.notes(first(1))[0] == "Trained once (seed 0)."
-    assert not any("without width" in note for note in tables.notes(comparison))
+    assert any("With 2 seeds the interval reaches 12.7" in note for note in first(2).notes())
+    assert first(1).notes()[0] == "Trained once (seed 0)."
+    assert not any("without width" in note for note in comparison.notes())
     reference = comparison.entries[0]
     better = [{"test": {name: value + 0.1 for name, value in one["test"].items()}} for one in reference.scores]
     entries = [reference, replace(reference, method="better", scores=better)]
     equal = replace(comparison, entries=entries, reference=reference)
-    assert any("An interval without width: all seeds" in note for note in tables.notes(equal))
-    alone = tables.notes(replace(comparison, reference=None))
+    assert any("An interval without width: all seeds" in note for note in equal.notes())
+    alone = replace(comparison, reference=None).notes()
     assert any("No standard training is among the recipes" in note for note in alone)
 
 
@@ -203,7 +202,7 @@ def test_the_same_again_trains_and_measures_nothing(
     monkeypatch.setattr(Predictor, "__call__", fail)
     shutil.copy(folder / "to" / "ensembles.json", tmp_path)
     recipes = [STANDARD, replace(STANDARD, name="digits-dropout", dropout=0.3), LINE, SIMPLEX]
-    settings = {"ensembles": [2, 3], "dropout_passes": 4, "out": folder / "runs", "to": tmp_path, **SMALL}
+    settings = {"ensembles": [2, 3], "dropout_passes": 4, "runs": folder / "runs", "out": tmp_path, **SMALL}
     ss.compare(recipes, seeds=range(4), **settings)
     assert (tmp_path / "comparison.json").read_bytes() == written
     assert {path: path.stat().st_mtime_ns for path in before} == before
@@ -216,7 +215,7 @@ def test_what_was_stopped_continues(
     """Stopped in each of its parts and started again, it comes to the same table."""
 
     def call() -> Comparison:
-        settings = {**SMALL, "ensembles": [2], "out": tmp_path / "runs", "to": tmp_path / "to"}
+        settings = {**SMALL, "ensembles": [2], "runs": tmp_path / "runs", "out": tmp_path / "to"}
         return ss.compare([STANDARD, LINE], seeds=[0, 1], **settings)
 
     owner: Any = Run if where == "training" else Predictor
@@ -253,7 +252,7 @@ def test_a_plan_says_what_is_left(comparison: Comparison, folder: Path, tmp_path
     for run in comparison.runs[:2]:
         shutil.copytree(run.folder, tmp_path / run.folder.name)
     (tmp_path / comparison.runs[1].folder.name / "evaluation.json").unlink()
-    planned = plan(recipes, tmp_path)
+    planned = states(recipes, tmp_path)
     assert [state for _, state in planned] == ["evaluated", "to evaluate", "to train"]
     assert not planned[2][0].folder.exists()
 
@@ -262,7 +261,7 @@ def test_a_plan_says_what_is_left(comparison: Comparison, folder: Path, tmp_path
 
 
 def test_one_seed_without_a_reference(tmp_path: Path) -> None:
-    made = ss.compare(RECIPES["digits-line"], epochs=1, out=tmp_path / "runs", to=tmp_path / "to", **QUIET)
+    made = ss.compare(RECIPES["digits-line"], epochs=1, runs=tmp_path / "runs", out=tmp_path / "to", **QUIET)
     assert [entry.answer for entry in made.entries] == ["midpoint", "ensemble of 0.1 and 0.9"]
     assert made.reference is None
     assert not (tmp_path / "to" / "comparison.png").exists()
@@ -273,7 +272,7 @@ def test_one_seed_without_a_reference(tmp_path: Path) -> None:
 
 def test_baselines_answer_in_their_own_way(tmp_path: Path) -> None:
     names = ("standard", "swa-cyclic", "snapshot", "early-stopping", "sam", "label-smoothing")
-    settings = {**QUIET, "epochs": 8, "validation": 200, "out": tmp_path / "runs", "to": tmp_path / "to"}
+    settings = {**QUIET, "epochs": 8, "validation": 200, "runs": tmp_path / "runs", "out": tmp_path / "to"}
     made = ss.compare([f"digits-{name}" for name in names], **settings)
     assert {entry.name: (entry.networks, entry.relative_cost(made.reference)) for entry in made.entries} == {
         "standard, network": (1, 1),
@@ -288,7 +287,7 @@ def test_baselines_answer_in_their_own_way(tmp_path: Path) -> None:
     (run,) = (run for run in made.runs if run.recipe.method == "early-stopping")
     validation, test = run.result["stopping"]
     assert stopping.stopping[0]["test"]["epoch"] == test["epoch"]
-    (note,) = (note for note in tables.notes(made) if note.startswith("* early-stopping"))
+    (note,) = (note for note in made.notes() if note.startswith("* early-stopping"))
     assert f"the epochs {validation['epoch']} are chosen on held-out images" in note
     assert f"takes {test['epoch']} and gives {100 * test['test_accuracy']:.2f} % *" in note
 
@@ -296,7 +295,7 @@ def test_baselines_answer_in_their_own_way(tmp_path: Path) -> None:
 @pytest.mark.parametrize("m", [2, 3])
 def test_the_checkpoints_of_swa_also_answer_together(m: int, tmp_path: Path) -> None:
     """As an ensemble of all of them, computed anew from the family; two of them are the ends of a line."""
-    settings = {**QUIET, "epochs": 8, "vertices": m, "out": tmp_path / "runs", "to": tmp_path / "to"}
+    settings = {**QUIET, "epochs": 8, "vertices": m, "runs": tmp_path / "runs", "out": tmp_path / "to"}
     made = ss.compare("digits-swa-constant", **settings)
     assert [entry.answer for entry in made.entries] == [f"average of {m}", f"ensemble of {m} checkpoints"]
     assert [entry.networks for entry in made.entries] == [1, m]
@@ -315,7 +314,7 @@ def test_the_checkpoints_of_swa_also_answer_together(m: int, tmp_path: Path) -> 
 
 
 def test_another_reference(comparison: Comparison, folder: Path, tmp_path: Path) -> None:
-    settings = {**SMALL, "ensembles": [2], "out": folder / "runs", "to": tmp_path}
+    settings = {**SMALL, "ensembles": [2], "runs": folder / "runs", "out": tmp_path}
     made = ss.compare([STANDARD, LINE], seeds=[0, 1], reference="digits-line", **settings)
     assert made.reference is not None
     assert made.reference.name == "line, midpoint"
@@ -326,48 +325,52 @@ def test_another_reference(comparison: Comparison, folder: Path, tmp_path: Path)
 
 
 def test_what_cannot_be_drawn_is_said_and_the_numbers_are_there(
-    comparison: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    comparison: Comparison, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing() -> str:
         raise ImportError("the report needs plotly: pip install 'subspaces[report]'")
 
+    def again() -> Comparison:
+        settings = {**SMALL, "ensembles": [2], "runs": folder / "runs", "out": tmp_path}
+        return ss.compare([STANDARD, LINE], seeds=[0, 1], **settings)
+
     monkeypatch.setattr("subspaces.report.page._plotly", missing)
-    made = tables.write_all(comparison, tmp_path)
+    made = again()
     page = "no page: the report needs plotly: pip install 'subspaces[report]'"
     assert made.left_out == [page]
     assert (tmp_path / "comparison.csv").is_file()
-    monkeypatch.setattr("subspaces.studies.figures.write", without_matplotlib)
-    made = tables.write_all(comparison, tmp_path)
+    monkeypatch.setattr("subspaces.studies.tables.write_figure", without_matplotlib)
+    made = again()
     assert made.left_out == [NO_FIGURE, page]
     assert [path.name for path in made.files] == [f"comparison.{ending}" for ending in ("json", "csv", "md")]
 
 
 def test_an_older_figure_does_not_stay_beside_a_newer_table(comparison: Comparison, tmp_path: Path) -> None:
     figures = [tmp_path / f"comparison.{ending}" for ending in ("png", "pdf")]
-    tables.write_all(comparison, tmp_path)
+    comparison.write(tmp_path)
     assert all(path.is_file() for path in figures)
-    made = tables.write_all(replace(comparison, reference=None), tmp_path)
+    made = replace(comparison, reference=None).write(tmp_path)
     assert not any(path.exists() for path in figures)
     assert [reason.partition(":")[0] for reason in made.left_out] == ["no figure"]
 
 
 def test_seeds_that_are_not_shared_are_told(tmp_path: Path) -> None:
     recipes = [replace(STANDARD, seed=0), replace(STANDARD, seed=1), replace(LINE, seed=1), replace(LINE, seed=2)]
-    made = ss.compare(recipes, out=tmp_path / "runs", to=tmp_path / "to", **QUIET, epochs=2)
-    notes = tables.notes(made)
+    made = ss.compare(recipes, runs=tmp_path / "runs", out=tmp_path / "to", **QUIET, epochs=2)
+    notes = made.notes()
     assert "Mean ± standard deviation (n − 1) over the seeds of each method." in notes
-    assert "Without a difference, as standard, network has not all of its seeds: line." in notes
-    alone = ss.compare([recipes[0], recipes[3]], out=tmp_path / "runs", to=tmp_path / "alone", **QUIET, epochs=2)
+    assert "No difference is given for line: standard, network lacks some of its seeds." in notes
+    alone = ss.compare([recipes[0], recipes[3]], runs=tmp_path / "runs", out=tmp_path / "alone", **QUIET, epochs=2)
     assert alone.left_out[0].startswith("no figure: no method shares its seeds")
-    assert tables.notes(alone)[0] == "Trained once (the seeds of each method)."
-    assert not any("interval" in note or "Second line" in note for note in tables.notes(alone))
+    assert alone.notes()[0] == "Trained once (the seeds of each method)."
+    assert not any("interval" in note or "Second line" in note for note in alone.notes())
 
 
 def test_an_ensemble_that_leaves_a_seed_out_does_not_hide_the_seeds(tmp_path: Path) -> None:
-    folders = {"out": tmp_path / "runs", "to": tmp_path / "to"}
+    folders = {"runs": tmp_path / "runs", "out": tmp_path / "to"}
     made = ss.compare([STANDARD, LINE], seeds=[0, 1, 2], **folders, **QUIET, epochs=1)
     assert [entry.seeds for entry in made.entries][1] == [(0, 1)]
-    assert tables.notes(made)[0] == "Mean ± standard deviation (n − 1) over seeds 0, 1, 2."
+    assert made.notes()[0] == "Mean ± standard deviation (n − 1) over seeds 0, 1, 2."
 
 
 def test_what_is_set_for_all_is_in_the_heading_and_leaves_the_ensemble(tmp_path: Path) -> None:
@@ -375,12 +378,12 @@ def test_what_is_set_for_all_is_in_the_heading_and_leaves_the_ensemble(tmp_path:
         [STANDARD, LINE],
         seeds=[0, 1],
         label_smoothing=0.1,
-        out=tmp_path / "runs",
-        to=tmp_path / "to",
+        runs=tmp_path / "runs",
+        out=tmp_path / "to",
         **QUIET,
         epochs=2,
     )
-    assert tables.heading(made) == "digits, 40 % label noise · mlp · 2 epochs · smoothing 0.1 · 597 test images"
+    assert made.heading() == "digits, 40 % label noise · mlp · 2 epochs · smoothing 0.1 · 597 test images"
     assert [entry.answer for entry in made.entries][:2] == ["network", "ensemble of 2 runs"]
 
 
@@ -410,14 +413,14 @@ def test_errors_before_anything_is_trained(
     recipes: list[Any], settings: dict[str, Any], words: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ValueError, match=words):
-        ss.compare(recipes, out=tmp_path / "runs", to=tmp_path / "to", **QUIET, **settings)
+        ss.compare(recipes, runs=tmp_path / "runs", out=tmp_path / "to", **QUIET, **settings)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_recipe_given_twice_is_one(tmp_path: Path) -> None:
-    recipes, execution = prepared(["digits-line", replace(LINE, name="again")], [0, 1], {"epochs": 2, "device": "cpu"})
+    recipes, execution = resolve(["digits-line", replace(LINE, name="again")], [0, 1], {"epochs": 2, "device": "cpu"})
     assert [recipe.seed for recipe in recipes] == [0, 1]
-    assert execution == {"device": "cpu"}
+    assert execution == Execution(device="cpu")
     assert Run.under(tmp_path, recipes[0]).recipe.epochs == 2
 
 
@@ -433,7 +436,7 @@ def test_a_recipe_given_twice_is_one(tmp_path: Path) -> None:
 )
 def test_a_setting_is_for_those_that_use_it(names: list[str], changes: dict[str, Any], changed: list[str]) -> None:
     """The others stay the runs that they are, and are not trained again for nothing."""
-    recipes, _ = prepared([f"digits-{name}" for name in names], None, changes)
+    recipes, _ = resolve([f"digits-{name}" for name in names], None, changes)
     assert [one.name for one in recipes if one.key != RECIPES[one.name].key] == changed
     for one in recipes:
         assert one == replace(RECIPES[one.name], **(changes if one.name in changed else {}))
@@ -441,4 +444,4 @@ def test_a_setting_is_for_those_that_use_it(names: list[str], changes: dict[str,
 
 def test_a_setting_that_none_can_have_is_refused() -> None:
     with pytest.raises(ValueError, match="vertices=4: line makes no use of it; it is for curve, simplex"):
-        prepared(["digits-line", "digits-standard"], None, {"vertices": 4})
+        resolve(["digits-line", "digits-standard"], None, {"vertices": 4})

@@ -1,6 +1,7 @@
 """Every number of a comparison, in every form, against the records of its runs: columns, signs, intervals, colours."""
 
 import csv
+import importlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -11,12 +12,13 @@ import pytest
 from matplotlib.axes import Axes
 from number_cases import DROPOUT, METRICS, PLAIN, Expected, cells_of, check_csv, lines_of, number, printed, row_of
 from pretended import Pretended, scores
-from study_cases import LINE, SIMPLEX
+from study_cases import LINE, SIMPLEX, without_pictures
 from typer.testing import CliRunner
 
 from subspaces.cli import app
-from subspaces.studies import compare, figures, tables
-from subspaces.studies.compare import Comparison
+from subspaces.studies import compare
+from subspaces.studies.comparison import Comparison
+from subspaces.studies.setting import find_reference
 from subspaces.training import Recipe, Run
 
 SEEDS = [2, 3, 5, 8]
@@ -41,11 +43,10 @@ METHODS |= {"digits-standard": "standard", "digits-simplex": "simplex (m = 3)"}
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Comparison, Path]:
     folder = tmp_path_factory.mktemp("pretended")
     with pytest.MonkeyPatch.context() as patch:
-        Pretended().patch(patch, "subspaces.studies.compare")
-        patch.setattr("subspaces.studies.tables._page", lambda *_: [])
-        patch.setattr(figures, "write", lambda *_: [])
+        Pretended().patch(patch, "subspaces.studies.measuring")
+        without_pictures(patch)
         settings: dict[str, Any] = {"seeds": SEEDS, "ensembles": [3, 2], "dropout_passes": 7, "show": "quiet"}
-        return compare(RECIPES, out=folder / "runs", to=folder / "to", **settings), folder
+        return compare(RECIPES, runs=folder / "runs", out=folder / "to", **settings), folder
 
 
 def expected(made: Comparison, recipe: Recipe, answer: str, metric: str) -> Expected:
@@ -124,7 +125,7 @@ def test_markdown_has_every_number_below_its_name(made: tuple[Comparison, Path])
 
 def test_the_command_prints_every_number(made: tuple[Comparison, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     comparison, _ = made
-    monkeypatch.setattr("subspaces.studies.compare", lambda *_, **__: comparison)
+    monkeypatch.setattr(importlib.import_module("subspaces.studies.compare"), "run", lambda plan: comparison)
     result = CliRunner().invoke(app, ["compare", "digits-standard"], env={"COLUMNS": "240"})
     assert result.exit_code == 0, result.output
     lines = printed(result.stdout)
@@ -132,13 +133,13 @@ def test_the_command_prints_every_number(made: tuple[Comparison, Path], monkeypa
     for one in ANSWERS:
         first, second = lines_of(cells(comparison, *one))
         assert lines[lines.index(first) + 1] == second
-    said = printed("\n".join(f"- {note}" for note in tables.notes(comparison)))
+    said = printed("\n".join(f"- {note}" for note in comparison.notes()))
     assert lines[-len(said) - 1 : -1] == said
     assert lines[-1] == "wrote " + ", ".join(map(str, comparison.files))
 
 
 def test_notes_name_the_reference_and_its_seeds(made: tuple[Comparison, Path]) -> None:
-    notes = tables.notes(made[0])
+    notes = made[0].notes()
     assert notes[0] == "Mean ± standard deviation (n − 1) over seeds 2, 3, 5, 8."
     second = "Second line: difference to standard, network, paired by the seed, with its 95% confidence interval "
     assert second + "(Student's t)." in notes
@@ -152,7 +153,7 @@ def marks(axes: Axes, place: int) -> tuple[list[Any], Any]:
 
 def test_the_figure_shows_every_difference_in_the_colour_of_its_sign(made: tuple[Comparison, Path]) -> None:
     comparison, _ = made
-    drawing = figures.differences(comparison)
+    drawing = comparison.draw()
     others = [one for one in ANSWERS if one[:2] != (PLAIN, "network")]
     assert [text.get_text() for text in drawing.axes[0].get_yticklabels()] == [
         METHODS[recipe.name] + ("" if answer == "network" else f": {answer.removeprefix('ensemble of ')}")
@@ -183,7 +184,7 @@ def test_the_figure_shows_every_difference_in_the_colour_of_its_sign(made: tuple
 
 
 def test_the_figure_names_what_is_good_and_what_it_costs(made: tuple[Comparison, Path]) -> None:
-    drawing = figures.differences(made[0])
+    drawing = made[0].draw()
     (legend,) = drawing.legends
     colours = {
         text.get_text(): handle.get_color() for text, handle in zip(legend.texts, legend.legend_handles, strict=True)
@@ -208,9 +209,7 @@ def test_the_reference_is_the_plain_recipe_or_the_one_that_is_named(made: tuple[
 
 
 def compare_reference(recipes: list[Recipe], name: Any = None) -> Recipe | None:
-    from subspaces.studies.setting import reference_of
-
-    return reference_of(recipes, name)
+    return find_reference(recipes, name)
 
 
 def test_numbers_of_metrics_without_a_unit_have_four_places() -> None:

@@ -1,5 +1,6 @@
 """Two processes with the same comparison share its runs and measurements, and both end with the whole table."""
 
+import importlib
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any
 
 import pytest
 from processes import Pause, Worker
-from study_cases import QUIET, STANDARD, without_matplotlib
+from study_cases import QUIET, STANDARD
 
 import subspaces as ss
 from subspaces.evaluation.predictor import Predictor
@@ -24,8 +25,8 @@ def without_plotly(*_: Any) -> None:
 
 def compares(pause: Pause, folder: Path, steps: int = 0, answers: int = 0) -> None:
     """Compare, and pause after some steps of training or before some network is asked; figures take their time."""
-    tables._page = without_plotly  # type: ignore[assignment]
-    tables._figure = without_matplotlib  # type: ignore[attr-defined]
+    importlib.import_module("subspaces.studies.compare").write_report = without_plotly  # type: ignore[attr-defined]
+    tables._draw = lambda *_: ([], [])  # type: ignore[assignment]
     tick, answer = Display.tick, Predictor.__call__
     asked = []
 
@@ -38,7 +39,7 @@ def compares(pause: Pause, folder: Path, steps: int = 0, answers: int = 0) -> No
     if steps:
         Display.tick = lambda *told: (tick(*told), pause(steps))[0]  # type: ignore[method-assign]
     Predictor.__call__ = call  # type: ignore[method-assign]
-    ss.compare([STANDARD, SMOOTHED], out=folder / "runs", to=folder / "to", **SMALL)
+    ss.compare([STANDARD, SMOOTHED], runs=folder / "runs", out=folder / "to", **SMALL)
     print("asked", len(asked))
 
 
@@ -84,6 +85,6 @@ def test_what_a_killed_process_leaves_is_measured_by_the_other(alone: tuple[Path
 def test_a_refused_comparison_leaves_no_folders(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         ss.compare(
-            "cifar10-standard", data=tmp_path / "none", out=tmp_path / "a" / "runs", to=tmp_path / "a" / "to", **QUIET
+            "cifar10-standard", data=tmp_path / "none", runs=tmp_path / "a" / "runs", out=tmp_path / "a" / "to", **QUIET
         )
     assert os.listdir(tmp_path) == []

@@ -16,9 +16,9 @@ import subspaces as ss
 from subspaces import randomness
 from subspaces.cli import app
 from subspaces.networks import MLP
-from subspaces.studies import instability_figure
-from subspaces.studies import instability_tables as tables
-from subspaces.studies.instability import Cell, InstabilityStudy, planned, study_instability
+from subspaces.studies.branches import Cell, InstabilityStudy
+from subspaces.studies.instability import plan as planned
+from subspaces.studies.instability import study_instability
 from subspaces.studies.mixing import KINDS, Kind
 from subspaces.studies.setting import Setting
 from subspaces.training import Run, seals
@@ -31,7 +31,7 @@ Weights = dict[str, Tensor]
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> InstabilityStudy:
     folder = tmp_path_factory.mktemp("instability")
-    return study_instability("digits-standard", out=folder / "runs", to=folder / "to", **SETTINGS)
+    return study_instability("digits-standard", runs=folder / "runs", out=folder / "to", **SETTINGS)
 
 
 def folder_of(made: InstabilityStudy) -> Path:
@@ -140,8 +140,8 @@ def test_the_files_say_the_same(made: InstabilityStudy):
 def test_without_matplotlib_the_numbers_are_there(
     made: InstabilityStudy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("subspaces.studies.figures.write", without_matplotlib)
-    again = tables.write_all(made, tmp_path)
+    monkeypatch.setattr("subspaces.studies.tables.write_figure", without_matplotlib)
+    again = made.write(tmp_path)
     assert again.left_out == [NO_FIGURE]
     assert [path.name for path in again.files] == [f"instability.{end}" for end in ("json", "csv", "md")]
     assert all(path.read_bytes() == (folder_of(made) / path.name).read_bytes() for path in again.files)
@@ -150,7 +150,7 @@ def test_without_matplotlib_the_numbers_are_there(
 def test_nothing_is_trained_or_measured_twice(made: InstabilityStudy):
     folder = folder_of(made)
     content = {path: path.read_bytes() for path in folder.iterdir()}
-    settings = {**SETTINGS, "out": folder.parent / "runs", "to": folder}
+    settings = {**SETTINGS, "runs": folder.parent / "runs", "out": folder}
     runs = {run.folder: run.family_file.stat().st_mtime_ns for run in made.runs}
     study_instability("digits-standard", **settings)
     assert {path: path.read_bytes() for path in folder.iterdir()} == content
@@ -164,7 +164,7 @@ def test_what_was_stopped_continues(made: InstabilityStudy, tmp_path: Path):
     content = unsealed(folder_of(made) / "measured.json")
     some = content["measured"][:9]
     seals.write_json(tmp_path / "measured.json", {**content, "measured": some}, "")
-    again = study_instability("digits-standard", **SETTINGS, out=folder_of(made).parent / "runs", to=tmp_path)
+    again = study_instability("digits-standard", **SETTINGS, runs=folder_of(made).parent / "runs", out=tmp_path)
     assert again.cells == made.cells
     assert json.loads((tmp_path / "measured.json").read_bytes())["measured"][:9] == some
 
@@ -179,7 +179,7 @@ def test_panels_are_cut_where_mixtures_fail():
         cells = [Cell(m, k, kind, scores[kind]) for m in plan.models for k in plan.shared for kind in KINDS]
         return InstabilityStudy(plan, cells, [], 10_000)
 
-    cut, whole = (instability_figure.panels(study(low)) for low in (0.3, 0.89))
+    cut, whole = (study(low).draw() for low in (0.3, 0.89))
     assert [axes.get_title(loc="left") for axes in cut.axes] == [
         "average and ensemble of 2",
         "random mixtures of 2",
@@ -188,7 +188,7 @@ def test_panels_are_cut_where_mixtures_fail():
     assert cut.axes[0].get_ylim()[0] == pytest.approx(85, abs=0.1)
     assert whole.axes[0].get_ylim()[0] < 89
     assert [len(figure.axes[1].lines) for figure in (cut, whole)] == [7, 4]  # triangles stand for what is below
-    assert tables.heading(study(0.3)) == "cifar10 · cresnet20 · 160 epochs · 10,000 test images"
+    assert study(0.3).heading() == "cifar10 · cresnet20 · 160 epochs · 10,000 test images"
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_commands_that_cannot_work_say_why(arguments: list[str], message: str):
 def test_the_command_shows_plan_table_and_json(made: InstabilityStudy):
     folder = folder_of(made)
     common = ["study", "instability", "digits-standard", "--epochs", "4", "--batch", "300", "--shared", "0", "2"]
-    common += ["--models", "2", "3", "--draws", "2", "--device", "cpu", "--out", str(folder.parent / "runs")]
+    common += ["--models", "2", "3", "--draws", "2", "--device", "cpu", "--runs", str(folder.parent / "runs")]
     common += ["-o", str(folder)]
 
     def call(*more: str) -> str:

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from number_cases import METRICS, Expected, cells_of, check_csv, printed
 from pretended import scores
-from study_cases import STANDARD
+from study_cases import STANDARD, without_pictures
 from typer.testing import CliRunner
 
 from subspaces.cli import app
-from subspaces.studies import figures, instability_figure, instability_tables
-from subspaces.studies.instability import Cell, InstabilityStudy, planned
-from subspaces.studies.mixing import KINDS
+from subspaces.studies.branches import Cell, InstabilityStudy
+from subspaces.studies.instability import plan as planned
+from subspaces.studies.mixing import KINDS, WORDS
 from subspaces.studies.setting import Setting
 
 
@@ -35,8 +35,8 @@ def spreads(study: InstabilityStudy, m: int, k: int, kind: str, metric: str) -> 
 
 
 def test_instability_tables(unstable: InstabilityStudy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figures, "write", lambda *_: [])
-    made = instability_tables.write_all(unstable, tmp_path)
+    without_pictures(monkeypatch)
+    made = unstable.write(tmp_path)
     stored = json.loads((tmp_path / "instability.json").read_bytes())
     rows = list(csv.DictReader((tmp_path / "instability.csv").read_text().splitlines()))
     assert (stored["draws"], stored["images"], stored["models"], stored["shared"]) == (4, 30, [2, 3, 5], [0, 7, 15])
@@ -57,17 +57,17 @@ def test_instability_tables(unstable: InstabilityStudy, tmp_path: Path, monkeypa
             numbers = [spreads(unstable, m, k, kind, "accuracy").written("accuracy")[0] for kind in KINDS]
             table.append([str(m), str(k), *numbers])
     assert lines == table
-    monkeypatch.setattr("subspaces.studies.study_instability", lambda *_, **__: made)
+    monkeypatch.setattr("subspaces.studies.instability.run", lambda plan: made)
     shown = CliRunner().invoke(app, ["study", "instability", "digits-standard"], env={"COLUMNS": "240"}).stdout
     for cells in [head, *table]:
         assert " ".join(cells) in printed(shown)
 
 
 def test_instability_figure(unstable: InstabilityStudy) -> None:
-    drawing = instability_figure.panels(unstable)
+    drawing = unstable.draw()
     kinds = [("branch", "average", "ensemble"), ("branch", "global", "layerwise", "per-weight")]
     (legend,) = drawing.legends
-    colours = dict(zip(instability_tables.WORDS.values(), (h.get_color() for h in legend.legend_handles), strict=True))
+    colours = dict(zip(WORDS.values(), (h.get_color() for h in legend.legend_handles), strict=True))
     assert [text.get_text() for text in legend.texts] == list(colours)
     for axes, m, drawn in zip(drawing.axes, (2, 2, 5), (*kinds, kinds[0]), strict=True):
         assert axes.get_title(loc="left").endswith(f" of {m}")
@@ -76,7 +76,7 @@ def test_instability_figure(unstable: InstabilityStudy) -> None:
         for kind, curve, band in zip(drawn, curves, axes.collections, strict=True):
             found = [spreads(unstable, m, k, kind, "accuracy") for k in (0, 7, 15)]
             assert list(curve.get_ydata()) == pytest.approx([100 * one.mean for one in found])
-            assert curve.get_color() == colours[instability_tables.WORDS[kind]]
+            assert curve.get_color() == colours[WORDS[kind]]
             edge = band.get_paths()[0].vertices[:, 1]
             assert edge.max() == pytest.approx(max(100 * (one.mean + (one.std or 0)) for one in found))
             assert edge.min() == pytest.approx(min(100 * (one.mean - (one.std or 0)) for one in found))

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 import subspaces as ss
 from subspaces.cli import app
 from subspaces.networks import MLP
-from subspaces.studies import integral_tables
-from subspaces.studies.integral import BATCHES, TOLERANCE, IntegralStudy, study_integral
+from subspaces.studies.identity import BATCHES, TOLERANCE
+from subspaces.studies.integral import IntegralStudy, study_integral
 from subspaces.training import Run, RunError
 from subspaces.training.batches import statistics_batches
 
@@ -27,7 +27,7 @@ SETTINGS: dict[str, Any] = {**QUIET, "epochs": 3, "batch": 300}
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> IntegralStudy:
     folder = tmp_path_factory.mktemp("integral")
-    return study_integral(RECIPES, levels=[0.4, 0.0], seeds=[0], out=folder / "runs", to=folder / "to", **SETTINGS)
+    return study_integral(RECIPES, levels=[0.4, 0.0], seeds=[0], runs=folder / "runs", out=folder / "to", **SETTINGS)
 
 
 def folder_of(made: IntegralStudy) -> Path:
@@ -93,7 +93,7 @@ def test_the_files_say_the_same(made: IntegralStudy):
     text = (folder / "integral.md").read_text()
     assert text.count("| integral | network |") == 2
     assert "in 2 of 2 runs" in text
-    assert all(len(integral_tables.cells(made, line)) == len(integral_tables.COLUMNS) for line in made.study.lines)
+    assert all(len(row) == len(table.columns) for table in made.tabulate().tables for row in table.rows)
 
 
 def test_the_table_has_the_differences_and_no_choices(made: IntegralStudy):
@@ -114,28 +114,28 @@ def test_it_says_where_its_runs_were_trained(made: IntegralStudy):
 
 
 def test_without_matplotlib_the_numbers_are_there(made: IntegralStudy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("subspaces.studies.figures.write", without_matplotlib)
-    again = integral_tables.write_all(made, tmp_path)
+    monkeypatch.setattr("subspaces.studies.tables.write_figure", without_matplotlib)
+    again = made.write(tmp_path)
     assert again.left_out == [NO_FIGURE]
     assert [path.name for path in again.files] == ["integral.json", "integral.csv", "identity.csv", "integral.md"]
     assert all(path.read_bytes() == (folder_of(made) / path.name).read_bytes() for path in again.files)
 
 
 def test_notes_say_that_the_sum_checks_the_computation_alone(made: IntegralStudy):
-    (closed,) = (note for note in integral_tables.notes(made) if note.startswith("The closed form"))
+    (closed,) = (note for note in made.notes() if note.startswith("The closed form"))
     assert closed.startswith("The closed form, ε = 0.1: ")
     assert "telescopes to g(1) for any network g, trained or not" in closed
     assert "it checks the computation and not the training" in closed
-    (line,) = (note for note in integral_tables.notes(made) if note.startswith("What tells about a trained line"))
+    (line,) = (note for note in made.notes() if note.startswith("What tells about a trained line"))
     assert all(word in line for word in ("all of [0, 1]", "accuracy", "disagrees", "(TV)", "first 597 test images"))
 
 
 def test_every_epsilon_is_told(made: IntegralStudy):
-    assert integral_tables.heading(made) == "digits · mlp · Integral, ε = 0.1 · 597 test images"
+    assert made.tabulate().tables[0].title == "digits · mlp · Integral, ε = 0.1 · 597 test images"
     coarse = [replace(one, epsilon=0.2, nodes=10) for one in made.identities]
     several = replace(made, identities=[*coarse, *made.identities])
-    assert integral_tables.heading(several) == "digits · mlp · Integral, ε = 0.1, 0.2 · 597 test images"
-    text = integral_tables.as_markdown(several)
+    assert several.tabulate().tables[0].title == "digits · mlp · Integral, ε = 0.1, 0.2 · 597 test images"
+    text = several.tabulate().markdown()
     assert "The closed form, ε = 0.1, 0.2: " in text
     assert "in 4 of 4 runs" in text
     assert not any(words in text for words in ("10 steps", "5 steps", "20 nodes", "10 nodes"))  # each has its own
@@ -146,7 +146,7 @@ def test_nothing_is_trained_or_measured_twice(made: IntegralStudy):
     folder = folder_of(made)
     runs = folder.parent / "runs"
     before = {path: path.stat().st_mtime_ns for path in runs.rglob("*") if path.is_file() and path.name != ".lock"}
-    again = study_integral(RECIPES, levels=[0, 0.4], seeds=[0], out=runs, to=folder / "again", **SETTINGS)
+    again = study_integral(RECIPES, levels=[0, 0.4], seeds=[0], runs=runs, out=folder / "again", **SETTINGS)
     after = {path: path.stat().st_mtime_ns for path in runs.rglob("*") if path.is_file() and path.name != ".lock"}
     assert again.identities == made.identities
     assert after == before
@@ -160,9 +160,9 @@ def test_a_damaged_check_is_refused_and_can_be_made_anew(made: IntegralStudy):
     content = path.read_bytes()
     path.write_bytes(content[:50])
     with pytest.raises(RunError, match=rf"{path} is damaged .*: remove it, and it is measured again"):
-        study_integral(RECIPES, levels=[0, 0.4], seeds=[0], out=runs, to=folder / "anew", **SETTINGS)
+        study_integral(RECIPES, levels=[0, 0.4], seeds=[0], runs=runs, out=folder / "anew", **SETTINGS)
     path.unlink()
-    study_integral(RECIPES, levels=[0, 0.4], seeds=[0], out=runs, to=folder / "anew", **SETTINGS)
+    study_integral(RECIPES, levels=[0, 0.4], seeds=[0], runs=runs, out=folder / "anew", **SETTINGS)
     assert path.read_bytes() == content
 
 
@@ -185,7 +185,7 @@ def test_commands_that_cannot_work_say_why(arguments: list[str], message: str):
 def test_the_command_shows_plan_tables_and_json(made: IntegralStudy):
     folder = folder_of(made)
     common = [*("study", "integral", *RECIPES, "--levels", "0", "0.4", "--seeds", "0"), "--device", "cpu"]
-    common += ["--epochs", "3", "--batch", "300", "--out", str(folder.parent / "runs"), "-o", str(folder / "cli")]
+    common += ["--epochs", "3", "--batch", "300", "--runs", str(folder.parent / "runs"), "-o", str(folder / "cli")]
 
     def call(*more: str) -> str:
         result = CliRunner().invoke(app, [*common, *more], env={"COLUMNS": "240"})
@@ -195,5 +195,5 @@ def test_the_command_shows_plan_tables_and_json(made: IntegralStudy):
     assert "0 of 6 runs would be trained" in call("--dry-run")
     assert json.loads(call("--json")) == json.loads((folder / "integral.json").read_bytes())
     shown = call("--quiet")
-    assert "the closed form in each line" in shown
+    assert "The closed form in each line" in shown
     assert f"{100 * made.identities[0].accuracy:.2f}" in shown

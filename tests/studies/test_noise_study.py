@@ -14,9 +14,12 @@ from study_cases import LINE, NO_FIGURE, SMALL, STANDARD, environments_of, witho
 
 from subspaces.evaluation import Record
 from subspaces.evaluation.dropout import FILE
-from subspaces.studies import noise_tables, study_noise
+from subspaces.studies import study_noise
 from subspaces.studies.entries import METRICS, Entry
-from subspaces.studies.noise import LISTS, Line, Study, methods_of
+from subspaces.studies.levels import methods_of
+from subspaces.studies.lines import Line, Study
+from subspaces.studies.noise import LISTS
+from subspaces.studies.tables import rows_as_csv
 from subspaces.training import RECIPES, Run
 
 RATES = (0.1, 0.8)
@@ -36,7 +39,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def study(place: Path) -> Study:
-    return study_noise([STANDARD, LINE], out=place / "runs", to=place / "to", **SETTINGS)
+    return study_noise([STANDARD, LINE], runs=place / "runs", out=place / "to", **SETTINGS)
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +155,7 @@ def test_csv_has_the_differences_and_what_was_chosen_on_test_where_something_was
 def test_one_value_in_a_list_is_no_choice(study: Study) -> None:
     line = next(line for line in study.lines if line.setting == "dropout")
     alone = replace(line, candidates=[line.chosen], on_test=line.chosen)
-    (row,) = csv.DictReader(noise_tables.as_csv(replace(study, lines=[alone])).splitlines())
+    (row,) = csv.DictReader(rows_as_csv(replace(study, lines=[alone]).rows()).splitlines())
     assert row["chosen"] == str(line.value)
     assert {value for name, value in row.items() if name.endswith("best_on_test")} == {""}
 
@@ -170,13 +173,13 @@ def test_environments_of_a_second_level_are_there_too(study: Study, tmp_path: Pa
     shutil.copytree(second.runs[0].folder, folder)
     resealed(folder / "environment.json", lambda values: values["starts"][0].update(hardware="elsewhere"))
     moved = replace(second, runs=[Run.open(folder), *second.runs[1:]])
-    found = noise_tables.summary(replace(study, comparisons=[first, moved]))["environments"]
+    found = replace(study, comparisons=[first, moved]).summary()["environments"]
     assert sum(one["hardware"] == "elsewhere" for one in found) == 1
 
 
 def test_early_stopping_chooses_by_accuracy_whatever_by_is(study: Study) -> None:
     def told(study: Study) -> list[str]:
-        return [note for note in noise_tables.notes(study) if note.startswith("early-stopping")]
+        return [note for note in study.notes() if note.startswith("early-stopping")]
 
     assert told(study) == []
     line = study.lines[0]
@@ -199,7 +202,7 @@ def test_notes_are_of_what_is_reported(study: Study) -> None:
 
     def explained(*entries: Entry, lines: list[Line]) -> bool:
         changed = [replace(one, entries=[*one.entries, *entries]) for one in study.comparisons]
-        notes = noise_tables.notes(replace(study, comparisons=changed, lines=lines))
+        notes = replace(study, comparisons=changed, lines=lines).notes()
         return any("without width" in note for note in notes)
 
     standard = [one for one in study.lines if (one.method, one.answer) == ("standard", "network")]
@@ -209,7 +212,7 @@ def test_notes_are_of_what_is_reported(study: Study) -> None:
 
 def test_a_figure_of_every_method(study: Study, place: Path) -> None:
     assert [path.name for path in study.files] == [f"noise.{ending}" for ending in ("json", "csv", "md", "png", "pdf")]
-    drawn = noise_tables.own_lines(study)
+    drawn = study.own_lines()
     assert list(drawn) == ["standard", "standard: ensemble of 2 runs", "line", "dropout", "label smoothing"]
     assert all([line.level for line in lines] == [0.0, 0.4] for lines in drawn.values())
 
@@ -217,8 +220,8 @@ def test_a_figure_of_every_method(study: Study, place: Path) -> None:
 def test_without_matplotlib_the_numbers_are_there(
     study: Study, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("subspaces.studies.figures.write", without_matplotlib)
-    made = noise_tables.write_all(study, tmp_path)
+    monkeypatch.setattr("subspaces.studies.tables.write_figure", without_matplotlib)
+    made = study.write(tmp_path)
     assert made.left_out == [NO_FIGURE]
     assert [path.name for path in made.files] == ["noise.json", "noise.csv", "noise.md"]
     assert all(path.read_bytes() == (place / "to" / path.name).read_bytes() for path in made.files)
@@ -226,7 +229,7 @@ def test_without_matplotlib_the_numbers_are_there(
 
 def test_the_title_is_of_all_levels(study: Study, place: Path) -> None:
     title = f"{STANDARD.dataset} · {SMALL['network']} · label noise · 597 test images"
-    assert noise_tables.heading(study) == title
+    assert study.heading() == title
     assert (place / "to" / "noise.md").read_text().startswith(f"# {title}\n")
 
 
@@ -234,7 +237,7 @@ def test_the_same_again_trains_nothing(study: Study, place: Path, monkeypatch: p
     written = (place / "to" / "noise.json").read_bytes()
     monkeypatch.setattr("subspaces.training.api.train_runs", None)
     monkeypatch.setattr("subspaces.evaluation.predictor.Predictor.__call__", None)
-    study_noise([STANDARD, LINE], out=place / "runs", to=place / "to", **SETTINGS)
+    study_noise([STANDARD, LINE], runs=place / "runs", out=place / "to", **SETTINGS)
     assert (place / "to" / "noise.json").read_bytes() == written
 
 
@@ -272,5 +275,5 @@ def test_methods_are_named_by_what_is_added_to_them() -> None:
 )
 def test_errors_before_anything_is_trained(settings: dict[str, Any], words: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=words):
-        study_noise(**{"recipe": [STANDARD], **SETTINGS, "out": tmp_path / "a", "to": tmp_path / "b", **settings})
+        study_noise(**{"recipe": [STANDARD], **SETTINGS, "runs": tmp_path / "a", "out": tmp_path / "b", **settings})
     assert list(tmp_path.iterdir()) == []

@@ -7,17 +7,18 @@ from typing import Any
 
 import pytest
 import retrained
+from study_cases import without_pictures
 
 import subspaces as ss
 from subspaces.evaluation.api import workbench
 from subspaces.evaluation.dropout import evaluate_dropout
 from subspaces.evaluation.measured import Shelf
-from subspaces.studies.integral import check
+from subspaces.studies.identity import measure_identities as check
 from subspaces.studies.mixing import Mixing
 from subspaces.studies.setting import Setting
 from subspaces.training import Execution, Run
 
-SETTING = Setting(show="quiet", execution={"device": "cpu"})
+SETTING = Setting(show="quiet", execution=Execution(device="cpu"))
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +48,7 @@ def test_the_closed_form_with_other_settings(
     """As another version of the package may have them."""
     (folder,) = copies(trained, tmp_path, "integral")
     (before,) = check([Run.open(folder)], SETTING)
-    monkeypatch.setattr(importlib.import_module("subspaces.studies.integral"), name, value)
+    monkeypatch.setattr(importlib.import_module("subspaces.studies.identity"), name, value)
     assert check([Run.open(folder)], SETTING) != [before]
 
 
@@ -56,7 +57,7 @@ def mixed(folders: list[Path], shelf: Path, precision: str = "auto", draws: int 
     execution = Execution(device="cpu", precision=precision).resolved()  # type: ignore[arg-type]
     bench = workbench(None, execution)
     made = Mixing([bench(Run.open(folder)) for folder in folders], draws, Shelf(shelf), precision, {})
-    return [(kind, one.metrics) for kind, one in made.measured()]
+    return [(kind, one.metrics) for kind, one in made.measure()]
 
 
 def test_mixtures_of_a_branch_that_was_trained_anew(trained: dict[str, Path], tmp_path: Path) -> None:
@@ -91,9 +92,8 @@ def test_more_draws_are_further_draws(trained: dict[str, Path], tmp_path: Path) 
 
 def test_a_comparison_shows_dropout_as_it_measures_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And not what was measured of the same family with statistics of other images since."""
-    monkeypatch.setattr("subspaces.studies.forms._draw", lambda *_: [])
-    monkeypatch.setattr("subspaces.studies.tables._page", lambda *_: [])
-    settings: dict[str, Any] = {"out": tmp_path / "runs", "to": tmp_path / "to", "dropout": 0.3}
+    without_pictures(monkeypatch)
+    settings: dict[str, Any] = {"runs": tmp_path / "runs", "out": tmp_path / "to", "dropout": 0.3}
     settings |= {**retrained.SETTINGS, **retrained.QUIET}
     first = ss.compare("digits-standard", dropout_passes=2, **settings)
     evaluate_dropout(first.runs, passes=2, statistics_batches=1, device="cpu", progress=False)

@@ -10,14 +10,16 @@ import numpy as np
 import pytest
 from number_cases import METRICS, PLAIN, Expected, cells_of, check_csv, lines_of, number, printed, row_of
 from pretended import Pretended, scores
-from study_cases import LINE
+from study_cases import LINE, without_pictures
 from typer.testing import CliRunner
 
 from subspaces.cli import app
 from subspaces.evaluation.metrics import METRICS as ALL
-from subspaces.studies import figures, integral_tables, noise_tables, study_noise
-from subspaces.studies.integral import Identity, IntegralStudy
-from subspaces.studies.noise import Line, Study, best
+from subspaces.studies import study_noise
+from subspaces.studies.identity import Identity
+from subspaces.studies.integral import IntegralStudy
+from subspaces.studies.levels import best
+from subspaces.studies.lines import Line, Study
 from subspaces.training import Run
 
 SEEDS, LEVELS, RATES = [1, 4, 6], [0.0, 0.4], (0.1, 0.2, 0.8)
@@ -28,12 +30,12 @@ LOWER = {"accuracy": False, "nll": True, "brier": True, "ece": True, "adaptive_e
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, Path]:
     folder = tmp_path_factory.mktemp("pretended")
     with pytest.MonkeyPatch.context() as patch:
-        Pretended().patch(patch, "subspaces.studies.compare")
-        patch.setattr(figures, "write", lambda *_: [])
+        Pretended().patch(patch, "subspaces.studies.measuring")
+        without_pictures(patch)
         settings: dict[str, Any] = {"levels": LEVELS[::-1], "by": "nll", "seeds": SEEDS, "dropout_passes": 7}
         lists = {"dropout": RATES[::-1], "label_smoothing": RATES}
         line = replace(LINE, validation=PLAIN.validation)
-        study = study_noise([line, PLAIN], lists=lists, out=folder / "r", to=folder / "to", show="quiet", **settings)
+        study = study_noise([line, PLAIN], lists=lists, runs=folder / "r", out=folder / "to", show="quiet", **settings)
         return study, folder
 
 
@@ -154,7 +156,7 @@ def test_noise_markdown_and_command(made: tuple[Study, Path], monkeypatch: pytes
     assert head == HEAD
     for row, line in zip(rows, ALL_LINES, strict=True):
         assert row == ["<br>".join(each) for each in cells(made, line)]
-    monkeypatch.setattr("subspaces.studies.study_noise", lambda *_, **__: made[0])
+    monkeypatch.setattr("subspaces.studies.noise.run", lambda plan: made[0])
     command = ["study", "noise", "digits-standard", "--dropout-rates", "0", "--smoothing-rates", "0"]
     result = CliRunner().invoke(app, command, env={"COLUMNS": "240"})
     assert result.exit_code == 0, result.output
@@ -166,7 +168,7 @@ def test_noise_markdown_and_command(made: tuple[Study, Path], monkeypatch: pytes
 
 
 def test_noise_figure(made: tuple[Study, Path]) -> None:
-    drawing = figures.noise(made[0])
+    drawing = made[0].draw()
     own = [("line", "midpoint"), ("standard", "network"), ("standard", "ensemble of 2 runs"), ("dropout", "network")]
     own.append(("label smoothing", "network"))
     names = ["line", "standard", "standard: ensemble of 2 runs", "dropout", "label smoothing"]
@@ -210,7 +212,7 @@ def test_early_stopping_shows_both_epochs_and_marks_that_of_the_test_set(made: t
     stopping = [{k: {"epoch": v[0], "test_accuracy": v[1]} for k, v in each.items()} for each in epochs]
     line = study.lines[2]
     entry = replace(line.chosen, stopping=stopping, scores=line.chosen.scores[:2], seeds=line.chosen.seeds[:2])
-    row = noise_tables.cells(study, replace(line, chosen=entry))
+    row = study.cells(replace(line, chosen=entry))
     spread = f"{100 * np.mean([0.66, 0.69]):.2f} ± {100 * np.std([0.66, 0.69], ddof=1):.2f}"
     assert (row[3], row[-2:]) == ("3, 5", ["7, 9 *", f"{spread} *"])
 
@@ -225,8 +227,8 @@ IDENTITIES = [
 
 
 def test_integral_tables(made: tuple[Study, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figures, "write", lambda *_: [])
-    study = integral_tables.write_all(IntegralStudy(made[0], IDENTITIES), tmp_path)
+    without_pictures(monkeypatch)
+    study = IntegralStudy(made[0], IDENTITIES).write(tmp_path)
     stored = json.loads((tmp_path / "integral.json").read_bytes())
     assert stored["identities"] == [{**asdict(one), "holds": one is IDENTITIES[0]} for one in IDENTITIES]
     assert stored["study"] == json.loads((made[1] / "to" / "noise.json").read_bytes())
@@ -244,8 +246,8 @@ def test_integral_tables(made: tuple[Study, Path], tmp_path: Path, monkeypatch: 
     assert found[0] == head
     assert found[2 : 2 + len(lines)] == [["<br>".join(each) for each in line] for line in lines]
     assert [found[2 + len(lines)], *found[4 + len(lines) :]] == [names, *checked]
-    assert any("in 1 of 2 runs" in note for note in integral_tables.notes(study))
-    monkeypatch.setattr("subspaces.studies.study_integral", lambda *_, **__: study)
+    assert any("in 1 of 2 runs" in note for note in study.notes())
+    monkeypatch.setattr("subspaces.studies.integral.run", lambda plan: study)
     shown = CliRunner().invoke(app, ["study", "integral", "digits-integral"], env={"COLUMNS": "240"}).stdout
     for row in [head, names, *checked]:
         assert " ".join(row) in printed(shown)

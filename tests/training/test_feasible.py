@@ -60,7 +60,7 @@ def test_the_sizes_are_those_of_the_data():
     ],
 )
 def test_a_wrong_command_before_any_work(tmp_path: Path, command: str, dry: bool, options: list[str], words: str):
-    folders = ["--out", tmp_path / "runs", *(["--to", tmp_path / "to"] if command != "train" else [])]
+    folders = ["--out", tmp_path / "out", *(["--runs", tmp_path / "runs"] if command != "train" else [])]
     arguments = [*COMMANDS[command], *options, *folders, *(["--dry-run"] if dry else []), "--device", "cpu"]
     result = CliRunner().invoke(app, [str(each) for each in arguments], prog_name="subspaces")
     assert result.exit_code == 2, result.output

@@ -19,9 +19,9 @@ import subspaces as ss
 from subspaces.cli import app
 from subspaces.evaluation.dropout import evaluate_dropout
 from subspaces.evaluation.together import evaluate_together
-from subspaces.studies.compare import measured
+from subspaces.studies.measuring import measure
 from subspaces.studies.setting import Setting
-from subspaces.training import Recipe, Run, RunError, seals, trust
+from subspaces.training import Execution, Recipe, Run, RunError, seals, trust
 
 MODULE = "a_network_for_trust"
 CODE = """
@@ -93,7 +93,7 @@ def test_another_name_leaves_the_signature(folder: Path) -> None:
 @pytest.mark.usefixtures("another_user")
 def test_nothing_that_somebody_elses_run_names_is_imported(folder: Path, trained: list[Run]) -> None:
     others = [str(run.folder) for run in trained]
-    for measure in (
+    for call in (
         lambda: ss.evaluate(folder, **QUIET),
         lambda: ss.evaluate([trained[0], folder], **QUIET),
         lambda: ss.evaluate(trained[0], through=others, **QUIET),
@@ -101,7 +101,7 @@ def test_nothing_that_somebody_elses_run_names_is_imported(folder: Path, trained
         lambda: evaluate_together([others], to=folder.parent, **QUIET),
     ):
         with pytest.raises(RunError, match=ASKS):
-            measure()
+            call()
     assert MODULE not in sys.modules
     assert not (folder / "evaluation.json").exists()
 
@@ -130,8 +130,8 @@ def test_a_network_that_the_caller_names_needs_no_trust(trained: list[Run], tmp_
     out = shutil.copytree(trained[0].folder.parent, tmp_path / "runs")
     runs = ss.train(RECIPE, seeds=[0, 1], out=out, device="cpu", show="quiet", tensorboard=False)
     (tmp_path / "table").mkdir()
-    setting = Setting(out, tmp_path / "table", passes=1, show="quiet", execution={"device": "cpu"})
-    answers = [entry.answer for entry in measured(runs, setting, None).entries]
+    setting = Setting(out, tmp_path / "table", dropout_passes=1, show="quiet", execution=Execution(device="cpu"))
+    answers = [entry.answer for entry in measure(runs, setting, None).entries]
     assert len(answers) == 3  # alone, MC-dropout, and the ensemble of both
 
 

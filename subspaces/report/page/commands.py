@@ -66,7 +66,7 @@ def _options(run: Reading) -> list[str]:
     if any(row.role == "vertex" for row in points):
         options += _simplex(points, run.vertices)
     if any(choice.on_test for choice in record.choices):
-        options += ["--split", "test"]
+        options += ["--choose-on", "test"]
     if record.statistics.get("batches"):
         options += ["--statistics-batches", str(record.statistics["batches"])]
     counts = {math.ceil(check.statistics_images / run.recipe.batch) for check in record.checks}

@@ -10,15 +10,17 @@ import pytest
 from matplotlib.figure import Figure
 from study_cases import LINE, STANDARD, environments_of
 
-from subspaces.studies import forms, tables
-from subspaces.studies.compare import Comparison
+from subspaces.studies import tables
+from subspaces.studies.comparison import Comparison
+from subspaces.studies.tables import Made, Sheet, Table
 from subspaces.training import Run, seals
 
 FILES = ("name.json", "name.csv", "more.csv", "name.md")
 
 
-def write(folder: Path, figure: Callable[[], Figure] | None) -> forms.Made:
-    return forms.write(folder / "name", {"a": 1}, {"name": "a\n1\n", "more": "é\n"}, "# A\n", figure)
+def write(folder: Path, figure: Callable[[], Figure] | None) -> Made:
+    rows: dict[str, list[dict[str, Any]]] = {"name": [{"a": 1}], "more": [{"é": None}]}
+    return Sheet("name", [Table("A", ["b", "c"], [["x|", "1\n2"]], 1)], ["d"], {"a": 1}, rows, figure).write(folder)
 
 
 def test_every_form_is_written_in_order(tmp_path: Path) -> None:
@@ -27,7 +29,8 @@ def test_every_form_is_written_in_order(tmp_path: Path) -> None:
     assert left_out == []
     assert sorted(tmp_path.iterdir()) == sorted(files)
     assert json.loads(files[0].read_bytes()) == {"a": 1}
-    assert [path.read_text() for path in files[1:4]] == ["a\n1\n", "é\n", "# A\n"]
+    text = "# A\n\n| b | c |\n| --- | ---: |\n| x\\| | 1<br>2 |\n\n- d\n"
+    assert [path.read_text() for path in files[1:4]] == ["a\n1\n", 'é\n""\n', text]
     assert all(path.stat().st_size for path in files)
 
 
@@ -77,11 +80,11 @@ def test_another_error_in_a_figure_is_an_error(tmp_path: Path) -> None:
     ],
 )
 def test_a_title_says_what_all_share(more: dict[str, Any], expected: str) -> None:
-    assert forms.heading([STANDARD, LINE], 1597, **more) == expected
+    assert tables.heading([STANDARD, LINE], 1597, **more) == expected
 
 
 def test_a_title_names_no_network_where_there_are_two() -> None:
-    assert forms.heading([STANDARD, replace(LINE, network="lenet")], 5) == "digits · 5 test images"
+    assert tables.heading([STANDARD, replace(LINE, network="lenet")], 5) == "digits · 5 test images"
 
 
 # Where runs were trained

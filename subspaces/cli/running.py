@@ -1,0 +1,127 @@
+"""What `compare` and the studies share: their options, and the way from a plan to its table."""
+
+import inspect
+import json
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
+
+import typer
+
+from subspaces.cli import printing
+from subspaces.cli.errors import usage
+from subspaces.cli.options import ROOT, with_fields
+from subspaces.cli.shared import (
+    EXECUTION,
+    RECIPE,
+    Code,
+    Data,
+    DryRun,
+    Quiet,
+    Runs,
+    Seeds,
+    TensorBoard,
+    given,
+    json_option,
+    mode,
+    out_option,
+)
+from subspaces.training import Execution, Recipe
+
+if TYPE_CHECKING:
+    from subspaces.studies.setting import Setting
+    from subspaces.studies.tables import Result
+
+
+class Plan(Protocol):
+    """All that is to be done."""
+
+    @property
+    def recipes(self) -> list[Recipe]: ...
+
+    @property
+    def setting(self) -> "Setting": ...
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was asked for with the options that all of these commands have."""
+
+    seeds: list[int] | None
+    changes: dict[str, Any]
+    where: dict[str, Any]  # the arguments of a `Setting`
+
+    def setting(self, **more: Any) -> "Setting":
+        """Return where and how it is done."""
+        from subspaces.studies.setting import Setting
+
+        return Setting.of(**self.where, **more)
+
+
+Build = Callable[..., tuple[Any, Callable[[Any], "Result"]]]
+
+
+def study_command(out: str, *own: str, without: Collection[str] = ()) -> Callable[[Build], Callable[..., None]]:
+    """Make a command of a function that plans: of what was asked and its own options to a plan and what runs it.
+
+    Args:
+        out: where the tables go unless said otherwise.
+        own: options of the command that an error may begin with.
+        without: fields of recipes that it refuses.
+    """
+
+    def common(
+        seeds: Seeds = None,
+        dry_run: DryRun = False,
+        data: Data = ROOT,
+        code: Code = None,
+        runs: Runs = Path("runs"),
+        out: Annotated[Path, out_option("The folder for tables and figures.", "DIR")] = Path(out),
+        quiet: Quiet = False,
+        as_json: Annotated[bool, json_option("everything as one line of JSON instead of tables")] = False,
+        tensorboard: TensorBoard = True,
+    ) -> None: ...
+
+    options = inspect.signature(common).parameters
+
+    def decorate(build: Build) -> Callable[..., None]:
+        _, *mine = inspect.signature(build).parameters.values()
+
+        @wraps(build)
+        def command(dry_run: bool, quiet: bool, as_json: bool, seeds: Any, code: Any, **fields: Any) -> None:
+            arguments = {one.name: fields.pop(one.name) for one in mine}
+            where = {name: fields.pop(name) for name in ("runs", "out", "data", "tensorboard")}
+            with usage("out", *own):
+                changes = given(fields, quiet, as_json, seeds)
+                asked = Asked(seeds or None, changes, {**where, "show": mode(quiet, as_json)})
+                plan, run = build(asked, **arguments)
+            carry_out(plan, run, dry_run, as_json)
+
+        rest = inspect.Parameter("fields", inspect.Parameter.VAR_KEYWORD, annotation=Any)
+        shown = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*mine, *options.values())]
+        command.__signature__ = inspect.Signature([*shown, rest])  # type: ignore[attr-defined]
+        recipe = with_fields(Recipe, RECIPE, defaults=False, without=without)
+        return with_fields(Execution, EXECUTION)(recipe(command))
+
+    return decorate
+
+
+def carry_out(plan: Plan, run: Callable[[Any], "Result"], dry_run: bool, as_json: bool) -> None:
+    """Show what would be done, or do it and show what came of it."""
+    if dry_run:
+        printing.show_plan(plan.recipes, plan.setting.runs, as_json)
+        return
+    made = run(plan)
+    assert made.sheet is not None
+    if as_json:
+        typer.echo(json.dumps(made.sheet.summary))
+        return
+    for table in made.sheet.tables:
+        printing.show_table(table)
+    for note in made.sheet.notes:
+        typer.echo(f"- {note}")
+    typer.echo(f"wrote {', '.join(map(str, made.files))}")
+    for reason in made.left_out:
+        typer.echo(reason, err=True)
