@@ -49,6 +49,7 @@ def made(out: Path, recipe: Recipe) -> Run:
         words = {name: value for name, value in recipe.to_dict().items() if name != "name"}
         few = [row for row in record.rows if not set(map(repr, row.alphas)) & FAR and row.role not in ("grid", "edge")]
         record.rows = [dataclasses.replace(row, metrics=drawn(words, row.key)) for row in few]
+        record.environment["family"] = folder.name  # which tells it from others
         record.write(folder)
     return Run.open(folder)
 
@@ -93,5 +94,9 @@ class Pretended:
 
     def evaluate_together(self, groups: Any, *, to: Path, **settings: Any) -> list[Measured]:
         self._note("evaluate_together", groups=groups, to=to, **settings)
-        names = [[getattr(one, "folder", one).name for one in group] for group in groups]
-        return [Measured({"runs": each}, {}, SPLITS, scores("together", *each)) for each in names]
+        found = []
+        for group in groups:
+            names, families = [one.folder.name for one in group], [Record.read(one.folder).family for one in group]
+            key = {"runs": names, "families": families, "batches": None}
+            found.append(Measured(key, {}, SPLITS, scores("together", *names)))
+        return found

@@ -1,5 +1,6 @@
 """The demo's parts, and the demo in small."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 import subspaces as ss
 from subspaces import demo
 from subspaces.evaluation.record import Record
+from subspaces.report.answers import Answer
 from subspaces.training import Run
 
 
@@ -17,17 +19,22 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, demo.Result]:
     return out, demo.run(demo.Setting(seeds=2, epochs=3), out, "quiet")
 
 
-def test_rows_are_what_was_measured(done: tuple[Path, demo.Result]) -> None:
+def percent(answer: Answer, metric: str) -> list[float]:
+    """A metric of each seed, in the order of the seeds."""
+    return [100 * answer.by_seeds[seeds][metric] for seeds in sorted(answer.by_seeds)]
+
+
+def test_answers_are_what_was_measured(done: tuple[Path, demo.Result]) -> None:
     _, result = done
-    assert [row.networks_trained for row in result.rows] == [1, 1, 1, 2, 1]
-    assert [row.networks_at_test for row in result.rows] == [1, 1, 1, 2, 2]
-    assert all(row.accuracy.shape == row.ece.shape == (2,) for row in result.rows)
+    assert [one.runs for one in result.answers] == [1, 1, 1, 2, 1]
+    assert [one.networks for one in result.answers] == [1, 1, 1, 2, 2]
+    assert all(sorted(one.by_seeds) == [(0,), (1,)] for one in result.answers)
     for seed, run in enumerate(result.lines):
         assert run.recipe.seed == seed
         points = {row.alphas[0]: row for row in Record.read(run.folder).rows if row.kind == "point"}
-        assert float(result.rows[2].accuracy[seed]) == pytest.approx(100 * points[0.5].metrics["accuracy"])
+        assert percent(result.answers[2], "accuracy")[seed] == pytest.approx(100 * points[0.5].metrics["accuracy"])
         ends = (points[0.0].metrics["ece"] + points[1.0].metrics["ece"]) / 2
-        assert float(result.rows[1].ece[seed]) == pytest.approx(100 * ends)
+        assert percent(result.answers[1], "ece")[seed] == pytest.approx(100 * ends)
 
 
 def test_a_network_and_two_networks_by_hand(done: tuple[Path, demo.Result]) -> None:
@@ -42,9 +49,9 @@ def test_a_network_and_two_networks_by_hand(done: tuple[Path, demo.Result]) -> N
     images = (dataset.test.images / 255 - dataset.mean[0]) / dataset.std[0]
     with torch.no_grad():
         answers = [network(images).softmax(1) for network in networks]
-    for row, answer in ((result.rows[0], answers[0]), (result.rows[3], sum(answers) / 2)):
+    for found, answer in ((result.answers[0], answers[0]), (result.answers[3], sum(answers) / 2)):
         right = (answer.argmax(1) == dataset.test.labels).float().mean()
-        assert float(row.accuracy[0]) == pytest.approx(100 * float(right))
+        assert percent(found, "accuracy")[0] == pytest.approx(100 * float(right))
 
 
 def test_the_report_and_the_plane_are_there(done: tuple[Path, demo.Result]) -> None:
@@ -58,7 +65,7 @@ def test_nothing_is_trained_twice(done: tuple[Path, demo.Result], monkeypatch: p
     out, result = done
     monkeypatch.setattr("subspaces.training.api.train_runs", lambda *_: pytest.fail("trained again"))
     again = demo.run(demo.Setting(seeds=2, epochs=3), out, "quiet")
-    assert all(torch.equal(a.accuracy, b.accuracy) for a, b in zip(again.rows, result.rows, strict=True))
+    assert [one.by_seeds for one in again.answers] == [one.by_seeds for one in result.answers]
 
 
 def test_without_plotly_there_is_no_report(done: tuple[Path, demo.Result], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,19 +74,26 @@ def test_without_plotly_there_is_no_report(done: tuple[Path, demo.Result], monke
     assert demo.run(demo.Setting(seeds=2, epochs=3), out, "quiet").report is None
 
 
-def test_findings_count_the_seeds_in_which_it_is_better() -> None:
-    def row(accuracy: list[float], ece: list[float]) -> demo.Row:
-        return demo.Row("r", torch.tensor(accuracy), torch.tensor(ece), 1, 1)
+def answer(done: tuple[Path, demo.Result], name: str, accuracy: list[float], ece: list[float]) -> Answer:
+    """An answer whose numbers are these percentages, one for each seed."""
+    numbers = zip(accuracy, ece, strict=True)
+    scores: dict[tuple[int, ...], dict[str, float]] = {
+        (seed,): {"accuracy": a / 100, "ece": e / 100} for seed, (a, e) in enumerate(numbers)
+    }
+    return dataclasses.replace(done[1].answers[0], name=name, by_seeds=scores)
 
-    low, high = row([50.0, 60.0, 70.0], [5.0, 5.0, 5.0]), row([60.0, 60.0, 60.0], [4.0, 6.0, 3.0])
+
+def test_findings_count_the_seeds_in_which_it_is_better(done: tuple[Path, demo.Result]) -> None:
+    low = answer(done, "low", [50.0, 60.0, 70.0], [5.0, 5.0, 5.0])
+    high = answer(done, "high", [60.0, 60.0, 60.0], [4.0, 6.0, 3.0])
     sentence = demo.findings([low, low, high, high, high])[0]
     assert "accuracy +0.0 points, better in 1 of 3 seeds; ECE -0.7 points, better in 2 of 3 seeds" in sentence
 
 
-def test_findings_compare_midpoint_and_pair_with_what_they_cost_and_could_be() -> None:
+def test_findings_compare_midpoint_and_pair_with_what_they_cost_and_could_be(done: tuple[Path, demo.Result]) -> None:
     names = ["network", "ends", "midpoint", "two networks", "pair"]
-    rows = [demo.Row(name, torch.ones(2), torch.ones(2), 1, 1) for name in names]
-    assert [sentence.partition(":")[0] for sentence in demo.findings(rows)] == [
+    found = [answer(done, name, [1.0, 1.0], [1.0, 1.0]) for name in names]
+    assert [sentence.partition(":")[0] for sentence in demo.findings(found)] == [
         "midpoint against network",
         "midpoint against ends",
         "pair against network",

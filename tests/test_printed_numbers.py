@@ -176,7 +176,7 @@ def test_train_says_the_same_as_json(trained: list[Run]) -> None:
 def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Pretended, Result]:
     stand_in = Pretended()
     stand_in.patch(monkeypatch, "subspaces.demo")
-    monkeypatch.setattr(demo, "write_report", lambda folders, path: path)
+    monkeypatch.setattr(demo, "write_page", lambda groups, path, pairs: path)
     command = ("demo", "--seeds", 3, "--epochs", 4, "--label-noise", 0.3, "--out", tmp_path, "--quiet")
     return stand_in, call(*command)
 
@@ -211,7 +211,7 @@ def test_the_demo_prints_what_was_measured(shown: tuple[Pretended, Result], tmp_
         "two points of the line": ([row(read[r.folder.name], "ensemble", "along", 0.1).metrics for r in lines], 1, 2),
     }
     text = result.stdout
-    table = [" ".join(line.strip("│┃").replace("│", " ").replace("┃", " ").split()) for line in text.splitlines()]
+    table = [" ".join(line.split()) for line in text.splitlines()]
     assert "prediction by accuracy % ECE % trained at test" in table
     for name, (measured, trained, used) in ways.items():
         columns = [[100 * one[metric] for one in measured] for metric in ("accuracy", "ece")]

@@ -4,18 +4,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
+from subspaces.cli import printing
 from subspaces.cli.errors import usage
-from subspaces.cli.shared import Quiet
+from subspaces.cli.shared import Quiet, out_option
+from subspaces.evaluation import statistics
 
 if TYPE_CHECKING:
-    from subspaces.demo import Row, Setting
+    from subspaces.demo import Setting
+    from subspaces.report.answers import Answer
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="The folder for the runs and the report.", metavar="DIR")] = Path("demo"),
+    out: Annotated[Path, out_option("The folder for the runs and the report.", "DIR")] = Path("demo"),
     seeds: Annotated[int, typer.Option(min=1, help="How many times everything is trained.")] = 5,
     epochs: Annotated[int, typer.Option(min=1, help="Epochs for each network and each line.")] = 60,
     label_noise: Annotated[float, typer.Option(min=0, max=0.99, help="Fraction of random training labels.")] = 0.4,
@@ -35,8 +36,8 @@ def demo(
     with usage("seeds", "epochs", "label_noise"):
         setting = study.Setting(seeds=seeds, epochs=epochs, label_noise=label_noise)
     result = study.run(setting, out, "quiet" if quiet else "bar")
-    _show(result.rows, setting)
-    for sentence in study.findings(result.rows):
+    _show(result.answers, setting)
+    for sentence in study.findings(result.answers):
         typer.echo(f"- {sentence}")
     family = result.lines[-1].family_file
     typer.echo(f"The last line is {family}; read it with ss.load({str(family)!r}, ss.networks.MLP)")
@@ -46,17 +47,17 @@ def demo(
         typer.echo(f"The report: {result.report.resolve()}")
 
 
-def _show(rows: "list[Row]", setting: "Setting") -> None:
+def _show(answers: "list[Answer]", setting: "Setting") -> None:
     """Print the table of the demo."""
-    table = Table(
+    numbers = ("accuracy %", "ECE %", "trained", "at test")
+    table = printing.table(
+        *("prediction by", *numbers),
         title=f"digits with {setting.label_noise:.0%} random training labels, {setting.epochs} epochs each",
         caption=f"mean ± standard deviation over {setting.seeds} seeds, clean test labels; two answer as an ensemble "
         "(of the line: alpha = 0.1 and 0.9); networks trained, and used at test",
+        numbers=numbers,
     )
-    table.add_column("prediction by")
-    for title in ("accuracy %", "ECE %", "trained", "at test"):
-        table.add_column(title, justify="right")
-    for row in rows:
-        spread = [f"{v.mean():.1f} ± {v.std(correction=min(1, len(v) - 1)):.1f}" for v in (row.accuracy, row.ece)]
-        table.add_row(row.name, *spread, str(row.networks_trained), str(row.networks_at_test))
-    Console().print(table)
+    for one in answers:
+        spread = [statistics.shown(one.spread(metric), 100, 1) for metric in ("accuracy", "ece")]
+        table.add_row(one.name, *spread, str(one.runs), str(one.networks))
+    printing.show(table)

@@ -7,7 +7,7 @@ from typing import Any
 
 from subspaces import files
 from subspaces.evaluation.dropout import PASSES
-from subspaces.report.page import write_report
+from subspaces.report.page import write_page
 from subspaces.studies.comparison import Comparison
 from subspaces.studies.measuring import measure, train_missing
 from subspaces.studies.setting import Folder, OneRecipe, Setting, check, find_reference, resolve
@@ -85,5 +85,5 @@ def run(plan: Plan) -> Comparison:
     with files.made(out):
         runs = train_missing(plan.recipes, plan.setting)
         made = measure(runs, plan.setting, plan.reference).write(out)
-        page, reason = attempt("page", lambda: [write_report([one.folder for one in runs], out / "report.html")])
+        page, reason = attempt("page", lambda: [write_page(made.groups, out / "report.html", made.together)])
         return dataclasses.replace(made, files=made.files + page, left_out=made.left_out + reason)

@@ -1,9 +1,11 @@
 """Methods that were measured on the same data, and their table; every number comes from the runs' own files."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from subspaces.evaluation.measured import Measured
 from subspaces.evaluation.statistics import CONFIDENCE, errors
+from subspaces.report.reading import Group
 from subspaces.studies import tables
 from subspaces.studies.entries import METRICS, TITLES, Entry
 from subspaces.studies.tables import Result, Sheet, Table
@@ -29,6 +31,8 @@ class Comparison(Result):
     runs: list[Run]
     training_images: int
     test_images: int
+    groups: list[Group] = field(default_factory=list, repr=False)  # the runs and their records, for the page
+    together: list[Measured] = field(default_factory=list, repr=False)  # ensembles of runs, for the page
 
     @property
     def recipe(self) -> Recipe:

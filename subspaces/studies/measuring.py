@@ -6,8 +6,9 @@ from pathlib import Path
 from subspaces.data import size_of
 from subspaces.evaluation import Record, evaluate
 from subspaces.evaluation.dropout import evaluate_dropout
+from subspaces.evaluation.measured import Measured
 from subspaces.evaluation.together import evaluate_together
-from subspaces.report.reading import Group, Reading, grouped
+from subspaces.report.reading import Reading, grouped
 from subspaces.studies.comparison import Comparison
 from subspaces.studies.entries import Entry, disjoint, entries_of, entry_of_ensembles
 from subspaces.studies.setting import Setting, independent, same
@@ -42,23 +43,19 @@ def measure(runs: Sequence[Run], setting: Setting, reference: Recipe | None) -> 
     dropped = {run.folder: one for run, one in zip(dropping, passes, strict=True)}
     splits = records[0].dataset["splits"]
     images = _training_images(runs[0].recipe, records[0], setting.data)
-    entries, standard = [], independent([run.recipe for run in runs])
-    for group in grouped(Reading(run, record) for run, record in zip(runs, records, strict=True)):
+    groups = grouped(Reading(run, record) for run, record in zip(runs, records, strict=True))
+    entries, together, standard = list[Entry](), list[Measured](), independent([run.recipe for run in runs])
+    for group in groups:
         entries += entries_of(group, list(splits), images, dropped)
         if any(same(group.recipe, one) for one in standard):
-            entries += _measure_ensembles(group, setting, images)
+            members = [disjoint(len(group.runs), size) for size in setting.sizes(len(group.runs))]
+            chosen = [[group.runs[index].run for index in one] for several in members for one in several]
+            found = evaluate_together(chosen, to=setting.out, **setting.measuring())
+            together, scores = [*together, *found], iter(found)
+            for several in filter(None, members):
+                entries.append(entry_of_ensembles(group, several, [next(scores) for _ in several], images))
     known = (entry for entry in entries if reference is not None and same(entry.recipe, reference))
-    return Comparison(entries, next(known, None), list(runs), images, splits["test"])
-
-
-def _measure_ensembles(group: Group, setting: Setting, images: int) -> list[Entry]:
-    """Measure the ensembles of independent runs of a group."""
-    members = [disjoint(len(group.runs), size) for size in setting.sizes(len(group.runs))]
-    chosen = [[group.runs[index].run for index in one] for several in members for one in several]
-    scores = iter(evaluate_together(chosen, to=setting.out, **setting.measuring()))
-    return [
-        entry_of_ensembles(group, several, [next(scores) for _ in several], images) for several in members if several
-    ]
+    return Comparison(entries, next(known, None), list(runs), images, splits["test"], groups=groups, together=together)
 
 
 def _training_images(recipe: Recipe, record: Record, data: Path | None) -> int:

@@ -33,7 +33,7 @@ def without_matplotlib(*_: Any) -> None:
 def without_pictures(patch: pytest.MonkeyPatch) -> None:
     """Leave figures and pages out, which take their time."""
     patch.setattr("subspaces.studies.tables._draw", lambda *_: ([], []))
-    patch.setattr(importlib.import_module("subspaces.studies.compare"), "write_report", lambda folders, path: path)
+    patch.setattr(importlib.import_module("subspaces.studies.compare"), "write_page", lambda groups, path, _: path)
 
 
 class Dropped(nn.Module):

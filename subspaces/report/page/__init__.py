@@ -17,6 +17,7 @@ from subspaces.evaluation.measured import Measured
 from subspaces.report import reading
 from subspaces.report.ensembles import beside
 from subspaces.report.page.content import page
+from subspaces.report.reading import Group
 
 SCRIPTS = ("base", "tables", "charts", "along", "reliability", "triangle", "explorer", "curves", "planes", "runs")
 
@@ -34,14 +35,18 @@ def write_report(
         ensembles: what was measured of several runs together; by default what `ensembles.json` holds, in the folder
             that the runs are in or in that of the page.
     """
+    groups = reading.gather(folders)
+    return write_page(groups, path, beside(groups, Path(path).parent) if ensembles is None else ensembles)
+
+
+def write_page(groups: Sequence[Group], path: str | os.PathLike[str], ensembles: Iterable[Measured]) -> Path:
+    """Write the page of runs whose evaluations are at hand, and of ensembles of them, and return where it is."""
     target = Path(path)
     if target.is_dir() or not target.parent.is_dir():
         problem = f"{target} is a folder" if target.is_dir() else f"the folder {target.parent} does not exist"
         raise ValueError(f"{problem}: expected the name of an HTML file in an existing folder")
     charts = _plotly()
-    groups = reading.gather(folders)
-    measured = beside(groups, target.parent) if ensembles is None else ensembles
-    files.write(target, _html(page(groups, measured), charts).encode())
+    files.write(target, _html(page(groups, ensembles), charts).encode())
     return target
 
 
