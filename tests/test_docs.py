@@ -14,7 +14,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import subspaces as ss
+from subspaces import methods, networks, training
 from subspaces.cli import app
+from subspaces.methods import method
 from subspaces.shapes import _Interval
 
 ROOT = Path(__file__).parent.parent
@@ -141,7 +143,7 @@ def test_links_exist(name: str) -> None:
 
 
 def test_the_shape_in_contributing_is_a_shape(tmp_path: Path) -> None:
-    (code,) = blocks("CONTRIBUTING.md")
+    code, _ = blocks("CONTRIBUTING.md")
     names = {"dataclass": dataclass, "_Interval": _Interval, "Tensor": Tensor, "torch": torch, "F": F}
     exec(code, names)
     polygon = names["Polygon"](5)
@@ -159,3 +161,19 @@ def test_the_shape_in_contributing_is_a_shape(tmp_path: Path) -> None:
     loaded = ss.load(tmp_path / "polygon.safetensors", Net, shape=polygon).eval()
     x = torch.randn(4, 5)
     assert torch.equal(loaded(x, 0.7), family(x, 0.7))
+
+
+def test_the_method_in_contributing_is_a_method(tmp_path: Path) -> None:
+    _, code = blocks("CONTRIBUTING.md")
+    names = {"dataclass": dataclass, "torch": torch, "Backward": method.Backward, **vars(training), **vars(methods)}
+    exec(code, names)
+    try:
+        trained = [
+            ss.train("digits-clipped", epochs=1, longest=longest, out=tmp_path, device="cpu", show="quiet")[0]
+            for longest in (1e9, 1e-9)
+        ]
+        moved = [ss.load(run.family_file, lambda: networks.MLP(64, 10)).omega["weights"] for run in trained]
+        assert not torch.equal(*moved)
+    finally:
+        methods.METHODS.remove("clipped")
+        training.RECIPES.remove("digits-clipped")
