@@ -5,14 +5,12 @@ The numbers go to `dropout.json` in the run folder.
 """
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
+from torch import Tensor
 
 from subspaces import streams, values
 from subspaces.data.dataset import Progress
@@ -23,6 +21,7 @@ from subspaces.evaluation.display import bars, counted
 from subspaces.evaluation.measured import Measured, Shelf
 from subspaces.evaluation.points import to_place
 from subspaces.evaluation.predictor import Predictor
+from subspaces.networks.dropout import dropping
 from subspaces.training.batches import evaluation_batches
 from subspaces.training.config import Execution, Precision
 from subspaces.training.environment import environment
@@ -107,25 +106,3 @@ def _answers(bench: Bench, predictor: Predictor, split: str, passes: int, tick: 
             logits.append(torch.cat([network(x).float() for x, _ in batches]))
             tick(1)
     return metrics.log_mean(torch.stack(logits))
-
-
-@contextmanager
-def dropping(network: nn.Module) -> Iterator[nn.Module]:
-    """Put a network into eval mode but for its dropout, and leave it in eval mode."""
-    network.eval()
-    found = [module for module in network.modules() if _drops(module)]
-    if not found:
-        raise ValueError(f"{type(network).__name__} has no dropout: train one with --dropout, or leave MC-dropout out")
-    for module in found:
-        module.training = True  # of this module alone: batch norm below it stays as it is
-    try:
-        yield network
-    finally:
-        network.eval()
-
-
-def _drops(module: nn.Module) -> bool:
-    """Say whether a module drops, as a dropout layer or by an attribute, as timm's networks do."""
-    name = "p" if isinstance(module, nn.modules.dropout._DropoutNd) else "drop_rate"
-    rate = getattr(module, name, 0.0)
-    return not isinstance(module, _BatchNorm) and isinstance(rate, int | float) and rate > 0

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from subspaces.networks.cresnet import CResNet20
+from subspaces.networks.dropout import drops_at
 from subspaces.networks.factories import check_form, from_factory, hint, in_words, is_factory, taken
 from subspaces.networks.resnet import ResNet18, ResNet50
 from subspaces.networks.small import MLP, ImageShape, LeNet
@@ -53,8 +54,11 @@ def build(name: str, *, classes: int, image_shape: ImageShape, dropout: float = 
         build_from = libraries.get(name.partition(":")[0], from_factory)
         network = build_from(name, classes, image_shape, dropout)
         _check_takes_images(name, network, classes, image_shape)
-    if dropout > 0 and not _has_dropout(network, dropout):
-        raise ValueError(f"dropout={dropout}: network {name!r} has no dropout of that rate; set dropout=0")
+    if dropout > 0 and not drops_at(network, dropout):
+        raise ValueError(
+            f"dropout={dropout}: network {name!r} has no dropout of that rate; set dropout=0, or let the module that "
+            "calls F.dropout have the rate as its attribute `dropout` or `drop_rate`"
+        )
     return network
 
 
@@ -187,12 +191,3 @@ def _check_takes_images(name: str, network: nn.Module, classes: int, image_shape
             f"network {name!r} answers {len(images)} images with {found}: expected a tensor of shape {expected}, "
             "one logit per class; a factory whose arguments name `classes` or `num_classes` is told their number"
         )
-
-
-def _has_dropout(network: nn.Module, rate: float) -> bool:
-    """Say whether a module drops at this rate, as a dropout layer or by an attribute, as timm's often do."""
-    for module in network.modules():
-        attributes = ("p",) if "Dropout" in type(module).__name__ else ("dropout", "drop_rate")
-        if any(isinstance(value := getattr(module, key, None), int | float) and value == rate for key in attributes):
-            return True
-    return False
