@@ -104,6 +104,7 @@ VALUES = {
     "device": ("cpu", "cpu"),
     "precision": ("bfloat16", "bfloat16"),
     "workers": ("3", 3),
+    "at_once": ("3", 3),
 }
 
 

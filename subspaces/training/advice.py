@@ -35,9 +35,10 @@ def against_memory(recipe: Recipe, runs: int, execution: Execution, error: BaseE
     lower = [name for name in ("batch", "vertices", "pad") if recipe.to_dict().get(name)]
     remedies = [f"lower {_named(recipe, lower)}"]
     if gpu:
-        remedies += ["train fewer --seeds at once", "use --device cpu"]
+        fewer = max(1, min(runs, execution.at_once or runs) // 2)
+        remedies += [f"train fewer at once, such as --at-once {fewer}", "use --device cpu"]
     elif execution.resident is not False:
         remedies.append("leave the images on the disk with --no-resident")
-    several = f"{runs} runs at once and " if gpu else ""
+    several = f"{runs} runs and " if gpu else ""
     where = f"out of memory on {execution.device} with {several}batches of {recipe.batch}"
     return f"{where}{memory.reason(error)}: {', or '.join(remedies)}"

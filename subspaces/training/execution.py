@@ -29,6 +29,7 @@ class Execution:
     workers: int | None = setting(
         None, "Processes that read images that are not on the device; by default one per core."
     )
+    at_once: int | None = setting(None, "Runs trained at once on a GPU; by default as many as fit into its memory.")
     evaluate_every: int = setting(20, "Epochs between evaluations of the midpoint; 0: at the end; early-stopping: 1.")
     evaluate_batches: int = setting(50, "Batches for batch-norm statistics of these evaluations; early-stopping: 50.")
     checkpoint_seconds: float = setting(60.0, "Seconds between checkpoints.")
@@ -66,6 +67,8 @@ class Execution:
         values.whole("evaluate_batches", self.evaluate_batches, 1, MOST)
         if self.workers is not None:
             values.whole("workers", self.workers, 0, WORKERS, beside=", or None for one per core")
+        if self.at_once is not None:
+            values.whole("at_once", self.at_once, 1, MOST, beside=", or None for as many as fit")
         seconds: Any = self.checkpoint_seconds
         if isinstance(seconds, bool) or not isinstance(seconds, Real) or not float(seconds) >= 0:
             raise ValueError(f"checkpoint_seconds={values.shown(seconds)}: expected a number of at least 0")

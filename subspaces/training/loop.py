@@ -7,9 +7,11 @@ from typing import NamedTuple
 
 import torch
 
-from subspaces.data import Dataset
+from subspaces.data import Dataset, ResidentLoader
 from subspaces.training import trunks
+from subspaces.training.batches import Stream
 from subspaces.training.config import Execution
+from subspaces.training.places import Places
 from subspaces.training.runs import Run
 from subspaces.training.signals import Stop, stop_on_signals
 from subspaces.training.trainer import Report, Trainer, TrainingError
@@ -52,7 +54,7 @@ def train_runs(
     begin: Begin = _nobody,
     held: Held | None = None,
 ) -> None:
-    """Train runs on one data set: all at once on a GPU, one after the other on a CPU.
+    """Train runs on one data set: at once on a GPU, as many as fit, and one after the other on a CPU.
 
     A run that fails does not stop the others; the first failure is raised when they are done. `held` is told of
     each run that is left out because another process trains it, and of which; without it that is an error.
@@ -61,8 +63,7 @@ def train_runs(
     watchers = Watchers(report, tick, _once(begin))
     failures: list[TrainingError] = []
     runs = sorted(runs, key=_trunk)  # a short trunk is part of a long one
-    # Dropout draws from the one generator of the device: what a run gets would depend on the others.
-    together = gpu and not any(run.recipe.dropout for run in runs)
+    together = _together(runs, execution)
     with ExitStack() as stack:
         devices = [torch.device(execution.device)] if gpu else []
         stack.enter_context(torch.random.fork_rng(devices))  # the caller's random numbers are left alone
@@ -75,6 +76,14 @@ def train_runs(
                 failures += turns(ours)
     if failures:
         raise failures[0]
+
+
+def _together(runs: Sequence[Run], execution: Execution) -> bool:
+    """Say whether runs take turns on the device.
+
+    Dropout draws from the one generator of the device: what a run gets would depend on the others.
+    """
+    return execution.device.startswith("cuda") and not any(run.recipe.dropout for run in runs)
 
 
 @contextmanager
@@ -127,33 +136,53 @@ def _take_turns(
 ) -> list[TrainingError]:
     """Train runs a step of each at a time, to their end or until so many epochs are done.
 
-    Return what went wrong with those that failed.
+    Those without a place on the device wait for one. Return what went wrong with those that failed.
     """
-    trainers: list[Trainer] = []
-    failures: list[TrainingError] = []
-    for run in runs:
-        run.check()
-        trainers.append(Trainer(run, dataset, execution, watchers.report, trainers[0] if trainers else None))
-        run.start(execution)  # not before its network can be built
-        watchers.begin(run, trainers[-1].epoch, trainers[-1].done)
-    turns = {trainer: trainer.steps(until) for trainer in trainers}
-    while turns:
-        for trainer, steps in list(turns.items()):
-            try:
-                done = next(steps, None)
-                if done is None and until is not None:
-                    trainer.checkpoint()  # for when its turn comes again
-            except TrainingError as error:
-                failures.append(error)
-                done = None
-            if done is None:
-                del turns[trainer]
-            else:
-                watchers.tick(trainer.run, done)
-            if stop.signal is not None:
-                _checkpoint(turns)
-                stop.heed()
+    waiting, turns, failures = list(runs), dict[Trainer, Iterator[int]](), list[TrainingError]()
+    places, images = Places(execution), None
+
+    def turn(trainer: Trainer) -> None:
+        try:
+            done = next(turns[trainer], None)
+            if done is None and until is not None:
+                trainer.checkpoint()  # for when its turn comes again
+        except TrainingError as error:
+            failures.append(error)
+            done = None
+        if done is None:
+            del turns[trainer]
+        else:
+            watchers.tick(trainer.run, done)
+        if stop.signal is not None:
+            _checkpoint(turns)
+            stop.heed()
+
+    while waiting or turns:
+        running = len(turns)
+        for trainer in list(turns):
+            turn(trainer)
+        if waiting and len(turns) < running:
+            places.leave()
+        while waiting and places.free(len(turns)):
+            with places.taken():
+                trainer = _begin(waiting.pop(0), dataset, execution, watchers, images)
+                turns[trainer] = trainer.steps(until)
+                turn(trainer)
+            if images is None:
+                images = trainer.engine.loader
+                places.shared(images)
     return failures
+
+
+def _begin(
+    run: Run, dataset: Dataset, execution: Execution, watchers: Watchers, images: ResidentLoader | Stream | None
+) -> Trainer:
+    """Return the trainer of a run where it is; `images` is a loader whose images it may share."""
+    run.check()
+    trainer = Trainer(run, dataset, execution, watchers.report, images)
+    run.start(execution)  # not before its network can be built
+    watchers.begin(run, trainer.epoch, trainer.done)
+    return trainer
 
 
 def _checkpoint(trainers: Iterable[Trainer]) -> None:

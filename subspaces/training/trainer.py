@@ -14,7 +14,7 @@ from subspaces.batchnorm import Module, StatisticsError, recalibrate
 from subspaces.subspace import Subspace
 from subspaces.training import trunks
 from subspaces.training.advice import against_divergence
-from subspaces.training.batches import evaluation_batches, statistics_batches, statistics_seed
+from subspaces.training.batches import Stream, evaluation_batches, statistics_batches, statistics_seed
 from subspaces.training.clock import Clock
 from subspaces.training.config import Execution
 from subspaces.training.engine import Engine, spread
@@ -30,17 +30,22 @@ class TrainingError(RuntimeError):
 class Trainer:
     """One run in training. `steps()` queues one step at a time, so that several trainers can take turns.
 
-    `first` is the first of those, whose training images the others share.
+    `images` is the loader of another, whose training images it may share.
     """
 
     def __init__(
-        self, run: Run, dataset: data.Dataset, execution: Execution, report: Report, first: "Trainer | None" = None
+        self,
+        run: Run,
+        dataset: data.Dataset,
+        execution: Execution,
+        report: Report,
+        images: data.ResidentLoader | Stream | None = None,
     ) -> None:
         self.run = run
         self.dataset = dataset
         self.execution = execution
         self.report = report
-        self.engine: Engine = Engine(run.recipe, dataset, execution, first.engine.loader if first is not None else None)
+        self.engine: Engine = Engine(run.recipe, dataset, execution, images)
         self.hooks = self.engine.hooks
         self.splits = [name for name in ("validation", "test") if getattr(dataset, name) is not None]
         self.epoch = 0

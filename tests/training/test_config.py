@@ -409,6 +409,8 @@ def test_a_graph_needs_a_gpu():
         ("checkpoint_seconds", -1.0),
         ("checkpoint_seconds", math.nan),
         ("checkpoint_seconds", "60"),
+        ("at_once", 0),
+        ("at_once", 1.5),
         ("workers", -1),
         ("workers", 1.5),
         ("workers", True),

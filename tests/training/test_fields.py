@@ -239,7 +239,14 @@ def test_checkpoints_come_as_often_as_asked_for(seconds, saved, tmp_path: Path, 
 
 def test_every_setting_is_noted_where_it_was_used(tmp_path: Path, watched: list[Trainer]):
     settings = {"precision": "float32", "channels_last": False, "compile": False, "graph": False, "resident": False}
-    settings |= {"workers": 0, "evaluate_every": 3, "evaluate_batches": 1, "checkpoint_seconds": 7.0, "device": "cpu"}
+    settings |= {
+        "workers": 0,
+        "at_once": 2,
+        "evaluate_every": 3,
+        "evaluate_batches": 1,
+        "checkpoint_seconds": 7.0,
+        "device": "cpu",
+    }
     assert set(settings) == {entry.name for entry in dataclasses.fields(Execution)}
     run = train_with(tmp_path, **settings)
     assert run.starts()[0]["execution"] == settings
