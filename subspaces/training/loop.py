@@ -1,28 +1,19 @@
 """Train runs: one after the other on a CPU, taking turns on one GPU."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
-from typing import NamedTuple
 
 import torch
 
-from subspaces.data import Dataset, ResidentLoader
+from subspaces.data import Dataset
 from subspaces.training import trunks
-from subspaces.training.batches import Stream
 from subspaces.training.config import Execution
-from subspaces.training.places import Places
 from subspaces.training.runs import Run
-from subspaces.training.signals import Stop, stop_on_signals
-from subspaces.training.trainer import Report, Trainer, TrainingError
+from subspaces.training.signals import stop_on_signals
+from subspaces.training.trainer import Report, TrainingError
+from subspaces.training.turns import Begin, Tick, Turns, Watchers, nobody
 
-Tick = Callable[[Run, int], None]
-Begin = Callable[[Run, int, int], None]
 Held = Callable[[Run, str], None]
-
-
-def _nobody(run: Run, epoch: int, done: int) -> None:
-    """Tell nobody that a run begins."""
 
 
 def _once(begin: Begin) -> Begin:
@@ -37,21 +28,13 @@ def _once(begin: Begin) -> Begin:
     return tell
 
 
-class Watchers(NamedTuple):
-    """Who is told of each epoch's row, of each step, and of a run that begins at an epoch and a step of it."""
-
-    report: Report
-    tick: Tick
-    begin: Begin = _nobody
-
-
 def train_runs(
     runs: Sequence[Run],
     dataset: Dataset,
     execution: Execution,
     report: Report,
     tick: Tick,
-    begin: Begin = _nobody,
+    begin: Begin = nobody,
     held: Held | None = None,
 ) -> None:
     """Train runs on one data set: at once on a GPU, as many as fit, and one after the other on a CPU.
@@ -68,12 +51,12 @@ def train_runs(
         devices = [torch.device(execution.device)] if gpu else []
         stack.enter_context(torch.random.fork_rng(devices))  # the caller's random numbers are left alone
         stop = stack.enter_context(stop_on_signals())
-        turns = partial(_take_turns, dataset=dataset, execution=execution, watchers=watchers, stop=stop)
+        turns = Turns(dataset, execution, watchers, stop)
         for some in [runs] if together else [[run] for run in runs]:  # one lock at a time leaves others their share
             with _taken(some, held) as ours:
                 for leaders, epochs in leading(ours) if together else []:
-                    failures += turns(leaders, until=epochs)
-                failures += turns(ours)
+                    failures += turns.train(leaders, until=epochs)
+                failures += turns.train(ours)
     if failures:
         raise failures[0]
 
@@ -124,74 +107,3 @@ def leading(runs: Sequence[Run]) -> list[tuple[list[Run], int]]:
 
 def _trunk(run: Run) -> int:
     return run.recipe.trunk
-
-
-def _take_turns(
-    runs: Sequence[Run],
-    dataset: Dataset,
-    execution: Execution,
-    watchers: Watchers,
-    stop: Stop,
-    until: int | None = None,
-) -> list[TrainingError]:
-    """Train runs a step of each at a time, to their end or until so many epochs are done.
-
-    Those without a place on the device wait for one. Return what went wrong with those that failed.
-    """
-    waiting, turns, failures = list(runs), dict[Trainer, Iterator[int]](), list[TrainingError]()
-    places, images = Places(execution), None
-
-    def turn(trainer: Trainer) -> None:
-        try:
-            done = next(turns[trainer], None)
-            if done is None and until is not None:
-                trainer.checkpoint()  # for when its turn comes again
-        except TrainingError as error:
-            failures.append(error)
-            done = None
-        if done is None:
-            del turns[trainer]
-        else:
-            watchers.tick(trainer.run, done)
-        if stop.signal is not None:
-            _checkpoint(turns)
-            stop.heed()
-
-    while waiting or turns:
-        running = len(turns)
-        for trainer in list(turns):
-            turn(trainer)
-        if waiting and len(turns) < running:
-            places.leave()
-        while waiting and places.free(len(turns)):
-            with places.taken():
-                trainer = _begin(waiting.pop(0), dataset, execution, watchers, images)
-                turns[trainer] = trainer.steps(until)
-                turn(trainer)
-            if images is None:
-                images = trainer.engine.loader
-                places.shared(images)
-    return failures
-
-
-def _begin(
-    run: Run, dataset: Dataset, execution: Execution, watchers: Watchers, images: ResidentLoader | Stream | None
-) -> Trainer:
-    """Return the trainer of a run where it is; `images` is a loader whose images it may share."""
-    run.check()
-    trainer = Trainer(run, dataset, execution, watchers.report, images)
-    run.start(execution)  # not before its network can be built
-    watchers.begin(run, trainer.epoch, trainer.done)
-    return trainer
-
-
-def _checkpoint(trainers: Iterable[Trainer]) -> None:
-    """Write the state of every trainer; raise the first failure when all had their turn."""
-    failures: list[Exception] = []
-    for trainer in trainers:
-        try:
-            trainer.checkpoint()
-        except Exception as error:
-            failures.append(error)
-    if failures:
-        raise failures[0]

@@ -10,8 +10,6 @@ from contextlib import contextmanager
 
 import torch
 
-from subspaces.data import ResidentLoader
-from subspaces.training.batches import Stream
 from subspaces.training.execution import Execution
 
 SPARE = 2  # times what a run needs must be free for one more
@@ -46,10 +44,9 @@ class Places:
         yield
         self.needs.append(self._given() - before)
 
-    def shared(self, images: ResidentLoader | Stream) -> None:
-        """Leave out of what the last run needs the images that it shares with all that follow."""
-        if self.measured and isinstance(images, ResidentLoader):
-            self.needs[-1] -= images.images.nbytes
+    def shared(self, size: int) -> None:
+        """Leave so many bytes out of what the last run needs: it shares them with all that follow."""
+        self.needs[-1] -= size
 
     def leave(self) -> None:
         """Give the memory of a run that is done back to the device."""

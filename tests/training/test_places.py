@@ -8,12 +8,11 @@ import pytest
 import torch
 from training_cases import CPU, DIGITS, assert_same_end, digits, nothing, train_one
 
-from subspaces.data import ResidentLoader
 from subspaces.training import Execution, Run, loop
-from subspaces.training.batches import training_batches
-from subspaces.training.loop import Watchers, _take_turns, _taken, leading
+from subspaces.training.loop import _taken, leading
 from subspaces.training.places import Places, fits
 from subspaces.training.signals import stop_on_signals
+from subspaces.training.turns import Turns, Watchers
 
 RUNS = [replace(DIGITS, seed=seed, epochs=1) for seed in range(4)]
 
@@ -60,14 +59,14 @@ def test_a_run_that_needs_more_than_the_device_has_is_alone(monkeypatch: pytest.
 
 
 def test_images_that_all_share_are_not_what_a_run_needs(monkeypatch: pytest.MonkeyPatch):
-    images = training_batches(DIGITS, digits(), CPU)
-    assert isinstance(images, ResidentLoader)
-    device = Device(monkeypatch, 10**9)
+    device = Device(monkeypatch, 100)
     places = Places(Execution(device="cuda"))
     with places.taken():
-        device.reserved += images.images.nbytes + 7
-    places.shared(images)
-    assert places.needs == [7]
+        device.reserved += 60
+    assert not places.free(1)
+    places.shared(50)
+    assert places.needs == [10]
+    assert places.free(1)
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
@@ -86,7 +85,7 @@ def test_the_rest_waits_for_a_place_and_ends_as_if_alone(tmp_path: Path):
 
     watchers = Watchers(nothing, tick, lambda run, *_: begun.append(run))
     with stop_on_signals() as stop:
-        assert _take_turns(runs, digits(), replace(CPU, at_once=2), watchers, stop) == []
+        assert Turns(digits(), replace(CPU, at_once=2), watchers, stop).train(runs) == []
     assert max(running) == 2
     assert begun == runs
     for run in runs:
@@ -99,7 +98,7 @@ def test_nothing_is_left_to_train_where_another_process_has_finished_all(tmp_pat
     with _taken(runs, lambda *_: None) as ours, stop_on_signals() as stop:
         assert ours == []
         assert leading(ours) == []
-        assert _take_turns(ours, digits(), CPU, Watchers(nothing, nothing), stop) == []
+        assert Turns(digits(), CPU, Watchers(nothing, nothing), stop).train(ours) == []
 
 
 def test_a_group_that_another_process_has_finished_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -16,8 +16,9 @@ from training_cases import CPU, DIGITS, Countdown, child, contents, digits, make
 
 import subspaces as ss
 from subspaces.training import Recipe, Run, RunError, TrainingError, seals
-from subspaces.training.loop import Watchers, _take_turns, train_runs
+from subspaces.training.loop import train_runs
 from subspaces.training.signals import stop_on_signals
+from subspaces.training.turns import Turns, Watchers
 from subspaces.version import __version__
 
 RECIPE = dataclasses.replace(DIGITS, method="line", epochs=2)
@@ -405,7 +406,7 @@ def test_a_run_that_fails_does_not_stop_those_on_other_data(tmp_path: Path):
 def test_runs_that_take_turns_go_on_without_one_that_fails(tmp_path: Path):
     runs = [Run.under(tmp_path, recipe) for recipe in (ABSURD, RECIPE)]
     with stop_on_signals() as stop:
-        (error,) = _take_turns(runs, digits(), CPU, Watchers(nothing, nothing), stop)
+        (error,) = Turns(digits(), CPU, Watchers(nothing, nothing), stop).train(runs)
     assert runs[0].folder.name in str(error)
     assert runs[1].finished
 
@@ -414,7 +415,7 @@ def test_a_stop_saves_every_run_even_if_one_cannot_be_saved(tmp_path: Path):
     runs = [Run.under(tmp_path, recipe) for recipe in (ABSURD, RECIPE)]
     tick = Countdown(8, lambda: os.kill(os.getpid(), signal.SIGTERM))  # before the end of an epoch
     with stop_on_signals() as stop, pytest.raises(TrainingError, match=r"lower .*--learning-rate"):
-        _take_turns(runs, digits(), CPU, Watchers(nothing, tick), stop)
+        Turns(digits(), CPU, Watchers(nothing, tick), stop).train(runs)
     assert [(run.folder / "state.safetensors").is_file() for run in runs] == [False, True]
 
 

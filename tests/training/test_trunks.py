@@ -15,10 +15,11 @@ from training_cases import CPU, DIGITS, Countdown, assert_same_end, copy_state, 
 import subspaces as ss
 from subspaces.training import Recipe, Run, RunError, Stopped
 from subspaces.training.engine import Engine
-from subspaces.training.loop import Watchers, _take_turns, leading, train_runs
+from subspaces.training.loop import leading, train_runs
 from subspaces.training.signals import stop_on_signals
 from subspaces.training.trainer import Trainer
 from subspaces.training.trunks import path
+from subspaces.training.turns import Turns, Watchers
 
 BASE = dataclasses.replace(DIGITS, epochs=4, batch=16, pad=1, flip=True)  # 6 steps an epoch
 DATA = made_dataset()
@@ -128,7 +129,7 @@ def test_one_that_goes_ahead_and_fails_does_not_stop_the_others(tmp_path: Path):
     bad, good = branch(1, 1, learning_rate=1e30), branch(1, 1)
     runs = [Run.under(tmp_path, recipe) for recipe in (bad, good)]
     with stop_on_signals() as stop:
-        failures = _take_turns(runs, DATA, CPU, Watchers(nothing, nothing), stop, until=1)
+        failures = Turns(DATA, CPU, Watchers(nothing, nothing), stop).train(runs, until=1)
     (failure,) = failures
     assert runs[0].folder.name in str(failure)
     assert path(runs[1], 1).is_file()
