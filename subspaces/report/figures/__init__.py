@@ -59,7 +59,7 @@ KINDS: dict[str, Kind] = {
             "vertices",
             "Number of vertices",
             "Accuracy and ECE of the midpoint against the number of vertices m; a single network is m = 1. "
-            "A method that is an ensemble is shown by that of its m members.",
+            "An ensemble method is shown by the ensemble of its m members.",
             "--metric draws another.",
         ),
         Kind(

@@ -1,5 +1,6 @@
-"""Error and loss on planes through three networks."""
+"""Error and loss on planes through three networks, whose names are put where they hide least."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,10 +9,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
+from matplotlib.text import Annotation
 from matplotlib.ticker import MaxNLocator
+from matplotlib.transforms import Bbox
 
 from subspaces.evaluation.record import Drawn, Plane
-from subspaces.report.figures import labels, style
+from subspaces.report.figures import style
 from subspaces.report.reading import Array, Group
 from subspaces.text import nearest
 from subspaces.training.runs import RunError
@@ -19,6 +22,9 @@ from subspaces.training.runs import RunError
 ACROSS = 3  # panels in a row
 COLOURS = "viridis"
 CASING = (withStroke(linewidth=3.4, foreground="black"),)
+SIDES = ((0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1), (-1, 0), (-1, 1))
+GAP = 5.0  # points between a label and what it names
+HALO = (withStroke(linewidth=2.2, foreground="white"),)
 
 
 @dataclass(frozen=True)
@@ -51,7 +57,7 @@ def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
         for place in range(len(quantities)):
             for each, panel in zip(axes[place * rows :].ravel(), panels, strict=False):
                 corners = panel.plane.corners
-                labels.place(drawing, each, [(short(corner.label, groups), corner.x, corner.y) for corner in corners])
+                place_names(drawing, each, [(short(corner.label, groups), corner.x, corner.y) for corner in corners])
     return drawing
 
 
@@ -147,3 +153,59 @@ def _draw(axes: Axes, drawn: Drawn, plane: Plane) -> None:
     else:
         face = "none" if off else "white"
         axes.plot(drawn.x, drawn.y, "D", color="white", markerfacecolor=face, markeredgecolor="black", markersize=4)
+
+
+def place_names(figure: Figure, axes: Axes, names: Sequence[tuple[str, float, float]]) -> list[Annotation]:
+    """Write names beside points, inside the axes and clear of lines, markers and each other where there is room."""
+    obstacles = _on_lines(axes)
+    frame = axes.get_window_extent()
+    taken: list[Bbox] = []
+    written = []
+    for words, x, y in names:
+        best: tuple[float, Annotation, Bbox] | None = None
+        for side in SIDES:
+            label = _write(axes, words, (x, y), side)
+            box = label.get_window_extent(figure.canvas.get_renderer())  # type: ignore[attr-defined]
+            cost = _cost(box, frame, obstacles, taken)
+            if best is None or cost < best[0]:
+                if best is not None:
+                    best[1].remove()
+                best = cost, label, box
+            else:
+                label.remove()
+        assert best is not None
+        taken.append(best[2])
+        written.append(best[1])
+    return written
+
+
+def _write(axes: Axes, words: str, at: tuple[float, float], side: tuple[int, int]) -> Annotation:
+    across, up = side
+    aligned: dict[str, Any] = {
+        "ha": {-1: "right", 0: "center", 1: "left"}[across],
+        "va": {-1: "top", 0: "center", 1: "bottom"}[up],
+        "multialignment": "center",
+    }
+    offset = GAP * np.array(side) / np.hypot(*side)
+    label = axes.annotate(words, at, tuple(offset), textcoords="offset points", zorder=5, **aligned)
+    label.set_path_effects(list(HALO))
+    label.set_in_layout(False)  # a long name must not make the axes small
+    return label
+
+
+def _on_lines(axes: Axes) -> Any:
+    """Return points on all lines and markers of the axes, in pixels [n, 2]."""
+    found = [np.zeros((0, 2))]
+    for line in axes.lines:
+        corners = axes.transData.transform(np.column_stack([line.get_xdata(), line.get_ydata()]))
+        steps = np.linspace(0, 1, 30)[:, None]
+        found += [corners, *(a + steps * (b - a) for a, b in itertools.pairwise(corners))]
+    return np.concatenate(found)
+
+
+def _cost(box: Bbox, frame: Bbox, obstacles: Any, taken: Sequence[Bbox]) -> float:
+    """Return how bad a place is: what sticks out of the axes, what is hidden, and other labels below it."""
+    inside = Bbox.intersection(box, frame)
+    outside = 1 - (inside.width * inside.height / (box.width * box.height) if inside is not None else 0)
+    hidden = sum(box.contains(x, y) for x, y in obstacles) / max(1, len(obstacles))
+    return 10 * outside + hidden + 5 * sum(box.overlaps(other) for other in taken)

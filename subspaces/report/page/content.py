@@ -11,7 +11,7 @@ from subspaces.report.ensembles import of_these
 from subspaces.report.measures import METRICS, measure
 from subspaces.report.page.commands import folders
 from subspaces.report.page.notes import common_seeds, notes
-from subspaces.report.page.run_section import run_section, short, worded
+from subspaces.report.page.run_section import kind_of, run_section, short, shown_rows
 from subspaces.report.page.words import duration, seeded, summary
 from subspaces.report.reading import Curve, Group, Reading
 from subspaces.text import listed
@@ -147,9 +147,9 @@ def _roles(group: Group, split: str) -> list[dict[str, Any]]:
     """Return the metrics of the points and ensembles of several vertices, by what they are."""
     found: dict[str, list[list[float | None]]] = {}
     for run in group.runs:
-        for row in worded(run, split):
-            if row.row.average != "logits":
-                found.setdefault(row.role, []).append(short(row.row.metrics.get(metric) for metric in METRICS))
+        for row in shown_rows(run, split):
+            if row.average != "logits":
+                found.setdefault(kind_of(run, row), []).append(short(row.metrics.get(metric) for metric in METRICS))
     return [{"name": name, "values": values} for name, values in found.items()]
 
 

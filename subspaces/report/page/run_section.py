@@ -3,7 +3,6 @@
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from subspaces.evaluation.record import Alpha, Choice, Plane, Reliability, Row
@@ -94,34 +93,28 @@ def _number(row: Row) -> float:
     return math.nan if isinstance(alpha, list) else alpha
 
 
-@dataclass(frozen=True)
-class Worded:
-    """A row that belongs to what a method answers with, and what kind of point or ensemble it is."""
-
-    row: Row
-    role: str
-
-
-def worded(run: Reading, split: str) -> list[Worded]:
+def shown_rows(run: Reading, split: str) -> list[Row]:
     """Return the rows of a run that its method answers with, or that lie between its vertices.
 
     A method that only keeps members has nothing between them, and random points are a simplex's own.
     """
-    between = ["midpoint", "along", "edge", "grid"] if run.single or _middle(run) else []
-    random = ["random"] if "random" in run.recipe.answers else []
-    words = {"vertex": _vertex(run), "midpoint": _middle(run)}
-    return [
-        Worded(row, named(run, row) if row.kind == "ensemble" else words.get(row.role) or row.role)
-        for row in run.rows(split)
-        if row.role in ("vertex", *between, *random)
-    ]
+    between = ("midpoint", "along", "edge", "grid") if run.single or _middle(run) else ()
+    random = ("random",) if "random" in run.recipe.answers else ()
+    return [row for row in run.rows(split) if row.role in ("vertex", *between, *random)]
+
+
+def kind_of(run: Reading, row: Row) -> str:
+    """Return which kind of point a row is of, or which ensemble, in words."""
+    if row.kind == "ensemble":
+        return named(run, row)
+    return {"vertex": _vertex(run), "midpoint": _middle(run)}.get(row.role, row.role)
 
 
 def _points(run: Reading, split: str) -> list[Row]:
     """Return every point once, in the order of alpha on a line or curve."""
     if run.interval:
         return list(run.points(split).values())
-    rows = [one.row for one in worded(run, split) if one.row.kind == "point"]
+    rows = [row for row in shown_rows(run, split) if row.kind == "point"]
     return list({json.dumps(row.alphas[0]): row for row in reversed(rows)}.values())[::-1]
 
 
@@ -129,8 +122,7 @@ def _ensembles(run: Reading, split: str) -> dict[str, Row]:
     """Return the ensembles by the pair of points, or by the role where alpha is not a number."""
     if run.interval:
         return {_pair(alpha): row for alpha, row in run.pairs(split).items()}
-    rows = [one.row for one in worded(run, split) if one.row.average == "probabilities"]
-    return {row.role: row for row in rows}
+    return {row.role: row for row in shown_rows(run, split) if row.average == "probabilities"}
 
 
 def _pair(alpha: Alpha) -> str:

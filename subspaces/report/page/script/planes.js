@@ -1,7 +1,7 @@
 // Planes through three networks: accuracy or loss as height, the subspace drawn in.
 
-const PLANES = "A slice of weight space through three networks. Brighter is better; the white line is the subspace, " +
-  "the diamond its midpoint.";
+const PLANES = "Every point of this plane is a network: a mixture of the three at the black dots. Brighter is better; " +
+  "the white line is the subspace, the diamond its midpoint.";
 
 function planesSection() {
   const all = data.runs.flatMap((run) => run.planes.map((plane) => ({ run, plane })));
