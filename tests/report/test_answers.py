@@ -186,6 +186,13 @@ def test_ensembles_of_independent_networks_are_a_row(standard, tmp_path: Path):
     assert not any("was not measured" in note for note in page["notes"])
 
 
+def test_an_ensemble_that_leaves_out_a_seed_says_so_and_gets_no_bold(standard):
+    page = content.page(gather(standard[:3]), [together(standard[:2], 0.99)])
+    (fact,) = (one for one in page["facts"] if "independent" in one["way"])
+    assert fact["way"] == "ensemble of two independent networks (seeds 0 and 1)"
+    assert fact["compared"] is False
+
+
 def test_they_are_found_beside_the_runs_and_beside_the_page(standard, tmp_path: Path):
     groups = gather(standard)
     assert ensembles.beside(groups) == []

@@ -105,7 +105,7 @@ def _fact(answer: Answer, common: set[int]) -> dict[str, Any]:
     return {
         "group": group.label,
         "heading": group.label if compared else f"{group.label} – {seeded(group.seeds)}, not compared",
-        "way": answer.name,
+        "way": answer.name if answer.seeds == set(group.seeds) else f"{answer.name} ({seeded(sorted(answer.seeds))})",
         "seeds": sorted(answer.seeds),
         "compared": answer.seeds == common,
         "networks": answer.networks,
