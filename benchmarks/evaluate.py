@@ -19,9 +19,9 @@ import torch
 
 import subspaces as ss
 from subspaces import data
-from subspaces.evaluation.bench import Bench
+from subspaces.evaluation.measuring import Measuring
 from subspaces.evaluation.points import plan
-from subspaces.evaluation.sweep import rows_of
+from subspaces.evaluation.run_subject import RunSubject
 from subspaces.training import Execution, Run
 from subspaces.training.environment import environment
 
@@ -47,20 +47,21 @@ class Clock:
 def parts(run: Run, dataset: data.Dataset, execution: Execution) -> dict[str, float]:
     """Return the seconds of each part of an evaluation."""
     clock = Clock(execution.device)
-    bench = Bench(run, lambda: dataset, execution)
-    predictor = bench.predictor(["test"], None)
+    subject = RunSubject(run, lambda: dataset, execution)
+    predictor = subject.predictor(["test"], None)
     result = {"family and images to the device": clock.lap()}
-    items = plan(bench.shape, grid=(0.0, 0.1, 0.2, 0.3), random=6, triangle=0, seed=0)
+    items = plan(subject.shape, grid=(0.0, 0.1, 0.2, 0.3), random=6, triangle=0, seed=0)
     pairs = [item for item in items if len(item.points) == 2]
-    predictor(bench.weights(pairs[0].points[0]))
+    list(predictor([subject.weights(pairs[0].points[0])])["test"])
     result["first point"] = clock.lap()
-    points, rows = [], []
+    points, wholes = [], []
     for item in pairs:
         clock.lap()
-        answers = {place: predictor(bench.weights(place))["test"] for place in item.points}
+        list(predictor([subject.weights(place) for place in item.points])["test"])
         points.append(clock.lap() / len(item.points))
-        rows_of(item, answers, predictor.labels["test"], "test", bench.shape)
-        rows.append(clock.lap())
+        Measuring(subject, subject.task.metrics, item).rows(predictor)
+        wholes.append(clock.lap())
+    rows = [whole - len(item.points) * point for whole, point, item in zip(wholes, points, pairs, strict=True)]
     return result | {"a point": median(points), "the rows of a pair": median(rows)}
 
 

@@ -18,21 +18,27 @@ from subspaces.version import __version__
 
 if TYPE_CHECKING:
     from subspaces import studies
-    from subspaces.evaluation import check, evaluate
+    from subspaces.api import Evaluation, evaluate, plot, report
+    from subspaces.evaluation import Classification, Metric, Regression, Task, check
     from subspaces.studies.compare import compare
     from subspaces.training import Recipe, train
 
 __all__ = [
     "Bezier",
+    "Classification",
     "Ensemble",
+    "Evaluation",
     "FileError",
     "Line",
+    "Metric",
     "Point",
     "Recipe",
+    "Regression",
     "Sampled",
     "Shape",
     "Simplex",
     "Subspace",
+    "Task",
     "__version__",
     "check",
     "compare",
@@ -40,7 +46,9 @@ __all__ = [
     "keep_memory",
     "load",
     "networks",
+    "plot",
     "recalibrate",
+    "report",
     "save",
     "studies",
     "train",
@@ -53,7 +61,11 @@ def __getattr__(name: str) -> Any:
         from subspaces import training
 
         return getattr(training, name)
-    if name in ("check", "evaluate"):
+    if name in ("Evaluation", "evaluate", "plot", "report"):
+        from subspaces import api
+
+        return getattr(api, name)
+    if name in ("Answer", "Classification", "Metric", "Regression", "Task", "check"):
         from subspaces import evaluation
 
         return getattr(evaluation, name)

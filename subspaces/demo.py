@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from subspaces import streams, values
-from subspaces.evaluation import evaluate
-from subspaces.evaluation.measured import Measured
-from subspaces.evaluation.together import evaluate_together
-from subspaces.report.answers import Answer, answers, compare
-from subspaces.report.measures import measure
-from subspaces.report.page import write_page
-from subspaces.report.reading import Group, Reading, grouped
+from subspaces.api import evaluate
+from subspaces.evaluation.cache import Measured
+from subspaces.evaluation.run_ensembles import evaluate_together
+from subspaces.reports.answers import Answer, answers, compare
+from subspaces.reports.measures import measure
+from subspaces.reports.page import write_page
+from subspaces.reports.reading import Group, Reading, grouped
 from subspaces.training import Recipe, Run, train
 from subspaces.training.display import Mode
 from subspaces.training.recipes import find
@@ -60,7 +60,7 @@ def run(setting: Setting, out: Path, show: Mode = "bar") -> Result:
     first, lines = (train(recipe, seeds=seeds, **numbers) for recipe in (standard, line))
     second = train(standard, seeds=[seed + OTHERS for seed in seeds], **numbers)
     records = evaluate([*first, *lines], device="cpu", progress=bars)
-    (records[len(first)],) = evaluate(lines[0], device="cpu", through=[first[0].folder], progress=bars)
+    records[len(first)] = evaluate(lines[0], device="cpu", through=[first[0].folder], progress=bars)
     pairs = evaluate_together(list(zip(first, second, strict=True)), to=out, device="cpu", progress=bars)
     groups = grouped(Reading(run, record) for run, record in zip([*first, *lines], records, strict=True))
     return Result(_answers(groups, pairs), lines, _report(groups, pairs, out))
@@ -100,7 +100,7 @@ def _finding(first: Answer, second: Answer) -> str:
         compared, shown = compare(first, second, metric), measure(metric)
         assert compared is not None  # they have the same seeds
         values = compared.difference.values
-        wins = sum(value > 0 if shown.higher else value < 0 for value in values)
+        wins = sum(value < 0 if shown.lower_is_better else value > 0 for value in values)
         mean = shown.scale * compared.difference.mean
         said.append(f"{shown.label} {mean:+.1f} points, better in {wins} of {len(values)} seeds")
     return f"{first.name} against {second.name}: {'; '.join(said)}"

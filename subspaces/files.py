@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import json
+import math
 import os
 import re
 import secrets
@@ -85,7 +86,29 @@ def _named(path: Path) -> Iterator[None]:
 
 def write_json(path: Path, value: Any) -> None:
     """Write a value as an indented JSON file."""
-    write(path, (json.dumps(value, indent=2) + "\n").encode())
+    write(path, (to_json(value, indent=2) + "\n").encode())
+
+
+def to_json(value: Any, indent: int | None = None) -> str:
+    """Return a value as JSON, which knows no NaN and no infinity: such a number becomes {"float": "nan"}."""
+    return json.dumps(_without_nan(value), indent=indent, allow_nan=False)
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {"float": str(value)}
+    if isinstance(value, Mapping):
+        return {name: _without_nan(each) for name, each in value.items()}
+    return [_without_nan(each) for each in value] if isinstance(value, (list, tuple)) else value
+
+
+def from_json(value: Any) -> Any:
+    """Return what `to_json` was given, from what JSON gives."""
+    if isinstance(value, dict):
+        if value.keys() == {"float"} and value["float"] in ("nan", "inf", "-inf"):
+            return float(value["float"])
+        return {name: from_json(each) for name, each in value.items()}
+    return [from_json(each) for each in value] if isinstance(value, list) else value
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> str:

@@ -194,7 +194,7 @@ COMMANDS = {
         ("recipe",),
     ),
     "plot": Command(
-        "subspaces.report.figures:plot",
+        "subspaces.reports.figures:plot",
         ["along", "one", "two"],
         {
             "out": Row("-o other.png", "out", Path("other.png")),
@@ -204,7 +204,7 @@ COMMANDS = {
         ("name", "runs"),
     ),
     "report": Command(
-        "subspaces.report.page:write_report",
+        "subspaces.reports.page:write_report",
         ["one", "two"],
         {"out": Row("-o other.html", "path", Path("other.html"))},
         ("runs",),

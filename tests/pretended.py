@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from subspaces.evaluation.measured import Measured
+from subspaces.evaluation.cache import Measured
 from subspaces.evaluation.record import Record
 from subspaces.training import Execution, Recipe, Run
 
-sys.path.insert(0, str(Path(__file__).parent / "report"))
+sys.path.insert(0, str(Path(__file__).parent / "reports"))
 import made_runs
 
 SPLITS = {"test": 30, "validation": 20}

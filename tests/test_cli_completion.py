@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from subspaces.cli import app, printing
 from subspaces.data import SOURCES
 from subspaces.evaluation.metrics import METRICS
-from subspaces.report.figures import KINDS
+from subspaces.reports.figures import KINDS
 from subspaces.training import RECIPES
 
 

@@ -9,10 +9,10 @@ import pytest
 from typer.testing import CliRunner
 
 from subspaces.cli import app
-from subspaces.report.figures import KINDS
+from subspaces.reports.figures import KINDS
 from subspaces.training import Run, seals
 
-sys.path.insert(0, str(Path(__file__).parent / "report"))
+sys.path.insert(0, str(Path(__file__).parent / "reports"))
 import made_runs
 
 runner = CliRunner()

@@ -9,7 +9,7 @@ import torch
 import subspaces as ss
 from subspaces import demo
 from subspaces.evaluation.record import Record
-from subspaces.report.answers import Answer
+from subspaces.reports.answers import Answer
 from subspaces.training import Run
 
 
@@ -72,7 +72,7 @@ def test_nothing_is_trained_twice(done: tuple[Path, demo.Result], monkeypatch: p
 
 def test_without_plotly_there_is_no_report(done: tuple[Path, demo.Result], monkeypatch: pytest.MonkeyPatch) -> None:
     out, _ = done
-    monkeypatch.setattr("subspaces.report.page.find_spec", lambda name: None)
+    monkeypatch.setattr("subspaces.reports.page.find_spec", lambda name: None)
     assert demo.run(demo.Setting(seeds=2, epochs=3), out, "quiet").report is None
 
 

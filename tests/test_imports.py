@@ -42,7 +42,7 @@ ORDER = (
         "training",
         "evaluation",
     ),
-    *("report", "studies", "demo", "cli", "__main__"),
+    *("reports", "api", "studies", "demo", "cli", "__main__"),
 )
 FILES = sorted(ROOT.rglob("*.py"))
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from subspaces.cli import completion
 from subspaces.cli.running import Asked, study_command
 from subspaces.cli.shared import COMPARISON, DropoutPasses, Ensembles, Recipes, option
-from subspaces.evaluation.dropout import PASSES
+from subspaces.evaluation.settings import PASSES
 
 
 @study_command("comparison", "ensembles", "reference", "dropout_passes")

@@ -19,7 +19,7 @@ def _recipes() -> Iterable[str]:
 
 
 def _figures() -> Iterable[str]:
-    from subspaces.report.figures import KINDS
+    from subspaces.reports.figures import KINDS
 
     return KINDS
 

@@ -12,7 +12,7 @@ from subspaces.evaluation import statistics
 
 if TYPE_CHECKING:
     from subspaces.demo import Setting
-    from subspaces.report.answers import Answer
+    from subspaces.reports.answers import Answer
 
 
 def demo(

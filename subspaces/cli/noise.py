@@ -9,7 +9,7 @@ import typer
 from subspaces.cli import completion
 from subspaces.cli.running import Asked, study_command
 from subspaces.cli.shared import DropoutPasses, Ensembles, Levels, Recipes, option
-from subspaces.evaluation.dropout import PASSES
+from subspaces.evaluation.settings import PASSES
 
 STUDY = "Study: levels, and settings to choose from"
 RATES = "0.05 0.1 0.2 0.4 0.8"

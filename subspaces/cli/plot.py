@@ -9,7 +9,7 @@ import typer
 from subspaces.cli import completion
 from subspaces.cli.errors import usage
 from subspaces.cli.shared import RunFolders, option, out_option
-from subspaces.report import figures
+from subspaces.reports import figures
 
 
 def plot(

@@ -19,7 +19,7 @@ def report(
 
     Example: subspaces report runs/* -o report.html
     """
-    from subspaces.report.page import write_report
+    from subspaces.reports.page import write_report
 
     with usage():
         path = write_report(runs, out)

@@ -1,20 +1,30 @@
-"""From finished runs to numbers: `evaluation.json` in each run folder."""
+"""From a family and its data to numbers: metrics, answers, tasks, points, planes, and the record of them all."""
 
-from subspaces.evaluation.api import evaluate
-from subspaces.evaluation.examples import Examples
+from subspaces.evaluation.answers import ANSWERS, Answer
+from subspaces.evaluation.classification import accuracy, expected_calibration_error
 from subspaces.evaluation.integrity import check
-from subspaces.evaluation.metrics import accuracy, expected_calibration_error
+from subspaces.evaluation.metrics import METRICS, Metric, average
+from subspaces.evaluation.points import Item
 from subspaces.evaluation.record import Check, Choice, Plane, Record, Row
+from subspaces.evaluation.tasks import TASKS, Classification, Regression, Task
 
 __all__ = [
+    "ANSWERS",
+    "METRICS",
+    "TASKS",
+    "Answer",
     "Check",
     "Choice",
-    "Examples",
+    "Classification",
+    "Item",
+    "Metric",
     "Plane",
     "Record",
+    "Regression",
     "Row",
+    "Task",
     "accuracy",
+    "average",
     "check",
-    "evaluate",
     "expected_calibration_error",
 ]

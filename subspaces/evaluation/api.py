@@ -1,134 +1,226 @@
-"""Evaluate runs: the call behind `subspaces evaluate`."""
+"""Evaluate: from a family and its data, or from finished runs, to records."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
 
 from subspaces import data as datasets
-from subspaces import values
+from subspaces import template, values
 from subspaces.data.dataset import Progress
-from subspaces.evaluation import checks, choices, landscape, strip
-from subspaces.evaluation.bench import Bench
+from subspaces.ensembles import Ensemble
+from subspaces.evaluation import choices, examples, measuring
 from subspaces.evaluation.display import bars, counted
-from subspaces.evaluation.journal import Journal
-from subspaces.evaluation.plane import Span
-from subspaces.evaluation.points import GRID, plan
+from subspaces.evaluation.journal import Journal, RunJournal
+from subspaces.evaluation.metrics import Metric, given
+from subspaces.evaluation.plane import Network, Span, at_middle, corners, unmeasured
+from subspaces.evaluation.points import Place, coefficients, kind
 from subspaces.evaluation.record import Record
-from subspaces.evaluation.settings import ChooseOn, Settings
-from subspaces.evaluation.sweep import sweep
-from subspaces.evaluation.through import Name, Network, corners, named
+from subspaces.evaluation.run_subject import RunSubject
+from subspaces.evaluation.settings import Settings
+from subspaces.evaluation.subject import FamilySubject, NetworksSubject, Subject, members_of
+from subspaces.evaluation.tasks import Task, task_of
+from subspaces.points import to_alpha
+from subspaces.subspace import Subspace
 from subspaces.training import sharing
-from subspaces.training.config import Execution, Precision
+from subspaces.training.config import Execution
 from subspaces.training.runs import Run
 from subspaces.training.sharing import Waiting
 from subspaces.training.signals import Stop, stop_on_signals
 
 OneRun = Run | str | os.PathLike[str]
+Metrics = Mapping[str, Any] | Iterable[Metric] | None
 R = TypeVar("R")
 
 
-def evaluate(
+def evaluate_runs(
     runs: OneRun | Sequence[OneRun],
+    settings: Settings,
     *,
     data: str | os.PathLike[str] | None = None,
-    device: str = "auto",
-    grid: Sequence[float] | None = None,
-    random: int = 6,
-    triangle: int = 6,
-    choose_on: ChooseOn = "auto",
-    statistics_batches: int | None = None,
-    plane: bool = False,
-    through: Sequence[Name] = (),
-    cells: int = 21,
-    plane_statistics_batches: int = 50,
-    check_statistics: Sequence[int] = (),
-    precision: Precision = "auto",
-    workers: int | None = None,
+    execution: Execution,
     trust: bool = False,
     progress: bool | Progress = True,
 ) -> list[Record]:
-    """Measure finished runs and return what was measured, which is also `evaluation.json` in each run's folder.
-
-    What is there already is not measured again, and what was interrupted continues. Processes with runs in common
-    share them, as in `train`.
-
-    Args:
-        runs: a run, its folder, or several of them.
-        data: the folder with the data sets.
-        device: "cpu", "cuda", …; "auto" takes a GPU if there is one.
-        grid: the points of a line or curve, by default 0, 0.05, …, 1; each comes with its opposite 1 - alpha,
-            with which it forms an ensemble, and may be off the ends.
-        random: how many random points of a simplex, and in their ensemble.
-        triangle: into how many pieces the grid on a simplex of three vertices cuts an edge.
-        choose_on: where the best points and the threshold are chosen: "validation", "test" (marked, as the
-            paper does it) or "auto": on held-out images if the run has them, else nothing is chosen.
-        statistics_batches: for the batch-norm statistics at each point; by default the whole training set.
-        plane: also measure the plane through the first three vertices.
-        through: networks of other runs for the plane, "RUN" (its midpoint) or "RUN:ALPHA"; with one of
-            them the plane goes through the run's own ends, with two through its midpoint.
-        cells: of the plane, in each direction.
-        plane_statistics_batches: for the batch-norm statistics in each cell of the plane.
-        check_statistics: repeat some points (and cells) with statistics of so many batches, to see whether it matters.
-        precision: "float32" or "bfloat16"; "auto" is bfloat16 on a GPU, or whatever the numbers that are there have.
-        workers: processes that read image files.
-        trust: also call the network factories (`package.module:factory`) of runs that somebody else has trained.
-        progress: True for bars, False for none, or a function of (what, done, total).
-
-    Example:
-        >>> (run,) = ss.train("digits-line")
-        >>> (record,) = ss.evaluate(run)
-        >>> record.rows[0].metrics["accuracy"]
-    """
-    wanted = Settings(
-        grid=GRID if grid is None else grid,
-        random=random,
-        triangle=triangle,
-        choose_on=choose_on,
-        statistics_batches=statistics_batches,
-        plane=plane,
-        through=through,
-        cells=cells,
-        plane_statistics_batches=plane_statistics_batches,
-        check_statistics=check_statistics,
-        precision=precision,
-    )
+    """Measure what is missing of finished runs; see `subspaces.api.evaluate`."""
     several = values.all_of("evaluate", runs, (Run, str, os.PathLike), "a run, its folder, or several of them")
     data = None if data is None else values.folder("data", data)
-    execution = Execution(device=device, precision=precision, workers=workers).resolved()
-    if not isinstance(progress, bool):
-        values.function("progress", progress, "True, False, or a function of (what, done, total)")
     known = [one for one in several if isinstance(one, Run) or Run.begun([one])]
     if several and not known:
         raise ValueError(f"{several[0]}: holds no run that was begun; expected the folder of a finished one")
     opened = [one if isinstance(one, Run) else Run.open(values.folder("evaluate", one)) for one in known]
-    bench = workbench(data, execution, trust)
-    benches = list(dict.fromkeys(bench(run) for run in opened))
-    others = [named(name, bench) for name in wanted.through]
-    for one in benches:  # whatever is wrong is said before anything is measured
-        wanted.chosen_on(one)
-        if wanted.wants_plane:
+    open_run = run_subjects(data, execution, trust)
+    subjects = list(dict.fromkeys(open_run(run) for run in opened))
+    others = [named_network(name, open_run) for name in settings.through]
+    for one in subjects:  # whatever is wrong is said before anything is measured
+        settings.chosen_on(one)
+        if settings.wants_plane:
+            check_alike(one, others)
             corners(one, others)
     with stop_on_signals() as stop, bars(progress) as shown:
         told = partial(heeding, stop, shown)
-        return share(benches, lambda one: _evaluate(one, others, wanted, told), stop)
+
+        def work(one: RunSubject) -> Record:
+            found = measure_all(RunJournal(one, one.task.metrics, settings), others, told)
+            one.release()
+            return found
+
+        return share(subjects, work, stop)
 
 
-def workbench(data: str | os.PathLike[str] | None, execution: Execution, trust: bool = False) -> Callable[[Run], Bench]:
-    """Return a function that gives each run's bench, one for each folder, with data that runs may share."""
+def evaluate_networks(
+    networks: nn.Module | Sequence[nn.Module],
+    settings: Settings,
+    *,
+    loaders: Mapping[str, Iterable[Any]],
+    statistics: Iterable[Any] | None,
+    task: Task | str | None = None,
+    metrics: Metrics = None,
+    name: str | None = None,
+    progress: bool | Progress = True,
+) -> Record:
+    """Measure a family, a network or several of them on loaders; see `subspaces.api.evaluate`."""
+    chosen = task_of(task)
+    measured = _measured_by(chosen, metrics)
+    subject = _subject(networks, chosen, loaders, statistics, name)
+    others = [
+        Network(f"network {number}", module=module) if isinstance(module, nn.Module) else module
+        for number, module in enumerate(settings.through, 1)
+    ]
+    settings.chosen_on(subject)
+    with bars(progress) as shown, torch.random.fork_rng(), _as_they_were(networks):
+        return measure_all(Journal(subject, measured, settings), others, shown)
+
+
+def _measured_by(task: Task, more: Metrics) -> list[Metric]:
+    """Return the metrics of a task and those that are asked for beside them, each under a name of its own."""
+    found = [*task.metrics, *given(more)]
+    names = [metric.name for metric in found]
+    if not found:
+        raise ValueError(f"task={values.shown(task)}: it has no metrics; give it some, or pass metrics=")
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"metrics={{{twice[0]!r}: …}}: the task measures {twice[0]!r} already; expected another name")
+    return found
+
+
+def _subject(
+    networks: nn.Module | Sequence[nn.Module],
+    task: Task,
+    loaders: Mapping[str, Iterable[Any]],
+    statistics: Iterable[Any] | None,
+    name: str | None,
+) -> Subject:
+    alone = template.unwrapped(networks) if isinstance(networks, nn.Module) else None
+    if isinstance(alone, Subspace):
+        return FamilySubject(alone, task, loaders, statistics, name=name or "family")
+    if isinstance(alone, Ensemble):
+        return NetworksSubject(members_of(alone), task, loaders, name or "ensemble")
+    several = [networks] if isinstance(networks, nn.Module) else list(networks)
+    return NetworksSubject(several, task, loaders, name or ("network" if len(several) == 1 else "ensemble"))
+
+
+class _as_they_were:  # noqa: N801
+    """Gives modules back in the modes in which they came."""
+
+    def __init__(self, networks: nn.Module | Sequence[nn.Module]) -> None:
+        several = [networks] if isinstance(networks, nn.Module) else networks
+        self.modes = {part: part.training for network in several for part in network.modules()}
+        self.trained = {value: value.requires_grad for network in several for value in network.parameters()}
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, *_: object) -> None:
+        """Set the modes."""
+        for part, mode in self.modes.items():
+            part.training = mode
+        for value, trained in self.trained.items():
+            value.requires_grad_(trained)
+
+
+def measure_all(journal: Journal, others: Sequence[Network], progress: Progress) -> Record:
+    """Measure what is missing of one subject, choose, and return its record."""
+    settings, subject, record = journal.settings, journal.subject, journal.record
+    try:
+        items, family = measuring.items_of(subject, settings)
+        missing = journal.missing(items)
+        total, left = (sum(len(item.points) for item in some) for some in (items, missing))
+        tick = counted(progress, subject.name, total - left, total)
+        if missing:
+            measuring.measure(journal, missing, subject.predictor(subject.splits, settings.statistics_batches), tick)
+        journal.answer(family)
+        points = {"points": measuring.points_to_check(subject)} if settings.check_statistics else {}
+        if settings.wants_plane:
+            points |= _plane(journal, Span(corners(subject, others)), progress)
+        _check_statistics(journal, points, progress)
+        _choose(journal)
+        examples.renew(journal, bool(missing))
+    finally:  # also when it was stopped, or failed: what was measured is kept
+        journal.write()
+    return record
+
+
+def _plane(journal: Journal, span: Span, progress: Progress) -> dict[str, Any]:
+    """Measure a plane, and return the cells of it at which the statistics may be checked."""
+    settings, subject = journal.settings, journal.subject
+    predictor = subject.predictor(["test"], settings.plane_statistics_batches)
+    found = measuring.planned(journal, span, settings.cells, predictor)
+    total = settings.cells**2
+    left = len(unmeasured(found))
+    tick = counted(progress, f"{subject.name}: plane", total - left, total)
+    measuring.measure_plane(journal, found, span, predictor, tick)
+    return {found.name: measuring.cells_to_check(span, found)}
+
+
+def _check_statistics(journal: Journal, points: Mapping[str, Any], progress: Progress) -> None:
+    """Repeat points and cells with other numbers of batches."""
+    wanted = journal.settings.check_statistics
+    total = len(wanted) * sum(map(len, points.values()))
+    if total:
+        tick = counted(progress, f"{journal.subject.name}: statistics", 0, total)
+        for batches in wanted:
+            for where, some in points.items():
+                measuring.check_statistics(journal, where, some, batches, tick)
+
+
+def _choose(journal: Journal) -> None:
+    names = [metric.name for metric in measuring.shown_metrics(journal)]
+    splits = journal.settings.chosen_on(journal.subject)
+    chosen = choices.renew(journal.record, journal.predictions, splits, names)
+    if chosen != journal.record.choices:
+        journal.record.choices = chosen
+        journal.touch()
+
+
+# Runs
+
+
+def run_subjects(
+    data: str | os.PathLike[str] | None, execution: Execution, trust: bool = False
+) -> Callable[[Run], RunSubject]:
+    """Return a function that gives each run's subject, one for each folder, with data that runs may share."""
     load = cache(partial(_load, data))
-    found: dict[Path, Bench] = {}
+    found: dict[Path, RunSubject] = {}
 
-    def bench(run: Run) -> Bench:
+    def subject(run: Run) -> RunSubject:
         folder, one = run.folder.resolve(), run.recipe
         if folder not in found:
             _until_trained(run)
             read = partial(load, one.dataset, one.label_noise, one.validation, one.data_seed)
-            found[folder] = Bench(run, read, execution, trust)
+            found[folder] = RunSubject(run, read, execution, trust)
         return found[folder]
 
-    return bench
+    return subject
+
+
+def _load(
+    data: str | os.PathLike[str] | None, name: str, label_noise: float, validation: int, seed: int
+) -> datasets.Dataset:
+    return datasets.load(name, data, label_noise=label_noise, validation=validation, seed=seed)
 
 
 def _until_trained(run: Run) -> None:
@@ -140,20 +232,14 @@ def _until_trained(run: Run) -> None:
         stop.heed()
 
 
-def share(benches: Sequence[Bench], work: Callable[[Bench], R], stop: Stop) -> list[R]:
+def share(subjects: Sequence[RunSubject], work: Callable[[RunSubject], R], stop: Stop) -> list[R]:
     """Do what is to be done with each run, together with other processes that do the same; see `sharing.share`."""
 
-    def checked(bench: Bench) -> R:
-        bench.check()  # it may be trained anew by now
-        return work(bench)
+    def checked(one: RunSubject) -> R:
+        one.check()  # it may be trained anew by now
+        return work(one)
 
-    return sharing.share(benches, lambda bench: bench.run.attempt(), checked, lambda bench: bench.run.folder.name, stop)
-
-
-def _load(
-    data: str | os.PathLike[str] | None, name: str, label_noise: float, validation: int, seed: int
-) -> datasets.Dataset:
-    return datasets.load(name, data, label_noise=label_noise, validation=validation, seed=seed)
+    return sharing.share(subjects, lambda one: one.run.attempt(), checked, lambda one: one.run.folder.name, stop)
 
 
 def heeding(stop: Stop, progress: Progress, what: str, done: int, total: int) -> None:
@@ -162,53 +248,45 @@ def heeding(stop: Stop, progress: Progress, what: str, done: int, total: int) ->
     stop.heed()
 
 
-def _evaluate(bench: Bench, others: Sequence[Network], wanted: Settings, progress: Progress) -> Record:
-    """Measure what is missing of one run."""
-    journal = Journal(bench, wanted.statistics_batches, wanted.precision)
+def parse_network(name: str | os.PathLike[str]) -> tuple[Path, Place | None]:
+    """Return the folder of a run and the point that is named with it, `runs/a:0.3`; None for the midpoint."""
+    path = Path(name)
+    folder, colon, numbers = str(name).rpartition(":")
+    if path.is_dir() or not colon:
+        return path, None
     try:
-        measured = _points(journal, wanted, progress)
-        points = {"points": checks.points_of(bench)}
-        if wanted.wants_plane:
-            points |= _plane(journal, Span(corners(bench, others)), wanted, progress)
-        _check_statistics(journal, points, wanted, progress)
-        chosen = choices.renew(journal.record, journal.predictions, wanted.chosen_on(bench))
-        if chosen != journal.record.choices:
-            journal.record.choices = chosen
-            journal.touch()
-    finally:  # also when it was stopped, or failed: what was measured is kept
-        journal.write()
-    strip.renew(journal, measured)
-    return journal.record
+        found = [float(number) for number in numbers.split(",")]
+    except ValueError:
+        raise ValueError(
+            f"{str(name)!r}: expected a run folder, or one with a point such as {folder}:0.5 or {folder}:0.2,0.3,0.5"
+        ) from None
+    return Path(folder), found[0] if len(found) == 1 else tuple(found)
 
 
-def _points(journal: Journal, wanted: Settings, progress: Progress) -> bool:
-    """Measure points and their ensembles, and say whether there were any to measure."""
-    bench = journal.bench
-    items = plan(bench.shape, grid=wanted.grid, random=wanted.random, triangle=wanted.triangle, seed=bench.recipe.seed)
-    missing = journal.missing(items)
-    total, left = (sum(len(item.points) for item in some) for some in (items, missing))
-    tick = counted(progress, bench.run.folder.name, total - left, total)
-    if missing:
-        sweep(journal, missing, bench.predictor(bench.splits, wanted.statistics_batches), tick)
-    return bool(missing)
+def named_network(name: Any, open_run: Callable[[Run], RunSubject]) -> Network:
+    """Return a network of another run."""
+    if isinstance(name, nn.Module):
+        return Network("network", module=name)
+    folder, place = parse_network(name)
+    subject = open_run(Run.open(folder))
+    shape, label = subject.shape, subject.label
+    if place is None:
+        return at_middle(subject, label if kind(shape) == "single" else f"{label} midpoint")
+    checked = to_alpha(place, shape, shape.midpoint(), outside=True)
+    if checked.shape != shape.point:
+        raise ValueError(f"{str(name)!r}: expected one point of {shape}, {shape.domain}")
+    return Network(f"{label} at {str(name).rpartition(':')[2]}", subject, tuple(coefficients(shape, place)))
 
 
-def _plane(journal: Journal, span: Span, wanted: Settings, progress: Progress) -> dict[str, checks.Points]:
-    """Measure a plane, and return the cells of it at which the statistics may be checked."""
-    predictor = journal.bench.predictor([landscape.SPLIT], wanted.plane_statistics_batches)
-    plane = landscape.planned(journal, span, wanted.cells, predictor.statistics_images)
-    total = wanted.cells**2
-    left = len(landscape.unmeasured(plane))
-    tick = counted(progress, f"{journal.folder.name}: plane", total - left, total)
-    landscape.measure(journal, plane, span, predictor, tick)
-    return {plane.name: checks.cells_of(span, plane.xs, plane.ys)}
-
-
-def _check_statistics(journal: Journal, points: dict[str, checks.Points], wanted: Settings, progress: Progress) -> None:
-    """Repeat points and cells with other numbers of batches."""
-    total = len(wanted.check_statistics) * sum(map(len, points.values()))
-    if total:
-        tick = counted(progress, f"{journal.folder.name}: statistics", 0, total)
-        for batches in wanted.check_statistics:
-            for where, some in points.items():
-                checks.check(journal, where, some, batches, tick)
+def check_alike(first: RunSubject, others: Sequence[Network]) -> None:
+    """Refuse networks of runs with other data sets or networks for one plane."""
+    for other in others:
+        if not isinstance(other.subject, RunSubject):
+            continue
+        for name, what in (("dataset", "data set"), ("network", "network")):
+            ours, theirs = getattr(first.recipe, name), getattr(other.subject.recipe, name)
+            if ours != theirs:
+                raise ValueError(
+                    f"{first.run.folder} has the {what} {ours!r} and {other.subject.run.folder} {theirs!r}: "
+                    f"a plane goes through networks of one {what}"
+                )

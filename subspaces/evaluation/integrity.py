@@ -6,8 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from subspaces import storage, values
-from subspaces.evaluation import dropout, examples, record
-from subspaces.evaluation.measured import Shelf
+from subspaces.evaluation import record
 from subspaces.training import seals
 from subspaces.training.config import Recipe
 from subspaces.training.runs import FAMILY, LOG, STATE, TRAINED, Run, RunError
@@ -92,16 +91,14 @@ def _of_run(folder: Path) -> Iterator[Callable[[], object]]:
     if run.finished:
         yield lambda: run.check_family(run.family_file)
         yield lambda: run.check_family(run.trained_file)
-    special = {"config.json", "environment.json", FAMILY, TRAINED, record.FILE, examples.FILE, dropout.FILE}
+    special = {"config.json", "environment.json", FAMILY, TRAINED, record.FILE}
     for path in sorted(folder.iterdir()):
         if path.name not in special and path.suffix == ".json":
             yield lambda path=path: seals.read_json(path, run.recipe.key, "remove it")  # type: ignore[misc]
         elif path.name not in special and path.suffix == ".safetensors":
             yield lambda path=path: seals.read_tensors(path, run.recipe.key, "remove it")  # type: ignore[misc]
-    yield Shelf(folder / dropout.FILE, run.recipe.key).read
     if (folder / record.FILE).exists():
         yield lambda: measured_of(run)
-        yield lambda: examples.Examples.of(record.Record.read(folder), folder)
 
 
 def _without_family(run: Run) -> None:

@@ -1,4 +1,4 @@
-"""The plane through three networks, and the coordinates in it.
+"""The plane through three networks, the coordinates in it, and metrics on a grid of it.
 
 The first network is the origin, the x axis goes to the second, and the y axis is at a right angle to it
 towards the third (Gram and Schmidt). A point of the plane is an affine combination of the three, so its
@@ -6,13 +6,74 @@ weights are mixed like those of a simplex, off its domain too.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from subspaces import geometry
-from subspaces.evaluation.through import Network
+from subspaces.evaluation.answers import middle_of
+from subspaces.evaluation.points import coefficients, kind, outline, vertex_names
+from subspaces.evaluation.record import Corner, Drawn, Plane
+from subspaces.evaluation.subject import Subject
+from subspaces.layout import Layout
 from subspaces.subspace import Subspace
+
+MARGIN = 0.2  # of the extent of the three networks, on every side
+SPLIT = "test"
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network of a plane: one of a subject's family, by its coefficients, or a module of the same architecture."""
+
+    label: str
+    subject: Subject | None = None
+    coefficients: tuple[float, ...] = ()
+    module: nn.Module | None = None
+
+    @property
+    def layout(self) -> Layout | None:
+        """Where each parameter lies; None for a module, which takes that of the others."""
+        return None if self.subject is None else self.subject.family.layout
+
+    def rows(self, layout: Layout) -> dict[str, Tensor]:
+        """Return the weights by group, [n] each."""
+        if self.subject is None:
+            assert self.module is not None
+            named = dict(self.module.named_parameters(remove_duplicate=False))
+            missing = [name for name in layout.entries if name not in named]
+            if missing:
+                raise ValueError(f"{self.label} has no {missing[0]}: a plane goes through networks of one architecture")
+            return {group.name: group.pack(named) for group in layout.groups}
+        omega, c = self.subject.family.omega, torch.tensor(self.coefficients, dtype=torch.float64)
+        return {name: geometry.mix(c.to(omega[name].device), omega[name]) for name in omega}
+
+
+def at_middle(subject: Subject, label: str) -> Network:
+    """Return the network in the middle of a family."""
+    return Network(label, subject, tuple(coefficients(subject.shape, middle_of(subject.shape))))
+
+
+def corners(subject: Subject, others: Sequence[Network]) -> list[Network]:
+    """Return the three networks of a subject's plane: its own, as many as are needed, before the others.
+
+    Without others these are its first three vertices; with one other its first and last, with two its midpoint.
+    """
+    m, shape = subject.shape.vertices, subject.shape
+    if len(others) > 3:
+        raise ValueError(f"{len(others)} networks for one plane: expected three at most")
+    chosen = {0: [0, 1, 2], 1: [0, m - 1]}.get(len(others), [])
+    if len(set(chosen)) < len(chosen) or max(chosen, default=0) >= m:
+        raise ValueError(
+            f"{subject.name} has {m} of the three networks that a plane goes through: name "
+            f"{3 - m if m > 1 else 'two'} of other runs, --plane-through RUN"
+        )
+    names = vertex_names(shape)
+    own = [Network(names[index], subject, tuple(float(index == each) for each in range(m))) for index in chosen]
+    if len(others) == 2:
+        own = [at_middle(subject, "network" if kind(shape) == "single" else "midpoint")]
+    return [*own, *others]
 
 
 class Span:
@@ -20,14 +81,16 @@ class Span:
 
     def __init__(self, networks: Sequence[Network]) -> None:
         self.networks = list(networks)
-        self.layout = networks[0].family.layout
-        for network in networks[1:]:
-            if network.family.layout != self.layout:
-                raise ValueError(f"{network.bench.run.folder} has another network than {networks[0].bench.run.folder}")
+        layouts = [network.layout for network in networks if network.layout is not None]
+        self.layout = layouts[0]
+        for network in networks:
+            if network.layout not in (None, self.layout):
+                raise ValueError(f"{network.label} has another network than {networks[0].label}")
         with torch.no_grad():
+            found = [network.rows(self.layout) for network in networks]
+            device = found[0][self.layout.groups[0].name].device
             self.omega = {  # each [3, n]
-                group.name: torch.stack([_weights(network, group.name) for network in networks])
-                for group in self.layout.groups
+                group.name: torch.stack([rows[group.name].to(device) for rows in found]) for group in self.layout.groups
             }
         rows = _joined(self.omega[group.name] for group in self.layout.groups)
         self.origin = rows[0]
@@ -72,11 +135,73 @@ class Span:
         squares = torch.einsum("ki,ij,kj->k", c, off @ off.T, c)
         return c @ places, squares.clamp_min(0).sqrt()
 
+    def empty(self, subject: Subject, cells: int, count: int, statistics_images: int, metrics: Sequence[str]) -> Plane:
+        """Return the plane around a subject with nothing measured yet."""
+        low, high = self.corners.min(0).values, self.corners.max(0).values
+        margin = MARGIN * (high - low)
+        xs, ys = (
+            torch.linspace(float(first), float(last), cells, dtype=torch.float64).tolist()
+            for first, last in zip(low - margin, high + margin, strict=True)
+        )
+        labels = [network.label for network in self.networks]
+        return Plane(
+            name=", ".join(labels),
+            corners=[Corner(label, x, y) for label, (x, y) in zip(labels, self.corners.tolist(), strict=True)],
+            xs=xs,
+            ys=ys,
+            values={name: [[None] * cells for _ in ys] for name in metrics},
+            split=SPLIT,
+            count=count,
+            statistics_images=statistics_images,
+            drawn=self._drawings(subject),
+        )
 
-def _weights(network: Network, group: str) -> Tensor:
-    """Return the weights of a network in one group, [n]."""
-    omega = network.family.omega[group]
-    return geometry.mix(torch.tensor(network.coefficients, dtype=torch.float64, device=omega.device), omega)
+    def _drawings(self, subject: Subject) -> list[Drawn]:
+        """Return the subject's subspace and those that the three networks come from, in the plane's coordinates."""
+        found = []
+        owners = [network.subject for network in self.networks if network.subject is not None]
+        for one in dict.fromkeys([subject, *owners]):
+            single = kind(one.shape) == "single"
+            if single and one in owners:
+                continue
+            if (path := outline(one.shape)) is not None:
+                found.append(self._drawn(one.family, one.label, path))
+            middle = coefficients(one.shape, middle_of(one.shape))
+            found.append(self._drawn(one.family, one.label if single else f"{one.label} midpoint", [middle]))
+        return found
+
+    def _drawn(self, family: Subspace, label: str, rows: Sequence[Sequence[float]]) -> Drawn:
+        places, distance = self.projected(family, rows)
+        x, y = places.T.tolist()
+        return Drawn(label, "path" if len(rows) > 1 else "point", x, y, distance.tolist())
+
+
+def begun(plane: Plane) -> bool:
+    """Say whether any cell was measured."""
+    return any(cell is not None for grid in plane.values.values() for line in grid for cell in line)
+
+
+def unmeasured(plane: Plane) -> list[tuple[int, int]]:
+    """Return row and column of the cells that are not measured."""
+    first = next(iter(plane.values.values()))
+    return [(j, i) for j, row in enumerate(first) for i, value in enumerate(row) if value is None]
+
+
+def same_grid(first: Plane, second: Plane) -> bool:
+    """Say whether two planes are the same cells of the same networks, up to rounding."""
+
+    def described(plane: Plane) -> tuple[object, ...]:
+        about = (plane.name, plane.split, plane.count, plane.statistics_images, list(plane.values))
+        return *about, len(plane.xs), len(plane.ys)
+
+    def numbers(plane: Plane) -> Tensor:
+        corners = [value for corner in plane.corners for value in (corner.x, corner.y)]
+        return torch.tensor([*corners, *plane.xs, *plane.ys], dtype=torch.float64)
+
+    if described(first) != described(second):
+        return False
+    scale = float(numbers(second).abs().max())
+    return torch.allclose(numbers(first), numbers(second), rtol=0, atol=1e-6 * scale)
 
 
 def _gram_schmidt(first: Tensor, second: Tensor) -> Tensor:

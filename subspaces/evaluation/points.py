@@ -1,7 +1,4 @@
-"""Which points of a subspace are measured, and which of them together.
-
-A grid and its pairs on a line or curve; vertices, midpoint, edges, a grid and random points on a simplex.
-"""
+"""The points of a subspace that are walked over: a grid and its pairs on a line or curve, many points of a simplex."""
 
 import itertools
 from collections.abc import Iterable, Sequence
@@ -11,7 +8,7 @@ from typing import Literal
 import torch
 
 from subspaces import randomness, streams
-from subspaces.evaluation.record import Alpha, Role
+from subspaces.evaluation.record import Alpha
 from subspaces.shapes import Shape
 
 Place = float | tuple[float, ...]
@@ -24,9 +21,15 @@ GRID: tuple[float, ...] = tuple(step / 20 for step in range(21))
 class Item:
     """Points that are measured together, and the role of the ensemble of them all, if it is wanted."""
 
-    role: Role
+    role: str
     places: tuple[Place, ...]
-    ensemble: Role | None = None
+    ensemble: str | None = None
+    masks: int = 0  # how often it is asked with other parts dropped
+
+    @property
+    def networks(self) -> int:
+        """How many networks answer together."""
+        return self.masks or len(self.places)
 
     @property
     def points(self) -> list[Place]:
@@ -73,7 +76,7 @@ def _rounded(alpha: float) -> float:
 def _inside(shape: Shape, random: int, triangle: int, seed: int) -> list[Item]:
     m = shape.vertices
     vertices = [_barycentric([index], m) for index in range(m)]
-    roles: dict[Place, Role] = {_barycentric(range(m), m): "midpoint"}
+    roles: dict[Place, str] = {_barycentric(range(m), m): "midpoint"}
     for ends in itertools.combinations(range(m), 2):
         roles.setdefault(_barycentric(ends, m), "edge")
     for place in _triangle(triangle) if m == 3 and triangle else ():

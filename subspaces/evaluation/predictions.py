@@ -1,11 +1,10 @@
-"""What every measured point answers, image by image: `predictions.safetensors` in a run folder.
+"""What every measured point answers, example by example: `predictions.safetensors` in a run folder.
 
 With it, an evaluation that was interrupted knows what the points behind it have said, and a choice or
-the strip of examples can be made again without the networks.
+the examples can be made again without the networks. Of long splits the first examples are kept.
 """
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,36 +15,44 @@ from subspaces.evaluation.points import Place, to_alpha, to_place
 from subspaces.training import seals
 
 FILE = "predictions.safetensors"
+KEPT = 100_000  # examples of a split
 
 
-class Answers(NamedTuple):
-    """The predicted classes of a split's images, and how probable they are."""
+class Said(NamedTuple):
+    """The predicted classes of a split's examples, and how probable they are."""
 
     predicted: Tensor  # int32 [n]
     confidence: Tensor  # float32 [n]
 
 
 class Predictions:
-    """The answers of points on each split, beside the labels; `stamp` says what they were made with."""
+    """What points say on each split, beside the labels; `stamp` says what they were made with."""
 
-    def __init__(self, run: str, stamp: str, labels: Mapping[str, Tensor]) -> None:
+    def __init__(self, run: str = "", stamp: str = "") -> None:
         self.run = run  # the key of its recipe
         self.stamp = stamp
-        self.labels = {split: values.cpu() for split, values in labels.items()}  # int64 [n]
-        self.points: dict[Place, dict[str, Answers]] = {}
+        self.labels: dict[str, Tensor] = {}  # int64 [n]
+        self.points: dict[Place, dict[str, Said]] = {}
 
-    def add(self, place: Place, logits: Mapping[str, Tensor]) -> None:
-        """Add what a point says, from its logits [n, classes] on each split."""
-        found = {}
-        for split, values in logits.items():
-            confidence, predicted = values.softmax(1).max(1)
-            found[split] = Answers(predicted.to("cpu", torch.int32), confidence.cpu())
-        self.points[place] = found
+    def add(self, place: Place, split: str, said: Said, labels: Tensor) -> None:
+        """Add what a point says on a split, which must be the same examples in the same order each time."""
+        known = self.labels.setdefault(split, labels)
+        if not torch.equal(known, labels):
+            raise ValueError(
+                f"the {split} loader gave other labels, or another order of them, the second time: pass one that does "
+                "not shuffle"
+            )
+        self.points.setdefault(place, {})[split] = said
 
-    def stacked(self, split: str, places: list[Place]) -> Answers:
-        """Return the answers of several points: [p, n]."""
+    def stacked(self, split: str, places: list[Place]) -> Said:
+        """Return what several points say: [p, n]."""
         chosen = [self.points[place][split] for place in places]
-        return Answers(*(torch.stack(values) for values in zip(*chosen, strict=True)))
+        return Said(*(torch.stack(values) for values in zip(*chosen, strict=True)))
+
+    def right(self, place: Place, split: str) -> tuple[Tensor, Tensor]:
+        """Return the confidences of a point, and whether its answers are right: float64 [n]."""
+        said = self.points[place][split]
+        return said.confidence.double(), (said.predicted == self.labels[split]).double()
 
     def write(self, folder: Path) -> None:
         """Write everything into a run folder, whole or not at all."""
@@ -67,12 +74,24 @@ class Predictions:
         if header.get("stamp") != stamp:
             return None
         try:
-            splits = [name.removesuffix(".labels") for name in tensors if name.endswith(".labels")]
-            read = cls(run, stamp, {split: tensors[f"{split}.labels"] for split in splits})
+            read = cls(run, stamp)
+            names = [name for name in tensors if name.endswith(".labels")]
+            read.labels = {name.removesuffix(".labels"): tensors[name] for name in names}
             for index, alpha in enumerate(json.loads(header["points"])):
                 read.points[to_place(alpha)] = {
-                    split: Answers(*(tensors[f"{split}.{name}"][index] for name in Answers._fields)) for split in splits
+                    split: Said(*(tensors[f"{split}.{name}"][index] for name in Said._fields)) for split in read.labels
                 }
         except (KeyError, IndexError, ValueError, TypeError) as error:
             raise seals.damaged(folder / FILE, error, remedy) from None
         return read
+
+
+def said(probabilities: Tensor) -> Said:
+    """Return the most probable classes of probabilities [n, classes]."""
+    confidence, predicted = probabilities.max(1)
+    return Said(predicted.to("cpu", torch.int32), confidence.float().cpu())
+
+
+def joined(parts: list[Said]) -> Said:
+    """Return what was said about the batches of a split, up to so many examples."""
+    return Said(*(torch.cat(values)[:KEPT] for values in zip(*parts, strict=True)))

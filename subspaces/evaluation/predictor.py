@@ -1,12 +1,13 @@
-"""What a network answers with any weights, as fast as the device allows.
+"""What a network answers with any weights, batch by batch.
 
-All points of a family are the same network with other weights, so one network is kept on the device
-and each point is written into it. Batch-norm statistics belong to no point: they are made anew for
-each, as `recalibrate` does it, from the same augmented training images in the same order. On a GPU a
-batch of that, and the whole pass over a split, are each captured once as a CUDA graph.
+All points of a family are the same network with other weights, so a network is kept on the device for each member of an
+ensemble and points are written into them. Batch-norm statistics belong to no point: they are made anew for each, as
+`recalibrate` does it, from the same training batches in the same order. On a GPU, where the data is on the device too,
+a batch of that and the whole pass over a split are each captured once as a CUDA graph.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -14,23 +15,22 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from subspaces import nested
 from subspaces.batchnorm import recalibrate
-from subspaces.data import Dataset, ResidentLoader
+from subspaces.data import ResidentLoader
+from subspaces.evaluation.tasks import Task
 from subspaces.features import watch
 from subspaces.networks import registry
-from subspaces.training.batches import evaluation_batches, statistics_batches, statistics_seed
-from subspaces.training.config import Execution, Recipe
 
 WARMUP = 2
+Weights = Mapping[str, Tensor]
 
 
-class Prediction(NamedTuple):
-    """The answers of a network to the images of a split."""
+class Answers(NamedTuple):
+    """What several networks say about the examples of a batch, and what is right."""
 
-    logits: Tensor
-    """float32 [n, classes]"""
-    features: Tensor
-    """float32 [n, d], what enters the head, flattened"""
+    members: list[Any]
+    target: Any
 
 
 class Predictor:
@@ -38,98 +38,222 @@ class Predictor:
 
     Args:
         network: the network; it is changed.
-        recipe: of the run: how its images are cropped, flipped and batched.
-        dataset: the run's data.
-        execution: where and how.
-        splits: the names of the splits to predict, "test" or "validation".
-        statistics: batches for the batch-norm statistics; by default one whole pass over the training images.
+        task: what its outputs mean.
+        splits: the batches of each split, by its name; each is walked over again and again.
+        statistics: returns training batches from their beginning, for batch-norm statistics; None where the network
+            keeps its own.
+        batches: how many of those are used; by default all.
+        device: where the network runs.
+        dtype: of autocast; None for none.
+        seed: of random numbers that are drawn while statistics are made, the same for every point.
+        expected_images: how many training images the statistics are of, where that is known beforehand.
     """
 
     def __init__(
         self,
         network: nn.Module,
-        recipe: Recipe,
-        dataset: Dataset,
-        execution: Execution,
-        splits: Sequence[str],
-        statistics: int | None = None,
+        task: Task,
+        splits: Mapping[str, Iterable[Any]],
+        statistics: Callable[[], Iterable[Any]] | None = None,
+        *,
+        batches: int | None = None,
+        device: torch.device | None = None,
+        dtype: torch.dtype | None = None,
+        seed: int = 0,
+        expected_images: int = 0,
     ) -> None:
-        self.device = torch.device(execution.device)
+        self.device = device or next((each.device for each in network.parameters()), torch.device("cpu"))
+        self.task, self.splits, self.seed, self.dtype = task, splits, seed, dtype
         named = network.to(self.device).named_parameters(remove_duplicate=False)
-        self._parameters = {name: value for name, value in named if value.requires_grad}  # frozen ones are shared
-        self.network = network.eval().requires_grad_(False)
-        self.recipe, self.dataset, self.execution = recipe, dataset, execution
-        self._norms = [part for part in network.modules() if isinstance(part, _BatchNorm) and part.track_running_stats]
-        self._head = registry.head_name(network)
-        self._training = statistics_batches(recipe, dataset, execution)
-        self._splits = {name: evaluation_batches(getattr(dataset, name), recipe, dataset, execution) for name in splits}
-        self.labels = {name: getattr(dataset, name).labels.to(self.device) for name in splits}
-        sizes = self._training.sizes
-        self.statistics_images = sum(sizes[:statistics]) if self._norms else 0
-        self._batches = min(len(sizes), statistics or len(sizes))
-        self._start = self._training.state_dict()
-        self._graph: tuple[torch.cuda.CUDAGraph, list[Tensor]] | None = None
-        self._passes: dict[str, tuple[torch.cuda.CUDAGraph, Prediction]] = {}
-        resident = all(isinstance(loader, ResidentLoader) for loader in (self._training, *self._splits.values()))
-        self._captures = bool(execution.graph) and resident
+        self._names = {name for name, value in named if value.requires_grad}  # frozen ones are shared
+        self._networks = [network.eval().requires_grad_(False)]
+        self._statistics, self._batches = statistics, batches
+        self._normed = any(_tracks(part) for part in network.modules())
+        self._head = _head(network)
+        self.expected_images = self.statistics_images = expected_images if self._normed else 0
+
+    @property
+    def network(self) -> nn.Module:
+        """The network of the first member, with the weights and statistics that it had last."""
+        return self._networks[0]
 
     @torch.no_grad()
-    def __call__(self, weights: Mapping[str, Tensor]) -> dict[str, Prediction]:
-        """Return the answers of the network with these weights, by split."""
-        self._write(weights)
-        with self._settings():
-            if self._norms:
-                self._renew_statistics()
-            return {name: self._predict(name) for name in self._splits}
+    def prepare(self, weights: Sequence[Weights]) -> list[nn.Module]:
+        """Return a network with each of these weights, and batch-norm statistics of its own."""
+        while len(self._networks) < len(weights):
+            self._networks.append(copy.deepcopy(self._networks[0]))
+        for network, each in zip(self._networks, weights, strict=False):
+            self._write(network, each)
+            if self._normed and self._statistics is not None:
+                self._renew_statistics(network)
+        return self._networks[: len(weights)]
 
-    def _write(self, weights: Mapping[str, Tensor]) -> None:
-        if set(weights) != set(self._parameters):
-            differing = sorted(set(weights) ^ set(self._parameters))
+    def __call__(self, weights: Sequence[Weights]) -> dict[str, Iterable[Answers]]:
+        """Return what the networks with these weights say, batch by batch, on each split."""
+        networks = self.prepare(weights)
+        return {split: self.answers(networks, split) for split in self.splits}
+
+    def whole(self, weights: Weights) -> dict[str, tuple[Tensor, Tensor]]:
+        """Return the logits of one network for each split as a whole, and the labels."""
+        found = {}
+        for split, batches in self([weights]).items():
+            several = list(batches)
+            found[split] = tuple(
+                map(torch.cat, zip(*((each.members[0].logs, each.target) for each in several), strict=True))
+            )
+        return found  # type: ignore[return-value]
+
+    def answers(self, networks: Sequence[nn.Module], split: str) -> Iterator[Answers]:
+        """Yield what networks say about the batches of a split."""
+        for batch in self.batches(split):
+            yield self.ask(networks, batch, self.seed)
+
+    def batches(self, split: str) -> Iterator[Any]:
+        """Yield the batches of a split, on the device."""
+        for batch in self.splits[split]:
+            yield nested.apply(self._move, batch)
+
+    def _move(self, tensor: Tensor) -> Tensor:
+        return tensor.to(self.device, non_blocking=True)
+
+    @torch.no_grad()
+    def ask(self, networks: Sequence[nn.Module], batch: Any, seed: int) -> Answers:
+        """Return what networks say about a batch, with random numbers that start from a seed."""
+        target = self.task.target(batch)
+        with self._settings(seed):
+            outputs = [self._run(network, batch) for network in networks]
+        return self._answers(outputs, target)
+
+    def _answers(self, outputs: Sequence[tuple[Any, Tensor | None]], target: Any) -> Answers:
+        parts = [self.task.parts(output, target, features) for output, features in outputs]
+        return Answers([part for part, _ in parts], parts[0][1])
+
+    def _run(self, network: nn.Module, batch: Any) -> tuple[Any, Tensor | None]:
+        """Return the output on a batch, and what enters the head."""
+        with watch(network, self._head) as seen:
+            output = self.task.run(network, batch)
+        features = seen[-1].flatten(1).float() if seen and seen[-1].ndim > 1 else None
+        return output, features
+
+    def _write(self, network: nn.Module, weights: Weights) -> None:
+        if set(weights) != self._names:
+            differing = sorted(set(weights) ^ self._names)
             raise ValueError(f"the weights are not those of the network: {differing[0]} is in one of them only")
-        for name, parameter in self._parameters.items():
-            parameter.copy_(weights[name])
+        for name, parameter in network.named_parameters(remove_duplicate=False):
+            if name in weights:
+                parameter.copy_(weights[name])
 
     @contextmanager
-    def _settings(self) -> Iterator[None]:
-        """Compute as in training, with random numbers (of dropout) that are the same for every point."""
-        low = self.execution.precision == "bfloat16"
+    def _settings(self, seed: int | None = None) -> Iterator[None]:
+        """Compute as in training, with random numbers (of dropout, of loaders) that are the same for every point."""
         with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
-            torch.manual_seed(statistics_seed(self.recipe))
-            with torch.autocast(self.device.type, torch.bfloat16, enabled=low, cache_enabled=False):
+            torch.manual_seed(self.seed if seed is None else seed)
+            with torch.autocast(
+                self.device.type, self.dtype or torch.bfloat16, enabled=self.dtype is not None, cache_enabled=False
+            ):
                 yield
 
-    def _renew_statistics(self) -> None:
+    def _renew_statistics(self, network: nn.Module) -> None:
+        assert self._statistics is not None
+        self.statistics_images = 0
+
+        def run(module: Any, batch: Any) -> None:
+            self.statistics_images += nested.batch_size(self.task.inputs(batch)) or 0
+            self.task.run(module, batch)
+
+        with self._settings():  # far off a subspace all is infinite, and that is what is measured
+            recalibrate(network, self._statistics(), batches=self._batches, finite=False, forward=run)
+
+
+class GivenNetworks(Predictor):
+    """Asks networks that are there already, as they are; weights are their numbers."""
+
+    def __init__(self, networks: Sequence[nn.Module], task: Task, splits: Mapping[str, Iterable[Any]]) -> None:
+        super().__init__(networks[0], task, splits)
+        self._networks = [network.eval() for network in networks]
+
+    def prepare(self, weights: Sequence[Any]) -> list[nn.Module]:
+        """Return the networks of these numbers."""
+        return [self._networks[number] for number in weights]
+
+
+def _tracks(part: nn.Module) -> bool:
+    return isinstance(part, _BatchNorm) and part.track_running_stats
+
+
+def _head(network: nn.Module) -> str | None:
+    try:
+        return registry.head_name(network)
+    except ValueError:
+        return None
+
+
+class CapturedPredictor(Predictor):
+    """Predicts from images on a CUDA device, with graphs of a training batch and of the pass over each split."""
+
+    def __init__(self, *args: Any, training: ResidentLoader, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._training = training
+        self._start = training.state_dict()
+        self._norms = [part for part in self.network.modules() if isinstance(part, _BatchNorm) and _tracks(part)]
+        self._graph: tuple[torch.cuda.CUDAGraph, list[Tensor]] | None = None
+        self._passes: dict[str, tuple[torch.cuda.CUDAGraph, tuple[Any, ...]]] = {}
+
+    @torch.no_grad()
+    def __call__(self, weights: Sequence[Weights]) -> dict[str, Iterable[Answers]]:
+        """Return the same as one batch for each split: the networks take turns in one, which the graphs know."""
+        found: dict[str, list[tuple[Any, Tensor | None]]] = {split: [] for split in self.splits}
+        targets: dict[str, Tensor] = {}
+        for each in weights:
+            self.prepare([each])
+            with self._settings():
+                for split in self.splits:
+                    output, features, targets[split] = self._pass(split)
+                    found[split].append((output, features))
+        return {split: [self._answers(outputs, targets[split])] for split, outputs in found.items()}
+
+    def _pass(self, split: str) -> tuple[Tensor, Tensor | None, Tensor]:
+        if split not in self._passes:
+            self._passes[split] = captured(lambda: self._joined(split), self.device)
+        graph, (output, features, target) = self._passes[split]
+        graph.replay()
+        return output.clone(), None if features is None else features.clone(), target
+
+    def _joined(self, split: str) -> tuple[Tensor, Tensor | None, Tensor]:
+        """Return the outputs on all batches of a split."""
+        found = [(*self._run(self.network, (x, y)), y) for x, y in self.splits[split]]
+        outputs, features, targets = zip(*found, strict=True)
+        entered = None if features[0] is None else torch.cat(features)
+        return torch.cat([output.float() for output in outputs]), entered, torch.cat(targets)
+
+    def _renew_statistics(self, network: nn.Module) -> None:
         loader = self._training
-        if isinstance(loader, ResidentLoader):
-            loader.load_state_dict(self._start)  # the same batches for every point
-        else:
-            loader = statistics_batches(self.recipe, self.dataset, self.execution)
-        if not self._captures:
-            recalibrate(self.network, loader, batches=self._batches, finite=False)  # far off, all is infinite
-            return
+        loader.load_state_dict(self._start)  # the same batches for every point
         loader.start_epoch()
         sizes = loader.sizes[: self._batches]
-        if self._graph is None:
-            self._graph = self._capture_batch(sizes[0])
-            loader.position.zero_()
-        graph, sums = self._graph
-        torch._foreach_zero_(sums)
-        for size in sizes:
-            if size == sizes[0]:
-                graph.replay()
-            else:
-                self._add_statistics(size, sums)
-        means = torch._foreach_div(sums, len(sizes))
-        torch._foreach_copy_(self._statistics(), list(means))
+        self.statistics_images = sum(sizes)
+        with self._settings():
+            if self._graph is None:
+                sums = [torch.zeros_like(value) for value in self._running()]
+                self._graph = captured(lambda: self._add_statistics(sizes[0], sums), self.device)[0], sums
+                loader.position.zero_()
+            graph, sums = self._graph
+            torch._foreach_zero_(sums)
+            for size in sizes:
+                if size == sizes[0]:
+                    graph.replay()
+                else:
+                    self._add_statistics(size, sums)
+        torch._foreach_copy_(self._running(), list(torch._foreach_div(sums, len(sizes))))
 
-    def _statistics(self) -> list[Tensor]:
+    def _running(self) -> list[Tensor]:
         pairs = ((norm.running_mean, norm.running_var) for norm in self._norms)
         return [value for pair in pairs for value in pair if value is not None]
 
     def _add_statistics(self, size: int, sums: list[Tensor]) -> None:
         """Run the network on a batch and add the mean and variance that its batch norms see."""
         momenta = [norm.momentum for norm in self._norms]
-        running = self._statistics()
+        running = self._running()
         torch._foreach_zero_(running)
         self.network.train()
         try:
@@ -142,42 +266,20 @@ class Predictor:
             for norm, momentum in zip(self._norms, momenta, strict=True):
                 norm.momentum = momentum
 
-    def _capture_batch(self, size: int) -> tuple[torch.cuda.CUDAGraph, list[Tensor]]:
-        sums = [torch.zeros_like(value) for value in self._statistics()]
-        return self._captured(lambda: self._add_statistics(size, sums))[0], sums
 
-    def _predict(self, name: str) -> Prediction:
-        if not self._captures:
-            return self._answers(name)
-        if name not in self._passes:
-            self._passes[name] = self._captured(lambda: self._answers(name))
-        graph, result = self._passes[name]
-        graph.replay()
-        return Prediction(*(value.clone() for value in result))
-
-    def _answers(self, name: str) -> Prediction:
-        loader = self._splits[name]
-        logits, features = [], []
-        with watch(self.network, self._head) as seen:
-            for x, _ in loader:
-                logits.append(self.network(x).float())
-                features.append(seen[-1].flatten(1).float())
-                seen.clear()
-        return Prediction(torch.cat(logits), torch.cat(features))
-
-    def _captured(self, work: Any) -> tuple[torch.cuda.CUDAGraph, Any]:
-        """Return a graph of some work, after running it often enough to be warm, and what the work returns."""
-        stream = torch.cuda.Stream(self.device)
-        stream.wait_stream(torch.cuda.current_stream(self.device))
-        graph = torch.cuda.CUDAGraph()
-        cudnn = torch.backends.cudnn
-        kept = {"deterministic": cudnn.deterministic, "allow_tf32": cudnn.allow_tf32}
-        with cudnn.flags(enabled=True, benchmark=True, **kept):
-            with torch.cuda.stream(stream):
-                for _ in range(WARMUP):
-                    work()
-            stream.synchronize()
-            with torch.cuda.graph(graph, stream=stream):
-                result = work()
-        torch.cuda.current_stream(self.device).wait_stream(stream)
-        return graph, result
+def captured(work: Callable[[], Any], device: torch.device) -> tuple[torch.cuda.CUDAGraph, Any]:
+    """Return a graph of some work, after running it often enough to be warm, and what the work returns."""
+    stream = torch.cuda.Stream(device)
+    stream.wait_stream(torch.cuda.current_stream(device))
+    graph = torch.cuda.CUDAGraph()
+    cudnn = torch.backends.cudnn
+    kept = {"deterministic": cudnn.deterministic, "allow_tf32": cudnn.allow_tf32}
+    with cudnn.flags(enabled=True, benchmark=True, **kept):
+        with torch.cuda.stream(stream):
+            for _ in range(WARMUP):
+                work()
+        stream.synchronize()
+        with torch.cuda.graph(graph, stream=stream):
+            result = work()
+    torch.cuda.current_stream(device).wait_stream(stream)
+    return graph, result

@@ -1,29 +1,85 @@
-"""What an evaluation leaves behind: `evaluation.json` in a run folder, as typed rows.
+"""What was measured of one family, as typed rows: `evaluation.json` in a run folder, or a file of the user's.
 
-Every number that a figure or a page shows is read from here, so that each of them can be made again
-without the data or the networks.
+Every number that a table, a figure or a page shows is read from here, with the words that go with it, so that each
+of them can be made again without the data, the networks or the definitions.
 """
 
 import dataclasses
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-from subspaces.evaluation.typed import mistake
+from subspaces.evaluation.schema import mistake
+from subspaces.text import nearest
 from subspaces.training import seals
 from subspaces.training.config import Recipe
 from subspaces.training.runs import RunError
 
-SCHEMA = 1
+SCHEMA = 2
 FILE = "evaluation.json"
 REMEDY = "remove it and evaluate anew"
-HEIGHTS = ("accuracy", "nll")  # of a plane
 
 Kind = Literal["point", "ensemble"]
-Role = Literal["along", "midpoint", "vertex", "edge", "grid", "random"]
 Alpha = float | list[float]
+Grid = list[list[float | None]]
+
+
+@dataclass(frozen=True)
+class Description:
+    """A metric in words.
+
+    Args:
+        name: in files, options and code.
+        label: in tables and figures.
+        meaning: what it is, in half a sentence.
+        lower_is_better: which direction is better.
+        percent: whether it is a share, shown in percent.
+        headline: whether it stands in short tables.
+        goal: the value that it should have, where neither more nor less is better.
+    """
+
+    name: str
+    label: str
+    meaning: str
+    lower_is_better: bool = True
+    percent: bool = False
+    headline: bool = False
+    goal: float | None = None
+
+    @property
+    def scale(self) -> float:
+        """What a value is multiplied with to be shown."""
+        return 100.0 if self.percent else 1.0
+
+    @property
+    def digits(self) -> int:
+        """The decimal places of a table."""
+        return 2 if self.percent else 4
+
+    @property
+    def title(self) -> str:
+        """The head of a table's column."""
+        return f"{self.label} %" if self.percent else self.label
+
+    @property
+    def axis(self) -> str:
+        """The label of a figure's axis."""
+        return f"{self.label} (%)" if self.percent else self.label
+
+    def merit(self, value: float) -> float:
+        """Return a number that is larger the better a value is; nothing is worse than no number."""
+        if math.isnan(value):
+            return -math.inf
+        if self.goal is not None:
+            return -abs(value - self.goal)
+        return -value if self.lower_is_better else value
+
+    def shown(self, value: float) -> str:
+        """Return a value as it stands in a table."""
+        return f"{self.scale * value:.{self.digits}f}"
 
 
 @dataclass(frozen=True)
@@ -45,24 +101,52 @@ class RiskCoverage:
 
 @dataclass(frozen=True)
 class Row:
-    """How good one point, or the ensemble of several, is on one split."""
+    """How good one point, or the ensemble of several, is on one split.
+
+    `row.accuracy` is `row.metrics["accuracy"]`. `scaled` are the metrics after temperature scaling, with the
+    temperature, which is fitted on validation examples alone.
+    """
 
     kind: Kind
-    role: Role
+    role: str
     alphas: list[Alpha]
     coefficients: list[list[float]]
     split: str
-    images: int
+    count: int
     metrics: dict[str, float]
-    reliability: Reliability
-    risk_coverage: RiskCoverage
-    average: Literal["probabilities", "logits"] | None = None
+    reliability: Reliability | None = None
+    risk_coverage: RiskCoverage | None = None
+    average: str | None = None
     diversity: dict[str, float] | None = None
+    scaled: dict[str, float] | None = None
+    networks: int = 1
 
     @property
     def key(self) -> str:
         """What the row is about: two rows of one record with the same key are the same measurement."""
         return json.dumps([self.split, self.kind, self.role, self.alphas, self.average])
+
+    def __getattr__(self, name: str) -> float:
+        known: Mapping[str, float] = self.__dict__.get("metrics", {})
+        if name not in known:
+            raise AttributeError(f"a row has no {name!r}: {nearest(name, known)}")
+        return known[name]
+
+
+@dataclass(frozen=True)
+class Answered:
+    """One way in which a family answers, in words, and which rows are its."""
+
+    name: str
+    words: str
+    networks: int
+    role: str
+    alphas: list[Alpha]
+    average: str | None
+
+    def is_of(self, row: Row) -> bool:
+        """Say whether a row is of this answer."""
+        return (row.role, row.alphas, row.average) == (self.role, self.alphas, self.average)
 
 
 @dataclass(frozen=True)
@@ -87,16 +171,15 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Plane:
-    """Accuracy and loss on a grid of the plane through three networks; None where not computed yet."""
+    """Metrics on a grid of the plane through three networks, by name [y][x]; None where not computed yet."""
 
     name: str
     corners: list[Corner]
     xs: list[float]
     ys: list[float]
-    accuracy: list[list[float | None]]  # [y][x]
-    nll: list[list[float | None]]
+    values: dict[str, Grid]
     split: str
-    images: int
+    count: int
     statistics_images: int
     drawn: list[Drawn] = field(default_factory=list)
 
@@ -121,56 +204,67 @@ class Check:
     at: list[list[float]]  # alphas, or x and y in the plane
     split: str
     statistics_images: int
-    accuracy: list[float]
-    nll: list[float]
+    values: dict[str, list[float]]  # by metric
+
+
+@dataclass(frozen=True)
+class Examples:
+    """k images of a split whose predicted class changes along p points, and what each of those says about them."""
+
+    split: str
+    alphas: list[Alpha]  # p
+    size: list[int]  # C, H, W
+    images: str  # uint8 [k, C, H, W] in base64
+    labels: list[int]  # k
+    indices: list[int]  # k, in the split
+    predicted: list[list[int]]  # [p][k]
+    confidence: list[list[float]]  # [p][k], of the predicted class
 
 
 @dataclass
 class Record:
-    """All that was measured of one run."""
+    """All that was measured of one family."""
 
-    run: str
-    recipe: dict[str, Any]
+    name: str
+    shape: dict[str, Any]  # "kind" of alpha (single, interval, simplex), "vertices", what "members" are called, "type"
+    task: str
+    metrics: list[Description]
+    answers: list[Answered]
     environment: dict[str, Any]
     dataset: dict[str, Any]
     statistics: dict[str, Any]
+    recipe: dict[str, Any] | None = None
     rows: list[Row] = field(default_factory=list)
     planes: list[Plane] = field(default_factory=list)
     choices: list[Choice] = field(default_factory=list)
     checks: list[Check] = field(default_factory=list)
+    examples: Examples | None = None
     schema: int = SCHEMA
 
     @classmethod
-    def read(cls, folder: Path) -> "Record":
-        """Return the record of a run folder."""
-        path = Path(folder) / FILE
-        if not seals.there(path, REMEDY):
-            raise RunError(f"{folder} has no {FILE}: run `subspaces evaluate {folder}` first")
-        values, run, _ = seals.read_json(path, None, REMEDY)
+    def read(cls, path: Path) -> "Record":
+        """Return the record of a run folder, or of a file."""
+        path = Path(path)
+        file = path / FILE if path.is_dir() else path
+        if not seals.there(file, REMEDY):
+            raise RunError(f"{path} has no {FILE}: run `subspaces evaluate {path}` first")
+        values, run, _ = seals.read_json(file, None, REMEDY)
         try:
             if values["schema"] != SCHEMA:
-                raise RunError(f"{path} has schema {values['schema']}, this version reads {SCHEMA}: {REMEDY}")
+                raise RunError(f"{file} has schema {values['schema']}, this version reads {SCHEMA}: {REMEDY}")
             if (wrong := mistake(values, cls, "") or _lacking(values)) is not None:
                 raise ValueError(wrong)
-            record = cls(
-                **{
-                    **values,
-                    "rows": [_row(row) for row in values["rows"]],
-                    "planes": [_plane(plane) for plane in values["planes"]],
-                    "choices": [Choice(**choice) for choice in values["choices"]],
-                    "checks": [Check(**check) for check in values.get("checks", [])],
-                }
-            )
+            record = cls(**{**values, **{name: _made(name, values[name]) for name in _PARTS if name in values}})
             if record.key != run:
                 raise ValueError(f"its recipe has the key {record.key}, and its seal says {run}")
             return record
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise seals.damaged(path, error, REMEDY) from None
+            raise seals.damaged(file, error, REMEDY) from None
 
     @property
     def key(self) -> str:
-        """The key of the run's recipe."""
-        return Recipe.from_dict(self.recipe).key
+        """The key of the run's recipe; empty for a family of the user's own."""
+        return "" if self.recipe is None else Recipe.from_dict(self.recipe).key
 
     @property
     def family(self) -> str | None:
@@ -178,14 +272,41 @@ class Record:
         found = self.environment.get("family")
         return None if found is None else str(found)
 
+    @property
+    def splits(self) -> list[str]:
+        """The names of the splits that were measured."""
+        return list(dict.fromkeys(row.split for row in self.rows))
+
+    def metric(self, name: str) -> Description:
+        """Return a metric in words, or name the nearest one."""
+        for each in self.metrics:
+            if each.name == name:
+                return each
+        raise ValueError(f"metric={name!r}: {nearest(name, [each.name for each in self.metrics])}")
+
+    def answer(self, name: str, split: str = "test") -> Row | None:
+        """Return the row of an answer on a split; None if it was not measured."""
+        for answered in self.answers:
+            if answered.name == name:
+                return next((row for row in self.rows if row.split == split and answered.is_of(row)), None)
+        return None
+
     def add(self, rows: Iterable[Row]) -> None:
         """Add rows, in place of earlier ones about the same, in an order that does not depend on when they came."""
         found = {row.key: row for row in (*self.rows, *rows)}
         self.rows = sorted(found.values(), key=_order)
 
-    def write(self, folder: Path) -> None:
-        """Write the record into a run folder, whole or not at all."""
-        seals.write_json(Path(folder) / FILE, dataclasses.asdict(self), self.key)
+    def write(self, path: Path) -> None:
+        """Write the record into a run folder or a file, whole or not at all."""
+        file = Path(path) / FILE if Path(path).is_dir() else Path(path)
+        values = {entry.name: getattr(self, entry.name) for entry in dataclasses.fields(Record)}
+        seals.write_json(file, {name: _plain(value) for name, value in values.items()}, self.key)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else value
 
 
 def _lacking(values: Mapping[str, Any]) -> str | None:
@@ -198,31 +319,63 @@ def _lacking(values: Mapping[str, Any]) -> str | None:
         if not row["alphas"]:
             return f"rows[{at}] has no alphas"
         for part in ("reliability", "risk_coverage"):
-            if len({len(column) for column in row[part].values()}) > 1:
+            if row[part] is not None and len({len(column) for column in row[part].values()}) > 1:
                 return f"rows[{at}].{part} has columns of different lengths"
     for at, plane in enumerate(values["planes"]):
-        if any([len(line) for line in plane[name]] != [len(plane["xs"])] * len(plane["ys"]) for name in HEIGHTS):
+        lengths = [len(plane["xs"])] * len(plane["ys"])
+        if any([len(line) for line in grid] != lengths for grid in plane["values"].values()):
             return f"planes[{at}] has not {len(plane['ys'])} lines of {len(plane['xs'])} cells"
-    return None
+    return _unlike(values["examples"]) if values.get("examples") is not None else None
+
+
+def _unlike(examples: Mapping[str, Any]) -> str | None:
+    """Say which part of the examples has another length than the others."""
+    k, p = len(examples["labels"]), len(examples["alphas"])
+    pixels = k * math.prod(examples["size"])
+    lengths = {"indices": len(examples["indices"]) == k, "size": len(examples["size"]) == 3}
+    lengths["images"] = len(examples["images"]) == (pixels + 2) // 3 * 4  # in base64
+    for name in ("predicted", "confidence"):
+        lengths[name] = [len(line) for line in examples[name]] == [k] * p
+    wrong = [name for name, good in lengths.items() if not good]
+    return f"examples.{wrong[0]} does not fit {k} images and {p} points" if wrong else None
+
+
+_ROLES = {"along": 0, "midpoint": 0, "vertex": 1, "edge": 2, "grid": 3, "random": 4}
 
 
 def _order(row: Row) -> tuple[Any, ...]:
     """Sort by split, points before ensembles, and along the subspace; a simplex begins with its first vertex."""
-    role = 0 if row.role == "midpoint" else get_args(Role).index(row.role)
+    role = (_ROLES[row.role], "") if row.role in _ROLES else (len(_ROLES), row.role)
     places = [[-part for part in alpha] if isinstance(alpha, list) else [alpha] for alpha in row.alphas]
-    return (row.split, row.kind != "point", role, places, row.average != "probabilities")
+    return (row.split, row.kind != "point", role, places, row.average == "logits")
 
 
 def _row(values: Mapping[str, Any]) -> Row:
-    return Row(
-        **{
-            **values,
-            "reliability": Reliability(**values["reliability"]),
-            "risk_coverage": RiskCoverage(**values["risk_coverage"]),
-        }
-    )
+    bins, curve = values["reliability"], values["risk_coverage"]
+    parts = {
+        "reliability": None if bins is None else Reliability(**bins),
+        "risk_coverage": None if curve is None else RiskCoverage(**curve),
+    }
+    return Row(**{**values, **parts})
 
 
 def _plane(values: Mapping[str, Any]) -> Plane:
     corners = [Corner(**corner) for corner in values["corners"]]
     return Plane(**{**values, "corners": corners, "drawn": [Drawn(**drawn) for drawn in values["drawn"]]})
+
+
+_PARTS: dict[str, Any] = {
+    "metrics": lambda value: Description(**value),
+    "answers": lambda value: Answered(**value),
+    "rows": _row,
+    "planes": _plane,
+    "choices": lambda value: Choice(**value),
+    "checks": lambda value: Check(**value),
+    "examples": lambda value: Examples(**value),
+}
+
+
+def _made(name: str, values: Any) -> Any:
+    if values is None or isinstance(values, dict):
+        return None if values is None else _PARTS[name](values)
+    return [_PARTS[name](value) for value in values]

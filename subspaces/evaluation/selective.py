@@ -67,9 +67,14 @@ def risk_coverage(probabilities: Tensor, labels: Tensor, points: int = 51) -> Ri
 
     Fewer examples than points give one coverage per example.
     """
+    return to_risk_coverage(torch.stack(top(probabilities, labels), dim=1), points)
+
+
+def to_risk_coverage(each: Tensor, points: int = 51) -> RiskCoverage:
+    """Return the same of confidences and whether they are right, [n, 2]."""
     if points < 2:
         raise ValueError(f"points={points}: expected at least 2, the first and the last coverage")
-    risk = risks(by_confidence(*top(probabilities, labels))[1])
+    risk = risks(by_confidence(*each.T)[1])
     n, steps = len(risk), points - 1
     kept = sorted({max(1, (2 * n * step + steps) // (2 * steps)) for step in range(points)})  # rounded
     chosen = risk[torch.tensor(kept, device=risk.device) - 1]
@@ -82,9 +87,14 @@ def threshold_for_risk(probabilities: Tensor, labels: Tensor, risk: float) -> fl
     It is one of the confidences that occur, and None if even the most confident examples have a larger error. Choose
     it on one split and apply it to another.
     """
+    return threshold(*top(probabilities, labels), risk)
+
+
+def threshold(confidence: Tensor, correct: Tensor, risk: float) -> float | None:
+    """Return the same of confidences and whether they are right, float64 [n]."""
     if not 0 <= risk <= 1:
         raise ValueError(f"risk={risk}: expected an error between 0 and 1")
-    confidence, correct = by_confidence(*top(probabilities, labels))
+    confidence, correct = by_confidence(confidence, correct)
     kept = torch.arange(1, len(correct) + 1, device=correct.device)
     last = torch.ones_like(kept, dtype=torch.bool)  # of its confidence: a threshold keeps equals together
     last[:-1] = confidence[1:] != confidence[:-1]
@@ -98,7 +108,11 @@ def selected(probabilities: Tensor, labels: Tensor, threshold: float) -> dict[st
 
     Where there is none, both are 0: nothing was answered, nothing was wrong.
     """
-    confidence, correct = top(probabilities, labels)
+    return answered(*top(probabilities, labels), threshold)
+
+
+def answered(confidence: Tensor, correct: Tensor, threshold: float) -> dict[str, float]:
+    """Return the same of confidences and whether they are right, float64 [n]."""
     kept = confidence >= threshold
     coverage, wrong = torch.stack([kept.double().mean(), (kept * (1 - correct)).mean()]).tolist()
     return {"coverage": coverage, "risk": wrong / coverage if coverage else 0.0}

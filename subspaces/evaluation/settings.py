@@ -1,23 +1,28 @@
 """What an evaluation measures, checked before anything is."""
 
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, get_args
 
+from torch import nn
+
 from subspaces import values
-from subspaces.evaluation.bench import Bench
+from subspaces.evaluation.answers import ANSWERS
 from subspaces.evaluation.points import GRID
-from subspaces.evaluation.through import Name
+from subspaces.evaluation.subject import Subject
 from subspaces.text import nearest
 from subspaces.training.config import Precision
 
 ChooseOn = Literal["auto", "validation", "test"]
+PASSES = 20  # of MC-dropout
 POINTS = 10_001  # of a grid, or drawn at random: days on any device
 MOST = {  # what can be asked for
     "random": (0, POINTS),
     "triangle": (0, 140),  # which are 10,011 points
     "cells": (2, 501),  # in each direction
+    "dropout_passes": (1, 10_000),
     "statistics_batches": (1, 10**6),
     "plane_statistics_batches": (1, 10**6),
 }
@@ -45,8 +50,12 @@ class Settings:
         "auto",
         POINTS_PANEL,
     )
+    answers: Sequence[str] = _help(
+        "How the networks answer together, by name; by default as their method does.", (), POINTS_PANEL
+    )
+    dropout_passes: int = _help("How often MC-dropout asks a network that has dropout.", PASSES, POINTS_PANEL)
     plane: bool = _help("Also the plane through the first three vertices.", False, PLANE_PANEL)
-    through: Sequence[Name] = _help("A plane through networks of other runs.", (), PLANE_PANEL)
+    through: Sequence[Any] = _help("A plane through networks of other runs.", (), PLANE_PANEL)
     cells: int = _help("Cells of the plane in each direction.", 21, PLANE_PANEL)
     plane_statistics_batches: int = _help("Batches for the batch-norm statistics of a cell.", 50, PLANE_PANEL)
     statistics_batches: int | None = _help(
@@ -56,6 +65,15 @@ class Settings:
         "Repeat some points and cells with so many batches, to see whether it matters: 10 50 200.", ()
     )
     precision: Precision = _help("auto: bfloat16 on a GPU, or whatever the numbers that are there have.", "auto")
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> "Settings":
+        """Return settings by their names; one that there is not is an error that names the nearest."""
+        known = [entry.name for entry in dataclasses.fields(cls)]
+        for name in given:
+            if name not in known:
+                raise TypeError(f"{name}=…: no such setting; {nearest(name, known)}")
+        return cls(**{name: value for name, value in given.items() if not (name == "grid" and value is None)})
 
     def __post_init__(self) -> None:
         if self.choose_on not in get_args(ChooseOn):
@@ -67,7 +85,8 @@ class Settings:
                 values.whole(name, value, least, most)
         batches = partial(values.whole, least=1, most=10**6, beside=" batches each")
         self._set("check_statistics", batches, "a list of numbers of batches, such as [10, 50]", CHECKS)
-        self._set("through", values.folder, "a list of run folders, such as ['runs/a', 'runs/b:0.3']", None)
+        self._set("answers", lambda _, name: ANSWERS.find(name).name, "a list of answers, such as ['midpoint']", None)
+        self._set("through", _network, "a list of run folders, such as ['runs/a', 'runs/b:0.3']", None)
         if len(self.through) > 3:
             raise ValueError(f"through={list(map(str, self.through))}: a plane goes through three networks")
 
@@ -81,13 +100,18 @@ class Settings:
         """Whether a plane is measured."""
         return self.plane or bool(self.through)
 
-    def chosen_on(self, bench: Bench) -> list[str]:
+    def chosen_on(self, subject: Subject) -> list[str]:
         """Return the split on which to choose, if there is one."""
         if self.choose_on == "auto":
-            return [split for split in bench.splits if split == "validation"]
-        if self.choose_on not in bench.splits:
+            return [split for split in subject.splits if split == "validation"]
+        if self.choose_on not in subject.splits:
             raise ValueError(
-                f"choose_on={self.choose_on!r}: {bench.run.folder} held no images out; train with --validation, "
-                "or choose on the test set, which is marked"
+                f"choose_on={self.choose_on!r}: {subject.name} held no images out; train with --validation (or pass "
+                "validation=), or choose on the test set, which is marked"
             )
         return [self.choose_on]
+
+
+def _network(name: str, value: Any) -> Any:
+    """Return what names a network of a plane: a run folder, with or without a point, or a module."""
+    return value if isinstance(value, nn.Module) else values.folder(name, value)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from subspaces.evaluation.statistics import Spread, spread
 from subspaces.studies import tables
-from subspaces.studies.entries import METRICS, Scores, shown
+from subspaces.studies.entries import Scores, names, shown
 from subspaces.studies.mixing import KINDS, WORDS, Kind
 from subspaces.studies.setting import Setting
 from subspaces.studies.tables import Result, Sheet, Table
@@ -135,7 +135,7 @@ class InstabilityStudy(Result):
 
 
 def _metrics(cell: Cell) -> dict[str, dict[str, Any]]:
-    return {metric: dataclasses.asdict(spread(cell.values(metric))) for metric in METRICS}
+    return {metric: dataclasses.asdict(spread(cell.values(metric))) for metric in names()}
 
 
 def _row(cell: Cell) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from subspaces import files
-from subspaces.evaluation.dropout import PASSES
-from subspaces.report.page import write_page
+from subspaces.evaluation.settings import PASSES
+from subspaces.reports.page import write_page
 from subspaces.studies.comparison import Comparison
 from subspaces.studies.measuring import measure, train_missing
 from subspaces.studies.setting import Folder, OneRecipe, Setting, check, find_reference, resolve
@@ -62,7 +62,7 @@ def compare(
         >>> {entry.name: entry.values("accuracy") for entry in comparison.entries}
     """
     asked = {"ensembles": ensembles, "dropout_passes": dropout_passes, "show": show, "tensorboard": tensorboard}
-    return run(plan(recipe, Setting.of(runs, out, data, **asked), seeds, reference, changes))
+    return run(plan(recipe, Setting.of(runs, out, data, scaled=True, **asked), seeds, reference, changes))
 
 
 def plan(

@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from subspaces.evaluation.measured import Measured
+from subspaces.evaluation.cache import Measured
 from subspaces.evaluation.statistics import CONFIDENCE, errors
-from subspaces.report.reading import Group
+from subspaces.reports.reading import Group
 from subspaces.studies import tables
-from subspaces.studies.entries import METRICS, TITLES, Entry
+from subspaces.studies.entries import Entry, names, titles
 from subspaces.studies.tables import Result, Sheet, Table
 from subspaces.training.config import Recipe
 from subspaces.training.runs import Run
@@ -19,7 +19,6 @@ SCHEMA = 1
 SPLIT = "test"
 MARK = "*"  # chosen on the very images it is reported on
 UNDRAWN = "no figure: no method shares its seeds with a reference (--reference) to differ from"
-COLUMNS = ("method", "answer", *TITLES.values(), "training", "networks")
 
 
 @dataclass(frozen=True)
@@ -47,14 +46,15 @@ class Comparison(Result):
     @property
     def pairs(self) -> list[Entry]:
         """The entries that can be set against the reference."""
-        return [entry for entry in self.entries if entry.against(self.reference, METRICS[0]) is not None]
+        return [entry for entry in self.entries if entry.against(self.reference, names()[0]) is not None]
 
     def tabulate(self) -> Sheet:
         """Return everything that is to be written."""
         undrawn = UNDRAWN if len(self.entries) > 1 else ""
+        columns = ("method", "answer", *titles(), "training", "networks")
         return Sheet(
             name="comparison",
-            tables=[Table(self.heading(), COLUMNS, [self.cells(entry) for entry in self.entries], left=2)],
+            tables=[Table(self.heading(), columns, [self.cells(entry) for entry in self.entries], left=2)],
             notes=self.notes(),
             summary=self.summary(),
             rows={"comparison": [self._row(entry) for entry in self.entries]},
@@ -186,7 +186,7 @@ class Comparison(Result):
 
 def _equal(entry: Entry, reference: Entry) -> bool:
     """Say whether the differences of all seeds are the same, in any metric; of accuracies on few images they may be."""
-    found = (entry.against(reference, metric) for metric in METRICS)
+    found = (entry.against(reference, metric) for metric in names())
     return any(one is not None and one.low is not None and max(one.values) - min(one.values) < 1e-9 for one in found)
 
 

@@ -1,26 +1,21 @@
 """The ways in which trained methods answer, each with its quality for every seed and its cost."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from subspaces.evaluation import statistics
-from subspaces.evaluation.measured import Measured
+from subspaces.evaluation import metrics, statistics
+from subspaces.evaluation.answers import ANSWERS, Family
+from subspaces.evaluation.cache import Measured
+from subspaces.evaluation.points import Item
 from subspaces.evaluation.record import Row
 from subspaces.evaluation.statistics import Difference, Spread, paired, spread
-from subspaces.report import answers
-from subspaces.report.reading import Group, Reading
+from subspaces.reports.reading import Group, Reading
+from subspaces.shapes import Point
 from subspaces.training.config import Recipe
 from subspaces.training.runs import RunError
 
-PAIR = [answers.PAIR, round(1 - answers.PAIR, 9)]
-ENDS = [0.0, 1.0]  # the vertices of a line
-RANDOM = 6
-TITLES = {"accuracy": "accuracy %", "nll": "NLL", "ece": "ECE %", "brier": "Brier"}
-METRICS = tuple(TITLES)
-PERCENT = ("accuracy", "ece")
 Scores = dict[str, dict[str, float]]
 """Metrics by split."""
 
@@ -93,7 +88,7 @@ class Entry:
     def cells(self, reference: "Entry | None") -> list[str]:
         """Return the text of every metric, with the difference to the reference on a line of its own."""
         found = []
-        for metric in METRICS:
+        for metric in names():
             difference = self.against(reference, metric)
             below = "" if difference is None else f"\n{statistics.shown_difference(difference, *unit(metric))}"
             found.append(shown(self.spread(metric), metric) + below)
@@ -102,7 +97,7 @@ class Entry:
     def columns(self, reference: "Entry | None") -> dict[str, float | None]:
         """Return every metric and its difference to the reference, for a row of a CSV file."""
         found: dict[str, float | None] = {}
-        for metric in METRICS:
+        for metric in names():
             values, difference = self.spread(metric), self.against(reference, metric)
             found |= {f"{metric}_mean": values.mean, f"{metric}_std": values.std}
             found |= {
@@ -112,11 +107,11 @@ class Entry:
 
     def metrics(self) -> dict[str, dict[str, Any]]:
         """Return every metric over the seeds, for a JSON file."""
-        return {metric: dataclasses.asdict(self.spread(metric)) for metric in METRICS}
+        return {metric: dataclasses.asdict(self.spread(metric)) for metric in names()}
 
     def differences(self, reference: "Entry | None") -> dict[str, dict[str, Any] | None]:
         """Return the difference of every metric to the reference, for a JSON file."""
-        found = {metric: self.against(reference, metric) for metric in METRICS}
+        found = {metric: self.against(reference, metric) for metric in names()}
         return {metric: None if each is None else dataclasses.asdict(each) for metric, each in found.items()}
 
     def stopped(self, split: str) -> tuple[str, str]:
@@ -126,9 +121,25 @@ class Entry:
         return epochs, shown(spread([each["test_accuracy"] for each in chosen]), "accuracy")
 
 
-def unit(metric: str) -> tuple[float, int]:
+def headlines() -> list[metrics.Metric]:
+    """Return the metrics of a short table, also those that were added to the package's own."""
+    return [each for each in metrics.of_task("classification") if each.headline]
+
+
+def names() -> list[str]:
+    """Return the names of these."""
+    return [each.name for each in headlines()]
+
+
+def titles() -> list[str]:
+    """Return the heads of their columns."""
+    return [each.title for each in headlines()]
+
+
+def unit(name: str) -> tuple[float, int]:
     """Return what a metric is multiplied by where it is shown, and its digits."""
-    return (100, 2) if metric in PERCENT else (1, 4)
+    found = metrics.metric(name)
+    return found.scale, found.digits
 
 
 def shown(values: Spread, metric: str) -> str:
@@ -141,42 +152,46 @@ def training_steps(recipe: Recipe, images: int) -> float:
     return recipe.epochs * -(-images // recipe.batch) * recipe.training_cost
 
 
-def entries_of(group: Group, splits: Sequence[str], images: int, dropped: Mapping[Path, Measured]) -> list[Entry]:
+def entries_of(group: Group, splits: Sequence[str], images: int, scaled: bool = False) -> list[Entry]:
     """Return the ways in which the runs of one recipe answer, the method's own first.
 
     Args:
         group: the runs.
         splits: the names of those that were measured.
         images: how many of them a run was trained on.
-        dropped: what was measured with dropout, by the folder of the run.
+        scaled: whether to add each answer after temperature scaling, where held-out images have fitted one.
     """
-    recipe, found = group.recipe, []
-    for answer in recipe.answers:
-        if answer == "dropout":
-            measured = [dropped[run.folder] for run in group.runs]
-            scores, networks = [one.metrics for one in measured], int(measured[0].key["passes"])
-        else:
-            rows = [{split: _row(run, answer, split) for split in splits} for run in group.runs]
-            scores = [{split: each[split].metrics for split in splits} for each in rows]
-            networks = len(rows[0][splits[0]].alphas)
-        found.append(
-            Entry(
-                method=group.label,
-                answer=_words(recipe, answer, networks),
-                recipe=recipe,
-                runs=[run.folder.name for run in group.runs],
-                seeds=[(seed,) for seed in group.seeds],
-                scores=scores,
-                steps=training_steps(recipe, images),
-                networks=networks,
-                stopping=[_stopping(run) for run in group.runs if recipe.method == "early-stopping"],
-            )
+    recipe, found = recipe_of(group), []
+    for answered in group.runs[0].record.answers:
+        rows = [{split: _row(run, answered.name, split) for split in splits} for run in group.runs]
+        entry = Entry(
+            method=group.label,
+            answer=answered.words,
+            recipe=recipe,
+            runs=[run.folder.name for run in group.runs],
+            seeds=[(seed,) for seed in group.seeds],
+            scores=[{split: each[split].metrics for split in splits} for each in rows],
+            steps=training_steps(recipe, images),
+            networks=answered.networks,
+            stopping=[_stopping(run) for run in group.runs if recipe.method == "early-stopping"],
         )
+        found.append(entry)
+        after = [{split: row.metrics | (row.scaled or {}) for split, row in each.items()} for each in rows]
+        if scaled and all(any(row.scaled for row in each.values()) for each in rows):
+            words = f"{answered.words}, temperature-scaled"
+            found.append(dataclasses.replace(entry, answer=words, scores=after, stopping=[]))
     return found
+
+
+def recipe_of(group: Group) -> Recipe:
+    """Return the recipe of a group of runs."""
+    assert group.recipe is not None
+    return group.recipe
 
 
 def _stopping(run: Reading) -> Scores:
     """Return epoch and accuracies by the split on which the epoch was chosen."""
+    assert run.run is not None
     chosen = {choice["chosen_on"]: choice for choice in run.run.result["stopping"]}
     return {split: {k: v for k, v in choice.items() if k != "chosen_on"} for split, choice in chosen.items()}
 
@@ -188,12 +203,12 @@ def entry_of_ensembles(
     size = len(members[0])
     return Entry(
         method=group.label,
-        answer=f"ensemble of {size} runs",
-        recipe=group.recipe,
+        answer=ANSWERS["runs"].words(Family(Point()), Item("runs", tuple(map(float, range(size))))),
+        recipe=recipe_of(group),
         runs=[group.runs[index].folder.name for one in members for index in one],
         seeds=[tuple(group.seeds[index] for index in one) for one in members],
         scores=[one.metrics for one in measured],
-        steps=size * training_steps(group.recipe, images),
+        steps=size * training_steps(recipe_of(group), images),
         networks=size,
     )
 
@@ -206,28 +221,10 @@ def disjoint(count: int, size: int) -> list[list[int]]:
     return [list(range(start, start + size)) for start in range(0, count - size + 1, size)]
 
 
-_WANTED: dict[str, Callable[[Row], bool]] = {
-    "midpoint": lambda row: row.role == "midpoint",
-    "pair": lambda row: row.role == "along" and row.alphas == PAIR,
-    "vertices": lambda row: row.role == "vertex" or row.alphas == ENDS,
-    "random": lambda row: row.role == "random" and len(row.alphas) == RANDOM,
-}
-
-
 def _row(run: Reading, answer: str, split: str) -> Row:
-    """Return the row of an answer; ensembles are means of probabilities."""
-    for row in run.rows(split):
-        if row.average == (None if answer == "midpoint" else "probabilities") and _WANTED[answer](row):
-            return row
-    raise RunError(f"{run.folder} was not evaluated for {answer!r} on {split!r}: run `subspaces evaluate {run.folder}`")
-
-
-def _words(recipe: Recipe, answer: str, networks: int) -> str:
-    """Return an answer in words."""
-    return {
-        "midpoint": recipe.definition.middle(),
-        "pair": f"ensemble of {PAIR[0]} and {PAIR[1]}",
-        "vertices": f"ensemble of {networks} {recipe.definition.members}",
-        "random": f"ensemble of {networks} random points",
-        "dropout": f"MC-dropout, {networks} passes",
-    }[answer]
+    """Return the row of an answer."""
+    found = run.record.answer(answer, split)
+    if found is None:
+        again = f"run `subspaces evaluate {run.folder}`"
+        raise RunError(f"{run.folder} was not evaluated for {answer!r} on {split!r}: {again}")
+    return found

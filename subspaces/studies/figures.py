@@ -9,9 +9,9 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from subspaces.evaluation.statistics import Difference
-from subspaces.report.figures import style
-from subspaces.report.measures import measure
-from subspaces.report.reading import Curve
+from subspaces.reports.figures import style
+from subspaces.reports.measures import measure
+from subspaces.reports.reading import Curve
 from subspaces.studies.entries import Entry
 from subspaces.studies.setting import plain
 

@@ -14,11 +14,10 @@ from torch import Tensor
 
 from subspaces import storage
 from subspaces.data import Split
-from subspaces.evaluation import metrics
-from subspaces.evaluation.api import heeding, share, workbench
-from subspaces.evaluation.bench import Bench
+from subspaces.evaluation.api import heeding, run_subjects, share
+from subspaces.evaluation.classification import accuracy, disagreement, total_variation
 from subspaces.evaluation.display import bars, counted
-from subspaces.evaluation.predictor import Predictor
+from subspaces.evaluation.run_subject import RunSubject, run_predictor
 from subspaces.methods import integral
 from subspaces.studies.setting import Setting
 from subspaces.training import seals
@@ -71,11 +70,11 @@ class Identity:
 
 def measure_identities(runs: Sequence[Run], setting: Setting) -> list[Identity]:
     """Compare the integral of f with g(1) in every run, unless that is there already."""
-    bench = workbench(setting.data, setting.device.resolved())
+    bench = run_subjects(setting.data, setting.device.resolved())
     with stop_on_signals() as stop, bars(setting.show == "bar") as shown:
         tick = counted(partial(heeding, stop, shown), "integrals of f", 0, len(runs))
 
-        def identity(one: Bench) -> Identity:
+        def identity(one: RunSubject) -> Identity:
             found = _read_or_measure(one)
             tick(1)
             return found
@@ -83,7 +82,7 @@ def measure_identities(runs: Sequence[Run], setting: Setting) -> list[Identity]:
         return share([bench(run) for run in runs], identity, stop)
 
 
-def _read_or_measure(bench: Bench) -> Identity:
+def _read_or_measure(bench: RunSubject) -> Identity:
     path, remedy = bench.run.folder / FILE, "remove it, and it is measured again"
     key = {"family": bench.checksum, "batches": BATCHES, "precision": PRECISION}
     if seals.there(path, remedy):
@@ -98,7 +97,7 @@ def _read_or_measure(bench: Bench) -> Identity:
     return made
 
 
-def measure_identity(bench: Bench) -> Identity:
+def measure_identity(bench: RunSubject) -> Identity:
     """Integrate f over the line of a run: over steps of epsilon, and by the midpoint rule with two nodes in each."""
     recipe = bench.recipe
     labels, g = _networks(bench)
@@ -114,27 +113,27 @@ def measure_identity(bench: Bench) -> Identity:
         epsilon=recipe.epsilon,
         images=len(labels),
         nodes=2 * len(nodes),
-        accuracy=metrics.accuracy(p, labels),
+        accuracy=accuracy(p, labels),
         rounding=float((steps - end).abs().max() / end.abs().max()),
-        accuracy_mean=metrics.accuracy(q, labels),
-        disagreement=metrics.disagreement(p, q),
-        total_variation=metrics.total_variation(p, q),
+        accuracy_mean=accuracy(q, labels),
+        disagreement=disagreement(p, q),
+        total_variation=total_variation(p, q),
     )
 
 
-def _networks(bench: Bench) -> tuple[Tensor, Callable[[float], Tensor]]:
+def _networks(bench: RunSubject) -> tuple[Tensor, Callable[[float], Tensor]]:
     """Return the labels of some test images, and the outputs g(x, P(alpha)) on them with statistics of their own."""
-    test = bench.dataset.test
+    test = bench.images_of.test
     if isinstance(test, Split):
         test = test.select(torch.arange(min(IMAGES, len(test))))
-    dataset = replace(bench.dataset, test=test)
+    dataset = replace(bench.images_of, test=test)
     bench.run.check_family(bench.run.trained_file)
     line = storage.load(bench.run.trained_file, bench.family.midpoint()).to(bench.execution.device)
     execution = replace(bench.execution, precision=PRECISION)
-    predictor = Predictor(line.midpoint(), bench.recipe, dataset, execution, ["test"], statistics=BATCHES)
+    predictor = run_predictor(bench, line.midpoint(), dataset, execution, ["test"], BATCHES)
 
     def g(alpha: float) -> Tensor:
         with torch.no_grad():
-            return predictor(line.theta(line.coefficients(alpha, outside=True)))["test"].logits
+            return predictor.whole(line.theta(line.coefficients(alpha, outside=True)))["test"][0]
 
-    return predictor.labels["test"], g
+    return test.labels.to(predictor.device), g

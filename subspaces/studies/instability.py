@@ -13,9 +13,9 @@ from typing import Any
 from torch import Tensor
 
 from subspaces import files, streams, values
-from subspaces.evaluation.api import heeding, workbench
+from subspaces.evaluation.api import heeding, run_subjects
+from subspaces.evaluation.cache import Measured, Shelf
 from subspaces.evaluation.display import bars, counted
-from subspaces.evaluation.measured import Measured, Shelf
 from subspaces.studies.branches import Cell, InstabilityStudy, Plan
 from subspaces.studies.measuring import train_missing
 from subspaces.studies.mixing import KINDS, PER, Kind, Mixing
@@ -140,7 +140,7 @@ def _measure_trunks(
     plan: Plan, runs: Sequence[Run], shelf: Shelf, tick: Callable[[int], None]
 ) -> Callable[[tuple[int, int]], list[tuple[int, Kind, Measured]]]:
     """Return what measures the branches of one trunk, for every number of models."""
-    bench = workbench(plan.setting.data, plan.setting.device.resolved())
+    bench = run_subjects(plan.setting.data, plan.setting.device.resolved())
     named = {run.recipe.key: run for run in runs}
 
     def of_trunk(trunk: tuple[int, int]) -> list[tuple[int, Kind, Measured]]:

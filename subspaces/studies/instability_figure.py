@@ -7,8 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from subspaces.evaluation.statistics import Spread
-from subspaces.report.figures import style
-from subspaces.report.measures import measure
+from subspaces.reports.figures import style
+from subspaces.reports.measures import measure
 from subspaces.studies.mixing import KINDS, WORDS, Kind
 
 AVERAGES: tuple[Kind, ...] = ("average", "ensemble")

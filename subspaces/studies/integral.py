@@ -8,10 +8,10 @@ from typing import Any
 from subspaces import files
 from subspaces.methods import integral
 from subspaces.studies import tables
-from subspaces.studies.entries import TITLES
+from subspaces.studies.entries import titles
 from subspaces.studies.identity import TOLERANCE, Identity, measure_identities
 from subspaces.studies.levels import LEVELS, Plan, measure_levels, plan_levels
-from subspaces.studies.lines import COLUMNS, Study
+from subspaces.studies.lines import Study, columns
 from subspaces.studies.measuring import train_missing
 from subspaces.studies.setting import Folder, OneRecipe, Setting
 from subspaces.studies.tables import Result, Sheet, Table
@@ -22,7 +22,6 @@ RATE = 0.02
 """The learning rate of all methods: a difference over epsilon has a gradient about 1/epsilon as large as a network's,
 and LeNet does not bear the usual 0.1 with it."""
 SCHEMA = 1
-KEPT = [index for index, name in enumerate(COLUMNS) if name in ("noise %", "method", "answer", *TITLES.values())]
 CHECKED = ("noise %", "seed", "ε", "rounding", "accuracy % of g(1)", "of the mean of f", "disagree %", "TV")
 
 
@@ -36,7 +35,9 @@ class IntegralStudy(Result):
     def tabulate(self) -> Sheet:
         """Return everything that is to be written."""
         study, told = self.study, f"Integral, {self.epsilons()}"
-        rows = [[cells[index] for index in KEPT] for cells in map(study.cells, study.lines)]  # nothing was chosen
+        heads = ("noise %", "method", "answer", *titles())  # nothing was chosen
+        kept = [columns().index(head) for head in heads]
+        rows = [[cells[index] for index in kept] for cells in map(study.cells, study.lines)]
         closed = Table("The closed form in each line", CHECKED, [one.cells() for one in self.identities], left=1)
         summary = {
             "schema": SCHEMA,
@@ -47,7 +48,7 @@ class IntegralStudy(Result):
         }
         return Sheet(
             name="integral",
-            tables=[Table(study.heading(told), [COLUMNS[index] for index in KEPT], rows, left=3), closed],
+            tables=[Table(study.heading(told), heads, rows, left=3), closed],
             notes=self.notes(),
             summary=summary,
             rows={"integral": study.rows(), "identity": [dataclasses.asdict(one) for one in self.identities]},

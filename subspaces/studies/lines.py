@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from subspaces.evaluation.statistics import CONFIDENCE
 from subspaces.studies import tables
 from subspaces.studies.comparison import MARK, Comparison
-from subspaces.studies.entries import METRICS, TITLES, Entry, shown
+from subspaces.studies.entries import Entry, names, shown, titles
 from subspaces.studies.tables import Result, Sheet, Table
 from subspaces.training.runs import Run
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SCHEMA = 1
-COLUMNS = ("noise %", "method", "answer", "chosen", *TITLES.values(), f"on test {MARK}", f"accuracy % {MARK}")
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ class Study(Result):
 
     def tabulate(self) -> Sheet:
         """Return everything that is to be written."""
-        table = Table(self.heading(), COLUMNS, [self.cells(line) for line in self.lines], left=3)
+        table = Table(self.heading(), columns(), [self.cells(line) for line in self.lines], left=3)
         return Sheet("noise", [table], self.notes(), self.summary(), {"noise": self.rows()}, self.draw)
 
     def draw(self) -> "Figure":
@@ -129,7 +128,7 @@ class Study(Result):
             row |= {"setting": line.setting, "chosen": line.value, "n": len(line.chosen.seeds)}
             row |= line.chosen.columns(self.reference(line))
             row["best_on_test"] = line.value_on_test if line.chose else None
-            for metric in METRICS:
+            for metric in names():
                 values = line.on_test.spread(metric) if line.chose else None
                 row |= {f"{metric}_{part}_best_on_test": getattr(values, part, None) for part in ("mean", "std")}
             rows.append(row)
@@ -184,3 +183,8 @@ class Study(Result):
                 name = f"{line.method}: {line.answer}" if line.chosen.of_runs else line.method
                 found.setdefault(name, []).append(line)
         return found
+
+
+def columns() -> tuple[str, ...]:
+    """Return the heads of the table."""
+    return ("noise %", "method", "answer", "chosen", *titles(), f"on test {MARK}", f"accuracy % {MARK}")

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from subspaces.api import evaluate
 from subspaces.data import size_of
-from subspaces.evaluation import Record, evaluate
-from subspaces.evaluation.dropout import evaluate_dropout
-from subspaces.evaluation.measured import Measured
-from subspaces.evaluation.together import evaluate_together
-from subspaces.report.reading import Reading, grouped
+from subspaces.evaluation import Record
+from subspaces.evaluation.cache import Measured
+from subspaces.evaluation.run_ensembles import evaluate_together
+from subspaces.reports.reading import Reading, grouped
 from subspaces.studies.comparison import Comparison
-from subspaces.studies.entries import Entry, disjoint, entries_of, entry_of_ensembles
+from subspaces.studies.entries import Entry, disjoint, entries_of, entry_of_ensembles, recipe_of
 from subspaces.studies.setting import Setting, independent, same
 from subspaces.training.api import train_recipes
 from subspaces.training.config import Recipe
@@ -37,19 +37,17 @@ def train_missing(recipes: Sequence[Recipe], setting: Setting) -> list[Run]:
 
 def measure(runs: Sequence[Run], setting: Setting, reference: Recipe | None) -> Comparison:
     """Measure what is missing of finished runs on the same data, and return all of it."""
-    records = evaluate(runs, **setting.measuring(), **setting.evaluation)
-    dropping = [run for run in runs if "dropout" in run.recipe.answers]
-    passes = evaluate_dropout(dropping, passes=setting.dropout_passes, **setting.measuring()) if dropping else []
-    dropped = {run.folder: one for run, one in zip(dropping, passes, strict=True)}
+    told = {"dropout_passes": setting.dropout_passes, **setting.measuring(), **setting.evaluation}
+    records = evaluate(runs, **told)
     splits = records[0].dataset["splits"]
     images = _training_images(runs[0].recipe, records[0], setting.data)
     groups = grouped(Reading(run, record) for run, record in zip(runs, records, strict=True))
     entries, together, standard = list[Entry](), list[Measured](), independent([run.recipe for run in runs])
     for group in groups:
-        entries += entries_of(group, list(splits), images, dropped)
-        if any(same(group.recipe, one) for one in standard):
+        entries += entries_of(group, list(splits), images, setting.scaled)
+        if any(same(recipe_of(group), one) for one in standard):
             members = [disjoint(len(group.runs), size) for size in setting.sizes(len(group.runs))]
-            chosen = [[group.runs[index].run for index in one] for several in members for one in several]
+            chosen = [[group.runs[index].folder for index in one] for several in members for one in several]
             found = evaluate_together(chosen, to=setting.out, **setting.measuring())
             together, scores = [*together, *found], iter(found)
             for several in filter(None, members):
@@ -64,5 +62,5 @@ def _training_images(recipe: Recipe, record: Record, data: Path | None) -> int:
         return int(record.statistics["images"])
     size = size_of(recipe.dataset, data, count=True)
     if size is None:
-        raise RunError(f"{record.run}: how many images it was trained on is not known without its data; see --data")
+        raise RunError(f"{record.name}: how many images it was trained on is not known without its data; see --data")
     return size.training - recipe.validation

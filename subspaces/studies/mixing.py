@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from subspaces import streams
-from subspaces.evaluation import metrics
-from subspaces.evaluation.bench import Bench
-from subspaces.evaluation.measured import Measured, Shelf
+from subspaces.evaluation.cache import Measured, Shelf
+from subspaces.evaluation.classification import log_mean
 from subspaces.evaluation.predictor import Predictor
+from subspaces.evaluation.run_subject import RunSubject
 from subspaces.shapes import Simplex
 from subspaces.subspace import Subspace
 from subspaces.training.config import Execution
@@ -53,7 +53,7 @@ class Mixing:
 
     def __init__(
         self,
-        benches: Sequence[Bench],
+        benches: Sequence[RunSubject],
         draws: int,
         shelf: Shelf,
         precision: str,
@@ -76,12 +76,12 @@ class Mixing:
                 yield kind, self._one(self.benches, what, partial(self._mixture, kind, draw))
 
     def _one(
-        self, benches: Sequence[Bench], what: Mapping[str, Any], answer: Callable[[], Mapping[str, Tensor]]
+        self, benches: Sequence[RunSubject], what: Mapping[str, Any], answer: Callable[[], Mapping[str, Tensor]]
     ) -> Measured:
         key = {**what, "families": [bench.checksum for bench in benches]}
         found = self.shelf.find(key, self.precision)
         if found is None:
-            labels = {split: getattr(self.first.dataset, split).labels for split in self.first.splits}
+            labels = {split: getattr(self.first.images_of, split).labels for split in self.first.splits}
             logs = {split: logits.log_softmax(1) for split, logits in answer().items()}
             found = Measured.of(key, _environment(self.first.execution), logs, labels)
             self.shelf.add(found)
@@ -98,8 +98,8 @@ class Mixing:
     @torch.no_grad()
     def _at(self, alpha: Any) -> dict[str, Tensor]:
         family, predictor = self._parts()
-        answers = predictor(family.theta(family.coefficients(alpha)))
-        return {split: answer.logits for split, answer in answers.items()}
+        answers = predictor.whole(family.theta(family.coefficients(alpha)))
+        return {split: logits for split, (logits, _) in answers.items()}
 
     def _vertex(self, index: int) -> dict[str, Tensor]:
         if index not in self.known:
@@ -111,7 +111,7 @@ class Mixing:
 
     def _ensemble(self) -> dict[str, Tensor]:
         members = [self._vertex(index) for index in range(len(self.benches))]
-        return {split: metrics.log_mean(torch.stack([one[split] for one in members])) for split in members[0]}
+        return {split: log_mean(torch.stack([one[split] for one in members])) for split in members[0]}
 
     def _mixture(self, kind: Kind, draw: int) -> dict[str, Tensor]:
         family = self._parts()[0]

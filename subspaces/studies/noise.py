@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from subspaces import files
-from subspaces.evaluation.dropout import PASSES
+from subspaces.evaluation.settings import PASSES
 from subspaces.studies.levels import LEVELS, Plan, measure_levels, plan_levels
 from subspaces.studies.lines import Study
 from subspaces.studies.measuring import train_missing

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from subspaces import values
-from subspaces.evaluation.dropout import PASSES
-from subspaces.evaluation.together import ALIKE
+from subspaces.evaluation.run_ensembles import ALIKE
+from subspaces.evaluation.settings import PASSES
 from subspaces.methods.fields import MOST
 from subspaces.text import nearest
 from subspaces.training import feasible
@@ -34,6 +34,7 @@ class Setting:
     data: Path | None = None
     ensembles: tuple[int, ...] | None = None
     dropout_passes: int = PASSES
+    scaled: bool = False  # whether answers also stand in the table after temperature scaling
     show: Mode = "bar"
     tensorboard: bool = True
     execution: Execution = Execution()

@@ -96,7 +96,7 @@ def _draw(draw: "Callable[[], Figure]", path: Path) -> Made:
 
 def write_figure(figure: "Figure", path: Path) -> list[Path]:
     """Write a figure as PNG and PDF."""
-    from subspaces.report.figures import style
+    from subspaces.reports.figures import style
 
     style.settle(figure)
     made = [path.with_suffix(ending) for ending in (".png", ".pdf")]

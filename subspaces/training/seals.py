@@ -47,9 +47,9 @@ def digest(*content: Any) -> str:
 
 def write_json(path: Path, value: Mapping[str, Any], run: str, others: Mapping[str, str] | None = None) -> None:
     """Write a sealed JSON file; `others` are the digests of files that belong to this very one."""
-    content = json.loads(json.dumps(dict(value)))  # as it will be read: names of numbers become text
+    content = json.loads(files.to_json(dict(value)))  # as it is written: names of numbers become text
     seal = {"file": path.name, "run": run, "digest": digest(path.name, run, others or {}, content)}
-    files.write_json(path, {**value, SEAL: {**seal, "others": dict(others or {})}})
+    files.write_json(path, {**content, SEAL: {**seal, "others": dict(others or {})}})
 
 
 class Sealed(NamedTuple):
@@ -74,7 +74,7 @@ def read_json(path: Path, run: str | None, remedy: str) -> Sealed:
         raise damaged(path, "its content does not match its seal", remedy)
     if not isinstance(named, str) or not isinstance(others, dict) or named != (named if run is None else run):
         raise damaged(path, f"it is of the run {named}, not of {run}", remedy)
-    return Sealed(value, named, others)
+    return Sealed(files.from_json(value), named, others)
 
 
 def parse(content: bytes, where: object, remedy: str) -> dict[str, Any]:

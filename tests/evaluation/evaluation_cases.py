@@ -12,7 +12,7 @@ from sklearn.metrics import accuracy_score, brier_score_loss, log_loss
 
 import subspaces as ss
 from subspaces import data
-from subspaces.evaluation import Record, Row
+from subspaces.evaluation import Row
 from subspaces.networks import MLP
 from subspaces.training import Execution, Run
 from subspaces.training.batches import statistics_batches
@@ -21,7 +21,7 @@ CPU = Execution(device="cpu").resolved()
 Array = NDArray[np.float64]
 
 
-def evaluate(*folders: Path, **settings: Any) -> list[Record]:
+def evaluate(*folders: Path, **settings: Any) -> list[ss.Evaluation]:
     return ss.evaluate(folders, device="cpu", **{"progress": False, **settings})
 
 
@@ -82,7 +82,8 @@ def check_row(row: Row, truth: Independent) -> None:
     labels = truth.labels(row.split)
     outputs = [truth.predict(alpha, row.split) for alpha in row.alphas]
     shape = truth.family.shape
-    assert row.images == len(labels)
+    assert row.count == len(labels)
+    assert row.networks == len(row.alphas)
     assert row.coefficients == [
         pytest.approx(shape.coefficients(torch.tensor(alpha, dtype=torch.float64)).tolist()) for alpha in row.alphas
     ]
@@ -114,6 +115,7 @@ def check_reliability(row: Row, p: Array, labels: NDArray[np.int64]) -> None:
     bins = np.minimum((p.max(1) * 20).astype(int), 19)
     counts = np.bincount(bins, minlength=20)
     found = row.reliability
+    assert found is not None
     assert sum(found.count) == len(labels)
     assert np.abs(counts - found.count).max() <= 1
     for b in range(20):
@@ -126,6 +128,7 @@ def check_reliability(row: Row, p: Array, labels: NDArray[np.int64]) -> None:
 def check_risk_coverage(row: Row, p: Array, labels: NDArray[np.int64]) -> None:
     wrong = (p.argmax(1) != labels)[np.argsort(-p.max(1), kind="stable")]
     found = row.risk_coverage
+    assert found is not None
     assert found.coverage[-1] == 1
     for coverage, risk in zip(found.coverage, found.risk, strict=True):
         kept = round(coverage * len(labels))

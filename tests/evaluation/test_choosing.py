@@ -1,39 +1,57 @@
 """What is chosen among numbers that were drawn: the best by each metric on its split, thresholds, ties, streams."""
 
 import dataclasses
-from pathlib import Path
+import zlib
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from pretended import drawn, made
 
 import subspaces as ss
 from subspaces import randomness
 from subspaces.evaluation import choices, points
-from subspaces.evaluation.predictions import Predictions
-from subspaces.evaluation.record import Choice, Record
-from subspaces.training import RECIPES
+from subspaces.evaluation.metrics import of_task
+from subspaces.evaluation.predictions import Predictions, said
+from subspaces.evaluation.record import Choice, Record, Row
 
 SPLITS = ("test", "validation")
+BY = ("accuracy", "nll")
+
+
+def drawn(*words: object) -> dict[str, float]:
+    """A number for each metric, fixed by the words."""
+    random = np.random.default_rng(zlib.crc32(repr(words).encode()))
+    return {each.name: float(random.uniform(0.4, 0.9)) for each in of_task("classification")}
 
 
 @pytest.fixture(scope="module")
-def record(tmp_path_factory: pytest.TempPathFactory) -> Record:
-    recipe = dataclasses.replace(RECIPES["digits-line"], validation=20, seed=3)
-    return Record.read(made(tmp_path_factory.mktemp("runs"), recipe).folder)
+def record() -> Record:
+    """A line whose numbers are each drawn on their own."""
+    metrics = [each.described for each in of_task("classification")]
+    dataset = {"name": "drawn", "classes": [], "splits": dict.fromkeys(SPLITS, 20)}
+    made = Record("line", {"kind": "interval"}, "classification", metrics, [], {}, dataset, {})
+    for split in SPLITS:
+        for alpha in (0.0, 0.1, 0.15, 0.5, 0.85, 0.9, 1.0):
+            role = "midpoint" if alpha == 0.5 else "along"
+            made.add([Row("point", role, [alpha], [[1 - alpha, alpha]], split, 20, drawn("point", split, alpha))])
+        for alpha in (0.0, 0.1, 0.15, 0.5):
+            for average in ("probabilities", "logits"):
+                pair = [alpha, 1 - alpha]
+                numbers = drawn("pair", split, pair, average)
+                made.add([Row("ensemble", "along", list(pair), [], split, 20, numbers, average=average, networks=2)])
+    return made
 
 
 def answers(record: Record, sizes: tuple[int, int] = (200, 150)) -> Predictions:
     """Answers of the midpoint alone, with accuracies that are those of the record's rows."""
     random = np.random.default_rng(1)
     labels = {split: torch.tensor(random.integers(0, 4, size)) for split, size in zip(SPLITS, sizes, strict=True)}
-    found = Predictions("0123456789", "made up", labels)
+    found = Predictions("0123456789", "made up")
     logits = {split: torch.tensor(2 * random.normal(size=(len(labels[split]), 4))) for split in SPLITS}
     for split in SPLITS:
         logits[split][torch.arange(len(labels[split])), labels[split]] += 2
-    found.add(0.5, logits)
+        found.add(0.5, split, said(logits[split].softmax(1)), labels[split])
     for at, row in enumerate(record.rows):
         if row.role == "midpoint":
             right = float((logits[row.split].argmax(1) == labels[row.split]).double().mean())
@@ -54,7 +72,7 @@ def rows_of(record: Record, split: str, what: str) -> list[Any]:
 
 @pytest.mark.parametrize("split", SPLITS)
 def test_the_best_of_each_kind_on_its_split(split: str, record: Record) -> None:
-    found = by_name(choices.choose(record, answers(record), split))
+    found = by_name(choices.choose(record, answers(record), split, BY))
     best = {
         ("point", "accuracy"): max(rows_of(record, split, "point"), key=lambda row: row.metrics["accuracy"]),
         ("point", "nll"): min(rows_of(record, split, "point"), key=lambda row: row.metrics["nll"]),
@@ -74,14 +92,14 @@ def test_the_best_of_each_kind_on_its_split(split: str, record: Record) -> None:
         }
         assert choice.reported == both
         assert both.keys() == {*SPLITS}
-    other = by_name(choices.choose(record, answers(record), SPLITS[split == "test"]))
+    other = by_name(choices.choose(record, answers(record), SPLITS[split == "test"], BY))
     assert other["point", "nll"].value != found["point", "nll"].value
 
 
 @pytest.mark.parametrize("split", SPLITS)
 def test_the_threshold_halves_the_error_on_its_split_and_is_applied_to_both(split: str, record: Record) -> None:
     predictions = answers(record)
-    choice = by_name(choices.choose(record, predictions, split))["threshold", "risk"]
+    choice = by_name(choices.choose(record, predictions, split, BY))["threshold", "risk"]
     assert (choice.chosen_on, choice.on_test) == (split, split == "test")
 
     def kept(name: str, threshold: float) -> tuple[float, float]:
@@ -102,34 +120,34 @@ def test_the_threshold_halves_the_error_on_its_split_and_is_applied_to_both(spli
 def test_the_first_among_equals(record: Record) -> None:
     same = dataclasses.replace(record)
     same.rows = [dataclasses.replace(row, metrics=drawn("same", row.split)) for row in record.rows]
-    found = by_name(choices.choose(same, answers(same), "test"))
+    found = by_name(choices.choose(same, answers(same), "test", BY))
     for key in (("point", "nll"), ("pair", "accuracy")):
         first = rows_of(same, "test", key[0])[0].alphas
         assert found[key].value == (first if key[0] == "pair" else first[0])
 
 
-def test_a_midpoint_without_errors_needs_no_threshold(record: Record, tmp_path: Path) -> None:
+def test_a_midpoint_without_errors_needs_no_threshold(record: Record) -> None:
     perfect = dataclasses.replace(record)
     predictions = answers(perfect)
     perfect.rows = [dataclasses.replace(row, metrics={**row.metrics, "accuracy": 1.0}) for row in perfect.rows]
-    assert [one.what for one in choices.choose(perfect, predictions, "test")] == ["point", "point", "pair"]
+    assert [one.what for one in choices.choose(perfect, predictions, "test", BY)] == ["point", "point", "pair"]
 
 
 def test_one_point_is_no_choice(record: Record) -> None:
     alone = dataclasses.replace(record)
     alone.rows = [row for row in record.rows if row.role == "midpoint"]
     predictions = answers(alone)
-    assert [one.what for one in choices.choose(alone, predictions, "test")] == ["threshold"]
+    assert [one.what for one in choices.choose(alone, predictions, "test", BY)] == ["threshold"]
 
 
 def test_choices_on_other_splits_are_made_again_and_not_kept(record: Record) -> None:
     again = dataclasses.replace(record)
     predictions = answers(again)
     again.choices = [Choice("point", "accuracy", "test", True, 0.123, {})]
-    found = choices.renew(again, predictions, ["validation"])
-    expected = [*choices.choose(again, predictions, "test"), *choices.choose(again, predictions, "validation")]
+    found = choices.renew(again, predictions, ["validation"], BY)
+    expected = [each for split in SPLITS for each in choices.choose(again, predictions, split, BY)]
     assert found == expected
-    assert choices.renew(again, predictions, ["test"]) == expected[:4]
+    assert choices.renew(again, predictions, ["test"], BY) == expected[:4]
 
 
 # Random numbers that nothing else draws from the same seed

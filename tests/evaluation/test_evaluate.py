@@ -13,7 +13,8 @@ import torch
 from evaluation_cases import CPU, Independent, check_row, evaluate, softmax
 
 import subspaces as ss
-from subspaces.evaluation import Examples, Record, Row
+from subspaces.evaluation import Record, Row
+from subspaces.evaluation.examples import pictures
 from subspaces.training import Run, RunError
 from subspaces.training.batches import statistics_batches
 
@@ -41,7 +42,7 @@ def test_a_line_with_held_out_images(runs: Callable[..., list[Path]]) -> None:
     truth = Independent(folder)
     for row in record.rows:
         check_row(row, truth)
-    assert Record.read(folder) == record
+    assert ss.Evaluation.load(folder) == record
     assert record.dataset == {
         "name": "digits",
         "classes": [str(c) for c in range(10)],
@@ -97,14 +98,14 @@ def test_statistics_are_checked_with_several_numbers_of_images(runs: Callable[..
     rows = {tuple(row.alphas[0]): row.metrics for row in record.rows if row.kind == "point"}  # type: ignore[arg-type]
     few, whole = record.checks[1], record.checks[2]
     assert [tuple(at) for at in whole.at] == [(1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0), (1 / 3, 1 / 3, 1 / 3)]
-    assert whole.accuracy == [rows[tuple(at)]["accuracy"] for at in whole.at]
-    assert whole.nll == pytest.approx([rows[tuple(at)]["nll"] for at in whole.at])
-    assert few.nll != whole.nll
+    assert whole.values["accuracy"] == [rows[tuple(at)]["accuracy"] for at in whole.at]
+    assert whole.values["nll"] == pytest.approx([rows[tuple(at)]["nll"] for at in whole.at])
+    assert few.values["nll"] != whole.values["nll"]
     cells = record.checks[-1]
     plane = record.planes[0]
     assert cells.at == [[x, y] for y in plane.ys for x in plane.xs]
-    assert cells.nll == pytest.approx([value for row in plane.nll for value in row])
-    assert Record.read(folder) == record
+    assert cells.values["nll"] == pytest.approx([value for row in plane.values["nll"] for value in row])
+    assert ss.Evaluation.load(folder) == record
 
 
 # Examples
@@ -113,16 +114,17 @@ def test_statistics_are_checked_with_several_numbers_of_images(runs: Callable[..
 def test_examples_are_the_images_that_change(runs: Callable[..., list[Path]]) -> None:
     (folder,) = runs("line")
     (record,) = evaluate(folder, grid=(0.0, 0.2))
-    examples = Examples.read(folder)
+    examples = record.examples
     assert examples is not None
+    assert Record.read(folder).examples == examples
     assert examples.alphas == [row.alphas[0] for row in record.rows if row.kind == "point"] == [0.0, 0.2, 0.5, 0.8, 1.0]
     truth = Independent(folder)
     p = np.stack([softmax(truth.predict(alpha, "test")[0]) for alpha in examples.alphas])  # [p, n, classes]
-    index = examples.indices.numpy()
-    assert np.array_equal(examples.predicted.numpy(), p.argmax(-1)[:, index])
-    assert np.allclose(examples.confidence.numpy(), p.max(-1)[:, index], atol=1e-5)
-    assert torch.equal(examples.images, truth.dataset.test.images[examples.indices])  # type: ignore[union-attr]
-    assert np.array_equal(examples.labels.numpy(), truth.labels("test")[index])
+    index = np.array(examples.indices)
+    assert np.array_equal(examples.predicted, p.argmax(-1)[:, index])
+    assert np.allclose(examples.confidence, p.max(-1)[:, index], atol=1e-5)
+    assert torch.equal(pictures(examples), truth.dataset.test.images[index])  # type: ignore[union-attr]
+    assert np.array_equal(examples.labels, truth.labels("test")[index])
     changes = np.array([len(set(column)) for column in p.argmax(-1).T])
     assert 0 < len(index) <= 48
     assert changes[index].min() > 1
@@ -131,8 +133,8 @@ def test_examples_are_the_images_that_change(runs: Callable[..., list[Path]]) ->
 
 def test_one_network_has_no_examples(runs: Callable[..., list[Path]]) -> None:
     (folder,) = runs("standard")
-    evaluate(folder)
-    assert Examples.read(folder) is None
+    (record,) = evaluate(folder)
+    assert record.examples is None
 
 
 # Errors

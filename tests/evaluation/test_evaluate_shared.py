@@ -13,9 +13,9 @@ from processes import Pause, Worker
 import subspaces as ss
 from subspaces.cli import app
 from subspaces.evaluation import Record
-from subspaces.evaluation.measured import Measured, Shelf
+from subspaces.evaluation.cache import Measured, Shelf
 from subspaces.evaluation.predictor import Predictor
-from subspaces.evaluation.together import evaluate_together
+from subspaces.evaluation.run_ensembles import evaluate_together
 from subspaces.training import Run
 from subspaces.training.display import Display
 
@@ -27,10 +27,11 @@ def counting(pause: Pause, calls: int) -> None:
     """Say so for each network that is asked, and pause after some."""
     plain = Predictor.__call__
 
-    def call(self: Predictor, *arguments: Any, **more: Any) -> Any:
-        print("asked", flush=True)
-        pause(calls)
-        return plain(self, *arguments, **more)
+    def call(self: Predictor, weights: Any) -> Any:
+        for _ in weights:
+            print("asked", flush=True)
+            pause(calls)
+        return plain(self, weights)
 
     Predictor.__call__ = call  # type: ignore[method-assign]
 

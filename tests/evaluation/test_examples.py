@@ -1,127 +1,61 @@
-"""Images that change along a subspace: which, and as a file."""
+"""Images that change along a subspace: which, and what a record keeps of them."""
 
+import base64
 import dataclasses
 import itertools
-from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from subspaces.evaluation.examples import FILE, Examples, choose
-from subspaces.training import seals
-from subspaces.training.runs import RunError
+from subspaces.evaluation.examples import choose, pictures
+from subspaces.evaluation.record import Examples
+from subspaces.evaluation.subject import small_pictures
 
 
-def examples(k: int = 3, alphas: list | None = None) -> Examples:
-    generator = torch.Generator().manual_seed(k)
-    alphas = [0.0, 0.5, 1.0] if alphas is None else alphas
+def examples(images: torch.Tensor) -> Examples:
+    k = len(images)
     return Examples(
-        images=torch.randint(256, (k, 3, 4, 5), generator=generator, dtype=torch.uint8),
-        labels=torch.arange(k),
-        indices=torch.arange(k) * 7,
-        predicted=torch.randint(10, (len(alphas), k), generator=generator),
-        confidence=torch.rand(len(alphas), k, generator=generator),
-        alphas=alphas,
         split="test",
+        alphas=[0.0, 0.5],
+        size=list(images.shape[1:]),
+        images=base64.b64encode(images.numpy().tobytes()).decode(),
+        labels=list(range(k)),
+        indices=list(range(k)),
+        predicted=[[0] * k] * 2,
+        confidence=[[0.5] * k] * 2,
     )
 
 
-@pytest.mark.parametrize("k", [0, 1, 48])
-@pytest.mark.parametrize("alphas", [[0.0], [0.0, 0.3, 1.0], [[1.0, 0.0, 0.0], [0.2, 0.3, 0.5]]])
-def test_what_is_written_is_read(tmp_path: Path, k: int, alphas: list) -> None:
-    written = examples(k, alphas)
-    written.write(tmp_path)
-    found = Examples.read(tmp_path)
+@pytest.mark.parametrize("shape", [(0, 1, 4, 5), (1, 3, 4, 5), (48, 1, 8, 8)])
+def test_pictures_are_the_images_that_were_kept(shape: tuple[int, ...]) -> None:
+    images = torch.randint(256, shape, generator=torch.Generator().manual_seed(1), dtype=torch.uint8)
+    found = pictures(examples(images))
+    assert found.dtype == torch.uint8
+    assert torch.equal(found, images)
+
+
+def test_images_of_another_size_are_refused() -> None:
+    kept = examples(torch.zeros(2, 1, 2, 3, dtype=torch.uint8))
+    with pytest.raises(ValueError, match=r"12 bytes of images: expected 2x1x3x3"):
+        pictures(dataclasses.replace(kept, size=[1, 3, 3]))
+
+
+def test_small_pictures_of_any_numbers_are_stretched_and_others_are_left_out() -> None:
+    images = torch.randn(5, 3, 8, 9, generator=torch.Generator().manual_seed(2))
+    found = small_pictures(images)
     assert found is not None
-    for field in dataclasses.fields(Examples):
-        before, after = getattr(written, field.name), getattr(found, field.name)
-        if isinstance(before, torch.Tensor):
-            assert after.dtype == before.dtype
-            assert torch.equal(after, before)
-        else:
-            assert after == before
-    assert [file.name for file in tmp_path.iterdir()] == [FILE]
-
-
-def test_parts_of_larger_tensors_can_be_written(tmp_path: Path) -> None:
-    whole = examples(6)
-    half = dataclasses.replace(
-        whole,
-        images=whole.images[::2],
-        labels=whole.labels[::2],
-        indices=whole.indices[::2],
-        predicted=whole.predicted[:, ::2],
-        confidence=whole.confidence[:, ::2],
-    )
-    half.write(tmp_path)
-    found = Examples.read(tmp_path)
-    assert found is not None
-    assert torch.equal(found.predicted, whole.predicted[:, ::2])
-    assert torch.equal(found.images, whole.images[::2])
-
-
-def test_a_folder_without_the_file_has_none(tmp_path: Path) -> None:
-    assert Examples.read(tmp_path) is None
-
-
-def damage(case: str, folder: Path) -> None:
-    one = examples()
-    names = ("images", "labels", "indices", "predicted", "confidence")
-    tensors = {name: getattr(one, name) for name in names}
-    header = {"alphas": "[0.0, 0.5, 1.0]", "split": "test", "family": ""}
-    if case == "a tensor too few":
-        del tensors["labels"]
-    elif case == "no header":
-        header = {}
-    elif case == "an alpha too few":
-        header["alphas"] = "[0.0, 0.5]"
-    elif case == "half of the alphas":
-        header["alphas"] = "[0.0, 0."
-    elif case == "alphas of another kind":
-        header["alphas"] = "3"
-    elif case == "another dtype":
-        tensors["images"] = tensors["images"].float()
-    elif case == "an image too few":
-        tensors["images"] = tensors["images"][1:].clone()
-    elif case == "a label without an axis":
-        tensors["labels"] = torch.tensor(3)
-    path = folder / FILE
-    seals.write_tensors(path, tensors, header, "0123456789")
-    content = bytearray(path.read_bytes())
-    if case == "a bit":
-        content[-1] ^= 1
-    path.write_bytes({"cut short": content[:-1], "empty": b""}.get(case, content))
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        "cut short",
-        "empty",
-        "a bit",
-        "a tensor too few",
-        "no header",
-        "an alpha too few",
-        "half of the alphas",
-        "alphas of another kind",
-        "another dtype",
-        "an image too few",
-        "a label without an axis",
-    ],
-)
-def test_a_damaged_file_is_named(tmp_path: Path, case: str) -> None:
-    damage(case, tmp_path)
-    with pytest.raises(RunError, match=rf"{FILE} is damaged \(.+\): remove it and evaluate anew"):
-        Examples.read(tmp_path)
-
-
-def test_tensors_that_do_not_fit_together_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"predicted is torch.int64 \(2, 3\): expected torch.int64 \(3, 3\)"):
-        dataclasses.replace(examples(), predicted=examples().predicted[:2])
-    with pytest.raises(ValueError, match=r"confidence is torch.float64"):
-        dataclasses.replace(examples(), confidence=examples().confidence.double())
+    for image, picture in zip(images.double().numpy(), found.numpy(), strict=True):
+        low, high = image.min(), image.max()
+        assert np.abs(255 * (image - low) / (high - low) - picture).max() <= 0.5 + 1e-9
+        assert (picture.min(), picture.max()) == (0, 255)
+    whole = torch.randint(256, (2, 1, 64, 64), dtype=torch.uint8)
+    assert torch.equal(small_pictures(whole), whole)  # type: ignore[arg-type]
+    assert torch.equal(small_pictures(torch.ones(2, 1, 4, 4)), torch.zeros(2, 1, 4, 4).byte())  # type: ignore[arg-type]
+    for other in (torch.zeros(2, 10), torch.zeros(2, 4, 8, 8), torch.zeros(2, 1, 64, 65), torch.zeros(2, 3, 8)):
+        assert small_pictures(other) is None
 
 
 def test_most_classes_first_then_most_changes_then_confidence_then_the_index() -> None:

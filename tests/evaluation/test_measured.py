@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from helpers import resealed
 
-from subspaces.evaluation.measured import Measured, Shelf
+from subspaces.evaluation.cache import Measured, Shelf
 from subspaces.training import RunError
 
 

@@ -9,17 +9,16 @@ import torch
 from torch import Tensor
 
 import subspaces as ss
-from subspaces.evaluation.dropout import evaluate_dropout
 from subspaces.evaluation.points import plan, to_place
 from subspaces.evaluation.predictor import Predictor
-from subspaces.evaluation.together import evaluate_together
+from subspaces.evaluation.run_ensembles import evaluate_together
 from subspaces.training import Run
 
 CPU: dict[str, Any] = {"device": "cpu", "progress": False}
 
 
 def test_the_seed_of_the_run_draws_its_random_points_and_that_of_the_data_its_images(small: Any) -> None:
-    (record,) = ss.evaluate(small("simplex"), triangle=0, random=3, **CPU)
+    record = ss.evaluate(small("simplex"), triangle=0, random=3, **CPU)
     (found,) = (
         {to_place(alpha) for alpha in row.alphas}
         for row in record.rows
@@ -51,7 +50,7 @@ def test_every_network_is_asked_in_the_precision_that_was_asked_for(
     for call in (
         lambda: ss.evaluate(small("curve"), grid=(), plane=True, cells=2, precision=precision, **CPU),
         lambda: evaluate_together([[small("first"), small("second")]], to=tmp_path, precision=precision, **CPU),
-        lambda: evaluate_dropout(small("dropout"), passes=2, precision=precision, **CPU),
+        lambda: ss.evaluate(small("dropout"), dropout_passes=2, precision=precision, **CPU),
     ):
         seen.clear()
         call()

@@ -15,8 +15,8 @@ from torch import Tensor
 from torchmetrics.functional.classification import multiclass_accuracy, multiclass_calibration_error
 
 from subspaces.evaluation import metrics
-from subspaces.evaluation.metrics import (
-    METRICS,
+from subspaces.evaluation.classification import (
+    Classes,
     accuracy,
     adaptive_calibration_error,
     brier,
@@ -29,6 +29,7 @@ from subspaces.evaluation.metrics import (
     summary,
     total_variation,
 )
+from subspaces.evaluation.metrics import METRICS, of_task
 from subspaces.evaluation.selective import aurc
 
 BINNED = (expected_calibration_error, adaptive_calibration_error)
@@ -216,14 +217,14 @@ def test_the_summary_is_the_metrics_one_by_one(case: tuple[Tensor, Tensor]) -> N
     probabilities, labels = case
     log_probabilities = probabilities.log()
     found = summary(log_probabilities, labels)
-    assert list(found) == list(METRICS)
+    assert list(found) == [each.name for each in of_task("classification")]
     exact = log_probabilities.exp()
     for name, function in (("accuracy", accuracy), ("brier", brier), ("ece", expected_calibration_error)):
         assert found[name] == function(exact, labels)
     assert found["nll"] == nll(log_probabilities, labels)
     assert found["adaptive_ece"] == adaptive_calibration_error(exact, labels)
     assert found["aurc"] == aurc(exact, labels)
-    assert found == {name: each.function(log_probabilities, labels) for name, each in METRICS.items()}
+    assert found == {name: METRICS[name](Classes(log_probabilities), labels) for name in found}
 
 
 @pytest.mark.parametrize("classes", [1, 2, 5])
@@ -279,7 +280,7 @@ def test_the_log_of_a_mean_is_scipys(members: int) -> None:
 
 
 def test_the_table_names_what_was_meant() -> None:
-    assert [name for name, each in METRICS.items() if not each.lower_is_better] == ["accuracy"]
+    assert [each.name for each in of_task("classification") if not each.lower_is_better] == ["accuracy"]
     with pytest.raises(ValueError, match=r"unknown metric 'acuracy': did you mean 'accuracy'\?"):
         metrics.metric("acuracy")
     with pytest.raises(ValueError, match=r"unknown metric 'loss': expected one of 'accuracy', 'nll'"):

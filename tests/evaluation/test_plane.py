@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import subspaces as ss
 from subspaces.evaluation import Plane, Record
-from subspaces.evaluation.through import parse
+from subspaces.evaluation.api import parse_network
 from subspaces.networks import MLP
 from subspaces.training import Run, RunError, seals
 from subspaces.training.batches import statistics_batches
@@ -24,7 +24,7 @@ Runs = Callable[..., list[Path]]
 
 def plane_of(folder: Path, **settings: Any) -> tuple[Plane, Record]:
     options = {"grid": (), "random": 0, "triangle": 0, "device": "cpu", "progress": False, "plane": True}
-    (record,) = ss.evaluate(folder, **{**options, **settings})
+    record = ss.evaluate(folder, **{**options, **settings})
     (plane,) = record.planes
     return plane, record
 
@@ -86,15 +86,15 @@ def test_a_simplex_is_a_triangle_in_its_plane_and_its_corners_are_its_vertices(r
     check_drawn(plane, "digits-simplex seed 0", [corners[index] for index in (0, 1, 2, 0)], corners)
     check_drawn(plane, "digits-simplex seed 0 midpoint", [np.mean(corners, 0)], corners)
     assert max(value for drawn in plane.drawn for value in drawn.distance) < 1e-5
-    assert (plane.split, plane.images, plane.statistics_images) == ("test", 597, 1200)
+    assert (plane.split, plane.count, plane.statistics_images) == ("test", 597, 1200)
     rows = {tuple(row.alphas[0]): row.metrics for row in record.rows if row.kind == "point"}  # type: ignore[arg-type]
     width, places = plane.corners[1].x, [(1, 1), (1, 6)]
     assert plane.xs[1] == pytest.approx(0, abs=1e-9 * width)
     assert plane.xs[6] == pytest.approx(width)
     for index, (j, i) in enumerate(places):
         own = rows[tuple(np.eye(3)[index].tolist())]
-        assert plane.accuracy[j][i] == pytest.approx(own["accuracy"], abs=2e-3)
-        assert plane.nll[j][i] == pytest.approx(own["nll"], abs=1e-4)
+        assert plane.values["accuracy"][j][i] == pytest.approx(own["accuracy"], abs=2e-3)
+        assert plane.values["nll"][j][i] == pytest.approx(own["nll"], abs=1e-4)
 
 
 def test_every_cell_is_the_network_at_its_place(runs: Runs) -> None:
@@ -122,8 +122,8 @@ def test_every_cell_is_the_network_at_its_place(runs: Runs) -> None:
             logits, _ = truth.predict(0.5, "test")
             labels = truth.labels("test")
             log = logits - np.log(np.exp(logits).sum(1, keepdims=True))
-            assert plane.accuracy[j][i] == pytest.approx((logits.argmax(1) == labels).mean(), abs=2e-3)
-            assert plane.nll[j][i] == pytest.approx(-log[np.arange(len(labels)), labels].mean(), abs=1e-4)
+            assert plane.values["accuracy"][j][i] == pytest.approx((logits.argmax(1) == labels).mean(), abs=2e-3)
+            assert plane.values["nll"][j][i] == pytest.approx(-log[np.arange(len(labels)), labels].mean(), abs=1e-4)
 
 
 def test_a_line_and_another_run(runs: Runs) -> None:
@@ -159,12 +159,12 @@ def test_planes_with_other_networks_are_kept_and_the_same_one_is_replaced(runs: 
     simplex, other = runs("simplex", "other")
     settings: dict[str, Any] = {"random": 0, "triangle": 0, "device": "cpu", "progress": False}
     ss.evaluate(simplex, plane=True, cells=2, **settings)
-    (record,) = ss.evaluate(simplex, through=[other], cells=2, **settings)
+    record = ss.evaluate(simplex, through=[other], cells=2, **settings)
     names = ["vertex 1, vertex 2, vertex 3", "vertex 1, vertex 3, digits-standard seed 1"]
     assert [plane.name for plane in record.planes] == names
-    (record,) = ss.evaluate(simplex, plane=True, cells=3, **settings)
+    record = ss.evaluate(simplex, plane=True, cells=3, **settings)
     assert [len(plane.xs) for plane in record.planes] == [3, 2]
-    assert all(value is not None for plane in record.planes for row in plane.nll for value in row)
+    assert all(value is not None for plane in record.planes for row in plane.values["nll"] for value in row)
 
 
 @pytest.mark.parametrize(
@@ -178,14 +178,14 @@ def test_planes_with_other_networks_are_kept_and_the_same_one_is_replaced(runs: 
     ],
 )
 def test_names_of_networks(text: str, expected: Any) -> None:
-    assert parse(text) == expected
+    assert parse_network(text) == expected
 
 
 def test_a_folder_whose_name_has_a_colon(tmp_path: Path) -> None:
     folder = tmp_path / "a:0.3"
     folder.mkdir()
-    assert parse(str(folder)) == (folder, None)
-    assert parse(f"{folder}:1") == (folder, 1.0)
+    assert parse_network(str(folder)) == (folder, None)
+    assert parse_network(f"{folder}:1") == (folder, 1.0)
 
 
 def test_planes_that_cannot_be(runs: Runs, tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """The record: what is written is read, and what is not a record is refused with the place that is wrong."""
 
+import dataclasses
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,10 +10,13 @@ import pytest
 from helpers import resealed, unsealed
 
 from subspaces.evaluation.record import (
+    Answered,
     Check,
     Choice,
     Corner,
+    Description,
     Drawn,
+    Examples,
     Plane,
     Record,
     Reliability,
@@ -34,18 +39,59 @@ def record() -> Record:
     corners = [Corner("a", 0.0, 0.0), Corner("b", 1.0, 0.0), Corner("c", 0.0, 1.0)]
     path = Drawn("a", "path", [0.0, 1.0], [0.0, 0.0], [0.0, 0.0])
     cells: list[list[float | None]] = [[0.5, None, 1.0], [0.0, 0.0, 0.0]]
-    plane = Plane("p", corners, [0.0, 0.5, 1.0], [0.0, 1.0], cells, cells, "test", 2, 0, [path])
+    plane = Plane("p", corners, [0.0, 0.5, 1.0], [0.0, 1.0], {"accuracy": cells, "nll": cells}, "test", 2, 0, [path])
     dataset = {"name": "digits", "classes": ["0"], "splits": {"test": 2}}
     pair = row([0.0, 1.0], average="logits", diversity={"tv": 0.5})
     choice = Choice("pair", "accuracy", "test", True, [0.0, 1.0], {"test": dict(METRICS)})
-    check = Check("points", [[0.0]], "test", 128, [0.5], [1.0])
-    rows = [row([0.0]), row([[0.2, 0.8]]), pair]
-    return Record("run", {"name": "digits-line"}, {}, dataset, {"images": 0}, rows, [plane], [choice], [check])
+    check = Check("points", [[0.0]], "test", 128, {"accuracy": [0.5], "nll": [1.0]})
+    return Record(
+        name="run",
+        shape={"kind": "interval", "vertices": 2, "type": "Line"},
+        task="classification",
+        metrics=[Description("accuracy", "accuracy", "what is right", lower_is_better=False, percent=True)],
+        answers=[Answered("pair", "ensemble of 0 and 1", 2, "along", [0.0, 1.0], "probabilities")],
+        environment={},
+        dataset=dataset,
+        statistics={"images": 0},
+        settings={"grid": [0.0, 1.0]},
+        recipe={"name": "digits-line"},
+        rows=[row([0.0], scaled={**METRICS, "temperature": 1.5}), row([[0.2, 0.8]], networks=3), pair],
+        planes=[plane],
+        choices=[choice],
+        checks=[check],
+        examples=Examples("test", [0.0, 0.5], [1, 1, 2], "AAE=", [3], [7], [[1], [2]], [[0.5], [0.75]]),
+    )
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
-    record().write(tmp_path)
-    assert Record.read(tmp_path) == record()
+    for target in (tmp_path, tmp_path / "mine.json"):  # a run folder, and a file of the user's
+        record().write(target)
+        assert Record.read(target) == record()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["evaluation.json", "mine.json"]
+
+
+def test_a_family_of_the_users_own_has_no_recipe_and_few_parts(tmp_path: Path) -> None:
+    made = dataclasses.replace(record(), recipe=None, examples=None, planes=[], choices=[], checks=[])
+    made.rows = [dataclasses.replace(row([0.5]), reliability=None, risk_coverage=None)]
+    made.write(tmp_path / "mine.json")
+    assert Record.read(tmp_path / "mine.json") == made
+    assert made.key == ""
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_numbers_that_are_not_finite_are_strict_json(value: float, tmp_path: Path) -> None:
+    made = record()
+    made.rows = [dataclasses.replace(one, metrics={"accuracy": 0.5, "nll": value}) for one in made.rows]
+    made.planes[0].values["nll"][0][0] = value
+    made.write(tmp_path)
+
+    def refused(name: str) -> None:
+        raise ValueError(name)
+
+    json.loads((tmp_path / "evaluation.json").read_text(), parse_constant=refused)
+    found = Record.read(tmp_path)
+    assert repr(found) == repr(made)  # which tells nan from nan, where == does not
+    assert repr(found.rows[0].nll) == repr(value)
 
 
 DAMAGES: list[tuple[Callable[[Any], Any], str]] = [
@@ -55,17 +101,32 @@ DAMAGES: list[tuple[Callable[[Any], Any], str]] = [
     (lambda values: values["dataset"].pop("splits"), "dataset has no splits"),
     (lambda values: values["rows"][1].update(alphas=None), r"rows\[1\]\.alphas is None"),
     (lambda values: values["rows"][1].update(alphas=[]), r"rows\[1\] has no alphas"),
-    (lambda values: values["rows"][0].update(role="lost"), r"rows\[0\]\.role is 'lost'"),
+    (lambda values: values["rows"][0].update(role=3), r"rows\[0\]\.role is 3"),
     (lambda values: values["rows"][0]["metrics"].update(nll="1.0"), r"rows\[0\]\.metrics\.nll is '1\.0'"),
     (lambda values: values["rows"][0]["metrics"].update(nll=True), r"rows\[0\]\.metrics\.nll is True"),
     (lambda values: values["rows"][2]["metrics"].pop("nll"), r"rows\[2\] has other metrics than the first row"),
     (lambda values: values["rows"][0]["reliability"]["count"].pop(), r"rows\[0\]\.reliability has columns of diff"),
     (lambda values: values["rows"][0].update(reliability=[]), r"rows\[0\]\.reliability is \[\]"),
-    (lambda values: values["planes"][0]["accuracy"].pop(), r"planes\[0\] has not 2 lines of 3 cells"),
-    (lambda values: values["planes"][0]["nll"][1].pop(), r"planes\[0\] has not 2 lines of 3 cells"),
-    (lambda values: values["planes"][0]["nll"][1].__setitem__(0, "x"), r"planes\[0\]\.nll\[1\]\[0\] is 'x'"),
+    (lambda values: values["rows"][0].update(kind="lost"), r"rows\[0\]\.kind is 'lost'"),
+    (lambda values: values["rows"][0].update(networks="2"), r"rows\[0\]\.networks is '2'"),
+    (lambda values: values["rows"][0].update(scaled=[1]), r"rows\[0\]\.scaled is \[1\]"),
+    (lambda values: values["rows"][0]["metrics"].update(nll={"float": "nil"}), r"rows\[0\]\.metrics\.nll is"),
+    (lambda values: values["metrics"][0].update(percent=None), r"metrics\[0\]\.percent is None"),
+    (lambda values: values["answers"][0].pop("words"), "'words'"),
+    (lambda values: values["answers"][0].update(alphas=0.5), r"answers\[0\]\.alphas is 0\.5"),
+    (lambda values: values["planes"][0]["values"]["accuracy"].pop(), r"planes\[0\] has not 2 lines of 3 cells"),
+    (lambda values: values["planes"][0]["values"]["nll"][1].pop(), r"planes\[0\] has not 2 lines of 3 cells"),
+    (lambda values: values["planes"][0]["values"]["nll"][1].__setitem__(0, "x"), r"values\.nll\[1\]\[0\] is 'x'"),
     (lambda values: values["choices"][0].update(on_test="yes"), r"choices\[0\]\.on_test is 'yes'"),
     (lambda values: values["checks"][0].update(at=[0.0]), r"checks\[0\]\.at\[0\] is 0\.0"),
+    (lambda values: values["checks"][0]["values"].update(nll=1), r"checks\[0\]\.values\.nll is 1"),
+    (lambda values: values["examples"]["alphas"].pop(), r"examples\.predicted does not fit 1 images and 1 points"),
+    (lambda values: values["examples"]["labels"].append(1), r"examples\.indices does not fit 2 images and 2 points"),
+    (lambda values: values["examples"]["confidence"][1].pop(), r"examples\.confidence does not fit 1 images"),
+    (lambda values: values["examples"]["size"].pop(), r"examples\.size does not fit"),
+    (lambda values: values["examples"].update(images=3), r"examples\.images is 3"),
+    (lambda values: values["examples"].update(images="AAEAAAE="), r"examples\.images does not fit 1 images"),
+    (lambda values: values["examples"].pop("labels"), "'labels'"),
 ]
 
 
@@ -89,6 +150,6 @@ def test_what_is_no_record_is_refused(text: str, tmp_path: Path) -> None:
 
 def test_another_schema_is_said_to_be_one(tmp_path: Path) -> None:
     record().write(tmp_path)
-    resealed(tmp_path / "evaluation.json", lambda values: values.update(schema=2))
-    with pytest.raises(RunError, match="has schema 2, this version reads 1: remove it and evaluate anew"):
+    resealed(tmp_path / "evaluation.json", lambda values: values.update(schema=1))
+    with pytest.raises(RunError, match="has schema 1, this version reads 2: remove it and evaluate anew"):
         Record.read(tmp_path)

@@ -10,11 +10,10 @@ import retrained
 import torch
 
 import subspaces as ss
-from subspaces.evaluation import Examples, Record
-from subspaces.evaluation.dropout import evaluate_dropout
-from subspaces.evaluation.measured import Measured
-from subspaces.evaluation.predictions import Predictions
-from subspaces.evaluation.together import evaluate_together
+from subspaces.evaluation import Record
+from subspaces.evaluation.cache import Measured
+from subspaces.evaluation.predictions import Predictions, said
+from subspaces.evaluation.run_ensembles import evaluate_together
 
 WHOLE: dict[str, Any] = {"grid": (0.0, 0.2), "plane": True, "cells": 2, "check_statistics": (1,), "choose_on": "test"}
 CPU: dict[str, Any] = {"device": "cpu", "progress": False}
@@ -31,15 +30,14 @@ def measured(record: Record) -> dict[str, Any]:
     return {name: asdict(record)[name] for name in ("rows", "planes", "choices", "checks", "statistics")}
 
 
-def evaluate(folder: Path, **settings: Any) -> Record:
-    (record,) = ss.evaluate(folder, **{**CPU, **settings})
-    return record
+def evaluate(folder: Path, **settings: Any) -> ss.Evaluation:
+    return ss.evaluate(folder, **{**CPU, **settings})
 
 
 def strip(folder: Path) -> dict[str, Any]:
-    examples = Examples.read(folder)
+    examples = Record.read(folder).examples
     assert examples is not None
-    return {name: v.tolist() if isinstance(v, torch.Tensor) else v for name, v in vars(examples).items()}
+    return vars(examples)
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -69,7 +67,7 @@ def test_what_is_not_asked_for_again_is_gone(change: str, runs: Callable[..., li
     if change == "family":
         retrained.anew(folder)
     record = evaluate(folder, grid=(0.0,), **CHANGES[change])
-    assert record == Record.read(folder)
+    assert record == ss.Evaluation.load(folder)
     assert (record.planes, record.checks) == ([], [])
     assert {alpha for row in record.rows for alpha in row.alphas} == {0.0, 0.5, 1.0}
     assert {choice.chosen_on for choice in record.choices} == {"validation"}
@@ -85,7 +83,7 @@ def test_a_plane_through_a_run_that_was_trained_anew(runs: Callable[..., list[Pa
     expected = evaluate(retrained.unmeasured(curve, tmp_path / "fresh"), **settings)
     assert measured(found) == measured(expected)
     assert [plane.name for plane in found.planes] == [plane.name for plane in first.planes]
-    assert found.planes[0].nll != first.planes[0].nll
+    assert found.planes[0].values["nll"] != first.planes[0].values["nll"]
     assert found.rows == first.rows
 
 
@@ -102,15 +100,14 @@ def test_a_plane_with_other_statistics(runs: Callable[..., list[Path]], tmp_path
 
 
 def test_examples_of_fewer_points_than_there_are(runs: Callable[..., list[Path]]) -> None:
-    """As a kill between the two files would leave them."""
+    """As a kill between the last point and the examples would leave them."""
     (folder,) = runs("curve")
-    evaluate(folder, grid=(0.0,))
-    file = folder / "examples.safetensors"
-    early = file.read_bytes()
-    evaluate(folder, grid=(0.0, 0.2))
-    file.unlink()  # what was read is mapped from it
-    file.write_bytes(early)
-    evaluate(folder, grid=(0.0, 0.2))
+    early = evaluate(folder, grid=(0.0,)).examples
+    record = evaluate(folder, grid=(0.0, 0.2))
+    whole, record.examples = record.examples, early
+    record.write(folder)
+    assert strip(folder)["alphas"] == [0.0, 0.5, 1.0]
+    assert evaluate(folder, grid=(0.0, 0.2)).examples == whole
     assert strip(folder)["alphas"] == [0.0, 0.2, 0.5, 0.8, 1.0]
 
 
@@ -132,28 +129,30 @@ def test_an_ensemble_of_runs(change: str, runs: Callable[..., list[Path]], tmp_p
 @pytest.mark.parametrize("change", CHANGES)
 def test_dropout(change: str, runs: Callable[..., list[Path]], tmp_path: Path) -> None:
     (folder,) = runs("dropout")
-    before = evaluate_dropout(folder, passes=2, **CPU)
+    before = evaluate(folder, dropout_passes=2)["dropout"]
     if change == "family":
         retrained.anew(folder)
-    found = evaluate_dropout(folder, passes=2, **CHANGES[change], **CPU)
+    found = evaluate(folder, dropout_passes=2, **CHANGES[change])["dropout"]
     fresh = retrained.unmeasured(folder, tmp_path / "fresh")
-    assert numbers(found) == numbers(evaluate_dropout(fresh, passes=2, **CHANGES[change], **CPU)) != numbers(before)
+    assert found == evaluate(fresh, dropout_passes=2, **CHANGES[change])["dropout"]
+    assert found.metrics != before.metrics
 
 
 def test_what_points_said_is_taken_only_as_it_was_made(tmp_path: Path) -> None:
-    made = Predictions("0123456789", "one", {"test": torch.tensor([1, 2])})
-    made.add(0.5, {"test": torch.tensor([[1.0, 0.0], [0.0, 3.0]])})
+    made = Predictions("0123456789", "one")
+    made.add(0.5, "test", said(torch.tensor([[0.75, 0.25], [0.125, 0.875]])), torch.tensor([1, 2]))
     made.write(tmp_path)
     found = Predictions.read(tmp_path, "0123456789", "one")
     assert found is not None
     assert list(found.points) == [0.5]
+    assert [values.tolist() for values in found.points[0.5]["test"]] == [[0, 1], [0.75, 0.875]]
+    assert found.labels["test"].tolist() == [1, 2]
     assert Predictions.read(tmp_path, "0123456789", "two") is None
 
 
 def test_examples_of_an_earlier_family_do_not_stay(runs: Callable[..., list[Path]]) -> None:
     (folder,) = runs("curve")
-    evaluate(folder, grid=(0.0,))
-    assert Examples.read(folder) is not None
+    assert evaluate(folder, grid=(0.0,)).examples is not None
     retrained.anew(folder)
     evaluate(folder, grid=())  # of one point there are none
-    assert Examples.read(folder) is None
+    assert Record.read(folder).examples is None

@@ -15,7 +15,7 @@ import subspaces as ss
 from subspaces import cli
 from subspaces.methods import METHODS, Method, setting
 from subspaces.networks import MLP
-from subspaces.report.reading import gather
+from subspaces.reports.reading import gather
 from subspaces.training import RECIPES, Recipe
 
 MODULE = "outside_baseline"

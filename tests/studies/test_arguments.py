@@ -16,9 +16,9 @@ from pretended import SPLITS, Pretended, scores
 from study_cases import LINE, without_pictures
 
 import subspaces as ss
+from subspaces.evaluation.cache import Measured
 from subspaces.evaluation.dropout import evaluate_dropout
-from subspaces.evaluation.measured import Measured
-from subspaces.evaluation.together import evaluate_together
+from subspaces.evaluation.run_ensembles import evaluate_together
 from subspaces.studies import study_instability, study_integral, study_noise
 from subspaces.studies.mixing import KINDS
 from subspaces.training import RECIPES, Execution, Run

@@ -334,7 +334,7 @@ def test_what_cannot_be_drawn_is_said_and_the_numbers_are_there(
         settings = {**SMALL, "ensembles": [2], "runs": folder / "runs", "out": tmp_path}
         return ss.compare([STANDARD, LINE], seeds=[0, 1], **settings)
 
-    monkeypatch.setattr("subspaces.report.page._plotly", missing)
+    monkeypatch.setattr("subspaces.reports.page._plotly", missing)
     made = again()
     page = "no page: the report needs plotly: pip install 'subspaces[report]'"
     assert made.left_out == [page]

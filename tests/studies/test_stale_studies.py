@@ -11,8 +11,8 @@ from study_cases import without_pictures
 
 import subspaces as ss
 from subspaces.evaluation.api import workbench
+from subspaces.evaluation.cache import Shelf
 from subspaces.evaluation.dropout import evaluate_dropout
-from subspaces.evaluation.measured import Shelf
 from subspaces.studies.identity import measure_identities as check
 from subspaces.studies.mixing import Mixing
 from subspaces.studies.setting import Setting

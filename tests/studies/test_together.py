@@ -14,7 +14,7 @@ import subspaces as ss
 from subspaces.evaluation import dropout, expected_calibration_error
 from subspaces.evaluation.dropout import evaluate_dropout
 from subspaces.evaluation.predictor import Predictor
-from subspaces.evaluation.together import evaluate_together
+from subspaces.evaluation.run_ensembles import evaluate_together
 from subspaces.networks.dropout import dropping
 from subspaces.studies.compare import Comparison
 from subspaces.training import Run, RunError

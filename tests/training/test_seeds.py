@@ -14,8 +14,8 @@ import subspaces as ss
 from subspaces import data, storage
 from subspaces.data import Dataset
 from subspaces.evaluation.api import workbench
+from subspaces.evaluation.cache import Shelf
 from subspaces.evaluation.dropout import evaluate_dropout
-from subspaces.evaluation.measured import Shelf
 from subspaces.studies.mixing import PER, Mixing
 from subspaces.training import Execution, Recipe, Run, api
 from subspaces.training.engine import Engine

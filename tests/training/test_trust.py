@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import subspaces as ss
 from subspaces.cli import app
 from subspaces.evaluation.dropout import evaluate_dropout
-from subspaces.evaluation.together import evaluate_together
+from subspaces.evaluation.run_ensembles import evaluate_together
 from subspaces.studies.measuring import measure
 from subspaces.studies.setting import Setting
 from subspaces.training import Execution, Recipe, Run, RunError, seals, trust

@@ -1,0 +1,211 @@
+"""What was measured of one family, in hand: the call `evaluate`, and the `Evaluation` that it gives."""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, overload
+
+from torch import nn
+
+from subspaces import values
+from subspaces.data.dataset import Progress
+from subspaces.evaluation import choices
+from subspaces.evaluation.api import Metrics, OneRun, evaluate_networks, evaluate_runs
+from subspaces.evaluation.record import Alpha, Record, Row
+from subspaces.evaluation.settings import Settings
+from subspaces.evaluation.tasks import Task
+from subspaces.reports import figures
+from subspaces.reports.page import write_report
+from subspaces.reports.reading import Source
+from subspaces.reports.table import text_table
+from subspaces.text import nearest
+from subspaces.training.config import Execution
+from subspaces.training.runs import Run
+
+
+class Evaluation(Record):
+    """All that was measured of one family: the walk along it, its answers, ensembles, choices, planes and examples.
+
+    Example:
+        >>> evaluation = ss.evaluate(family, test=loader, validation=held_out, statistics=train_loader)
+        >>> evaluation["midpoint"].accuracy
+        >>> network = family.at(evaluation.best(by="nll", on="validation"))
+    """
+
+    @classmethod
+    def of(cls, record: Record) -> "Evaluation":
+        """Return a record with all that can be done with it."""
+        made = cls.__new__(cls)
+        made.__dict__ = record.__dict__
+        return made
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Evaluation":
+        """Return the evaluation of a file that `save` wrote, or of a run folder."""
+        return cls.of(Record.read(values.folder("path", path)))
+
+    def __getitem__(self, answer: str) -> Row:
+        """Return the row of an answer on the test examples: `evaluation["midpoint"].accuracy`."""
+        found = self.answer(answer)
+        if found is None:
+            raise KeyError(f"{answer!r} was not measured: {nearest(answer, [each.name for each in self.answers])}")
+        return found
+
+    def best(self, *, by: str = "nll", on: str = "validation") -> Alpha:
+        """Return the best single point by a metric on a split.
+
+        The choice is added to `choices`, with what it gives on every split; one that is made on the test examples is
+        marked wherever it is shown, because it flatters.
+        """
+        if on not in self.splits:
+            raise ValueError(f"on={on!r}: {nearest(on, self.splits)}; pass validation= to choose on held-out examples")
+        self.metric(by)
+        found = choices.best(self, on, "point", by, lambda row: row.kind == "point")
+        if found is None:
+            raise ValueError(f"{self.name} has one point: there is nothing to choose from")
+        self.choices = [each for each in self.choices if (each.what, each.by, each.chosen_on) != ("point", by, on)]
+        self.choices.append(found)
+        alpha: Alpha = found.value
+        return alpha
+
+    def table(self, split: str = "test") -> str:
+        """Return a table of the answers, and of what was chosen, as text."""
+        return text_table([self], split)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write everything to a JSON file, which `plot`, `report` and `Evaluation.load` take; return its path."""
+        target = values.folder("path", path)
+        self.write(target)
+        return target
+
+    def plot(self, name: str, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
+        """Draw a figure and return it; with a path it is also written there, as .png or .pdf.
+
+        Args:
+            name: of the figure, such as "along", "reliability", "selective", "diversity" or "plane".
+            path: where to write it.
+            options: metric and split.
+        """
+        return plot(name, self, path, **options)
+
+    def report(self, path: str | os.PathLike[str]) -> Path:
+        """Write a page about it, one HTML file that opens offline in any browser; return its path."""
+        return report(self, path)
+
+
+def plot(name: str, what: Source | Iterable[Source], path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
+    """Draw a figure of evaluations, files of such, runs or their folders; with a path it is also written there.
+
+    Args:
+        name: of the figure; `subspaces plot --help` lists them.
+        what: one of them, or several on the same data.
+        path: a .png or .pdf file.
+        options: metric, what is shown; split, the examples it was measured on.
+    """
+    figure = figures.draw(name, what, **options)
+    if path is not None:
+        for target in figures.outputs(name, path):
+            figures.save(figure, target)
+    return figure
+
+
+def report(what: Source | Sequence[Source], path: str | os.PathLike[str]) -> Path:
+    """Write a page about evaluations, files of such, runs or their folders: one HTML file that opens offline."""
+    return write_report(what, path)
+
+
+Networks = nn.Module | Sequence[nn.Module]
+
+
+@overload
+def evaluate(what: Networks | OneRun, /, **settings: Any) -> Evaluation: ...
+@overload
+def evaluate(what: Sequence[OneRun], /, **settings: Any) -> list[Evaluation]: ...
+
+
+def evaluate(
+    what: Networks | OneRun | Sequence[OneRun],
+    /,
+    *,
+    test: Iterable[Any] | None = None,
+    validation: Iterable[Any] | None = None,
+    statistics: Iterable[Any] | None = None,
+    task: Task | str | None = None,
+    metrics: Metrics = None,
+    name: str | None = None,
+    data: str | os.PathLike[str] | None = None,
+    device: str = "auto",
+    workers: int | None = None,
+    trust: bool = False,
+    progress: bool | Progress = True,
+    **settings: Any,
+) -> Evaluation | list[Evaluation]:
+    """Measure a family of networks: points along it, ensembles, calibration, diversity, planes, and the best point.
+
+    A family, a plain network, a list of networks or an `Ensemble` is measured on loaders. A run folder brings its own
+    data: what is there of it already is not measured again, what was interrupted continues, and the numbers are also
+    `evaluation.json` in its folder. Processes with runs in common share them, as in `train`.
+
+    Args:
+        what: a `Subspace`, a network, several networks, or a finished run, its folder, or several of either.
+        test: batches that are reported: (inputs, target), dicts with "labels", or whatever the task says. They must
+            come in the same order each time.
+        validation: held-out batches, on which points, a threshold and temperatures are chosen.
+        statistics: training batches, from which batch-norm statistics are made anew at every point of a family.
+        task: `Classification()` (also of="tokens" or "pixels"), `Regression()`, or a `Task` of your own.
+        metrics: more metrics, by name: of torchmetrics, or `Metric`s.
+        name: what the family is called in tables, figures and pages.
+        data: the folder with the data sets of runs.
+        device: for runs, "cpu", "cuda", …; "auto" takes a GPU if there is one. A family is measured where it is.
+        workers: processes that read the image files of a run.
+        trust: also call the network factories (`package.module:factory`) of runs that somebody else has trained.
+        progress: True for bars, False for none, or a function of (what, done, total).
+        settings: any field of `evaluation.settings.Settings`, such as grid=[0, 0.5, 1], plane=True or split="test".
+
+    Example:
+        >>> evaluation = ss.evaluate(family, test=loader, validation=held_out, statistics=train_loader)
+        >>> evaluation = ss.evaluate("runs/digits-line-seed0-…")
+    """
+    wanted = Settings.of(settings)
+    if not isinstance(progress, bool):
+        values.function("progress", progress, "True, False, or a function of (what, done, total)")
+    if _networks(what):
+        if test is None:
+            raise TypeError("evaluate got a network without test=: expected the loader that it is measured on")
+        given = {"test": test, "validation": validation, "statistics": statistics}
+        loaders = {name: _loader(name, each) for name, each in given.items() if each is not None}
+        statistics = loaders.pop("statistics", None)
+        record = evaluate_networks(
+            what,  # type: ignore[arg-type]
+            wanted,
+            loaders=loaders,
+            statistics=statistics,
+            task=task,
+            metrics=metrics,
+            name=name,
+            progress=progress,
+        )
+        return Evaluation.of(record)
+    for option, value in (("test", test), ("validation", validation), ("statistics", statistics), ("task", task)):
+        if value is not None:
+            raise TypeError(f"{option}={values.shown(value)}: a run brings its own; expected it with a network only")
+    execution = Execution(device=device, precision=wanted.precision, workers=workers).resolved()
+    records = evaluate_runs(what, wanted, data=data, execution=execution, trust=trust, progress=progress)  # type: ignore[arg-type]
+    made = [Evaluation.of(record) for record in records]
+    return made[0] if isinstance(what, (Run, str, os.PathLike)) else made
+
+
+def _loader(name: str, loader: Any) -> Iterable[Any]:
+    """Return batches that can be walked over for every point."""
+    if not isinstance(loader, Iterable) or isinstance(loader, (str, bytes)):
+        raise TypeError(f"{name}={values.shown(loader)}: expected something that yields batches")
+    if isinstance(loader, Iterator):
+        raise TypeError(f"{name}={values.shown(loader)}: expected batches that can be walked over again")
+    return loader
+
+
+def _networks(what: Any) -> bool:
+    """Say whether networks are to be measured, and not runs."""
+    if isinstance(what, nn.Module):
+        return True
+    return isinstance(what, (list, tuple)) and bool(what) and all(isinstance(each, nn.Module) for each in what)

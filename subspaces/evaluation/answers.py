@@ -1,0 +1,151 @@
+"""The answers: which networks of a family answer, averaged how, what that is called and what it costs at test time."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from subspaces.evaluation.points import Item, Place, kind, to_alpha, to_place
+from subspaces.evaluation.record import Answered
+from subspaces.shapes import Shape
+from subspaces.text import Catalogue
+
+PAIR = (0.1, 0.9)  # the two points of a line that stand for all pairs: fixed beforehand, not chosen
+
+
+class Family(NamedTuple):
+    """What an answer may depend on: the shape, the walk's own items, and what its networks are called."""
+
+    shape: Shape
+    walk: Sequence[Item] = ()
+    middle: str = "midpoint"
+    vertices: str = "vertices"
+    masks: int = 20
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One way to answer.
+
+    Args:
+        name: in files, options and code.
+        meaning: what it is, in half a sentence.
+        item: which points answer together, None where a family has no such points.
+        words: what it is called, of a family and its item.
+
+    Example:
+        >>> ANSWERS.add(Answer("thirds", "two points a third from the ends of a line, averaged",
+        ...     lambda family: Item("thirds", (1 / 3, 2 / 3), "thirds") if kind(family.shape) == "interval" else None,
+        ...     lambda family, item: "ensemble of 1/3 and 2/3"))
+    """
+
+    name: str
+    meaning: str
+    item: Callable[[Family], Item | None]
+    words: Callable[[Family, Item], str]
+
+    def of(self, family: Family, average: str) -> Answered | None:
+        """Return how a family answers so, in words; members are averaged in that way."""
+        item = self.item(family)
+        if item is None:
+            return None
+        together = item.networks > 1
+        return Answered(
+            name=self.name,
+            words=self.words(family, item),
+            networks=item.networks,
+            role=(item.ensemble or item.role) if together else item.role,
+            alphas=[to_alpha(place) for place in item.places],
+            average=average if together else None,
+        )
+
+
+def middle_of(shape: Shape) -> Place:
+    """Return the midpoint."""
+    return 0.0 if kind(shape) == "single" else to_place(shape.midpoint().tolist())
+
+
+def _together(family: Family, places: tuple[Place, ...], role: str) -> Item:
+    """Return the item of a walk that measures these points together, or a new one."""
+    for item in family.walk:
+        if item.places == places and item.ensemble:
+            return item
+    return Item(role, places, role)
+
+
+def _pair(family: Family) -> Item | None:
+    """Return the pair of the walk that is nearest to the one that is fixed beforehand."""
+    if kind(family.shape) != "interval":
+        return None
+    if not family.walk:
+        return Item("along", PAIR, "along")
+    pairs = [item for item in family.walk if item.ensemble and len(item.points) == 2]
+    return min(pairs, key=lambda item: abs(float(min(item.places)) - PAIR[0]), default=None)  # type: ignore[arg-type]
+
+
+def _vertices(family: Family) -> Item | None:
+    m = family.shape.vertices
+    if kind(family.shape) == "interval" and m == 2:
+        return _together(family, (0.0, 1.0), "along")
+    if kind(family.shape) != "simplex":
+        return None
+    corners = [tuple(float(index == each) for each in range(m)) for index in range(m)]
+    return _together(family, tuple(corners), "vertex")
+
+
+def _random(family: Family) -> Item | None:
+    return next((item for item in family.walk if item.ensemble == "random"), None)
+
+
+def named(places: Sequence[Any]) -> str:
+    """Return points in words."""
+    texts = [f"({', '.join(f'{x:.3g}' for x in p)})" if isinstance(p, (tuple, list)) else f"{p:.3g}" for p in places]
+    return " and ".join(texts)
+
+
+ANSWERS: Catalogue[Answer] = Catalogue(
+    "answer",
+    [
+        Answer(
+            "midpoint",
+            "the one network in the middle of the subspace",
+            lambda family: Item("midpoint", (middle_of(family.shape),)),
+            lambda family, item: family.middle,
+        ),
+        Answer(
+            "pair",
+            "two points near the ends of a line or curve, averaged",
+            _pair,
+            lambda family, item: f"ensemble of {named(item.places)}",
+        ),
+        Answer(
+            "vertices",
+            "all vertices, averaged",
+            _vertices,
+            lambda family, item: f"ensemble of {len(item.places)} {family.vertices}",
+        ),
+        Answer(
+            "random",
+            "random points of a simplex, averaged",
+            _random,
+            lambda family, item: f"ensemble of {len(item.places)} random points",
+        ),
+        Answer(
+            "dropout",
+            "the midpoint asked several times with dropout on (MC-dropout), averaged",
+            lambda family: Item("dropout", (middle_of(family.shape),), "dropout", masks=family.masks),
+            lambda family, item: f"MC-dropout, {item.masks} passes",
+        ),
+        Answer(
+            "runs",
+            "the midpoints of several independent runs, averaged",
+            lambda family: None,  # which are more than one family
+            lambda family, item: f"ensemble of {len(item.places)} runs",
+        ),
+    ],
+)
+
+
+def usual(shape: Shape) -> tuple[str, ...]:
+    """Return the answers of a family that no method speaks for."""
+    found = {"single": ("midpoint",), "interval": ("midpoint", "pair")}
+    return found.get(kind(shape), ("midpoint", "vertices", "random"))

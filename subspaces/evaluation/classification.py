@@ -1,0 +1,356 @@
+"""Classification: class probabilities [n, classes] against labels [n], and two predictions against each other.
+
+All functions are of tensors on any device.
+"""
+
+import math
+from functools import cached_property
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from subspaces.ensembles import Average
+from subspaces.evaluation.metrics import METRICS, Metric, average, of_task, tally
+from subspaces.evaluation.record import Reliability
+from subspaces.evaluation.selective import by_confidence, check, risks, top
+
+BINS = 20
+
+
+class Classes:
+    """The predicted class probabilities of n examples.
+
+    Args:
+        logs: log-probabilities [n, classes]; logarithms of rounded probabilities would be infinite where a network is
+            sure and wrong.
+        features: what enters the network's head, flattened [n, d], where that is known.
+    """
+
+    def __init__(self, logs: Tensor, features: Tensor | None = None) -> None:
+        self.logs = logs
+        self.features = features
+
+    @cached_property
+    def probabilities(self) -> Tensor:
+        """The probabilities, [n, classes]."""
+        return self.logs.exp()
+
+    @property
+    def plain(self) -> Tensor:
+        """What other libraries take for a prediction."""
+        return self.probabilities
+
+    def __len__(self) -> int:
+        return len(self.logs)
+
+
+def log_mean(logits: Tensor, average: Average = "probabilities") -> Tensor:
+    """Return the log-probabilities [n, classes] of an ensemble from the logits [k, n, classes] of its members.
+
+    log 1/k sum_i softmax(z_i) for "probabilities", log softmax(1/k sum_i z_i) for "logits"; for one member both
+    are its log_softmax.
+    """
+    if logits.ndim != 3 or not len(logits):
+        raise ValueError(f"logits of shape {tuple(logits.shape)}: expected [members, n, classes]")
+    if average == "logits":
+        return logits.float().mean(0).log_softmax(-1)
+    if average != "probabilities":
+        raise ValueError(f"average={average!r}: expected 'probabilities' or 'logits'")
+    if len(logits) == 1:
+        return logits[0].float().log_softmax(-1)
+    return logits.float().log_softmax(-1).logsumexp(0) - math.log(len(logits))
+
+
+# Steps and values of classification. `prediction` is a `Classes`, `labels` are int64 [n].
+
+
+def in_bins(prediction: Classes, labels: Tensor, bins: int = BINS) -> Tensor:
+    """Return for bins of equal width how many confidences they hold, and the sums of confidence and of right answers.
+
+    Bin b holds the confidences from b/bins up to, not including, (b+1)/bins; 1.0 belongs to the last bin.
+    """
+    if bins < 1:
+        raise ValueError(f"bins={bins}: expected at least 1")
+    confidence, correct = top(prediction.probabilities, labels)
+    borders = torch.linspace(0, 1, bins + 1, dtype=confidence.dtype, device=confidence.device)
+    index = (torch.bucketize(confidence, borders, right=True) - 1).clamp(max=bins - 1)
+    members = index == torch.arange(bins, device=index.device)[:, None]  # [bins, n]
+    columns = (torch.ones_like(correct), confidence, correct)
+    return torch.stack([torch.where(members, column, 0.0).sum(1) for column in columns])  # [3, bins]
+
+
+def each_top(prediction: Classes, labels: Tensor) -> Tensor:
+    """Return of each example the confidence and whether the predicted class is the label: float64 [n, 2]."""
+    return torch.stack(top(prediction.probabilities, labels), dim=1)
+
+
+def _minus_log(prediction: Classes, labels: Tensor) -> Tensor:
+    check(prediction.logs, labels)
+    return 0 - prediction.logs.gather(1, labels[:, None]).squeeze(1).double()  # not -0.0 for certainty
+
+
+def _squares(prediction: Classes, labels: Tensor) -> Tensor:
+    check(prediction.probabilities, labels)
+    index = labels[:, None]
+    probabilities = prediction.probabilities
+    difference = probabilities.scatter_add(1, index, -torch.ones_like(index, dtype=probabilities.dtype))
+    return difference.square_().sum(1, dtype=torch.float64)
+
+
+def _confusion(prediction: Classes, labels: Tensor) -> Tensor:
+    """Return how often each class is answered for each, [label, answer]."""
+    check(prediction.logs, labels)
+    classes = prediction.logs.shape[1]
+    pairs = labels * classes + prediction.logs.argmax(1)
+    return torch.bincount(pairs, minlength=classes**2).reshape(classes, classes).double()
+
+
+def _intersection_over_union(confusion: Tensor) -> Tensor:
+    """Return the mean over classes that occur of |A and B| / |A or B|."""
+    right = confusion.diagonal()
+    union = confusion.sum(0) + confusion.sum(1) - right
+    found: Tensor = (right / union)[union > 0].mean()
+    return found
+
+
+def _gap(sums: Tensor) -> Tensor:
+    count, confidence, correct = sums.unbind()
+    return (correct - confidence).abs().sum() / count.sum()
+
+
+def _adaptive_gap(each: Tensor, bins: int = BINS) -> Tensor:
+    """Return the calibration error over bins of equal mass."""
+    if bins < 1:
+        raise ValueError(f"bins={bins}: expected at least 1")
+    confidence, correct = by_confidence(*each.T)
+    n = len(confidence)
+    borders = torch.arange(min(bins, n) + 1, device=confidence.device) * n // min(bins, n)
+    total = F.pad((correct - confidence).cumsum(0), (1, 0))[borders]
+    return total.diff().abs().sum() / n
+
+
+def _area(each: Tensor) -> Tensor:
+    return risks(by_confidence(*each.T)[1]).mean()
+
+
+LIKELIHOOD = average(_minus_log)
+CLASSES = ("classification", "tokens", "pixels")
+
+for _each in (
+    Metric(
+        "accuracy",
+        "accuracy",
+        "share of examples whose most probable class is right",
+        step=in_bins,
+        value=lambda sums: sums[2].sum() / sums[0].sum(),
+        lower_is_better=False,
+        percent=True,
+        tasks=CLASSES,
+        headline=True,
+    ),
+    Metric(
+        "nll",
+        "NLL",
+        "mean negative log-likelihood of the right class",
+        **LIKELIHOOD,
+        tasks=CLASSES,
+        headline=True,
+    ),
+    Metric(
+        "brier",
+        "Brier score",
+        "mean squared distance of the probabilities from the right answer",
+        **average(_squares),
+        headline=True,
+    ),
+    Metric(
+        "ece",
+        "ECE",
+        "expected calibration error: how far confidence is from accuracy, over 20 bins of equal width",
+        step=in_bins,
+        value=_gap,
+        percent=True,
+        tasks=CLASSES,
+        headline=True,
+    ),
+    Metric(
+        "adaptive_ece",
+        "adaptive ECE",
+        "the same over 20 bins that hold equally many examples",
+        step=each_top,
+        value=_adaptive_gap,
+        percent=True,
+        gathers=True,
+    ),
+    Metric(
+        "aurc",
+        "AURC",
+        "error among the most confident examples, averaged over how many of them are answered",
+        step=each_top,
+        value=_area,
+        percent=True,
+        gathers=True,
+    ),
+    Metric(
+        "perplexity",
+        "perplexity",
+        "among how many equally probable tokens the network seems to choose",
+        step=LIKELIHOOD["step"],
+        value=lambda sums: (sums[0] / sums[1]).exp(),
+        tasks=("tokens",),
+        headline=True,
+    ),
+    Metric(
+        *(
+            "miou",
+            "mIoU",
+            "intersection over union of answered and right pixels, mean over the classes",
+        ),
+        step=_confusion,
+        value=_intersection_over_union,
+        lower_is_better=False,
+        percent=True,
+        tasks=("pixels",),
+        headline=True,
+    ),
+):
+    METRICS.add(_each)
+
+DISTANCES = (
+    Metric(
+        "tv",
+        "total variation",
+        "share of probability by which two networks differ, on average over examples",
+        **average(lambda p, q: (p.probabilities - q.probabilities).abs().sum(1, dtype=torch.float64) / 2),
+        tasks=CLASSES,
+    ),
+    Metric(
+        "disagreement",
+        "disagreement",
+        "share of examples for which two networks answer different classes",
+        **average(lambda p, q: p.probabilities.argmax(1) != q.probabilities.argmax(1)),
+        percent=True,
+        tasks=CLASSES,
+    ),
+    Metric(
+        "feature_cosine",
+        "cosine of features",
+        "cosine between what enters the heads of two networks",
+        **average(lambda p, q: _cosines(p.features, q.features)),
+        tasks=CLASSES,
+    ),
+)
+"""How differently two networks answer: metrics of one prediction and another."""
+
+
+def temperature(logs: Tensor, labels: Tensor) -> float:
+    """Return the T > 0 for which softmax(logs / T) has the best likelihood (Guo et al., 2017).
+
+    The loss is convex in 1/T, so Newton's method, kept within a factor of two a step, finds the only minimum.
+    """
+    scores, right = logs.double(), labels[:, None]
+    inverse = torch.ones((), dtype=torch.float64, device=logs.device)
+    for _ in range(60):
+        p = (scores * inverse).softmax(1)
+        mean = _weighted(p, scores)
+        slope = (mean - scores.gather(1, right).squeeze(1)).mean()
+        curve = (_weighted(p, scores.square()) - mean.square()).mean()
+        step = (inverse - slope / curve.clamp(min=1e-12)).clamp(inverse / 2, inverse * 2).clamp(1e-2, 1e2)
+        if float((step - inverse).abs()) < 1e-10 * float(inverse):
+            break
+        inverse = step
+    return float(1 / inverse)
+
+
+def _weighted(p: Tensor, scores: Tensor) -> Tensor:
+    """Return the mean of scores under p, [n]; a probability of 0 counts nothing, also where its score is -inf."""
+    return torch.where(p > 0, p * scores, 0.0).sum(1)
+
+
+# The same as functions of whole tensors.
+
+
+def summary(log_probabilities: Tensor, labels: Tensor) -> dict[str, float]:
+    """Return all metrics of a classifier by name, with the work they share done once."""
+    return tally(of_task("classification"), [(Classes(log_probabilities), labels)])
+
+
+def accuracy(probabilities: Tensor, labels: Tensor) -> float:
+    """Return the share of examples whose most probable class is the label."""
+    return METRICS["accuracy"](_certain(probabilities), labels)
+
+
+def nll(log_probabilities: Tensor, labels: Tensor) -> float:
+    """Return the negative log-likelihood, -1/n sum_i log p_i[y_i], from log-probabilities."""
+    return METRICS["nll"](Classes(log_probabilities), labels)
+
+
+def brier(probabilities: Tensor, labels: Tensor) -> float:
+    """Return the Brier score, 1/n sum_i sum_c (p_i[c] - [c = y_i])², between 0 and 2."""
+    return METRICS["brier"](_certain(probabilities), labels)
+
+
+def expected_calibration_error(probabilities: Tensor, labels: Tensor, bins: int = BINS) -> float:
+    """Return ECE = sum_b |B_b|/n |acc(B_b) - conf(B_b)| over bins of equal width."""
+    return float(_gap(in_bins(_certain(probabilities), labels, bins)))
+
+
+def adaptive_calibration_error(probabilities: Tensor, labels: Tensor, bins: int = BINS) -> float:
+    """Return sum_b |B_b|/n |acc(B_b) - conf(B_b)| over bins of equally many examples, in order of confidence.
+
+    The sizes of the bins differ by one at most; with fewer examples than bins, each is a bin of its own. Examples
+    of equal confidence share their mean accuracy, so that it does not matter which of them a border divides.
+    """
+    return float(_adaptive_gap(each_top(_certain(probabilities), labels), bins))
+
+
+def reliability(probabilities: Tensor, labels: Tensor, bins: int = BINS) -> Reliability:
+    """Return count, mean confidence and accuracy of the bins of the expected calibration error."""
+    return to_reliability(in_bins(_certain(probabilities), labels, bins))
+
+
+def to_reliability(sums: Tensor) -> Reliability:
+    """Return the bins of `in_bins` as they stand in a file; an empty one has None."""
+    counts, confidences, corrects = sums.tolist()
+    return Reliability(
+        count=[int(count) for count in counts],
+        confidence=[total / count if count else None for total, count in zip(confidences, counts, strict=True)],
+        accuracy=[total / count if count else None for total, count in zip(corrects, counts, strict=True)],
+    )
+
+
+def _certain(probabilities: Tensor) -> Classes:
+    """Return given probabilities as a prediction, without the rounding of their logarithm."""
+    made = Classes(probabilities)
+    made.probabilities = probabilities
+    return made
+
+
+def total_variation(p: Tensor, q: Tensor) -> float:
+    """Return the mean over examples of the total variation distance ½ sum_c |p_i[c] - q_i[c]|."""
+    return _distance("tv", p, q)
+
+
+def disagreement(p: Tensor, q: Tensor) -> float:
+    """Return the share of examples for which two networks predict different classes."""
+    return _distance("disagreement", p, q)
+
+
+def feature_cosine(a: Tensor, b: Tensor) -> float:
+    """Return the mean over examples of the cosine of two networks' features [n, d]; 0 for features of zeros."""
+    return _distance("feature_cosine", a, b)
+
+
+def _distance(name: str, a: Tensor, b: Tensor) -> float:
+    if a.shape != b.shape or a.ndim != 2 or not len(a):
+        raise ValueError(
+            f"got shapes {tuple(a.shape)} and {tuple(b.shape)}: expected two of the same shape, [n, classes] or [n, d]"
+        )
+    first, second = (_certain(each) for each in (a, b))
+    first.features, second.features = a, b
+    return next(each for each in DISTANCES if each.name == name)(first, second)
+
+
+def _cosines(a: Tensor | None, b: Tensor | None) -> Tensor | None:
+    return None if a is None or b is None else F.cosine_similarity(a.float(), b.float(), dim=1)

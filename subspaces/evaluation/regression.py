@@ -1,0 +1,108 @@
+"""Regression: predicted means, and variances where the network has them, against targets [n, d]."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from subspaces.evaluation.metrics import METRICS, Metric, average
+
+INTERVAL = 0.9
+TASK = ("regression",)
+
+
+class Normal:
+    """What a network predicts: a mean [n, d], and a variance [n, d] where it has one."""
+
+    def __init__(self, mean: Tensor, variance: Tensor | None = None) -> None:
+        self.mean = mean.double()
+        self.variance = None if variance is None else variance.double()
+
+    @property
+    def plain(self) -> Tensor:
+        """What other libraries take for a prediction."""
+        return self.mean.float()
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+
+def mixture(members: Sequence[Normal]) -> Normal:
+    """Return mean and variance of the mixture: 1/k sum_i mu_i, and 1/k sum_i (sigma_i² + mu_i²) - mu²."""
+    means = torch.stack([member.mean for member in members])
+    mean = means.mean(0)
+    variances = [member.variance for member in members if member.variance is not None]
+    if len(variances) < len(members):
+        return Normal(mean)
+    return Normal(mean, torch.stack(variances).mean(0) + (means - mean).square().mean(0))
+
+
+def _negative_log_density(prediction: Normal, target: Tensor) -> Tensor | None:
+    """Return ½ (log 2 pi sigma² + (y - mu)² / sigma²)."""
+    if prediction.variance is None:
+        return None
+    squares = (target - prediction.mean).square()
+    return (torch.log(2 * math.pi * prediction.variance) + squares / prediction.variance) / 2
+
+
+def _covered(prediction: Normal, target: Tensor) -> Tensor | None:
+    if prediction.variance is None:
+        return None
+    reach = math.sqrt(2) * torch.erfinv(torch.tensor(INTERVAL, dtype=torch.float64))
+    return (target - prediction.mean).abs() <= reach.to(target.device) * prediction.variance.sqrt()
+
+
+_SQUARES = average(lambda prediction, target: (target - prediction.mean).square())
+
+for _each in (
+    Metric(
+        "rmse",
+        "RMSE",
+        "root of the mean squared error",
+        step=_SQUARES["step"],
+        value=lambda sums: (sums[0] / sums[1]).sqrt(),
+        tasks=TASK,
+        headline=True,
+    ),
+    Metric(
+        "mae",
+        "MAE",
+        "mean absolute error",
+        **average(lambda prediction, target: (target - prediction.mean).abs()),
+        tasks=TASK,
+        headline=True,
+    ),
+    Metric(
+        "gaussian_nll",
+        "Gaussian NLL",
+        "mean negative log-density of the targets under the predicted normals",
+        **average(_negative_log_density),
+        tasks=TASK,
+        headline=True,
+    ),
+    Metric(
+        "coverage",
+        "coverage",
+        "share of the targets inside the predicted 90 % intervals; 90 % is right",
+        **average(_covered),
+        lower_is_better=False,
+        percent=True,
+        tasks=TASK,
+        headline=True,
+        goal=INTERVAL,
+    ),
+):
+    METRICS.add(_each)
+
+DISTANCES = (
+    Metric(
+        "difference",
+        "difference",
+        "root of the mean squared difference between what two networks predict",
+        step=average(lambda p, q: (p.mean - q.mean).square())["step"],
+        value=lambda sums: (sums[0] / sums[1]).sqrt(),
+        tasks=TASK,
+    ),
+)
+"""How differently two networks answer."""

@@ -1,0 +1,148 @@
+"""Ensembles of independent runs: the mean of the probabilities of networks that share nothing but the data.
+
+p(y | x) = 1/k sum_i softmax(f(x; theta_i)), with theta_i the midpoint of run i, and batch-norm statistics of its own.
+"""
+
+import os
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from subspaces import files, values
+from subspaces.data.dataset import Progress
+from subspaces.evaluation.answers import middle_of
+from subspaces.evaluation.api import OneRun, heeding, run_subjects
+from subspaces.evaluation.cache import Measured, Shelf
+from subspaces.evaluation.classification import log_mean
+from subspaces.evaluation.display import bars, counted
+from subspaces.evaluation.run_subject import RunSubject
+from subspaces.training import sharing
+from subspaces.training.config import Execution, Precision
+from subspaces.training.environment import environment
+from subspaces.training.runs import Run, RunError
+from subspaces.training.signals import stop_on_signals
+
+FILE = "ensembles.json"
+ALIKE = ("dataset", "label_noise", "validation", "data_seed")  # what decides which images are asked about
+
+
+def evaluate_together(
+    groups: Sequence[Sequence[OneRun]],
+    *,
+    to: str | os.PathLike[str],
+    data: str | os.PathLike[str] | None = None,
+    device: str = "auto",
+    statistics_batches: int | None = None,
+    precision: Precision = "auto",
+    workers: int | None = None,
+    trust: bool = False,
+    progress: bool | Progress = True,
+) -> list[Measured]:
+    """Measure the midpoints of several runs as one ensemble, for each group of runs, unless that is there already.
+
+    Args:
+        groups: of finished runs on the same data; each is one ensemble.
+        to: the folder for `ensembles.json`.
+        data: the folder with the data sets.
+        device: "cpu", "cuda", …; "auto" takes a GPU if there is one.
+        statistics_batches: for the batch-norm statistics; by default the whole training set.
+        precision: as in `evaluate`.
+        workers: processes that read image files.
+        trust: as in `evaluate`.
+        progress: True for bars, False for none, or a function of (what, done, total).
+    """
+    open_run = run_subjects(data, Execution(device=device, precision=precision, workers=workers).resolved(), trust)
+    groups = [values.several("groups", group, "lists of runs") for group in values.several("groups", groups, "lists")]
+    members = [[open_run(run if isinstance(run, Run) else Run.open(run)) for run in group] for group in groups]
+    for group in members:
+        _check(group)
+    Path(to).mkdir(parents=True, exist_ok=True)
+    shelf = Shelf(Path(to) / FILE)
+    keys = [key_of(group, statistics_batches) for group in members]
+    found = {index: old for index, key in enumerate(keys) if (old := shelf.find(key, precision)) is not None}
+    missing = [index for index in range(len(members)) if index not in found]
+    if missing:
+        with stop_on_signals() as stop, bars(progress) as shown, files.made(Path(to)):
+            new = sharing.share(
+                missing,
+                lambda index: sharing.beside(shelf.path, keys[index]),
+                _Measuring({i: members[i] for i in missing}, keys, shelf, precision, partial(heeding, stop, shown)),
+                lambda index: f"the ensemble of {', '.join(keys[index]['runs'])}",
+                stop,
+            )
+        found |= dict(zip(missing, new, strict=True))
+    return [found[index] for index in range(len(members))]
+
+
+class _Measuring:
+    """Measures groups by their number; what runs answer is kept while a group is left that asks for it."""
+
+    def __init__(
+        self,
+        groups: dict[int, list[RunSubject]],
+        keys: Sequence[dict[str, Any]],
+        shelf: Shelf,
+        precision: Precision,
+        progress: Progress,
+    ) -> None:
+        self.left, self.keys, self.shelf, self.precision = groups, keys, shelf, precision
+        self.answers: dict[RunSubject, dict[str, Tensor]] = {}
+        self.tick = counted(progress, "ensembles of runs", 0, len(groups))
+
+    def __call__(self, index: int) -> Measured:
+        """Return what another process has measured by now, or measure it."""
+        key, group = self.keys[index], self.left.pop(index)
+        found = self.shelf.find(key, self.precision)
+        if found is None:
+            for one in group:
+                if one not in self.answers:
+                    self.answers[one] = midpoint_logits(one, key["batches"])
+                    self.tick(0)
+            found = _measured(key, group, self.answers)
+            self.shelf.add(found)
+        wanted = {one for others in self.left.values() for one in others}
+        self.answers = {one: logits for one, logits in self.answers.items() if one in wanted}
+        self.tick(1)
+        return found
+
+
+def key_of(group: Sequence[RunSubject], statistics: int | None = None) -> dict[str, Any]:
+    """Return what tells one measurement of this kind from another; the order of the runs does not matter."""
+    runs = {one.checksum: one.run.folder.name for one in sorted(group, key=lambda one: one.run.folder.name)}
+    return {"runs": list(runs.values()), "families": list(runs), "batches": statistics}
+
+
+def midpoint_logits(subject: RunSubject, statistics: int | None = None) -> dict[str, Tensor]:
+    """Return the logits [n, classes] of a run's midpoint on each split."""
+    predictor = subject.predictor(subject.splits, statistics)
+    found = predictor.whole(subject.weights(middle_of(subject.shape)))
+    subject.release()
+    return {split: logits.cpu() for split, (logits, _) in found.items()}
+
+
+def _measured(
+    key: dict[str, Any], group: Sequence[RunSubject], answers: dict[RunSubject, dict[str, Tensor]]
+) -> Measured:
+    first = group[0]
+    means = {split: log_mean(torch.stack([answers[one][split] for one in group])) for split in first.splits}
+    labels = {split: getattr(first.images_of, split).labels for split in first.splits}
+    return Measured.of(key, environment(first.execution), means, labels)
+
+
+def _check(group: Sequence[RunSubject]) -> None:
+    """Refuse ensembles of less than two different runs, or of runs on other data."""
+    if len({one.checksum for one in group}) < max(2, len(group)):
+        names = ", ".join(one.run.folder.name for one in group) or "no run"
+        raise RunError(f"an ensemble of {names}: expected two or more runs that differ")
+    for one in group[1:]:
+        for field in ALIKE:
+            ours, theirs = getattr(group[0].recipe, field), getattr(one.recipe, field)
+            if ours != theirs:
+                raise RunError(
+                    f"{group[0].run.folder} has {field} {ours!r} and {one.run.folder} {theirs!r}: "
+                    "an ensemble is of runs on the same data"
+                )

@@ -1,0 +1,252 @@
+"""The tasks: how a network's output on a batch becomes predictions and targets, and how several answer as one."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from subspaces import values
+from subspaces.evaluation import classification, regression
+from subspaces.evaluation.classification import Classes, each_top, in_bins, log_mean, to_reliability
+from subspaces.evaluation.metrics import Metric, Step, Tally, of_task
+from subspaces.evaluation.regression import Normal, mixture
+from subspaces.evaluation.selective import to_risk_coverage
+from subspaces.text import Catalogue, nearest
+
+LABELS = ("labels", "label", "targets", "target", "y")
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is predicted; derive from this for a task of your own.
+
+    A network's output on a batch becomes *parts*, n of them with a target each (`parts`); parts of several members
+    become one prediction (`combine`), which the task's metrics take.
+    """
+
+    name: ClassVar[str] = "task"
+    averages: ClassVar[tuple[str, ...]] = ("outputs",)
+    """How members may be averaged; the first is the usual way."""
+    distances: ClassVar[tuple[Metric, ...]] = ()
+    """How differently two predictions answer."""
+    shown: ClassVar[tuple[str, ...]] = ()
+    """The metrics that planes show and by which points are chosen, the most telling first; by default the first two."""
+
+    @property
+    def metrics(self) -> list[Metric]:
+        """What is measured."""
+        return of_task(self.name)
+
+    def inputs(self, batch: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return what of a batch goes into the network: all but the target of a tuple, or of a dict by keyword."""
+        if isinstance(batch, Mapping):
+            return (), {name: value for name, value in batch.items() if name != _label(batch)}
+        if isinstance(batch, (tuple, list)):
+            return tuple(batch[:-1]) if len(batch) > 1 else tuple(batch), {}
+        return (batch,), {}
+
+    def target(self, batch: Any) -> Any:
+        """Return what is to be predicted: the last of a tuple, or the labels of a dict."""
+        if isinstance(batch, Mapping) and (name := _label(batch)) is not None:
+            return batch[name]
+        if isinstance(batch, (tuple, list)) and len(batch) > 1:
+            return batch[-1]
+        parts = f" of {', '.join(map(repr, batch))}" if isinstance(batch, Mapping) else ""
+        raise TypeError(
+            f"a batch is a {type(batch).__name__}{parts}: expected (inputs, target), a dict with 'labels', or "
+            "a Task of your own whose `target` finds it"
+        )
+
+    def run(self, network: Any, batch: Any) -> Any:
+        """Return a network's output on a batch."""
+        args, named = self.inputs(batch)
+        return network(*args, **named)
+
+    def parts(self, output: Any, target: Any, features: Tensor | None = None) -> tuple[Any, Any]:
+        """Return what a network says about each example, and the targets of these."""
+        raise NotImplementedError
+
+    def combine(self, members: Sequence[Any], average: str) -> Any:
+        """Return the prediction of several networks, or of one, from their parts."""
+        raise NotImplementedError
+
+    # What more a row may hold
+
+    gathered: ClassVar[tuple[Step, ...]] = ()
+    summed: ClassVar[tuple[Step, ...]] = ()
+
+    def curves(self, tally: Tally) -> dict[str, Any]:
+        """Return what a row holds beside its metrics."""
+        return {}
+
+    def temperature(self, prediction: Any, target: Any) -> float | None:
+        """Return the temperature that fits predictions best to targets; None where a task has none."""
+        return None
+
+    def scaled(self, prediction: Any, temperature: float) -> Any:
+        """Return a prediction after temperature scaling."""
+        return prediction
+
+
+def _label(batch: Mapping[str, Any]) -> str | None:
+    return next((name for name in LABELS if name in batch), None)
+
+
+def tensor_of(output: Any, name: str) -> Any:
+    """Return the tensor of that name, or the first, of what a network returns."""
+    if isinstance(output, Mapping):
+        return output.get(name)
+    if not isinstance(output, Tensor) and hasattr(output, name):
+        return getattr(output, name)
+    return output[0] if isinstance(output, (tuple, list)) and output else output
+
+
+@dataclass(frozen=True)
+class Classification(Task):
+    """Which of several classes: of an example, of each token, or of each pixel.
+
+    Args:
+        of: "examples" with logits [n, classes] (one logit is that of the second of two classes), "tokens" with
+            [batch, length, classes], or "pixels" with [batch, classes, height, width].
+        ignore: the label of what does not count.
+        shift: for tokens, whether a network predicts the next one: its output at a place is for the label after it.
+    """
+
+    of: Literal["examples", "tokens", "pixels"] = "examples"
+    ignore: int = -100
+    shift: bool = False
+
+    averages: ClassVar[tuple[str, ...]] = ("probabilities", "logits")
+    distances: ClassVar[tuple[Metric, ...]] = classification.DISTANCES
+    shown: ClassVar[tuple[str, ...]] = ("accuracy", "nll")
+
+    def __post_init__(self) -> None:
+        if self.of not in ("examples", "tokens", "pixels"):
+            raise ValueError(f"of={values.shown(self.of)}: {nearest(self.of, ('examples', 'tokens', 'pixels'))}")
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """The task's name: that of plain examples is the shortest."""
+        return "classification" if self.of == "examples" else self.of
+
+    @property
+    def gathered(self) -> tuple[Step, ...]:  # type: ignore[override]
+        """Of examples their confidences are kept; tokens and pixels are too many."""
+        return (each_top,) if self.of == "examples" else ()
+
+    summed: ClassVar[tuple[Step, ...]] = (in_bins,)
+
+    def parts(self, output: Any, target: Any, features: Tensor | None = None) -> tuple[Classes, Tensor]:
+        """Return logits [n, classes] and labels [n], without those that do not count."""
+        logits = tensor_of(output, "logits")
+        if not isinstance(logits, Tensor) or not logits.is_floating_point():
+            raise TypeError(
+                f"the network returns a {type(output).__name__}: expected logits, or an output with .logits"
+            )
+        labels = torch.as_tensor(target, device=logits.device)
+        if labels.is_floating_point() or labels.is_complex():
+            raise TypeError(
+                f"targets of dtype {labels.dtype}: expected class numbers; for numbers pass task=Regression()"
+            )
+        logits, labels = self._flat(logits, labels.long())
+        counts = labels != self.ignore
+        if self.of != "examples" or not bool(counts.all()):
+            logits, labels = logits[counts], labels[counts]
+            features = features[counts] if features is not None and len(features) == len(counts) else None
+        return Classes(logits.float(), features if self.of == "examples" else None), labels
+
+    def _flat(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        if self.of == "tokens" and logits.ndim == 3:
+            if self.shift:
+                logits, labels = logits[:, :-1], labels[:, 1:]
+            logits, labels = logits.flatten(0, 1), labels.flatten()
+        elif self.of == "pixels" and logits.ndim > 2:
+            logits, labels = logits.movedim(1, -1).flatten(0, -2), labels.flatten()
+        elif self.of == "examples":
+            logits = logits[:, None] if logits.ndim == 1 else logits
+            if logits.ndim == 2 and logits.shape[1] == 1:
+                logits = torch.cat([torch.zeros_like(logits), logits], 1)
+            labels = labels.flatten() if labels.numel() == len(logits) else labels
+        if logits.ndim != 2 or labels.shape != logits.shape[:1]:
+            raise ValueError(
+                f"logits of shape {tuple(logits.shape)} and labels of shape {tuple(labels.shape)} do not fit a "
+                f"classification of {self.of}: pass task=Classification(of='tokens') or 'pixels', or a Task of your own"
+            )
+        return logits, labels
+
+    def combine(self, members: Sequence[Classes], average: str = "probabilities") -> Classes:
+        """Return log-probabilities from the members' logits; see `log_mean`."""
+        logits = torch.stack([member.logs for member in members])
+        features = members[0].features if len(members) == 1 else None
+        return Classes(log_mean(logits, average), features)  # type: ignore[arg-type]
+
+    def curves(self, tally: Tally) -> dict[str, Any]:
+        """Return reliability, and risk over coverage where every example is known."""
+        bins, each = tally.state(in_bins), tally.state(each_top)
+        found: dict[str, Any] = {} if bins is None else {"reliability": to_reliability(bins)}
+        return found if each is None else found | {"risk_coverage": to_risk_coverage(each)}
+
+    def temperature(self, prediction: Classes, target: Tensor) -> float | None:
+        """Return the temperature of the best likelihood."""
+        return classification.temperature(prediction.logs, target)
+
+    def scaled(self, prediction: Classes, temperature: float) -> Classes:
+        """Return softmax(log p / T)."""
+        return Classes((prediction.logs.double() / temperature).log_softmax(1))  # else the order of classes may change
+
+
+@dataclass(frozen=True)
+class Regression(Task):
+    """Numbers: a tensor like the targets, or (mean, variance), or an output with .mean and .variance.
+
+    Args:
+        log_variance: whether the network gives the logarithm of the variance.
+    """
+
+    log_variance: bool = False
+
+    name: ClassVar[str] = "regression"
+    averages: ClassVar[tuple[str, ...]] = ("mixture",)
+    distances: ClassVar[tuple[Metric, ...]] = regression.DISTANCES
+    shown: ClassVar[tuple[str, ...]] = ("rmse", "mae")
+
+    def parts(self, output: Any, target: Any, features: Tensor | None = None) -> tuple[Normal, Tensor]:
+        """Return means, variances where there are any, and targets, all [n, d]."""
+        mean, variance = tensor_of(output, "mean"), None
+        if isinstance(output, (tuple, list)) and len(output) == 2:
+            variance = output[1]
+        elif not isinstance(output, Tensor):
+            variance = tensor_of(output, "variance")
+        if not isinstance(mean, Tensor):
+            raise TypeError(f"the network returns a {type(output).__name__}: expected numbers, or (mean, variance)")
+        goal = torch.as_tensor(target, device=mean.device).double()
+        if mean.numel() != goal.numel():
+            raise ValueError(
+                f"the network returns numbers of shape {tuple(mean.shape)} for targets of shape {tuple(goal.shape)}: "
+                "expected the same; a network that also predicts a variance returns (mean, variance)"
+            )
+        mean, goal = (each.reshape(len(each), -1) for each in (mean, goal))
+        if isinstance(variance, Tensor):
+            variance = variance.double().reshape(mean.shape)
+            variance = variance.exp() if self.log_variance else variance
+        else:
+            variance = None
+        return Normal(mean, variance), goal
+
+    def combine(self, members: Sequence[Normal], average: str = "mixture") -> Normal:
+        """Return mean and variance of the mixture of the members."""
+        return members[0] if len(members) == 1 else mixture(members)
+
+
+TASKS: Catalogue[Task] = Catalogue(
+    "task", [Classification(), Classification("tokens"), Classification("pixels"), Regression()]
+)
+
+
+def task_of(task: Task | str | None) -> Task:
+    """Return a task, also by its name; by default the classification of examples."""
+    if isinstance(task, Task):
+        return task
+    return TASKS.find("classification" if task is None else task)

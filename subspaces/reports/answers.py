@@ -1,0 +1,209 @@
+"""How trained runs answer: which row stands for an answer, what it is called, what it costs, and how two compare."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from subspaces.evaluation.cache import Measured
+from subspaces.evaluation.record import Row
+from subspaces.evaluation.statistics import Difference, Spread, paired, spread
+from subspaces.reports.reading import Curve, Group, Reading, value
+from subspaces.text import number
+from subspaces.training.config import Recipe
+from subspaces.training.runs import RunError
+
+Seeds = tuple[int, ...]
+Scores = dict[Seeds, dict[str, float]]
+"""Metrics by the seed, or by the seeds of several runs."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One way in which the runs of a group answer, with its metrics for each seed, or for the seeds of several runs."""
+
+    kind: str  # of a recipe's answers; or "alone", the vertices on average, or "runs", an ensemble of several
+    name: str
+    group: Group
+    by_seeds: Scores
+    networks: int  # at test
+    rows: tuple[Row, ...] = ()  # one for each seed; none of what was measured otherwise
+    runs: int = 1  # to train
+
+    @property
+    def label(self) -> str:
+        """The group and the answer in words; the network of a single one goes without saying."""
+        return self.group.label if self.name == "network" else f"{self.group.label}: {self.name}"
+
+    @property
+    def short(self) -> str:
+        """The answer in one word."""
+        return "ensemble" if self.networks > 1 else self.name.partition(" ")[0]
+
+    @property
+    def seeds(self) -> set[int]:
+        """All seeds that it was measured with."""
+        return {seed for seeds in self.by_seeds for seed in seeds}
+
+    def spread(self, metric: str) -> Spread:
+        """Return a metric over the seeds."""
+        return spread([metrics.get(metric, float("nan")) for metrics in self.by_seeds.values()])
+
+    def curve(self, metric: str) -> Curve:
+        """Return a metric as a curve of one point."""
+        return Curve(np.zeros(1), np.array([[value(row, metric)] for row in self.rows]))
+
+    def at(self, seeds: Seeds, metric: str) -> float | None:
+        """Return a metric with these seeds, or its mean over single ones; None where one is missing."""
+        found = [self.by_seeds.get(seeds)] if seeds in self.by_seeds else [self.by_seeds.get((s,)) for s in seeds]
+        values = [metrics.get(metric, float("nan")) for metrics in found if metrics is not None]
+        return float(np.mean(values)) if len(values) == len(found) else None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A metric of two answers over the seeds that both have."""
+
+    seeds: list[int]
+    first: Spread
+    second: Spread
+    difference: Difference
+    complete: bool  # neither has a seed that the other lacks
+
+
+def compare(first: Answer, second: Answer, metric: str) -> Comparison | None:
+    """Return how two answers compare, paired by the seed; None where they have no seed in common.
+
+    An ensemble of runs is set against the mean over the seeds of its members.
+    """
+    units = max(first.by_seeds, second.by_seeds, key=lambda by: max(map(len, by)))
+    found = {unit: (first.at(unit, metric), second.at(unit, metric)) for unit in units}
+    pairs = {unit: (a, b) for unit, (a, b) in found.items() if a is not None and b is not None}
+    if not pairs:
+        return None
+    ours, theirs = (list(side) for side in zip(*pairs.values(), strict=True))
+    seeds = sorted({seed for unit in pairs for seed in unit})
+    complete = set(seeds) == first.seeds == second.seeds
+    return Comparison(seeds, spread(ours), spread(theirs), paired(ours, theirs), complete)
+
+
+def answers(group: Group, split: str, measured: Iterable[Measured] = ()) -> list[Answer]:
+    """Return how the runs of a group answer: first single vertices on average, then the method's own ways.
+
+    `measured` are ensembles of several runs; those of the group come last.
+    """
+    found = [alone(group, split), *own(group, split), *scaled(group, split), *together(group, measured, split)]
+    return [answer for answer in found if answer is not None]
+
+
+def own(group: Group, split: str) -> list[Answer]:
+    """Return the ways in which the family answers that were measured, its first choice first."""
+    found = []
+    for answered in group.runs[0].record.answers:
+        rows = {run.seed: row for run in group.runs if (row := run.record.answer(answered.name, split)) is not None}
+        if rows:
+            scores: Scores = {(seed,): row.metrics for seed, row in rows.items()}
+            kind = "network" if group.runs[0].single and answered.name == "midpoint" else answered.name
+            found.append(Answer(kind, answered.words, group, scores, answered.networks, tuple(rows.values())))
+    return found
+
+
+def scaled(group: Group, split: str) -> list[Answer]:
+    """Return the same after temperature scaling, where temperatures were fitted in every run."""
+    found = []
+    for answer in own(group, split):
+        scores: Scores = {
+            seeds: row.metrics | {k: v for k, v in row.scaled.items() if k != "temperature"}
+            for seeds, row in zip(answer.by_seeds, answer.rows, strict=True)
+            if row.scaled is not None
+        }
+        if len(scores) == len(answer.by_seeds):
+            name = f"{answer.name}, temperature-scaled"
+            found.append(replace(answer, kind="scaled", name=name, by_seeds=scores, rows=()))
+    return found
+
+
+def first(group: Group, split: str) -> Answer:
+    """Return the family's own answer, or say that it was not measured in a run."""
+    found = own(group, split)
+    for run in group.runs:
+        if not found or (run.seed,) not in found[0].by_seeds:
+            what = run.record.answers[0].words if run.record.answers else "answer"
+            raise RunError(f"{run.folder} has no {what} on {split!r}: run `subspaces evaluate {run.folder}`")
+    return found[0]
+
+
+def alone(group: Group, split: str) -> Answer | None:
+    """Return one vertex without the others, on average over them; None for single networks."""
+    if group.runs[0].single:
+        return None
+    found: Scores = {(run.seed,): _mean(rows) for run in group.runs if (rows := ends_of(run, split))}
+    word = "ends" if group.runs[0].subspace and group.runs[0].interval else group.runs[0].members
+    return Answer("alone", f"{word}, on average", group, found, 1) if found else None
+
+
+def ends_of(run: Reading, split: str) -> list[Row]:
+    """Return the two ends of a line or curve, or the vertices of a simplex."""
+    if run.interval:
+        points = run.points(split)
+        return [points[alpha] for alpha in (0.0, 1.0)] if {0.0, 1.0} <= set(points) else []
+    return [row for row in run.rows(split) if row.kind == "point" and row.role == "vertex"]
+
+
+def _mean(rows: Sequence[Row]) -> dict[str, float]:
+    return {name: float(np.mean([row.metrics[name] for row in rows])) for name in rows[0].metrics}
+
+
+def together(group: Group, measured: Iterable[Measured], split: str) -> list[Answer]:
+    """Return ensembles of independent runs of a group by their size, no run in two of one size."""
+    seeds = {run.record.family: run.seed for run in group.runs}
+    found: dict[int, Scores] = {}
+    for one in measured:
+        members = [seeds[family] for family in one.key["families"] if family in seeds]
+        scores = found.setdefault(len(one.key["families"]), {})
+        used = {seed for each in scores for seed in each}
+        if members and split in one.metrics and not used & set(members):
+            scores[tuple(sorted(members))] = one.metrics[split]
+    return [
+        Answer("runs", f"ensemble of {number(size)} independent networks", group, scores, size, runs=size)
+        for size, scores in sorted(found.items())
+        if scores
+    ]
+
+
+def standard_for(group: Group, groups: Sequence[Group]) -> Group | None:
+    """Return the standard training that differs from a method's in nothing but the method."""
+    if group.recipe is None:
+        return None
+    told = group.recipe.distinguishing().keys() & group.recipe.common().keys() - {"method", "trunk"}
+
+    def rest(recipe: Recipe) -> dict[str, object]:
+        return {name: value for name, value in recipe.common().items() if name in told}
+
+    wanted = rest(group.recipe)
+    standard = [other for other in groups if other.recipe is not None and other.recipe.method == "standard"]
+    found = [other for other in standard if other.recipe is not None and rest(other.recipe) == wanted]
+    return found[0] if found and found[0] is not group else None
+
+
+def confident(groups: Sequence[Group], split: str) -> list[Answer]:
+    """Return what stands for each group in a figure of confidences, which not every task has."""
+    found = headed(groups, split)
+    for answer in found:
+        if any(row.reliability is None or row.risk_coverage is None for row in answer.rows):
+            raise RunError(f"{answer.label} has no confidences: expected a classification of single examples")
+    return found
+
+
+def headed(groups: Iterable[Group], split: str) -> list[Answer]:
+    """Return what stands for each group in a figure: its own first answer, and its first ensemble."""
+    found = []
+    for group in groups:
+        mine = [answer for answer in own(group, split) if answer.rows]
+        found += mine[:1] + [answer for answer in mine[1:] if answer.networks > 1][:1]
+    return found
+
+
+def answered(group: Group, label: str, split: str) -> str:
+    """Return a label with what answers for the group: a single network needs no word."""
+    return label if group.runs[0].single else f"{label}: {first(group, split).short}"

@@ -1,0 +1,143 @@
+"""The figures by name. matplotlib is imported when one is drawn."""
+
+import importlib
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from subspaces.reports.reading import Source, gather
+from subspaces.text import nearest
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FORMATS = (".png", ".pdf")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A figure that can be drawn: `draw(groups, metric, split)` of a module of this package makes it."""
+
+    name: str
+    title: str
+    description: str
+    metric: str | None  # what --metric changes, in words; None: nothing
+    evaluated: bool = True
+
+
+KINDS: dict[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        Kind(
+            "along",
+            "Along the subspace",
+            "A metric of the points of lines and curves, and of the ensembles of α and 1−α; single networks as lines.",
+            "--metric says which.",
+        ),
+        Kind(
+            "betas",
+            "Strengths of the penalty",
+            "The same as `along` for runs that differ in β, with a panel for every method.",
+            "--metric says which.",
+        ),
+        Kind(
+            "plane",
+            "Planes through networks",
+            "Contours of test error and loss on planes through three networks, with the subspace drawn in.",
+            "--metric accuracy or nll draws one of them.",
+        ),
+        Kind(
+            "training",
+            "Vertices during training",
+            "L2 distance and cos² between the vertices over the epochs, from the logs.",
+            "--metric adds a column of the log.",
+            evaluated=False,
+        ),
+        Kind(
+            "vertices",
+            "Number of vertices",
+            "Accuracy and ECE of the midpoint against the number of vertices m; a single network is m = 1. "
+            "An ensemble method is shown by the ensemble of its m members.",
+            "--metric draws another.",
+        ),
+        Kind(
+            "reliability",
+            "Reliability",
+            "Accuracy against confidence, and how often each confidence occurs, of midpoints and ensembles.",
+            None,
+        ),
+        Kind(
+            "selective",
+            "Selective prediction",
+            "The error among the most confident predictions against the share that is kept, with the area below it.",
+            None,
+        ),
+        Kind(
+            "diversity",
+            "Diversity",
+            "How different vertices are: total variation of predictions, L2 distance and cos² of weights.",
+            "--metric tv, disagreement, feature_cosine, l2 or cos2 draws one.",
+        ),
+    )
+}
+
+
+def find(name: str) -> Kind:
+    """Return the figure of that name, or list them all and name the nearest."""
+    if name not in KINDS:
+        raise ValueError(f"no figure {name!r}: {nearest(name, KINDS)} (figures: {', '.join(KINDS)})")
+    return KINDS[name]
+
+
+def draw(name: str, sources: Source | Iterable[Source], *, metric: str | None = None, split: str = "test") -> "Figure":
+    """Draw a figure of families on one data set: runs, their folders, evaluations, or files of such."""
+    kind = find(name)
+    if metric is not None and kind.metric is None:
+        raise ValueError(f"metric={metric!r}: the figure {name!r} has no choice of a metric, leave it out")
+    groups = gather(sources, evaluated=kind.evaluated)
+    try:
+        module = importlib.import_module(f"{__name__}.{name}")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "matplotlib":
+            raise
+        raise ImportError("figures need matplotlib: pip install 'subspaces[figures]'") from None
+    figure: Figure = module.figure(groups, metric, split)
+    style = importlib.import_module(f"{__name__}.style")
+    style.settle(figure)
+    return figure
+
+
+def outputs(name: str, out: str | os.PathLike[str] | None = None) -> list[Path]:
+    """Return the files that a figure goes to: `out`, or NAME.png and NAME.pdf."""
+    find(name)
+    if out is None:
+        return [Path(f"{name}{ending}") for ending in FORMATS]
+    path = Path(out)
+    if path.suffix.lower() not in FORMATS:
+        raise ValueError(f"{path}: expected a name that ends in {' or '.join(FORMATS)}")
+    if path.is_dir() or not path.parent.is_dir():
+        raise ValueError(f"{path} is a folder" if path.is_dir() else f"the folder {path.parent} does not exist")
+    return [path]
+
+
+def plot(
+    name: str,
+    sources: Source | Iterable[Source],
+    out: str | os.PathLike[str] | None = None,
+    *,
+    metric: str | None = None,
+    split: str = "test",
+) -> list[Path]:
+    """Draw a figure into files, and return their paths."""
+    paths = outputs(name, out)
+    figure = draw(name, sources, metric=metric, split=split)
+    for path in paths:
+        save(figure, path)
+    return paths
+
+
+def save(figure: "Figure", path: Path) -> None:
+    """Write a figure to a file, as its ending says."""
+    importlib.import_module(f"{__name__}.style").save(figure, path)

@@ -1,0 +1,98 @@
+"""Reliability diagrams: accuracy against confidence."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from subspaces.evaluation import statistics
+from subspaces.reports.answers import Answer, confident
+from subspaces.reports.figures import style
+from subspaces.reports.reading import Array, Group
+
+ACROSS = 4  # diagrams in a row
+BAR, GAP = "#56B4E9", "#D55E00"
+
+
+@dataclass(frozen=True)
+class Bins:
+    """Predictions of all seeds by confidence; NaN in empty bins."""
+
+    share: Array  # of all predictions
+    confidence: Array
+    accuracy: Array
+
+
+def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
+    """Draw a diagram for each answer, and below it how often a confidence occurs."""
+    shown = confident(groups, split)
+    down = -(-len(shown) // ACROSS)
+    across = -(-len(shown) // down)
+    with style.styled():
+        taller = style.LINE * max(title(answer).count("\n") - 2 for answer in shown)  # than titles of three lines
+        drawing = style.blank(style.PAGE * max(across, 2) / ACROSS, 0.35 + (2.35 + taller) * down)
+        panels = drawing.subplots(2 * down, across, squeeze=False, sharey="row", height_ratios=[3, 1] * down)
+        for k, answer in enumerate(shown):
+            row, column = divmod(k, across)
+            _diagram(panels[2 * row, column], panels[2 * row + 1, column], answer)
+        for k in range(len(shown), down * across):
+            for axes in panels[2 * (k // across) : 2 * (k // across) + 2, k % across]:
+                axes.set_axis_off()
+        for row in range(down):
+            panels[2 * row, 0].set_ylabel("accuracy (%)")
+            panels[2 * row + 1, 0].set_ylabel("share (%)")
+        drawing.suptitle(style.heading(groups, split), fontsize=style.FONT)
+        handles = [
+            Patch(facecolor=BAR, edgecolor="white", label="accuracy"),
+            Patch(facecolor="none", edgecolor=GAP, hatch="/////", label="confidence minus accuracy"),
+            Line2D([], [], color="black", linestyle=style.DASHED, linewidth=0.8, label="right as often as confident"),
+        ]
+        many = any(len(group.runs) > 1 for group in groups)
+        note = f"bars: the images of all seeds together\nECE: {style.seeds(groups)}" if many else style.seeds(groups)
+        style.legend(drawing, handles, columns=3, title=note)
+    return drawing
+
+
+def pooled(answer: Answer) -> Bins:
+    """Return the bins of all seeds together, weighted by how many predictions each has."""
+    tables = [row.reliability for row in answer.rows if row.reliability is not None]
+    count = np.array([table.count for table in tables], np.float64)  # [seeds, bins]
+    confidence = np.array([table.confidence for table in tables], np.float64)  # None becomes NaN
+    accuracy = np.array([table.accuracy for table in tables], np.float64)
+    total = count.sum(0)
+    weights = np.divide(count, total, out=np.zeros_like(count), where=total > 0)
+    means = [np.where(total > 0, np.nansum(weights * values, 0), np.nan) for values in (confidence, accuracy)]
+    return Bins(total / total.sum(), means[0], means[1])
+
+
+def title(answer: Answer) -> str:
+    """Return what predicts, in lines that fit above a diagram, and its ECE."""
+    parts = answer.label.rpartition(": ")
+    names = [f"{parts[0]}:", parts[2]] if parts[0] else [parts[2]]
+    width = style.PAGE / ACROSS - 0.3
+    error = statistics.shown(answer.spread("ece"), 100, 1)
+    return "\n".join([*(style.wrapped(name, width) for name in names), f"ECE {error} %"])
+
+
+def _diagram(axes: Axes, below: Axes, answer: Answer) -> None:
+    bins = pooled(answer)
+    edges = np.linspace(0, 100, len(bins.share) + 1)
+    width, centers = edges[1], (edges[:-1] + edges[1:]) / 2
+    accuracy, confidence = 100 * np.nan_to_num(bins.accuracy), 100 * np.nan_to_num(bins.confidence)
+    axes.bar(centers, accuracy, width, color=BAR, edgecolor="white", linewidth=0.4)
+    gap: dict[str, Any] = {"facecolor": "none", "edgecolor": GAP, "hatch": "/////", "linewidth": 0.5}
+    axes.bar(centers, confidence - accuracy, width, bottom=accuracy, **gap)
+    axes.plot([0, 100], [0, 100], color="black", linestyle=style.DASHED, linewidth=0.8)
+    below.bar(centers, 100 * bins.share, width, color="#6e6e6e", edgecolor="white", linewidth=0.4)
+    axes.set_title(title(answer))
+    axes.set(ylim=(0, 100), yticks=(0, 25, 50, 75, 100))
+    axes.tick_params(labelbottom=False)
+    below.set_xlabel("confidence (%)")
+    for each in (axes, below):
+        each.set(xlim=(0, 100), xticks=(0, 50, 100))
+        each.grid(False, axis="x")

@@ -1,0 +1,239 @@
+"""What all figures share: size, colours, bands, legends, files."""
+
+import io
+import textwrap
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.legend import Legend
+from matplotlib.lines import Line2D
+from matplotlib.transforms import Bbox
+
+from subspaces import files
+from subspaces.reports.reading import Curve, Group
+
+COLUMN, PAGE = 3.4, 6.9  # inches: the widths of a column and of a page of two columns
+FONT = 8.0
+LINE = 0.135  # inches from one line of text to the next
+CHARACTER = 0.06  # the width of one, on average
+STYLE: dict[Any, Any] = {
+    "font.family": "DejaVu Sans",  # comes with matplotlib, so that a figure is the same everywhere
+    "font.size": FONT,
+    "axes.labelsize": FONT,
+    "axes.titlesize": FONT,
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.6,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e3e3e3",
+    "grid.linewidth": 0.5,
+    "xtick.labelsize": FONT,
+    "ytick.labelsize": FONT,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "legend.fontsize": FONT,
+    "legend.title_fontsize": FONT,
+    "legend.frameon": False,
+    "legend.handlelength": 3.2,
+    "legend.columnspacing": 1.2,
+    "lines.linewidth": 1.3,
+    "lines.markeredgewidth": 0.5,
+    "figure.dpi": 100,
+    "savefig.dpi": 300,
+    "pdf.fonttype": 42,  # TrueType, as publishers ask for
+    "hatch.linewidth": 0.6,
+}
+# Okabe and Ito's palette without yellow, which is too light for a thin line; black is for single networks.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p")
+GREYS = ("#000000", "#6e6e6e", "#a0a0a0")
+DOTS: tuple[Any, ...] = ((0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)), (0, (8, 2)))
+DASHED: Any = (0, (4, 1.6))
+Place = Literal["outside lower center", "outside upper center"]
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a group is drawn, with and without colour."""
+
+    colour: str
+    marker: str
+    line: Any = "-"
+    shade: float = 0.13  # of the band
+    hollow: bool = False
+
+    @property
+    def mark(self) -> dict[str, Any]:
+        """The marker; a star needs more room than the others to be as large."""
+        mark = {"marker": self.marker, "markersize": 9 if self.marker == "*" else 4.8, "markeredgecolor": "white"}
+        edge = {"markeredgecolor": self.colour, "markerfacecolor": "white", "markeredgewidth": 1.0}
+        return {**mark, **edge} if self.hollow else mark
+
+
+def looks(groups: Sequence[Group]) -> list[Look]:
+    """Return a look for each group: greys and hollow markers for single networks, colours for subspaces."""
+    found, singles, others = [], 0, 0
+    shade = shading(sum(not group.runs[0].single for group in groups))
+    for group in groups:
+        if group.runs[0].single:
+            found.append(alone(singles))
+            singles += 1
+        else:
+            found.append(Look(COLOURS[others % len(COLOURS)], MARKERS[others % len(MARKERS)], shade=shade))
+            others += 1
+    return found
+
+
+def alone(number: int) -> Look:
+    """Return the look of a single network: the first has a star, the others have hollow markers."""
+    marker = ("*", *MARKERS)[number % (1 + len(MARKERS))]  # eleven: one that comes again has other dashes
+    return Look(GREYS[number % len(GREYS)], marker, DOTS[number % len(DOTS)], hollow=marker != "*")
+
+
+def shading(count: int) -> float:
+    """Return how dark bands may be where so many of them lie on top of each other."""
+    return 0.13 if count <= 3 else 0.07
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """Use this package's style and nothing of the user's."""
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(STYLE)
+        yield
+
+
+def blank(width: float, height: float, layout: Literal["constrained", "compressed"] = "constrained") -> Figure:
+    """Return an empty figure of so many inches, which makes room for what lies outside of its axes."""
+    figure = Figure(figsize=(width, height), layout=layout)
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def band(axes: Axes, curve: Curve, scale: float, look: Look, line: Any = None, every: int = 1) -> Line2D:
+    """Draw the mean over seeds, and one standard deviation to both sides if there are several.
+
+    Of `every` so many points one has a marker; which one depends on the marker, so that those of equal
+    curves lie beside each other.
+    """
+    mean, std = curve.mean * scale, curve.std * scale
+    first = (MARKERS.index(look.marker) + look.hollow * (every // 2)) % every if look.marker in MARKERS else 0
+    (drawn,) = axes.plot(curve.grid, mean, color=look.colour, linestyle=line or look.line, **look.mark)
+    drawn.set_markevery((first, every))
+    if len(curve.values) > 1:
+        axes.fill_between(curve.grid, mean - std, mean + std, color=look.colour, alpha=look.shade, linewidth=0)
+    return drawn
+
+
+def level(axes: Axes, curve: Curve, scale: float, look: Look, marked: bool = True) -> Line2D:
+    """Draw one number as a horizontal line, with the same band, and a marker near its end unless that is a star."""
+    mean, std = float(curve.mean[0]) * scale, float(curve.std[0]) * scale
+    drawn = axes.axhline(mean, color=look.colour, linestyle=look.line, zorder=1.5)
+    if marked and look.marker != "*":  # stars are for what was chosen
+        place = 0.93 if look.hollow else 0.985  # a subspace's marker beside it can be seen
+        axes.plot(place, mean, color=look.colour, transform=axes.get_yaxis_transform(), **look.mark)
+    if len(curve.values) > 1:
+        axes.axhspan(mean - std, mean + std, color=look.colour, alpha=min(look.shade, 0.1), linewidth=0)
+    return drawn
+
+
+def heading(groups: Sequence[Group], split: str | None = None) -> str:
+    """Return what all groups have in common: data set, network, split."""
+    recipes = [group.recipe for group in groups if group.recipe is not None]
+    parts = [f"{split} set"] if split else []
+    if len(recipes) == len(groups):
+        noises = {recipe.label_noise for recipe in recipes}
+        noise = f", {100 * noises.pop():g} % label noise" if len(noises) == 1 and recipes[0].label_noise else ""
+        networks = {recipe.network for recipe in recipes}
+        parts = [f"{recipes[0].dataset}{noise}", *(networks if len(networks) == 1 else []), *parts]
+    return " · ".join(parts)
+
+
+def listed(groups: Sequence[Group]) -> str:
+    """Return what the groups are, for an error of one line."""
+    return textwrap.shorten("; ".join(group.label for group in groups), 200, placeholder=" …")
+
+
+def seeds(groups: Sequence[Group]) -> str:
+    """Return what a band or an error bar is, in words."""
+    counts = sorted({len(group.runs) for group in groups})
+    if counts == [1]:
+        return "one seed"
+    return f"mean ± standard deviation over {'–'.join(map(str, (counts[0], counts[-1])[: len(counts)]))} seeds"
+
+
+def key(look: Look, label: str, line: Any = None) -> Line2D:
+    """Return the entry of a group in a legend."""
+    return Line2D([], [], color=look.colour, linestyle=line or look.line, label=label, **look.mark)
+
+
+def legend(
+    figure: Figure, handles: Sequence[Any], columns: int, title: str = "", place: Place = "outside lower center"
+) -> Legend:
+    """Put a legend below the axes, or above them, in as many columns as fit, and lengthen the figure by its height."""
+    width, height = figure.get_size_inches()
+    made, size = _put(figure, handles, columns, title, place)
+    while size[0] > width and columns > 1:
+        made.remove()
+        columns -= 1
+        made, size = _put(figure, handles, columns, title, place)
+    if size[0] > width:  # long labels take two lines
+        made.remove()
+        longest = max(len(str(handle.get_label())) for handle in handles)
+        for handle in handles:
+            handle.set_label(textwrap.fill(str(handle.get_label()), max(12, int(longest * width / size[0]) - 6)))
+        made, size = _put(figure, handles, columns, title, place)
+    figure.set_size_inches(width, height + size[1])
+    return made
+
+
+def _put(
+    figure: Figure, handles: Sequence[Any], columns: int, title: str, place: Place
+) -> tuple[Legend, tuple[float, float]]:
+    """Add a legend and return it with its size in inches."""
+    made = figure.legend(handles=list(handles), loc=place, ncols=columns, title=title or None)
+    made.get_title().set_multialignment("center")
+    extent = made.get_window_extent(figure.canvas.get_renderer())  # type: ignore[attr-defined]
+    return made, (extent.width / figure.dpi, extent.height / figure.dpi)
+
+
+def wrapped(text: str, width: float) -> str:
+    """Return text in lines of so many inches."""
+    return textwrap.fill(text, max(12, int(width / CHARACTER)))
+
+
+def fit(figure: Figure) -> None:
+    """Make a figure as high as its axes and a heading: axes of a fixed aspect leave room above and below."""
+    for _ in range(2):  # they move a little when the height changes
+        figure.draw_without_rendering()
+        boxes = [box for axes in figure.axes if (box := axes.get_tightbbox()) is not None]
+        drawn = Bbox.union(boxes).height / figure.dpi
+        figure.set_size_inches(figure.get_size_inches()[0], drawn + 0.3)
+    settle(figure)
+
+
+def settle(figure: Figure) -> None:
+    """Place everything for good, so that all files of a figure are the same whichever is written first."""
+    with styled():
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure as its file's ending says; the same figure gives the same bytes."""
+    ending = path.suffix.lower()
+    undated = {"CreationDate": None} if ending == ".pdf" else {"Software": None}
+    content = io.BytesIO()
+    with styled():
+        figure.savefig(content, format=ending[1:], dpi=STYLE["savefig.dpi"], metadata=undated)
+    files.write(path, content.getvalue())

@@ -1,0 +1,150 @@
+"""The commands that make a run again."""
+
+import itertools
+import math
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from subspaces.evaluation.points import GRID
+from subspaces.evaluation.record import Plane, Row
+from subspaces.evaluation.settings import Settings
+from subspaces.reports.reading import Reading
+from subspaces.training import RECIPES, Recipe, Run
+
+
+def changed(recipe: Recipe) -> tuple[str, dict[str, Any]]:
+    """Return the known recipe to start from, and the fields that differ from it."""
+    base = RECIPES.get(recipe.name) or min(RECIPES.values(), key=lambda known: len(_differing(known, recipe)))
+    return base.name, _differing(base, recipe)
+
+
+def _differing(base: Recipe, recipe: Recipe) -> dict[str, Any]:
+    """Return what is to be changed: another method brings its own fields at their defaults."""
+    own = {entry.name: entry.default for entry in recipe.definition.entries()}
+    before = {**own, **base.to_dict()}
+    if base.method != recipe.method and {base.definition.schedule, recipe.definition.schedule} != {None}:
+        before["schedule"] = recipe.definition.schedule or Recipe.schedule
+    return {name: value for name, value in recipe.to_dict().items() if value != before[name]}
+
+
+def folders(runs: Iterable[Reading]) -> dict[str, str]:
+    """Return where each run is after it was made again, by the label that planes give it, if only one has it."""
+    recipes = [run.recipe for run in runs if run.recipe is not None]
+    labels = [(f"{recipe.name} seed {recipe.seed}", _folder(recipe)) for recipe in recipes]
+    count = Counter(label for label, _ in labels)
+    return {label: folder for label, folder in labels if count[label] == 1}
+
+
+def _folder(recipe: Recipe) -> str:
+    return str(Run.under("runs", recipe).folder)
+
+
+def reproduce(run: Reading, known: Mapping[str, str]) -> list[str]:
+    """Return the lines, for a shell, that train and evaluate a run again; `known` are the folders of other runs."""
+    recipe = run.recipe
+    if recipe is None:
+        return []
+    base, fields = changed(recipe)
+    words = ["subspaces", "train", base]
+    for name, value in fields.items():
+        option = name.replace("_", "-")
+        words += [f"--{'' if value else 'no-'}{option}"] if isinstance(value, bool) else [f"--{option}", str(value)]
+    evaluate = ["subspaces", "evaluate", _folder(recipe), *_options(run, recipe)]
+    planes = [_plane(plane, run, recipe, known) for plane in run.record.planes]
+    evaluations = [[*evaluate, *plane] for plane in planes if plane is not None] or [evaluate]
+    missing = [
+        f"# the plane through {' '.join(plane.name.split())} also needs --plane-through RUN, which is not known here"
+        for plane, options in zip(run.record.planes, planes, strict=True)
+        if options is None
+    ]
+    return [shlex.join(words), *map(shlex.join, evaluations), *_uneven(run, recipe), *missing]
+
+
+def _options(run: Reading, recipe: Recipe) -> list[str]:
+    """Return the options that differ from those of a plain evaluation."""
+    record = run.record
+    points = [row for row in record.rows if row.kind == "point" and row.split == record.rows[0].split]
+    options = (_grid(_alphas(run)) or []) if run.interval else []
+    if any(row.role == "vertex" for row in points):
+        options += _simplex(points, run.vertices)
+    if any(choice.on_test for choice in record.choices):
+        options += ["--choose-on", "test"]
+    if record.statistics.get("batches"):
+        options += ["--statistics-batches", str(record.statistics["batches"])]
+    counts = {math.ceil(check.statistics_images / recipe.batch) for check in record.checks}
+    options += [word for count in sorted(counts) for word in ("--check-statistics", str(count))]
+    return options + _precision(record.environment.get("execution", {}))
+
+
+def _simplex(points: Sequence[Row], vertices: int) -> list[str]:
+    """Return the options for other numbers of points of a simplex."""
+    options = []
+    random = sum(row.role == "random" for row in points)
+    if random != Settings.random:
+        options += ["--random", str(random)]
+    shares = [share for row in points if row.role == "grid" for a in row.alphas if isinstance(a, list) for share in a]
+    least = min((share for share in shares if share > 1e-9), default=None)
+    pieces = 0 if least is None else round(1 / least)
+    if vertices == 3 and pieces != Settings.triangle:
+        options += ["--triangle", str(pieces)]
+    return options
+
+
+def _precision(execution: Mapping[str, Any]) -> list[str]:
+    """Return the option for a precision that the device would not choose by itself."""
+    usual = "bfloat16" if str(execution.get("device")).startswith("cuda") else "float32"
+    found = execution.get("precision", usual)
+    return [] if found == usual else ["--precision", found]
+
+
+def _alphas(run: Reading) -> list[float]:
+    return list(run.points(run.record.rows[0].split)) if run.interval and run.record.rows else []
+
+
+def _grid(grid: Sequence[float]) -> list[str] | None:
+    """Return the option for the points of a line or curve; None where they are not evenly spaced."""
+    if tuple(grid) == GRID:
+        return []
+    for even in (list(grid), [alpha for alpha in grid if alpha != 0.5]):  # the midpoint is measured with every grid
+        steps = [b - a for a, b in itertools.pairwise(even)] or [1.0]
+        if all(math.isclose(step, steps[0], abs_tol=1e-6) for step in steps):
+            return ["--grid", *(f"{number:g}" for number in (even[0], even[-1], steps[0]))]
+    return None
+
+
+def _uneven(run: Reading, recipe: Recipe) -> list[str]:
+    """Return how to measure points for which there is no option."""
+    grid = _alphas(run)
+    if not grid or _grid(grid) is not None:
+        return []
+    points = ", ".join(f"{alpha:g}" for alpha in grid)
+    return [f"# its points are not evenly spaced; in Python: ss.evaluate({_folder(recipe)!r}, grid=[{points}])"]
+
+
+def _plane(plane: Plane, run: Reading, recipe: Recipe, known: Mapping[str, str]) -> list[str] | None:
+    """Return the options of a plane; None where it goes through a run that is not known."""
+    others = [_other(corner.label, known) for corner in plane.corners if " seed " in corner.label]
+    named = [name for name in others if name is not None]
+    if len(named) < len(others):
+        return None
+    options = [word for name in named for word in ("--plane-through", name)] or ["--plane"]
+    if len(plane.xs) != Settings.cells:
+        options += ["--cells", str(len(plane.xs))]
+    batches = math.ceil(plane.statistics_images / recipe.batch)
+    statistics = run.record.statistics
+    whole = not statistics.get("batches") and plane.statistics_images == statistics.get("images")
+    if batches != Settings.plane_statistics_batches and not whole:
+        options += ["--plane-statistics-batches", str(batches)]
+    return options
+
+
+def _other(label: str, known: Mapping[str, str]) -> str | None:
+    """Return how a network of another run is named on the command line."""
+    for name, folder in known.items():
+        if label in (name, f"{name} midpoint"):
+            return folder
+        if label.startswith(f"{name} at "):
+            return f"{folder}:{label.removeprefix(f'{name} at ')}"
+    return None

@@ -1,0 +1,143 @@
+"""What a reader has to know to judge the numbers of the page."""
+
+import math
+from collections.abc import Sequence
+
+from subspaces.evaluation.record import Record
+from subspaces.reports.answers import Answer
+from subspaces.reports.measures import places
+from subspaces.reports.page.words import seeded
+from subspaces.reports.reading import Group
+from subspaces.text import listed
+
+
+def notes(groups: Sequence[Group], answers: Sequence[Answer], split: str, images: int) -> list[str]:
+    """Return the notes on some groups and on how they answer."""
+    runs = [run for group in groups for run in group.runs]
+    found = [f"All numbers are on the {images:,} {examples_of(groups)} of the {split} split."]
+    if split == "validation":
+        found.append("These images were held out of training; choices may have been made on them.")
+    found += [_seeds(groups), *_unpaired(groups)]
+    if all(len(group.runs) == 1 for group in groups):
+        accuracy = sum(answer.spread("accuracy").mean for answer in answers) / len(answers)
+        if not math.isnan(accuracy):
+            found.append(_by_chance(accuracy, images))
+    found += [*_independent(groups, answers), *_time(groups)]
+    statistics = sorted({int(run.record.statistics["images"]) for run in runs if run.record.statistics.get("images")})
+    if statistics:
+        counts = " or ".join(f"{count:,}" for count in statistics)
+        tried = "".join(f" {text}" for run in runs if (text := statistics_check(run.record, "points", images)))
+        found.append(f"Every network has its own batch-norm statistics, from {counts} training images.{tried}")
+    if any(each.name == "pair" for run in runs for each in run.record.answers):
+        found.append(
+            "A line or curve is shown by the ensemble of α = 0.1 and 0.9, or the nearest points that were measured: "
+            "a pair that was fixed beforehand, not the best one."
+        )
+    if any(choice.on_test for run in runs for choice in run.record.choices):
+        found.append(
+            "Some points were chosen on the test set itself, as in the paper, which makes them look better than they "
+            "are. They are listed under Choices, marked “chosen on the test set”; the summary does not use them."
+        )
+    return found
+
+
+def examples_of(groups: Sequence[Group]) -> str:
+    """Return what was asked about: images of data sets, else examples, tokens or pixels."""
+    if all(group.recipe is not None for group in groups):
+        return "images"
+    task = groups[0].runs[0].record.task
+    return task if task in ("tokens", "pixels") else "examples"
+
+
+def _by_chance(accuracy: float, images: int) -> str:
+    """Say how far apart accuracies of one run each may be without a reason."""
+    margin = 196 * math.sqrt(2 * accuracy * (1 - accuracy) / images)
+    return (
+        f"With one seed and {images:,} examples, accuracies less than about {margin:.1f} points apart may differ by "
+        "chance (95 %, if the two make their errors independently)."
+    )
+
+
+def _seeds(groups: Sequence[Group]) -> str:
+    seeds = groups[0].seeds
+    if any(group.seeds != seeds for group in groups):
+        return "± is the standard deviation over training runs with different seeds; without it there is one run."
+    if len(seeds) == 1:
+        return f"Everything was trained once ({seeded(seeds)})."
+    return (
+        f"± is the standard deviation over {len(seeds)} training runs with different seeds "
+        f"({seeded(seeds)}); a difference that is not much larger may be chance."
+    )
+
+
+def common_seeds(groups: Sequence[Group]) -> set[int]:
+    """Return the seeds that most groups were trained with; of several such sets the largest."""
+    sets = [set(group.seeds) for group in groups]
+    return max(sets, key=lambda seeds: (sets.count(seeds), len(seeds)))
+
+
+def _unpaired(groups: Sequence[Group]) -> list[str]:
+    """Say which groups were trained with other seeds than most."""
+    common = common_seeds(groups)
+    others = [f"{group.label} ({seeded(group.seeds)})" for group in groups if set(group.seeds) != common]
+    if not others:
+        return []
+    return [
+        f"Bold goes only to what was measured with {seeded(sorted(common))}. Trained with other seeds, and so not "
+        f"comparable in the table: {listed(others)}. The summary compares over the seeds that both sides have."
+    ]
+
+
+def _independent(groups: Sequence[Group], answers: Sequence[Answer]) -> list[str]:
+    """Say what was left out of ensembles of independent networks, and how they are measured where they are missing."""
+    found = []
+    for group in groups:
+        if group.recipe is None or group.recipe.method != "standard" or len(group.runs) < 2:
+            continue
+        if not any(answer.kind == "runs" and answer.group is group for answer in answers):
+            names = ", ".join(f'"runs/{run.folder.name}"' for run in group.runs[:2])
+            found.append(
+                f"The ensemble of the independent networks of {group.label} was not measured. In Python: "
+                "from subspaces.evaluation.run_ensembles import evaluate_together; "
+                f'evaluate_together([[{names}]], to="runs"); then write this page again.'
+            )
+    return found
+
+
+def _time(groups: Sequence[Group]) -> list[str]:
+    """Say what the training time is of, and where it was measured."""
+    runs = [run for group in groups for run in group.runs]
+    timed = [run for run in runs if run.training_seconds is not None]
+    if all(run.run is None for run in runs):
+        return []
+    if not timed:
+        return ["The training time is not known: the number of training images is not in these files."]
+    machines = dict.fromkeys(
+        str(start["hardware"])
+        for run in timed
+        for start in (run.run.starts() if run.run is not None else [])
+        if "hardware" in start
+    )
+    lacking = "" if len(timed) == len(runs) else " “–”: not known."
+    return [
+        "Training time is that of the training steps alone, on average over seeds; start-up and evaluation are not in "
+        f"it. Hardware: {listed(machines)}.{lacking}"
+    ]
+
+
+def statistics_check(record: Record, where: str, images: int) -> str:
+    """Say how much accuracies differ where they were measured with batch-norm statistics of other numbers of images."""
+    checks = sorted((one for one in record.checks if one.where == where), key=lambda one: one.statistics_images)
+    if len(checks) < 2:
+        return ""
+    *fewer, most = checks
+    name = next(iter(most.values))
+    metric = record.metric(name)
+    away = max(abs(a - b) for one in fewer for a, b in zip(one.values[name], most.values[name], strict=True))
+    counts = " or ".join(f"{one.statistics_images:,}" for one in fewer)
+    what = f"{len(most.at)} {'points' if where == 'points' else 'cells'} of {record.name}"
+    return (
+        f"With batch-norm statistics of {counts} instead of {most.statistics_images:,} images, "
+        f"the {metric.label} of {what} differs by at most {metric.scale * away:.{places(metric, images)}f}"
+        f"{' points' if metric.percent else ''}."
+    )

@@ -1,0 +1,238 @@
+"""One run, to walk through: its points, ensembles, images and planes, and how it was made."""
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from subspaces.evaluation.answers import PAIR, named
+from subspaces.evaluation.plane import begun
+from subspaces.evaluation.record import Alpha, Choice, Plane, Reliability, Row
+from subspaces.reports.page.commands import changed, reproduce
+from subspaces.reports.page.notes import statistics_check
+from subspaces.reports.page.pictures import strip
+from subspaces.reports.reading import Reading
+
+SINGULAR = {"vertices": "vertex", "checkpoints": "checkpoint", "members": "member"}
+
+
+def run_section(
+    run: Reading, group: int, split: str, pictures: int, known: Mapping[str, str], metrics: Sequence[str]
+) -> dict[str, Any]:
+    """Return what the page shows of one run.
+
+    Args:
+        run: the run.
+        group: the place of its group.
+        split: the images whose numbers are shown.
+        pictures: how many images at most.
+        known: where the other runs are, by the names that planes give them.
+        metrics: the names of those that are shown.
+    """
+    points, ensembles = _points(run, split), _ensembles(run, split)
+    places = {key: index for index, key in enumerate(ensembles)}
+    base, differing = ("", {}) if run.recipe is None else changed(run.recipe)
+    single_answer = places.get("vertex", places.get("random"))
+    answered = run.record.answers[0]
+    own = run.record.answer(answered.name, split)
+    return {
+        "name": run.name,
+        "group": group,
+        "seed": None if run.recipe is None else run.seed,
+        "kind": _kind(run),
+        "vertices": run.vertices,
+        "vertex": _vertex(run),
+        "middle": _middle(run),
+        "start": _start(run, points),
+        "own": None if own is None else {"name": answered.words, "metrics": _measured(own, metrics)["metrics"]},
+        "points": [
+            {
+                "alpha": row.alphas[0],
+                "name": "network" if run.single else _name(run, row),
+                "role": row.role,
+                "partner": places.get(_pair(row.alphas[0]), single_answer),
+                **_measured(row, metrics),
+            }
+            for row in points
+        ],
+        "ensembles": [{"name": _together(run, row), **_measured(row, metrics)} for row in ensembles.values()],
+        "strip": strip(run.record.examples, points, split, pictures),
+        "planes": [_plane(plane, run) for plane in run.record.planes if begun(plane)],
+        "choices": [_choice(choice) for choice in run.record.choices if _middle(run) or run.single],
+        "recipe": base,
+        "fields": _fields(run, differing),
+        "environments": _environments(run),
+        "commands": reproduce(run, known),
+    }
+
+
+def _kind(run: Reading) -> str:
+    if run.single or run.interval:
+        return "single" if run.single else "interval"
+    return "triangle" if run.vertices == 3 and _middle(run) else "list"
+
+
+def _vertex(run: Reading) -> str:
+    """Return what one of the vertices is called."""
+    return SINGULAR.get(run.members, "member")
+
+
+def _middle(run: Reading) -> str:
+    """Return what the midpoint is called; nothing where the method does not answer with it."""
+    words = [each.words for each in run.record.answers if each.name == "midpoint"]
+    return "" if run.single or not words else words[0]
+
+
+def _start(run: Reading, points: list[Row]) -> int:
+    """Return where a walk begins: near alpha = 0.1, or at the first vertex, for there the columns differ."""
+    if run.interval:
+        return min(range(len(points)), key=lambda at: abs(_number(points[at]) - PAIR[0]))
+    vertices = [at for at, row in enumerate(points) if row.role == "vertex"]
+    return min(vertices, key=lambda at: points[at].coefficients[0][0] != 1, default=0)
+
+
+def _number(row: Row) -> float:
+    (alpha,) = row.alphas
+    return math.nan if isinstance(alpha, list) else alpha
+
+
+def shown_rows(run: Reading, split: str) -> list[Row]:
+    """Return the rows of a run that its method answers with, or that lie between its vertices.
+
+    A method that only keeps members has nothing between them, and random points are a simplex's own.
+    """
+    between = ("midpoint", "along", "edge", "grid") if run.single or _middle(run) else ()
+    own = {each.role for each in run.record.answers}
+    return [row for row in run.rows(split) if row.role in ("vertex", *between, *own)]
+
+
+def kind_of(run: Reading, row: Row) -> str:
+    """Return which kind of point a row is of, or which ensemble, in words."""
+    if row.kind == "ensemble":
+        return _together(run, row)
+    return {"vertex": _vertex(run), "midpoint": _middle(run)}.get(row.role, row.role)
+
+
+def _points(run: Reading, split: str) -> list[Row]:
+    """Return every point once, in the order of alpha on a line or curve."""
+    if run.interval:
+        return list(run.points(split).values())
+    rows = [row for row in shown_rows(run, split) if row.kind == "point"]
+    return list({json.dumps(row.alphas[0]): row for row in reversed(rows)}.values())[::-1]
+
+
+def _ensembles(run: Reading, split: str) -> dict[str, Row]:
+    """Return the ensembles by the pair of points, or by the role where alpha is not a number."""
+    if run.interval:
+        return {_pair(alpha): row for alpha, row in run.pairs(split).items()}
+    return {row.role: row for row in shown_rows(run, split) if row.average not in (None, "logits")}
+
+
+def _pair(alpha: Alpha) -> str:
+    return "" if isinstance(alpha, list) else f"{min(alpha, 1 - alpha):.6f}"
+
+
+def _name(run: Reading, row: Row) -> str:
+    """Return a point in words."""
+    alpha = row.alphas[0]
+    if not isinstance(alpha, list):
+        return f"α = {alpha:.3g}"
+    vertices = "–".join(str(place) for place, share in enumerate(alpha, 1) if share > 0)
+    if row.role == "midpoint":
+        return _middle(run)
+    if row.role in ("vertex", "edge"):
+        return f"{_vertex(run) if row.role == 'vertex' else 'edge'} {vertices}"
+    return f"{row.role} point ({', '.join(f'{share:.2f}' for share in alpha)})"
+
+
+def _together(run: Reading, row: Row) -> str:
+    """Return in words which points are averaged: as an answer is called, or by their alphas."""
+    answered = next((each.words for each in run.record.answers if each.is_of(row)), None)
+    return answered or f"ensemble of {named(row.alphas)}"
+
+
+def _fields(run: Reading, differing: Mapping[str, Any]) -> list[list[Any]]:
+    """Return the fields of a recipe, and whether each differs from the known one."""
+    fields = {} if run.recipe is None else run.recipe.to_dict()
+    return [[name, _text(value), name in differing] for name, value in fields.items()]
+
+
+def _measured(row: Row, metrics: Sequence[str]) -> dict[str, Any]:
+    return {
+        "metrics": short(row.metrics.get(metric) for metric in metrics),
+        "reliability": None if row.reliability is None else _bins(row.reliability),
+    }
+
+
+def _bins(reliability: Reliability) -> dict[str, Any]:
+    return {
+        "count": reliability.count,
+        "confidence": short(reliability.confidence),
+        "accuracy": short(reliability.accuracy),
+    }
+
+
+def _plane(plane: Plane, run: Reading) -> dict[str, Any]:
+    return {
+        "name": plane.name,
+        "corners": [[corner.label, corner.x, corner.y] for corner in plane.corners],
+        "x": short(plane.xs, 5),
+        "y": short(plane.ys, 5),
+        "values": {name: [short(line) for line in grid] for name, grid in plane.values.items()},
+        "note": f"{plane.split} split, {plane.count:,} examples; batch-norm statistics of "
+        f"{plane.statistics_images:,} training images in every cell",
+        "check": statistics_check(run.record, plane.name, plane.count),
+        "drawn": [
+            {
+                "label": drawn.label,
+                "kind": drawn.kind,
+                "x": short(drawn.x, 5),
+                "y": short(drawn.y, 5),
+                "distance": short(drawn.distance, 3),
+            }
+            for drawn in plane.drawn
+        ],
+    }
+
+
+def _choice(choice: Choice) -> dict[str, Any]:
+    return {
+        "what": {"point": "best point", "pair": "best pair", "threshold": "least confidence"}[choice.what],
+        "value": _value(choice.value),
+        "by": choice.by,
+        "chosen_on": choice.chosen_on,
+        "on_test": choice.on_test,
+        "reported": {
+            split: {name: short([value])[0] for name, value in metrics.items()}
+            for split, metrics in choice.reported.items()
+        },
+    }
+
+
+def _value(value: Any) -> str:
+    """Return alphas or a threshold as text; equal shares of three vertices or more are the midpoint."""
+    if isinstance(value, list):
+        inner = [f"({_value(part)})" if isinstance(part, list) else _value(part) for part in value]
+        return "midpoint" if len(value) > 2 and len(set(inner)) == 1 else ", ".join(inner)
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _environments(run: Reading) -> list[dict[str, Any]]:
+    """Return where the run was trained, each start of it, and where it was evaluated."""
+    starts = enumerate([] if run.run is None else run.run.starts())
+    named = [("Training" if i == 0 else f"Training, start {i + 1}", start) for i, start in starts]
+    return [
+        {"name": name, "fields": [[key, _text(value)] for key, value in environment.items()]}
+        for name, environment in [*named, ("Evaluation", run.record.environment)]
+    ]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_text(part)}" for key, part in value.items())
+    return "–" if value is None else str(value)
+
+
+def short(values: Iterable[float | None], digits: int = 6) -> list[float | None]:
+    """Return numbers with so many digits; what is not a number becomes None."""
+    return [None if value is None or not math.isfinite(value) else float(f"{value:.{digits}g}") for value in values]

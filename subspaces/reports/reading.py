@@ -1,0 +1,282 @@
+"""The records and logs of several runs, grouped by recipe over seeds."""
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from subspaces import values
+from subspaces.evaluation.integrity import measured_of
+from subspaces.evaluation.points import kind
+from subspaces.evaluation.record import Description, Record, Row
+from subspaces.evaluation.statistics import deviation
+from subspaces.reports.naming import labels, place
+from subspaces.text import nearest
+from subspaces.training.config import Recipe
+from subspaces.training.runs import Run, RunError
+
+Array = NDArray[np.float64]
+
+
+Source = str | os.PathLike[str] | Run | Record
+"""A run, its folder, an evaluation, or the file of one."""
+
+
+class Reading:
+    """What is known of one family: an evaluation, and of a run its recipe and log, each read when it is asked for.
+
+    `record` is the evaluation of a run, where it is at hand.
+    """
+
+    def __init__(self, source: Source, record: Record | None = None) -> None:
+        self.run: Run | None = None
+        self.recipe: Recipe | None = None
+        if isinstance(source, Record):
+            self.record = source
+            self.folder = Path(source.name)
+        elif not isinstance(source, Run) and Path(source).is_file():
+            self.record = Record.read(Path(source))
+            self.folder = Path(source)
+        else:
+            self.run = source if isinstance(source, Run) else Run.open(source)
+            self.folder, self.recipe = self.run.folder, self.run.recipe
+        if record is not None:
+            self.record = record
+
+    @cached_property
+    def record(self) -> Record:
+        """What was measured."""
+        assert self.run is not None
+        return measured_of(self.run)
+
+    @property
+    def described(self) -> list[Description]:
+        """The metrics that were measured; none where nothing was."""
+        known = "record" in self.__dict__ or (self.folder / "evaluation.json").is_file()
+        return self.record.metrics if known else []
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.record.name if self.run is None else self.folder.name
+
+    @property
+    def seed(self) -> int:
+        """The seed of a run; 0 of any other family."""
+        return 0 if self.recipe is None else self.recipe.seed
+
+    @cached_property
+    def log(self) -> list[dict[str, Any]]:
+        """One row per epoch; none of a family that is no run."""
+        return [] if self.run is None else self.run.log()
+
+    @property
+    def kind(self) -> str:
+        """What alpha is: "single" for one network, "interval" for a number, "simplex"."""
+        return str(self.record.shape["kind"]) if self.recipe is None else kind(self.recipe.result_shape())
+
+    @property
+    def single(self) -> bool:
+        """Whether it is one network."""
+        return self.kind == "single"
+
+    @property
+    def interval(self) -> bool:
+        """Whether alpha is a number: a line or a curve."""
+        return self.kind == "interval"
+
+    @property
+    def vertices(self) -> int:
+        """How many vertices it has; a single network has one."""
+        return int(self.record.shape["vertices"]) if self.recipe is None else self.recipe.result_shape().vertices
+
+    @property
+    def members(self) -> str:
+        """What its vertices are called."""
+        return str(self.record.shape["members"]) if self.recipe is None else self.recipe.definition.members
+
+    @property
+    def subspace(self) -> bool:
+        """Whether it is a subspace that was trained as such, and not made of networks from elsewhere."""
+        return not self.single and self.members == "vertices"
+
+    @property
+    def trained_alone(self) -> bool:
+        """Whether one network was trained, whatever was made of it: its log knows no distance between vertices."""
+        return self.recipe is None or self.recipe.shape().vertices == 1
+
+    @property
+    def training_seconds(self) -> float | None:
+        """The time that the steps of training took, from the speed of each epoch; None where it is not known.
+
+        The images of an epoch are those of the batch-norm statistics, where these are of all training images.
+        """
+        statistics = self.record.statistics
+        images = 0 if statistics.get("batches") else int(statistics.get("images") or 0)
+        speeds = [float(row.get("images_per_second") or 0) for row in self.log]
+        return sum(images / speed for speed in speeds) if images and speeds and all(speeds) else None
+
+    def rows(self, split: str) -> list[Row]:
+        """Return what was measured on a split, or say which splits there are."""
+        found = [row for row in self.record.rows if row.split == split]
+        if not found:
+            there = list(dict.fromkeys(row.split for row in self.record.rows))
+            hint = nearest(split, there) if there else f"run `subspaces evaluate {self.folder}`"
+            raise RunError(f"{self.folder} was not evaluated on {split!r}: {hint}")
+        return found
+
+    def points(self, split: str) -> dict[float, Row]:
+        """Return the points of a line or curve by alpha, in order."""
+        rows = [row for row in self.rows(split) if row.kind == "point" and row.role in ("along", "midpoint")]
+        return _by_alpha(rows) if self.interval else {}
+
+    def pairs(self, split: str, average: str = "probabilities") -> dict[float, Row]:
+        """Return the ensembles of alpha and 1 - alpha of a line or curve by the smaller of them, in order."""
+        rows = [row for row in self.rows(split) if row.kind == "ensemble" and row.role == "along"]
+        return _by_alpha([row for row in rows if row.average == average]) if self.interval else {}
+
+
+def _by_alpha(rows: Iterable[Row]) -> dict[float, Row]:
+    found = {min(float(alpha) for alpha in row.alphas if not isinstance(alpha, list)): row for row in rows}
+    return dict(sorted(found.items()))
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A number along a grid, for each seed."""
+
+    grid: Array  # [points]
+    values: Array  # [seeds, points]
+
+    @property
+    def mean(self) -> Array:
+        """The mean over seeds."""
+        return np.asarray(self.values.mean(0))
+
+    @property
+    def std(self) -> Array:
+        """The standard deviation over seeds (n - 1 in the denominator); 0 for one seed."""
+        return deviation(self.values)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs of one recipe that differ in their seed only."""
+
+    label: str
+    runs: list[Reading]
+
+    @property
+    def recipe(self) -> Recipe | None:
+        """The recipe, with the seed of the first run; None for a family that is no run."""
+        return self.runs[0].recipe
+
+    @property
+    def seeds(self) -> list[int]:
+        """The seeds of the runs."""
+        return [run.seed for run in self.runs]
+
+    def along(self, metric: str, split: str, ensemble: bool = False, average: str = "probabilities") -> Curve:
+        """Return a metric of the points, or of the ensembles of alpha and 1 - alpha, that all seeds have."""
+        found = [run.pairs(split, average) if ensemble else run.points(split) for run in self.runs]
+        grid = [alpha for alpha in found[0] if all(alpha in rows for rows in found)]
+        if len(grid) < 2 <= max(map(len, found)):
+            raise RunError(f"the runs of {self.label!r} were evaluated at different alphas: evaluate them alike")
+        return Curve(np.array(grid), np.array([[value(rows[alpha], metric) for alpha in grid] for rows in found]))
+
+    def logged(self, name: str) -> Curve:
+        """Return a column of the logs over the epochs in which every seed has it."""
+        columns = [{int(row["epoch"]): float(row[name]) for row in run.log if name in row} for run in self.runs]
+        epochs = sorted(set.intersection(*map(set, columns)))  # none of a family that is no run
+        return Curve(np.array(epochs, float), np.array([[column[epoch] for epoch in epochs] for column in columns]))
+
+
+def value(row: Row, metric: str) -> float:
+    """Return a metric of a row, or name the nearest one."""
+    if metric not in row.metrics:
+        raise ValueError(f"metric={metric!r}: {nearest(metric, row.metrics)}")
+    return row.metrics[metric]
+
+
+def gather(sources: Source | Iterable[Source], evaluated: bool = True) -> list[Group]:
+    """Read families on one data set, and group runs by recipe: single networks, lines, curves, simplexes."""
+    runs = [Reading(source) for source in _unique(sources)]
+    if not runs:
+        raise ValueError("no runs were given: expected one run folder or more")
+    for run in runs[1:]:
+        _same_data(runs[0], run)
+    if evaluated:
+        for run in runs:
+            _same_images(runs[0], run)
+    return grouped(runs)
+
+
+def grouped(runs: Iterable[Reading]) -> list[Group]:
+    """Group families on one data set by recipe: single networks, lines, curves, simplexes, and then all others."""
+    found: dict[tuple[Any, ...], list[Reading]] = {}
+    for number, run in enumerate(runs):
+        key = (number,) if run.recipe is None else tuple(run.recipe.distinguishing().items())
+        members = found.setdefault(key, [])
+        twin = next((other for other in members if other.seed == run.seed), None)
+        if twin is not None:
+            raise RunError(f"{twin.folder} and {run.folder} are the same run: leave one of them out")
+        members.append(run)
+    trained = [sorted(members, key=lambda run: run.seed) for members in found.values() if members[0].recipe is not None]
+    trained.sort(key=lambda members: place(_recipe(members)))
+    named = labels([_recipe(members) for members in trained])
+    others = [members for members in found.values() if members[0].recipe is None]
+    return [
+        *(Group(label, members) for label, members in zip(named, trained, strict=True)),
+        *(Group(label, members) for label, members in zip(_apart(others), others, strict=True)),
+    ]
+
+
+def _recipe(members: Sequence[Reading]) -> Recipe:
+    assert members[0].recipe is not None
+    return members[0].recipe
+
+
+def _unique(sources: Source | Iterable[Source]) -> list[Source]:
+    """Return runs, folders and files once each; a folder in which no run was begun is passed over."""
+    several = values.all_of("runs", sources, (str, os.PathLike, Run, Record), "run folders, or files of evaluations")
+    found: dict[Any, Source] = {}
+    for source in several:
+        if isinstance(source, (Run, Record)):
+            found[id(source) if isinstance(source, Record) else source.folder.resolve()] = source
+        elif Path(source).is_file():
+            found[Path(source).resolve()] = source
+        else:
+            found |= {folder.resolve(): folder.resolve() for folder in Run.begun([source])}
+    return list(found.values())
+
+
+def _apart(groups: Sequence[Sequence[Reading]]) -> list[str]:
+    """Return the names of families, with a number where two have the same."""
+    names = [members[0].name for members in groups]
+    return [name if names.count(name) == 1 else f"{name} {names[:at].count(name) + 1}" for at, name in enumerate(names)]
+
+
+def _same_data(first: Reading, other: Reading) -> None:
+    """Refuse families of different data sets; that of a family that is no run is not known."""
+    if first.recipe is None or other.recipe is None:
+        return
+    if first.recipe.dataset != other.recipe.dataset:
+        raise RunError(
+            f"{first.folder} is of {first.recipe.dataset!r} and {other.folder} of {other.recipe.dataset!r}: "
+            "expected runs on one data set"
+        )
+
+
+def _same_images(first: Reading, other: Reading) -> None:
+    """Refuse evaluations on parts of the test set that differ: they would be compared."""
+    ours, theirs = (run.record.dataset.get("splits", {}).get("test") for run in (first, other))
+    if ours != theirs:
+        raise RunError(
+            f"{first.folder} was evaluated with {ours} test images and {other.folder} with {theirs}: "
+            "evaluate them alike"
+        )

@@ -1,0 +1,104 @@
+"""The answers of evaluations, and what was chosen, as lines of a table."""
+
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from subspaces.evaluation.answers import named
+from subspaces.evaluation.record import Choice, Description, Record
+
+CAPTION = "{split} examples, mean of probabilities; * chosen on the very examples it is reported on"
+SCALED = "temperature T: fitted on validation examples, changes no answer, only how sure it is"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line: what answers, on which split it was chosen if it was, and how good it is, also after scaling."""
+
+    what: str
+    networks: int
+    chosen_on: str | None
+    on_test: bool
+    metrics: dict[str, float]
+    scaled: dict[str, float] | None = None
+
+
+def lines(record: Record, split: str = "test") -> Iterator[Line]:
+    """Yield what a reader asks for first: the answers, fixed beforehand, and what was chosen."""
+    for answered in record.answers:
+        row = record.answer(answered.name, split)
+        if row is not None:
+            yield Line(answered.words, answered.networks, None, False, row.metrics, row.scaled)
+    middle = next((each.words for each in record.answers if each.name == "midpoint"), "midpoint")
+    for choice in record.choices:
+        if split in choice.reported:
+            networks = len(choice.value) if choice.what == "pair" else 1
+            what = _chosen(record, choice, middle, split)
+            yield Line(what, networks, choice.chosen_on, choice.chosen_on == split, choice.reported[split])
+
+
+def _chosen(record: Record, choice: Choice, middle: str, split: str) -> str:
+    """Return in words what was chosen; a threshold is for the midpoint."""
+    if choice.what == "threshold":
+        coverage = choice.reported[split]["coverage"]
+        return f"{middle} where its confidence is at least {choice.value:.3f}: answers {coverage:.1%}"
+    points = choice.value if choice.what == "pair" else [choice.value]
+    return f"best {choice.what} by {record.metric(choice.by).label}: {named(points)}"
+
+
+def headlines(records: Sequence[Record]) -> list[Description]:
+    """Return the metrics of a short table, which all of the records have."""
+    first = [each for each in records[0].metrics if each.headline] or records[0].metrics
+    return [each for each in first if all(each in record.metrics for record in records)]
+
+
+def numbers(line: Line, metrics: Sequence[Description]) -> list[str]:
+    """Return the cells of a line's metrics; of a threshold the share of right answers among those given."""
+    known = line.metrics | ({"accuracy": 1 - line.metrics["risk"]} if "risk" in line.metrics else {})
+    return [each.shown(known[each.name]) if each.name in known else "–" for each in metrics]
+
+
+def after_scaling(line: Line, metrics: Sequence[Description]) -> list[str]:
+    """Return the temperature, and the metrics that it changes."""
+    if line.scaled is None:
+        return ["–"] * (1 + len(metrics))
+    return [f"{line.scaled['temperature']:.3g}", *(each.shown(line.scaled[each.name]) for each in metrics)]
+
+
+def filled(records: Sequence[Record], split: str = "test") -> Table:
+    """Return the table of some evaluations."""
+    metrics = headlines(records)
+    found = [(record, list(lines(record, split))) for record in records]
+    scaled = any(line.scaled is not None for _, several in found for line in several)
+    changed = [each for each in metrics if each.name in ("nll", "ece")] if scaled else []
+    caption = CAPTION.format(split=split) + (f"; {SCALED}" if scaled else "")
+    table = Table(box=box.SIMPLE_HEAD, caption=caption)
+    table.add_column("evaluation", no_wrap=True)
+    table.add_column("answer", overflow="fold")
+    table.add_column("chosen on")
+    after = ["T", *(f"{each.title} at T" for each in changed)] if scaled else []
+    for title in ("networks", *(each.title for each in metrics), *after):
+        table.add_column(title, justify="right", no_wrap=True)
+    for record, several in found:
+        name = record.name
+        for line in several:
+            chosen = f"{line.chosen_on}{' *' if line.on_test else ''}" if line.chosen_on else "–"
+            cells = numbers(line, metrics) + (after_scaling(line, changed) if scaled else [])
+            table.add_row(escape(name), escape(line.what), chosen, str(line.networks), *cells)
+            name = ""
+    return table
+
+
+def text_table(records: Sequence[Record], split: str = "test") -> str:
+    """Return the table as plain text, as wide as it needs to be."""
+    target = io.StringIO()
+    table = filled(records, split)
+    console = Console(file=target, width=10_000, color_system=None)
+    console.width = max(20, console.measure(table).maximum)
+    console.print(table)
+    return "\n".join(line.rstrip() for line in target.getvalue().splitlines()).strip("\n")

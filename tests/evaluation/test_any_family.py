@@ -1,0 +1,205 @@
+"""Any family, network or list of networks on any loaders, against points made by hand and measured by other means."""
+
+import random
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from evaluation_cases import CPU, Independent, expected_metrics, softmax
+from family_cases import CLASSES, LOADERS, TEST, TRAINING, VALIDATION, Batches, family, network, normless
+from helpers import assert_same_state, snapshot
+from sklearn.metrics import accuracy_score, log_loss
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+
+import subspaces as ss
+from subspaces.evaluation import Row
+from subspaces.training.batches import evaluation_batches, statistics_batches
+
+
+@torch.no_grad()
+def logits(net: nn.Module, batches: Batches) -> np.ndarray[Any, Any]:
+    return np.concatenate([net.eval()(x).double().numpy() for x, _ in batches])
+
+
+def labels(batches: Batches) -> np.ndarray[Any, Any]:
+    return torch.cat([y for _, y in batches]).numpy()
+
+
+def check(row: Row, outputs: list[np.ndarray[Any, Any]]) -> None:
+    """Compare a row with the logits of its members."""
+    target = labels(TEST if row.split == "test" else VALIDATION)
+    p = np.mean([softmax(each) for each in outputs], 0)
+    if row.average == "logits":
+        p = softmax(np.mean(outputs, 0))
+    assert (row.count, row.networks) == (len(target), len(outputs))
+    slack = {"ece": 2 / len(target), "adaptive_ece": 2 / len(target)}
+    for name, value in expected_metrics(p, target).items():
+        assert row.metrics[name] == pytest.approx(value, abs=slack.get(name, 2e-5)), name
+
+
+@pytest.mark.parametrize("shape", [ss.Line(), ss.Bezier(), ss.Simplex(3)])
+def test_the_rows_of_a_family_are_those_of_its_points_made_by_hand(shape: ss.Shape) -> None:
+    one = family(shape)
+    found = ss.evaluate(one, grid=(0.1, 0.3), random=2, triangle=0, **LOADERS)
+    assert {row.split for row in found.rows} == {"test", "validation"}
+    for row in found.rows:
+        points = [ss.recalibrate(one.at(alpha), TRAINING) for alpha in row.alphas]
+        check(row, [logits(net, TEST if row.split == "test" else VALIDATION) for net in points])
+    counts = {"Line": (5, 3), "Bezier": (5, 3), "Simplex": (1 + 3 + 3 + 2, 2)}[type(shape).__name__]
+    for split in found.splits:
+        rows = [row for row in found.rows if row.split == split and row.average != "logits"]
+        assert (len([row for row in rows if row.kind == "point"]), len(rows)) == (counts[0], sum(counts))
+    middle = ss.recalibrate(one.midpoint(), TRAINING)
+    assert found["midpoint"].accuracy == accuracy_score(labels(TEST), logits(middle, TEST).argmax(1))
+    expected = log_loss(labels(TEST), softmax(logits(middle, TEST)), labels=range(CLASSES))
+    assert found["midpoint"].nll == pytest.approx(expected, abs=1e-5)
+    answers = ["midpoint", "vertices", "random"] if shape == ss.Simplex(3) else ["midpoint", "pair"]
+    assert [each.name for each in found.answers] == answers
+    if shape != ss.Simplex(3):
+        assert found["pair"].alphas == [0.1, 0.9]
+
+
+def test_a_network_a_list_and_an_ensemble() -> None:
+    torch.manual_seed(1)
+    nets = [ss.recalibrate(network(), TRAINING) for _ in range(3)]
+    each = [logits(net, TEST) for net in nets]
+    alone = ss.evaluate(nets[0], **LOADERS)
+    check(alone["midpoint"], each[:1])
+    assert [row.split for row in alone.rows] == ["test", "validation"]
+    assert (alone.name, alone.shape["kind"]) == ("network", "single")
+    several = ss.evaluate(nets, **LOADERS)
+    check(several["vertices"], each)
+    points = [row for row in several.rows if row.kind == "point" and row.split == "test"]
+    for row, out in zip(points, each, strict=True):
+        check(row, [out])
+    ensemble = ss.evaluate(ss.Ensemble(nets), name="three", **LOADERS)
+    assert ensemble.rows == several.rows
+    assert (several.name, ensemble.name) == ("ensemble", "three")
+    assert several.answers[0].words == "ensemble of 3 networks"
+
+
+@pytest.mark.parametrize("name", ["held-out", "curve"])
+def test_the_family_of_a_run_on_its_batches_has_the_rows_of_the_run(name: str, runs: Any) -> None:
+    (folder,) = runs(name)
+    run = ss.evaluate(folder, device="cpu", progress=False, grid=(0.0, 0.1, 0.4))
+    truth = Independent(folder)
+    recipe, data = truth.recipe, truth.dataset
+    splits = ["test", *(["validation"] if recipe.validation else [])]
+    loaders = {split: evaluation_batches(getattr(data, split), recipe, data, CPU) for split in splits}
+    training = list(statistics_batches(recipe, data, CPU))
+    own = ss.evaluate(truth.family, statistics=training, progress=False, grid=(0.0, 0.1, 0.4), **loaders)  # type: ignore[call-overload]
+    assert own.rows == run.rows
+    assert own.choices == run.choices
+    assert own.statistics["images"] == run.statistics["images"]
+
+
+class Keyworded(nn.Module):
+    """A network as those of Hugging Face: arguments by name, and an output with .logits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(20, 8)
+        self.head = nn.Linear(8, CLASSES)
+
+    def forward(self, *, input_ids: Tensor, attention_mask: Tensor | None = None) -> Any:
+        assert attention_mask is not None
+        hidden = self.embedding(input_ids) * attention_mask[..., None]
+        return SimpleNamespace(loss=None, logits=self.head(hidden.mean(1)))
+
+
+def test_batches_that_are_dicts_and_networks_with_keywords() -> None:
+    generator = torch.Generator().manual_seed(4)
+    ids = torch.randint(20, (90, 5), generator=generator)
+    mask = torch.randint(2, (90, 5), generator=generator)
+    y = torch.randint(CLASSES, (90,), generator=generator)
+    batches = [
+        {"input_ids": a, "attention_mask": m, "labels": b}
+        for a, m, b in zip(ids.split(40), mask.split(40), y.split(40), strict=True)
+    ]
+    one = family(ss.Line(), Keyworded)
+    found = ss.evaluate(one, test=batches, grid=(0.1,), progress=False)
+    for alpha in (0.1, 0.5, 0.9):
+        (row,) = (row for row in found.rows if row.kind == "point" and row.alphas == [alpha])
+        with torch.no_grad():
+            out = one.at(alpha)(input_ids=ids, attention_mask=mask).logits
+        assert row.nll == pytest.approx(float(nn.functional.cross_entropy(out, y)), abs=1e-6)
+        assert row.accuracy == accuracy_score(y, out.argmax(1))
+
+
+def loader(shuffle: bool = False) -> DataLoader[Any]:
+    x, y = (torch.cat(parts) for parts in zip(*TEST, strict=True))
+    return DataLoader(TensorDataset(x, y), batch_size=64, shuffle=shuffle)
+
+
+def test_a_loader_gives_the_rows_of_its_batches_and_one_that_shuffles_is_refused() -> None:
+    one = family(ss.Line(), normless)
+    assert ss.evaluate(one, test=loader(), progress=False).rows == ss.evaluate(one, test=TEST, progress=False).rows
+    with pytest.raises(ValueError, match=r"the test loader gave other labels, or another order .* does not shuffle"):
+        ss.evaluate(one, test=loader(shuffle=True), progress=False)
+    with pytest.raises(ValueError, match="the validation loader gave other labels"):
+        ss.evaluate(one, test=TEST, validation=loader(shuffle=True), progress=False)
+
+
+def test_statistics_may_come_from_a_loader_that_shuffles_and_every_point_gets_the_same() -> None:
+    x, y = (torch.cat(parts) for parts in zip(*TRAINING, strict=True))
+    training = DataLoader(TensorDataset(x, y), batch_size=32, shuffle=True)
+    one = ss.Subspace.from_modules([made := network(), made], ss.Line())  # every point is the same network
+    found = ss.evaluate(one, test=TEST, statistics=training, statistics_batches=2, progress=False)
+    likelihoods = [row.nll for row in found.rows if row.kind == "point"]
+    assert max(likelihoods) - min(likelihoods) < 1e-6  # which is the rounding of the mixtures
+    others = [float(np.ptp([logits(ss.recalibrate(made, training, batches=2), TEST) for _ in range(2)], 0).max())]
+    assert min(others) > 1e-3
+    assert found.statistics["images"] == 64
+
+
+class Stream(IterableDataset[Any]):
+    """Batches that are made while they are asked for."""
+
+    def __iter__(self) -> Iterator[Any]:
+        for x, y in TEST:
+            yield from zip(x, y, strict=True)
+
+
+def test_a_stream_that_can_begin_again() -> None:
+    one = family(ss.Line(), normless)
+    found = ss.evaluate(one, test=DataLoader(Stream(), batch_size=64), progress=False, grid=(0.1,))
+    assert found.rows == ss.evaluate(one, test=TEST, progress=False, grid=(0.1,)).rows
+
+
+# What belongs to the caller is left alone
+
+
+def modes(module: nn.Module) -> list[bool]:
+    return [part.training for part in module.modules()]
+
+
+@pytest.mark.parametrize("kind", ["family", "network", "list", "ensemble"])
+def test_modes_weights_and_random_numbers_are_those_of_before(kind: str) -> None:
+    torch.manual_seed(5)
+    nets = [ss.recalibrate(network(), TRAINING) for _ in range(2)]
+    what: Any = {"family": family(ss.Line()), "network": nets[0], "list": nets, "ensemble": ss.Ensemble(nets)}[kind]
+    several = what if isinstance(what, list) else [what]
+    expected = ss.evaluate(what, **LOADERS).rows
+    for training in (True, False):
+        for module in several:
+            module.train(training)
+            list(module.modules())[-1].training = not training  # one part is in the other mode
+            next(module.parameters()).requires_grad_(False)
+        before = [
+            (modes(module), snapshot(module), [p.requires_grad for p in module.parameters()]) for module in several
+        ]
+        torch.manual_seed(11)
+        random.seed(11)
+        np.random.seed(11)
+        states = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()  # type: ignore[union-attr]
+        assert ss.evaluate(what, **LOADERS).rows == expected
+        assert torch.equal(torch.get_rng_state(), states[0])
+        assert (random.getstate(), np.random.get_state()[1].tolist()) == states[1:]  # type: ignore[union-attr]
+        for module, (mode, state, trained) in zip(several, before, strict=True):
+            assert modes(module) == mode
+            assert_same_state(module, state)
+            assert [p.requires_grad for p in module.parameters()] == trained

@@ -1,0 +1,139 @@
+"""An evaluation in hand: the best point, files, numbers that are none, and errors that name what was passed."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from family_cases import CLASSES, INPUTS, LOADERS, TEST, VALIDATION, family, network, normless
+from torch import Tensor, nn
+
+import subspaces as ss
+
+
+def test_the_best_point_is_chosen_where_it_is_asked_for_and_marked_on_the_test_set() -> None:
+    found = ss.evaluate(family(ss.Line()), **LOADERS)
+    for on in ("validation", "test"):
+        for by, sign in (("nll", 1), ("accuracy", -1)):
+            rows = [row for row in found.rows if row.kind == "point" and row.split == on]
+            best = min(rows, key=lambda row: sign * row.metrics[by])
+            assert found.best(by=by, on=on) == best.alphas[0]
+            (choice,) = (each for each in found.choices if (each.what, each.by, each.chosen_on) == ("point", by, on))
+            assert choice.on_test == (on == "test")
+            assert choice.value == best.alphas[0]
+            assert choice.reported[on] == best.metrics
+            assert choice.reported.keys() == {"test", "validation"}
+    assert found.best() == found.best(by="nll", on="validation")
+    simplex = ss.evaluate(family(ss.Simplex(3)), **LOADERS)
+    alpha = simplex.best(by="accuracy", on="validation")
+    assert len(alpha) == 3  # type: ignore[arg-type]
+    family(ss.Simplex(3)).at(alpha)  # type: ignore[arg-type]
+
+
+def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
+    found = ss.evaluate(family(ss.Line()), name="mine", **LOADERS)
+    found.best(by="nll", on="test")
+    path = found.save(tmp_path / "mine.json")
+    assert path == tmp_path / "mine.json"
+    loaded = ss.Evaluation.load(path)
+    assert loaded == found
+    assert isinstance(loaded, ss.Evaluation)
+    assert (loaded.name, loaded.recipe) == ("mine", None)
+    assert loaded["pair"] == found["pair"]
+
+
+class NotANumber(nn.Module):
+    """A network that says nothing about the half of the examples."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(INPUTS, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.head(x)
+        return torch.where(x[:, :1] > 0, out, torch.nan)
+
+
+def test_numbers_that_are_not_finite_are_kept_in_strict_json(tmp_path: Path) -> None:
+    found = ss.evaluate(family(ss.Line(), NotANumber), test=TEST, validation=VALIDATION, progress=False)
+    assert all(np.isnan(row.nll) for row in found.rows)
+    path = found.save(tmp_path / "nan.json")
+
+    def refused(name: str) -> None:
+        raise ValueError(name)
+
+    json.loads(path.read_text(), parse_constant=refused)
+    assert repr(ss.Evaluation.load(path)) == repr(found)
+
+
+def test_a_point_without_a_number_is_never_the_best() -> None:
+    one = family(ss.Line(), normless)
+    with torch.no_grad():
+        for omega in one.omega.values():
+            omega[0] = 3e38  # which are infinite when they are added up
+    found = ss.evaluate(one, test=TEST, validation=VALIDATION, grid=(0.0, 1.0), progress=False)
+    assert [np.isnan(row.nll) for row in found.rows if row.kind == "point" and row.split == "test"] == [
+        True,
+        True,
+        False,
+    ]
+    assert found.best(by="nll") == 1.0
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "words"),
+    [
+        (lambda: ss.evaluate(network()), TypeError, "a network without test=: expected the loader"),
+        (lambda: ss.evaluate(network(), test=3), TypeError, "test=3: expected something that yields batches"),
+        (lambda: ss.evaluate(network(), test=TEST, validation="x"), TypeError, "validation='x': expected"),
+        (lambda: ss.evaluate(network(), test=TEST, statistics=3), TypeError, "statistics=3: expected something"),
+        (lambda: ss.evaluate(network(), test=iter(TEST)), TypeError, "test=.*walked over again"),
+        (lambda: ss.evaluate(normless(), test=[]), ValueError, "the test loader has no examples"),
+        (lambda: ss.evaluate(family(ss.Line()), test=TEST), ValueError, r"batch norm \(1\).*pass statistics="),
+        (
+            lambda: ss.evaluate(normless(), test=[TEST[0][0]]),
+            TypeError,
+            r"a batch is a Tensor: expected \(inputs, target\)",
+        ),
+        (lambda: ss.evaluate(normless(), test=[{"x": TEST[0][0]}]), TypeError, "a batch is a dict of 'x': expected"),
+        (lambda: ss.evaluate(normless(), test=TEST, task="clasification"), ValueError, "'clasification': did you mean"),
+        (
+            lambda: ss.evaluate(normless(), test=TEST, grids=[1]),
+            TypeError,
+            "grids=…: no such setting; did you mean 'grid'",
+        ),
+        (
+            lambda: ss.evaluate(normless(), test=TEST, metrics={"f1": 3}),
+            TypeError,
+            "metrics={'f1': 3}: expected a Metric",
+        ),
+        (lambda: ss.evaluate(normless(), test=TEST, split="validation"), ValueError, "held no images out.*validation="),
+        (lambda: ss.evaluate(normless(), test=TEST, answers=["pairs"]), ValueError, "did you mean 'pair'"),
+        (lambda: ss.evaluate("runs/x", test=TEST), TypeError, "(?s)test=.*a run brings its own"),
+        (lambda: ss.evaluate(normless(), test=[(TEST[0][0], TEST[0][1] + 0.5)]), TypeError, r"task=Regression\(\)"),
+        (lambda: ss.evaluate([], test=TEST), TypeError, "test="),
+    ],
+)
+def test_what_does_not_fit_is_named(call: Any, kind: type[Exception], words: str) -> None:
+    with pytest.raises(kind, match=words):
+        call()
+
+
+def test_what_was_not_measured_is_named() -> None:
+    found = ss.evaluate(normless(), test=TEST, progress=False)
+    with pytest.raises(KeyError, match="'pair' was not measured: expected one of 'midpoint'"):
+        found["pair"]
+    with pytest.raises(ValueError, match=r"on='validation'.*pass validation="):
+        found.best()
+    with pytest.raises(ValueError, match=re.escape("metric='nlll': did you mean 'nll'?")):
+        found.best(by="nlll", on="test")
+    with pytest.raises(ValueError, match="network has one point: there is nothing to choose from"):
+        found.best(on="test")
+    with pytest.raises(AttributeError, match="a row has no 'acuracy': did you mean 'accuracy'"):
+        _ = found["midpoint"].acuracy

@@ -1,0 +1,290 @@
+"""The tasks: tokens, pixels, one logit, numbers, tasks and metrics of the user's own, against other implementations."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+import torchmetrics
+from scipy import stats
+from scipy.special import logsumexp
+from sklearn.metrics import (
+    accuracy_score,
+    f1_score,
+    jaccard_score,
+    log_loss,
+    mean_absolute_error,
+    root_mean_squared_error,
+)
+from torch import Tensor, nn
+
+import subspaces as ss
+from subspaces.evaluation import METRICS, Metric, average
+from subspaces.evaluation.classification import Classes
+from subspaces.evaluation.metrics import of_task
+from subspaces.evaluation.regression import Normal, mixture
+
+QUIET: dict[str, Any] = {"progress": False}
+
+
+def normal(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def whole(high: int, *shape: int, seed: int = 0) -> Tensor:
+    return torch.randint(high, shape, generator=torch.Generator().manual_seed(seed))
+
+
+class Given(nn.Module):
+    """Returns its input, so that a test says what a network answers; its weight is not used."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(()))
+
+    def forward(self, *x: Tensor) -> Any:
+        return x[0] * self.scale if len(x) == 1 else tuple(each * self.scale for each in x)
+
+
+# Classification of something else than examples
+
+
+@pytest.mark.parametrize("shift", [False, True])
+def test_tokens_have_the_perplexity_of_their_mean_likelihood(shift: bool) -> None:
+    logits, labels = 2 * normal(7, 11, 6), whole(6, 7, 11)
+    labels[torch.rand(7, 11, generator=torch.Generator().manual_seed(1)) < 0.3] = -100
+    labels[4:6] = -100  # a batch in which nothing counts
+    task = ss.Classification(of="tokens", shift=shift)
+    found = ss.evaluate(Given(), test=list(zip(logits.split(2), labels.split(2), strict=True)), task=task, **QUIET)
+    row = found["midpoint"]
+    x, y = (logits[:, :-1], labels[:, 1:]) if shift else (logits, labels)
+    counts = (y != -100).numpy()
+    scores = x.double().numpy()[counts]
+    log = scores - logsumexp(scores, 1, keepdims=True)
+    nll = -log[np.arange(len(scores)), y.numpy()[counts]].mean()
+    assert found.task == "tokens"
+    assert row.count == counts.sum()
+    assert row.nll == pytest.approx(nll, rel=1e-6)
+    assert row.perplexity == pytest.approx(math.exp(nll), rel=1e-6)
+    assert row.accuracy == accuracy_score(y.numpy()[counts], scores.argmax(1))
+    assert list(row.metrics) == [each.name for each in of_task("tokens")]
+    loss = nn.functional.cross_entropy(x.flatten(0, 1), y.flatten())  # which leaves out what torch does
+    assert row.perplexity == pytest.approx(float(loss.exp()), rel=1e-5)
+
+
+def test_tokens_by_name_and_another_label_that_does_not_count() -> None:
+    logits, labels = normal(6, 5, 4), whole(4, 6, 5)
+    batches = [(logits, labels)]
+    assert ss.evaluate(Given(), test=batches, task="tokens", **QUIET)["midpoint"].count == 30
+    found = ss.evaluate(Given(), test=batches, task=ss.Classification("tokens", ignore=0), **QUIET)["midpoint"]
+    kept = labels.flatten() != 0
+    assert found.count == int(kept.sum())
+    assert found.nll == pytest.approx(
+        float(nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=0))
+    )
+
+
+def test_pixels_have_the_mean_iou_of_scikit_learn_and_torchmetrics() -> None:
+    logits, labels = normal(9, 5, 6, 4, seed=2), whole(4, 9, 6, 4, seed=3)  # class 4 is answered and never right
+    logits[:, 3] -= 100  # class 3 is right and never answered
+    labels[:, :2] = -100
+    batches = list(zip(logits.split(4), labels.split(4), strict=True))
+    row = ss.evaluate(Given(), test=batches, task=ss.Classification(of="pixels"), **QUIET)["midpoint"]
+    answers, kept = logits.argmax(1), labels != -100
+    assert row.miou == pytest.approx(jaccard_score(labels[kept], answers[kept], average="macro"))
+    assert row.accuracy == pytest.approx(accuracy_score(labels[kept], answers[kept]))
+    assert row.nll == pytest.approx(float(nn.functional.cross_entropy(logits, labels)), rel=1e-6)
+    jaccard = torchmetrics.JaccardIndex("multiclass", num_classes=5, average="macro")
+    assert row.miou == pytest.approx(float(jaccard(answers[kept], labels[kept])), rel=1e-6)
+
+
+def test_a_class_that_is_nowhere_does_not_count_for_the_mean_iou() -> None:
+    labels = torch.tensor([[[0, 0], [1, 2]]])
+    logits = torch.full((1, 8, 2, 2), -50.0).scatter(1, torch.tensor([[[[0, 1], [1, 2]]]]), 50.0)
+    row = ss.evaluate(Given(), test=[(logits, labels)], task="pixels", **QUIET)["midpoint"]
+    assert row.miou == pytest.approx((1 / 2 + 1 / 2 + 1) / 3)
+
+
+@pytest.mark.parametrize("column", [False, True])
+def test_one_logit_is_that_of_the_second_of_two_classes(column: bool) -> None:
+    logit, labels = 3 * normal(50), whole(2, 50)
+    inputs = logit[:, None] if column else logit
+    goal = labels[:, None] if column else labels
+    row = ss.evaluate(Given(), test=[(inputs[:30], goal[:30]), (inputs[30:], goal[30:])], **QUIET)["midpoint"]
+    p = logit.double().sigmoid().numpy()
+    assert row.nll == pytest.approx(log_loss(labels, p), rel=1e-5)
+    assert row.nll == pytest.approx(
+        float(nn.functional.binary_cross_entropy_with_logits(logit, labels.float())), rel=1e-5
+    )
+    assert row.accuracy == accuracy_score(labels, p > 0.5)
+
+
+# Regression
+
+
+class Gaussian(nn.Module):
+    """A mean and a variance of two numbers."""
+
+    def __init__(self, log: bool = False) -> None:
+        super().__init__()
+        self.body, self.log = nn.Linear(4, 4), log
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        mean, raw = self.body(x).chunk(2, 1)
+        return mean, raw if self.log else raw.exp()
+
+
+X, Y = normal(120, 4, seed=5), normal(120, 2, seed=6)
+NUMBERS = list(zip(X.split(50), Y.split(50), strict=True))
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_regression_is_that_of_torchs_and_scipys_distributions(log: bool) -> None:
+    torch.manual_seed(0)
+    family = ss.Subspace(lambda: Gaussian(log), ss.Line())
+    found = ss.evaluate(family, test=NUMBERS, task=ss.Regression(log_variance=log), grid=(0.2,), **QUIET)
+    for row in found.rows:
+        with torch.no_grad():
+            members = [family.at(alpha)(X) for alpha in row.alphas]
+        means, variances = (torch.stack(parts).double() for parts in zip(*members, strict=True))
+        variances = variances.exp() if log else variances
+        mean = means.mean(0)
+        variance = (variances + means**2).mean(0) - mean**2
+        density = torch.distributions.Normal(mean, variance.sqrt()).log_prob(Y.double())
+        assert row.gaussian_nll == pytest.approx(-float(density.mean()), abs=1e-6)
+        assert row.rmse == pytest.approx(math.sqrt(((Y - mean.float()) ** 2).mean()), abs=1e-6)
+        assert row.rmse == pytest.approx(root_mean_squared_error(Y.flatten(), mean.flatten()), abs=1e-6)
+        assert row.mae == pytest.approx(mean_absolute_error(Y.flatten(), mean.flatten()), abs=1e-6)
+        low, high = stats.norm.interval(0.9, mean.numpy(), variance.sqrt().numpy())
+        assert row.coverage == pytest.approx(((Y.numpy() >= low) & (Y.numpy() <= high)).mean())
+        assert (row.reliability, row.risk_coverage, row.scaled) == (None, None, None)
+        assert row.average == (None if row.kind == "point" else "mixture")
+        if row.kind == "ensemble":
+            gap = float(((means[0] - means[1]) ** 2).mean().sqrt())
+            assert row.diversity == {"difference": pytest.approx(gap, abs=1e-7)}
+    assert found.metric("coverage").goal == 0.9
+    assert (
+        found.best(by="coverage", on="test")
+        == min((row for row in found.rows if row.kind == "point"), key=lambda row: abs(row.coverage - 0.9)).alphas[0]
+    )
+
+
+def test_the_variance_of_a_mixture_is_that_of_numbers_drawn_from_it() -> None:
+    means, variances = torch.tensor([[0.0], [3.0], [-1.0]]), torch.tensor([[1.0], [0.25], [2.0]])
+    found = mixture([Normal(mean[None], variance[None]) for mean, variance in zip(means, variances, strict=True)])
+    random = np.random.default_rng(0)
+    which = random.integers(0, 3, 400_000)
+    drawn = random.normal(means.numpy()[which, 0], variances.sqrt().numpy()[which, 0])
+    assert float(found.mean) == pytest.approx(drawn.mean(), abs=0.01)
+    assert found.variance is not None
+    assert float(found.variance) == pytest.approx(drawn.var(), rel=0.01)
+
+
+def test_plain_numbers_have_no_density_and_any_shape() -> None:
+    net = nn.Sequential(nn.Linear(4, 1), nn.Flatten(0))
+    goal = Y[:, 0]
+    row = ss.evaluate(net, test=[(X, goal)], task="regression", **QUIET)["midpoint"]
+    assert list(row.metrics) == ["rmse", "mae"]
+    with torch.no_grad():
+        assert row.rmse == pytest.approx(root_mean_squared_error(goal, net(X)), rel=1e-6)
+    with pytest.raises(ValueError, match=r"numbers of shape \(120,\) for targets of shape \(120, 2\)"):
+        ss.evaluate(net, test=[(X, Y)], task=ss.Regression(), **QUIET)
+
+
+# Tasks and metrics of the user's own
+
+
+def exact(prediction: Tensor, target: Tensor) -> Tensor:
+    return (prediction > 0).eq(target).all(1)
+
+
+@dataclass(frozen=True)
+class Several(ss.Task):
+    """Several labels for each example, each of them there or not."""
+
+    name: ClassVar[str] = "several"
+    averages: ClassVar[tuple[str, ...]] = ("votes",)
+
+    @property
+    def metrics(self) -> list[Metric]:
+        return [
+            Metric(
+                "exact", "all right", "share of examples with all labels right", lower_is_better=False, **average(exact)
+            )
+        ]
+
+    def parts(self, output: Any, target: Any, features: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        return output, target
+
+    def combine(self, members: Sequence[Tensor], average: str) -> Tensor:
+        return torch.stack(list(members)).mean(0)
+
+
+def test_a_task_of_the_users_own() -> None:
+    torch.manual_seed(3)
+    family = ss.Subspace(lambda: nn.Linear(4, 2), ss.Line())
+    goal = Y > 0
+    batches = list(zip(X.split(50), goal.split(50), strict=True))
+    more = {"hamming": torchmetrics.HammingDistance("multilabel", num_labels=2)}
+    found = ss.evaluate(family, test=batches, validation=batches, task=Several(), metrics=more, grid=(0.1,), **QUIET)
+    assert found.task == "several"
+    for row in found.rows:
+        with torch.no_grad():
+            out = torch.stack([family.at(alpha)(X) for alpha in row.alphas]).mean(0)
+        assert row.exact == pytest.approx(float(np.all((out.numpy() > 0) == goal.numpy(), axis=1).mean()))
+        assert row.hamming == pytest.approx(float(np.mean((out.numpy() > 0) != goal.numpy())))
+        assert row.average == (None if row.kind == "point" else "votes")
+    assert [(choice.what, choice.by) for choice in found.choices] == [("point", "exact"), ("point", "hamming")]
+    with pytest.raises(ValueError, match="has no metrics; give it some, or pass metrics="):
+        ss.evaluate(family, test=batches, task=ss.Task(), **QUIET)
+
+
+LOGITS, LABELS = 2 * normal(200, 10, seed=8), whole(10, 200, seed=9)
+EXAMPLES = list(zip(LOGITS.split(64), LABELS.split(64), strict=True))
+
+
+@pytest.mark.parametrize("kind", ["micro", "macro"])
+def test_metrics_of_torchmetrics_by_name(kind: Any) -> None:
+    module = torchmetrics.F1Score("multiclass", num_classes=10, average=kind)
+    module.update(LOGITS.softmax(1), (LABELS + 1) % 10)  # what it counted before is not ours
+    count = module.compute()
+    found = ss.evaluate(Given(), test=EXAMPLES, validation=EXAMPLES, metrics={"f1": module}, **QUIET)
+    expected = f1_score(LABELS, LOGITS.argmax(1), average=kind)
+    assert found["midpoint"].f1 == pytest.approx(expected, abs=1e-6)
+    assert found["midpoint"].scaled["f1"] == pytest.approx(expected, abs=1e-6)  # type: ignore[index]
+    assert module.compute() == count
+    described = found.metric("f1")
+    assert (described.label, described.lower_is_better) == ("f1", False)
+    assert list(found["midpoint"].metrics) == [*(each.name for each in of_task("classification")), "f1"]
+
+
+def test_metrics_that_give_many_numbers_or_have_a_name_that_is_taken_are_refused() -> None:
+    each = torchmetrics.F1Score("multiclass", num_classes=10, average="none")
+    with pytest.raises(ValueError, match="f1 gives 10 numbers: expected one"):
+        ss.evaluate(Given(), test=EXAMPLES, metrics={"f1": each}, **QUIET)
+    one = torchmetrics.Accuracy("multiclass", num_classes=10)
+    with pytest.raises(ValueError, match="the task measures 'accuracy' already; expected another name"):
+        ss.evaluate(Given(), test=EXAMPLES, metrics={"accuracy": one}, **QUIET)
+
+
+def test_a_metric_that_is_added_is_in_every_row_and_gone_when_it_is_removed() -> None:
+    def among(p: Classes, y: Tensor) -> Tensor:
+        return (p.probabilities.topk(3).indices == y[:, None]).any(1)
+
+    made = Metric("top3", "top-3", "the right class among three", lower_is_better=False, percent=True, **average(among))
+    METRICS.add(made)
+    try:
+        found = ss.evaluate(Given(), test=EXAMPLES, **QUIET)
+        with pytest.raises(ValueError, match="there is a metric called 'top3' already"):
+            METRICS.add(Metric("top3", "another", "another"))
+    finally:
+        METRICS.remove("top3")
+    ranks = (LOGITS.gather(1, LABELS[:, None]) < LOGITS).sum(1)
+    assert found["midpoint"].top3 == pytest.approx(float((ranks < 3).double().mean()))
+    assert found.metrics[-1] == made.described
+    assert "top3" not in ss.evaluate(Given(), test=EXAMPLES, **QUIET)["midpoint"].metrics
+    beside = ss.evaluate(Given(), test=EXAMPLES, metrics=[made], **QUIET)
+    assert beside["midpoint"].metrics == found["midpoint"].metrics

@@ -1,0 +1,49 @@
+"""The browser that tests of the page share."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import page_cases
+import pytest
+from visiting import Visitor
+
+from subspaces.reports.page import write_report
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[object]:
+    if CHROMIUM is None:
+        pytest.skip("needs Debian's chromium (apt-get install chromium)")
+    sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright (pip install playwright)")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def visitor(browser) -> Visitor:
+    return Visitor(browser)
+
+
+@pytest.fixture(scope="session")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> page_cases.Recorded:
+    """Runs of four recipes with three seeds each, and what their records say."""
+    return page_cases.Recorded(tmp_path_factory.mktemp("recorded"))
+
+
+@pytest.fixture(scope="session")
+def report_of_all(recorded, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_report(recorded.folders, tmp_path_factory.mktemp("page") / "report.html")
+
+
+@pytest.fixture(scope="module")
+def opened_report(visitor, report_of_all) -> Iterator[object]:
+    """The page of these runs; in the end it may have asked for nothing and nothing may have gone wrong."""
+    page = visitor(report_of_all, permissions=["clipboard-read", "clipboard-write"])
+    yield page
+    page.context.close()
+    assert visitor.troubles == []

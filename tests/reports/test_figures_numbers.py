@@ -1,0 +1,323 @@
+"""Lines, bands, bars and legends of figures are worked out anew from records and logs, on both splits."""
+
+import dataclasses
+import shutil
+from pathlib import Path
+
+import made_runs
+import numpy as np
+import pytest
+from matplotlib.contour import QuadContourSet
+from page_cases import LABELS, METRICS, SEEDS, Recorded, deviation, is_ensemble, is_middle, is_pair, is_point
+
+from subspaces import training
+from subspaces.evaluation.record import Choice, Record
+from subspaces.reports import figures
+from subspaces.reports.figures import diversity, style
+from subspaces.reports.measures import measure
+from subspaces.reports.reading import gather
+from subspaces.training import RECIPES
+
+WORDS = {  # of an axis, and what numbers are multiplied with
+    "accuracy": ("accuracy (%)", 100),
+    "ece": ("ECE (%)", 100),
+    "nll": ("NLL", 1),
+    "brier": ("Brier score", 1),
+    "adaptive_ece": ("adaptive ECE (%)", 100),
+    "aurc": ("AURC (%)", 100),
+}
+NAMES = ("standard", "line", "curve", "simplex")
+
+
+def edges(axes, at: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return x, lower and upper edge of a band."""
+    corners = [one for one in axes.collections if type(one).__name__ == "FillBetweenPolyCollection"][at]
+    points = corners.get_paths()[0].vertices
+    xs = np.unique(points[:, 0].round(9))
+    sides = [points[np.isclose(points[:, 0], x), 1] for x in xs]
+    return xs, np.array([side.min() for side in sides]), np.array([side.max() for side in sides])
+
+
+def labels(figure, at: int = -1) -> list[str]:
+    """Return what a legend says; that of methods is the last."""
+    return [" ".join(text.get_text().split()) for text in figure.legends[at].get_texts()]
+
+
+# Along the subspace
+
+
+@pytest.mark.parametrize(
+    ("metric", "split"), [("accuracy", "test"), ("nll", "validation"), ("ece", "test"), ("aurc", "validation")]
+)
+def test_metrics_along_the_subspace(recorded: Recorded, metric, split):
+    figure = figures.draw("along", recorded.folders, metric=metric, split=split)
+    (axes,), (words, scale), at = figure.axes, WORDS[metric], list(METRICS).index(metric)
+    assert axes.get_ylabel() == words
+    assert axes.get_xlabel() == "α"
+    assert axes.get_title(loc="left") == f"digits, 40 % label noise · mlp · {split} set"
+    full = [line for line in axes.lines if len(line.get_xdata()) == 21]
+    bands = 0
+    for name, dashed, solid in (("line", *full[:2]), ("curve", *full[2:])):
+        alphas, values = (
+            [row.alphas[0] for row in recorded.rows(name, 0, is_point, split)],
+            scale * recorded.each(name, is_point, split)[..., at],
+        )
+        pairs = np.stack([scale * recorded.each(name, is_pair(a, "probabilities"), split)[:, 0, at] for a in alphas], 1)
+        for line, expected in ((dashed, values), (solid, pairs)):
+            assert np.allclose(line.get_xdata(), alphas)
+            assert np.allclose(line.get_ydata(), expected.mean(0))
+            xs, low, high = edges(axes, bands)
+            bands += 1
+            assert np.allclose(xs, alphas)
+            assert np.allclose(low, expected.mean(0) - deviation(expected))
+            assert np.allclose(high, expected.mean(0) + deviation(expected))
+        assert dashed.is_dashed()
+        assert not solid.is_dashed()
+        assert dashed.get_color() == solid.get_color()
+    levels = [line for line in axes.lines if list(line.get_xdata()) == [0, 1]]
+    for name, level, span in zip(("standard", "simplex"), levels, axes.patches, strict=True):
+        values = scale * recorded.each(name, is_middle, split)[:, 0, at]
+        assert np.allclose(level.get_ydata(), values.mean())
+        assert np.allclose(
+            [span.get_y(), span.get_height()], [values.mean() - deviation(values), 2 * deviation(values)]
+        )
+    assert labels(figure) == ["standard", "line", "curve", "simplex (m = 3): midpoint"]
+    assert labels(figure, 0) == ["network at α", "ensemble of α and 1−α"]
+    handles = {
+        label: handle
+        for at in (0, 1)
+        for label, handle in zip(labels(figure, at), figure.legends[at].legend_handles, strict=True)
+    }
+    assert [handles[name].get_color() for name in ("line", "curve")] == [full[0].get_color(), full[2].get_color()]
+    assert handles["network at α"].is_dashed()
+    assert not handles["ensemble of α and 1−α"].is_dashed()
+
+
+def test_a_chosen_pair_is_marked_at_its_smaller_point(recorded: Recorded, tmp_path: Path):
+    folder = recorded.runs["line"][0]
+    shutil.copytree(folder, tmp_path / folder.name)
+    record = Record.read(folder)
+    reported = {"test": {"accuracy": 0.61}, "validation": {"accuracy": 0.67}}
+    record.choices[:] = [
+        Choice("pair", "accuracy", "validation", False, [0.85, 0.15], reported),
+        Choice("threshold", "risk", "validation", False, 0.4, {"test": {"coverage": 0.5, "risk": 0.1}}),
+        Choice("point", "nll", "validation", False, 0.35, reported),
+    ]
+    record.write(tmp_path / folder.name)
+    for split, height in (("test", 61), ("validation", 67)):
+        figure = figures.draw("along", [tmp_path / folder.name], split=split)
+        (star,) = (line for line in figure.axes[0].lines if line.get_marker() == "*")
+        assert (*star.get_xdata(), *star.get_ydata()) == pytest.approx((0.15, height))
+        assert (star.get_markerfacecolor() == "white") is (split == "validation")
+        assert labels(figure, 0)[-1] == "best on the validation split"
+
+
+def test_strengths_of_the_penalty(recorded: Recorded, tmp_path: Path):
+    weak = [
+        made_runs.run(tmp_path, "line", splits={"validation": 60, "test": 120}, validation=60, seed=seed, beta=0.1)
+        for seed in SEEDS
+    ]
+    figure = figures.draw("betas", [*weak, *recorded.runs["line"], *recorded.runs["standard"]], metric="ece")
+    (axes,) = figure.axes
+    colours = [line.get_color() for line in axes.lines if len(line.get_xdata()) == 21]
+    handles = dict(zip(labels(figure), figure.legends[-1].legend_handles, strict=True))
+    weaker, stronger = (handles[name].get_color() for name in ("β = 0.1", "β = 1"))
+    assert colours == [weaker, weaker, stronger, stronger]
+    assert weaker != stronger
+    assert axes.get_ylabel() == "ECE (%)"
+    rows = [[row for row in Record.read(folder).rows if row.split == "test"] for folder in weak]
+    first = [line for line in axes.lines if len(line.get_xdata()) == 21][:2]
+    for line, wanted in zip(first, (is_point, lambda row: row.average == "probabilities"), strict=True):
+        values = 100 * np.array([[row.metrics["ece"] for row in each if wanted(row)] for each in rows])
+        mean = values.mean(0) if wanted is is_point else [*values.mean(0), *values.mean(0)[-2::-1]]
+        assert np.allclose(line.get_ydata(), mean)
+
+
+# Planes
+
+
+def test_planes_are_drawn_the_right_way_round(recorded: Recorded):
+    folders = [recorded.runs["line"][1], recorded.runs["line"][0]]
+    figure = figures.draw("plane", folders, split="validation")
+    planes = [recorded.records["line"][seed].planes[0] for seed in (0, 1)]
+    panels = [axes for axes in figure.axes if axes.get_label() != "<colorbar>"]
+    bars = [axes for axes in figure.axes if axes.get_label() == "<colorbar>"]
+    assert [axes.get_title(loc="left") for axes in panels] == ["line, seed 0", "line, seed 1"] * 2
+    assert [bar.get_ylabel() for bar in bars] == ["error (%)", "loss (NLL)"]
+    errors = [100 - 100 * np.array(plane.accuracy, float) for plane in planes]
+    losses = [np.array(plane.nll, float) for plane in planes]
+    for axes, plane, cells in zip(panels, planes * 2, (*errors, *losses), strict=True):
+        filled = next(one for one in axes.collections if isinstance(one, QuadContourSet))
+        assert (filled.zmin, filled.zmax) == pytest.approx((np.nanmin(cells), np.nanmax(cells)))
+        assert filled.get_cmap().name == "viridis"
+        row, column = np.unravel_index(np.nanargmin(cells), cells.shape)
+        lowest = next(path for path in filled.get_paths() if len(path.vertices))  # levels are those of all panels
+        where = (plane.xs[column], plane.ys[row])
+        assert any(np.allclose(where, corner, atol=0.2) for corner in lowest.vertices) or lowest.contains_point(where)
+        assert axes.get_xlim() == pytest.approx((plane.xs[0], plane.xs[-1]))
+        assert axes.get_ylim() == pytest.approx((plane.ys[0], plane.ys[-1]))
+        path, diamond, *corners = axes.lines
+        assert (list(path.get_xdata()), list(path.get_ydata())) == (plane.drawn[0].x, plane.drawn[0].y)
+        assert (list(diamond.get_xdata()), list(diamond.get_ydata())) == (plane.drawn[1].x, plane.drawn[1].y)
+        places = [(*line.get_xdata(), *line.get_ydata()) for line in corners]
+        assert places == [(corner.x, corner.y) for corner in plane.corners]
+        off = plane.drawn[0].distance[1] > 0.01 * (plane.xs[-1] - plane.xs[0])
+        assert path.is_dashed() is off is (diamond.get_markerfacecolor() == "none")
+    for bar, grids in zip(bars, (errors, losses), strict=True):
+        known = np.concatenate([grid[np.isfinite(grid)] for grid in grids])
+        ticks = [float(text.get_text()) for text in bar.get_yticklabels()]
+        assert ticks == pytest.approx(bar.get_yticks())
+        assert ticks[0] == pytest.approx(known.min(), rel=0.05)
+        assert ticks[0] <= known.min()
+        assert known.max() > ticks[-1] > np.quantile(known, 0.5)
+
+
+# Training
+
+
+def test_the_log_over_the_epochs(recorded: Recorded):
+    figure = figures.draw("training", recorded.folders, metric="train_accuracy")
+    names = {"l2": NAMES[1:], "cos2": NAMES[1:], "train_accuracy": NAMES}
+    assert [axes.get_ylabel() for axes in figure.axes] == ["L2 distance", "cos²", "training accuracy (%)"]
+    assert figure.axes[-1].get_xlabel() == "epoch"
+    for axes, (column, there) in zip(figure.axes, names.items(), strict=True):
+        for at, (name, line) in enumerate(zip(there, axes.lines, strict=True)):
+            values = recorded.logged(name, column) * (100 if column == "train_accuracy" else 1)
+            assert line.get_xdata().tolist() == list(range(1, 13))
+            assert np.allclose(line.get_ydata(), values.mean(0))
+            _, low, high = edges(axes, at)
+            assert np.allclose([low, high], [values.mean(0) - deviation(values), values.mean(0) + deviation(values)])
+    assert labels(figure) == list(LABELS.values())
+    handles = figure.legends[0].legend_handles
+    assert [handle.get_color() for handle in handles] == [line.get_color() for line in figure.axes[2].lines]
+    assert labels(figures.draw("training", recorded.folders)) == list(LABELS.values())[1:]
+
+
+# Vertices, reliability, selective prediction, diversity
+
+
+def test_the_number_of_vertices(recorded: Recorded):
+    split = "validation"
+    for metric, axes in zip(
+        ("accuracy", "ece"), figures.draw("vertices", recorded.folders, split=split).axes, strict=True
+    ):
+        at = list(METRICS).index(metric)
+        for name, vertices, bars in zip(NAMES, (1, 2, 3, 3), axes.containers, strict=True):
+            values = 100 * recorded.each(name, is_middle, split)[:, 0, at]
+            drawn, caps, _ = bars.lines
+            assert drawn.get_xdata() == pytest.approx([vertices], abs=0.051)
+            assert drawn.get_ydata() == pytest.approx([values.mean()])
+            ends = [float(cap.get_ydata()[0]) for cap in caps]
+            assert ends == pytest.approx([values.mean() - deviation(values), values.mean() + deviation(values)])
+        (standard, *_), single = axes.lines, 100 * recorded.each("standard", is_point, split)[:, 0, at]
+        assert standard.get_ydata() == pytest.approx([single.mean()] * 2)
+
+
+def predictors(recorded: Recorded, split: str):
+    """Return label and rows of every seed of what predicts."""
+    for name in NAMES:
+        pair = is_ensemble("vertex") if name == "simplex" else is_pair(0.1, "probabilities")
+        word = "ensemble of the three vertices" if name == "simplex" else "ensemble of α = 0.1 and 0.9"
+        kinds = {"": is_point} if name == "standard" else {": midpoint": is_middle, f": {word}": pair}
+        for words, wanted in kinds.items():
+            yield f"{LABELS[name]}{words}", [recorded.rows(name, seed, wanted, split)[0] for seed in SEEDS]
+
+
+def test_reliability_diagrams(recorded: Recorded):
+    figure = figures.draw("reliability", recorded.folders, split="validation")
+    above = [axes for axes in figure.axes if axes.get_title(loc="left")]
+    below = [axes for axes in figure.axes if axes.get_xlabel() == "confidence (%)"]
+    for axes, shares, (label, rows) in zip(above, below, predictors(recorded, "validation"), strict=True):
+        count = np.array([row.reliability.count for row in rows], float)
+        sums = [
+            (count * np.nan_to_num(np.array([getattr(row.reliability, key) for row in rows], float))).sum(0)
+            for key in ("accuracy", "confidence")
+        ]
+        right, sure = (100 * each / np.maximum(count.sum(0), 1) for each in sums)
+        middles = 2.5 + 5 * np.arange(20)
+        for bars in (axes.patches[:20], axes.patches[20:], shares.patches):
+            assert [bar.get_x() + bar.get_width() / 2 for bar in bars] == pytest.approx(middles)
+            assert {round(bar.get_width(), 6) for bar in bars} == {5}
+        assert [bar.get_height() for bar in axes.patches[:20]] == pytest.approx(right)
+        assert [bar.get_y() for bar in axes.patches[20:]] == pytest.approx(right)
+        assert [bar.get_height() for bar in axes.patches[20:]] == pytest.approx(sure - right)
+        assert [bar.get_height() for bar in shares.patches] == pytest.approx(100 * count.sum(0) / count.sum())
+        errors = np.array([100 * row.metrics["ece"] for row in rows])
+        title = " ".join(axes.get_title(loc="left").split())
+        assert title == f"{label} ECE {errors.mean():.1f} ± {deviation(errors):.1f} %"
+        (diagonal,) = axes.lines
+        assert (list(diagonal.get_xdata()), list(diagonal.get_ydata())) == ([0, 100], [0, 100])
+
+
+def test_selective_prediction(recorded: Recorded):
+    figure = figures.draw("selective", recorded.folders, split="validation")
+    (axes,) = figure.axes
+    shown = zip(axes.lines, labels(figure), predictors(recorded, "validation"), strict=True)
+    for at, (line, text, (label, rows)) in enumerate(shown):
+        risks = 100 * np.array([row.risk_coverage.risk for row in rows])
+        assert np.allclose(line.get_xdata(), 100 * np.array(rows[0].risk_coverage.coverage))
+        assert np.allclose(line.get_ydata(), risks.mean(0))
+        _, low, high = edges(axes, at)
+        assert np.allclose([low, high], [risks.mean(0) - deviation(risks), risks.mean(0) + deviation(risks)])
+        areas = np.array([100 * row.metrics["aurc"] for row in rows])
+        assert text == f"{label} ({areas.mean():.2f} ± {deviation(areas):.2f})"
+        assert line.is_dashed() is ("ensemble" not in label)
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("most confident answers kept (%)", "error among them (%)")
+
+
+def test_diversity(recorded: Recorded):
+    drawn = [figures.draw("diversity", recorded.folders, metric=m, split="validation") for m in (None, "disagreement")]
+    words = {
+        "tv": "total variation\npredictions of ends or vertices",
+        "l2": "L2 distance\nweights of vertices",
+        "cos2": "cos²\nweights of vertices",
+        "disagreement": "disagreement (%)\npredictions of ends or vertices",
+    }
+    panels = [axes for figure in drawn for axes in figure.axes]
+    for axes, (metric, label) in zip(panels, words.items(), strict=True):
+        assert axes.get_xlabel() == label
+        assert axes.yaxis_inverted()
+        for place, (name, bar, text) in enumerate(zip(NAMES[1:], axes.patches, axes.texts, strict=True)):
+            values = apart(recorded, name, metric) * (100 if metric == "disagreement" else 1)
+            low, high = values.mean() - deviation(values), values.mean() + deviation(values)
+            assert bar.get_width() == pytest.approx(values.mean())
+            assert bar.get_y() + bar.get_height() / 2 == pytest.approx(place)
+            assert text.get_text() == f"{values.mean():.3g}"
+            assert text.xy == pytest.approx((high, place))
+            caps = [float(cap.get_xdata()[0]) for cap in axes.containers[2 * place + 1].lines[1]]
+            assert caps == pytest.approx([low, high])
+    assert [text.get_text() for text in panels[0].get_yticklabels()] == list(LABELS.values())[1:]
+
+
+def apart(recorded: Recorded, name: str, metric: str) -> np.ndarray:
+    """Return how far apart the vertices of each seed are."""
+    if metric in ("l2", "cos2"):
+        return recorded.logged(name, metric)[:, -1]
+    ends = is_ensemble("vertex") if name == "simplex" else is_pair(0.0, "probabilities")
+    return np.array([recorded.rows(name, seed, ends, "validation")[0].diversity[metric] for seed in SEEDS])
+
+
+def test_between_what_diversity_is(recorded: Recorded):
+    for name, words in (("curve", "predictions of ends"), ("simplex", "predictions of vertices")):
+        assert diversity.between(gather(recorded.runs[name]), "tv") == words
+
+
+def test_weights_of_a_finished_run_are_those_of_its_result(tmp_path: Path):
+    recipe = dataclasses.replace(RECIPES["digits-snapshot"], epochs=2, vertices=2, batch=256)
+    (run,) = training.train([recipe], out=tmp_path, show="quiet", device="cpu", tensorboard=False)
+    (group,) = gather([run.folder], evaluated=False)
+    for metric in ("l2", "cos2"):
+        assert diversity.measured(group, metric, "test").tolist() == [run.result[metric]]
+    assert run.result["l2"] > 1 > run.result["cos2"]
+    assert run.log()[-1]["l2"] != run.result["l2"]  # one network was trained, and two checkpoints kept
+
+
+def test_how_many_seeds_are_told(recorded: Recorded):
+    several = [*recorded.runs["line"], *recorded.runs["curve"][:2]]
+    assert style.seeds(gather(several)) == "mean ± standard deviation over 2–3 seeds"
+    assert style.seeds(gather(several[:3])) == "mean ± standard deviation over 3 seeds"
+    assert style.seeds(gather(several[:1])) == "one seed"
+
+
+def test_metrics_have_names_and_units():
+    assert {name: (measure(name).axis, measure(name).scale) for name in METRICS} == WORDS
