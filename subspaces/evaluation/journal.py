@@ -96,11 +96,12 @@ class Journal:
     def _keys(self, item: Item) -> list[str]:
         """Return the keys of all rows that an item gives."""
         alphas = [to_alpha(place) for place in item.places]
-        rows: list[list[Any]] = [["point", item.role, [to_alpha(place)], None] for place in item.points]
+        rows: list[list[Any]] = [["point", item.role, [to_alpha(place)], None, 1] for place in item.points]
         if item.masks:
             rows = []
         if item.ensemble:
-            rows += [["ensemble", item.ensemble, alphas, average] for average in self.subject.task.averages]
+            averages = self.subject.task.averages
+            rows += [["ensemble", item.ensemble, alphas, average, item.networks] for average in averages]
         return [json.dumps([split, *row]) for split in self.subject.splits for row in rows]
 
     def add(self, rows: Iterable[Row]) -> None:

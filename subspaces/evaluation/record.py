@@ -124,7 +124,7 @@ class Row:
     @property
     def key(self) -> str:
         """What the row is about: two rows of one record with the same key are the same measurement."""
-        return json.dumps([self.split, self.kind, self.role, self.alphas, self.average])
+        return json.dumps([self.split, self.kind, self.role, self.alphas, self.average, self.networks])
 
     def __getattr__(self, name: str) -> float:
         known: Mapping[str, float] = self.__dict__.get("metrics", {})
@@ -146,7 +146,8 @@ class Answered:
 
     def is_of(self, row: Row) -> bool:
         """Say whether a row is of this answer."""
-        return (row.role, row.alphas, row.average) == (self.role, self.alphas, self.average)
+        found = (row.role, row.alphas, row.average, row.networks)
+        return found == (self.role, self.alphas, self.average, self.networks)
 
 
 @dataclass(frozen=True)
@@ -347,7 +348,7 @@ def _order(row: Row) -> tuple[Any, ...]:
     """Sort by split, points before ensembles, and along the subspace; a simplex begins with its first vertex."""
     role = (_ROLES[row.role], "") if row.role in _ROLES else (len(_ROLES), row.role)
     places = [[-part for part in alpha] if isinstance(alpha, list) else [alpha] for alpha in row.alphas]
-    return (row.split, row.kind != "point", role, places, row.average == "logits")
+    return (row.split, row.kind != "point", role, places, row.networks, row.average == "logits")
 
 
 def _row(values: Mapping[str, Any]) -> Row:

@@ -203,3 +203,31 @@ def test_modes_weights_and_random_numbers_are_those_of_before(kind: str) -> None
             assert modes(module) == mode
             assert_same_state(module, state)
             assert [p.requires_grad for p in module.parameters()] == trained
+
+
+# Planes
+
+
+def test_a_plane_through_a_line_and_a_network_of_the_users_own() -> None:
+    one, third = family(ss.Line(), normless), normless()
+    found = ss.evaluate(one, test=TEST, through=[third], cells=4, grid=(), progress=False)
+    (plane,) = found.planes
+    assert [corner.label for corner in plane.corners] == ["α = 0", "α = 1", "network 1"]
+    a, b, c = (
+        nn.utils.parameters_to_vector(net.parameters()).detach().double() for net in (one.at(0.0), one.at(1.0), third)
+    )
+    u = (b - a) / (b - a).norm()
+    v = (c - a) - (c - a) @ u * u
+    v /= v.norm()
+    places = [[(corner.x, corner.y) for corner in plane.corners], [((p - a) @ u, (p - a) @ v) for p in (a, b, c)]]
+    assert np.allclose(*places, atol=1e-5)
+    for j, y in enumerate(plane.ys):
+        for i, x in enumerate(plane.xs):
+            net = normless()
+            nn.utils.vector_to_parameters((a + x * u + y * v).float(), net.parameters())
+            out, target = logits(net, TEST), labels(TEST)
+            assert plane.values["accuracy"][j][i] == pytest.approx(accuracy_score(target, out.argmax(1)), abs=1 / 300)
+            expected = log_loss(target, softmax(out), labels=range(CLASSES))
+            assert plane.values["nll"][j][i] == pytest.approx(expected, abs=1e-4)
+    with pytest.raises(ValueError, match=r"network 1 has no 0\.weight: a plane goes through networks of one"):
+        ss.evaluate(one, test=TEST, through=[nn.Identity()], cells=2, grid=(), progress=False)
