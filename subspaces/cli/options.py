@@ -20,7 +20,6 @@ from subspaces.methods import METHODS, own_fields
 from subspaces.methods.fields import choices
 from subspaces.text import listed, nearest
 from subspaces.training.config import COMMON, Recipe
-from subspaces.training.schedule import SCHEDULES
 
 Command = TypeVar("Command", bound=Callable[..., None])
 ROOT = Path(loading.ROOT)
@@ -119,9 +118,6 @@ def _listing(name: str, text: str) -> str:
     """Return a help text with the names that may be chosen."""
     if name == "method":
         return f"{text} {'; '.join(f'{kind.name}: {kind.meaning}' for kind in METHODS.values())}."
-    if name == "schedule":
-        own = [kind.name for kind in METHODS.values() if kind.schedule]
-        return f"{text} One of: {', '.join(SCHEDULES)}. Not for {listed(own)}, which have their own."
     return text
 
 

@@ -10,38 +10,6 @@ START = 0.8
 RATES = (0.5, 0.005)  # of the peak: where a cycle begins and where a member is taken
 
 
-def rate(epoch: int, epochs: int, peak: float, m: int) -> float:
-    """Cosine to nearly 0 at four fifths, then short triangles around m low points.
-
-    A triangle falls in a line from half the peak to a hundredth of that, where a member is taken, and rises
-    again. Training ends with the last member, at the low point of the last triangle.
-    """
-    ends = turns(epochs, m)
-    if epoch < ends[0]:
-        return warmup_cosine(epoch, ends[0], peak, short(ends[0]))
-    start, end = cycle(epoch, ends)
-    share = (epoch + 1 - start) / (end - start)
-    falling = ends.index(start) % 2 == 0
-    high, low = RATES
-    return peak * (high + (low - high) * (share if falling else 1 - share))
-
-
-def checkpoints(epochs: int, m: int) -> list[int]:
-    """Return after how many epochs the m members are taken: at the low points of the triangles."""
-    return turns(epochs, m)[1::2]
-
-
-def turns(epochs: int, m: int) -> list[int]:
-    """Return where the rate turns: the start, a low point, a high point, …, the last low point."""
-    start, sides = round(START * epochs), 2 * m - 1
-    if m < 1 or epochs - start < sides:
-        raise ValueError(
-            f"{m} members in the last {epochs - start} of {epochs} epochs: expected at least 1, and an epoch for each "
-            f"side of their triangles, {max(1, sides)} in all"
-        )
-    return [start + (epochs - start) * i // sides for i in range(sides + 1)]
-
-
 @METHODS.add
 @dataclass(frozen=True)
 class Fge(Collected):
@@ -52,7 +20,29 @@ class Fge(Collected):
     schedule = "fge"
 
     def rate(self, epoch: int, epochs: int, peak: float) -> float:
-        return rate(epoch, epochs, peak, self.vertices)
+        """Cosine to nearly 0 at four fifths, then short triangles around m low points.
+
+        A triangle falls in a line from half the peak to a hundredth of that, where a member is taken, and rises
+        again. Training ends with the last member, at the low point of the last triangle.
+        """
+        turns = self.turns(epochs)
+        if epoch < turns[0]:
+            return warmup_cosine(epoch, turns[0], peak, short(turns[0]))
+        start, end = cycle(epoch, turns)
+        share = (epoch + 1 - start) / (end - start)
+        falling = turns.index(start) % 2 == 0
+        high, low = RATES
+        return peak * (high + (low - high) * (share if falling else 1 - share))
 
     def checkpoints(self, epochs: int) -> list[int]:
-        return checkpoints(epochs, self.vertices)
+        return self.turns(epochs)[1::2]
+
+    def turns(self, epochs: int) -> list[int]:
+        """Return where the rate turns: the start, a low point, a high point, …, the last low point."""
+        start, sides = round(START * epochs), 2 * self.vertices - 1
+        if epochs - start < sides:
+            raise ValueError(
+                f"{self.vertices} members in the last {epochs - start} of {epochs} epochs: expected an epoch for each "
+                f"side of their triangles, {sides} in all"
+            )
+        return [start + (epochs - start) * i // sides for i in range(sides + 1)]

@@ -7,19 +7,6 @@ from subspaces.methods.method import METHODS
 from subspaces.methods.rates import cosine, cycle
 
 
-def rate(epoch: int, epochs: int, peak: float, m: int) -> float:
-    """Fall from the peak to nearly 0 in each of m equal parts."""
-    start, end = cycle(epoch, checkpoints(epochs, m))
-    return peak * cosine((epoch - start) / (end - start))
-
-
-def checkpoints(epochs: int, cycles: int) -> list[int]:
-    """Return after how many epochs each cycle ends."""
-    if not 1 <= cycles <= epochs:
-        raise ValueError(f"{cycles} cycles in {epochs} epochs: expected at least 1, and an epoch for each")
-    return [epochs * (i + 1) // cycles for i in range(cycles)]
-
-
 @METHODS.add
 @dataclass(frozen=True)
 class Snapshot(Collected):
@@ -30,7 +17,11 @@ class Snapshot(Collected):
     schedule = "snapshot"
 
     def rate(self, epoch: int, epochs: int, peak: float) -> float:
-        return rate(epoch, epochs, peak, self.vertices)
+        """Fall from the peak to nearly 0 in each of m equal parts."""
+        start, end = cycle(epoch, self.checkpoints(epochs))
+        return peak * cosine((epoch - start) / (end - start))
 
     def checkpoints(self, epochs: int) -> list[int]:
-        return checkpoints(epochs, self.vertices)
+        if self.vertices > epochs:
+            raise ValueError(f"{self.vertices} cycles in {epochs} epochs: expected an epoch for each")
+        return [epochs * (i + 1) // self.vertices for i in range(self.vertices)]

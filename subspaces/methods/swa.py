@@ -1,6 +1,7 @@
 """Stochastic weight averaging: checkpoints late in training, whose midpoint is the network (Izmailov et al., 2018)."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from subspaces.methods.checkpoints import Collected
 from subspaces.methods.method import METHODS
@@ -11,43 +12,11 @@ START = 0.75
 RATE = 0.5  # of the peak
 
 
-def cyclic(epoch: int, epochs: int, peak: float, m: int) -> float:
-    """Cosine to nearly 0 at three quarters, then m - 1 of them from half the peak."""
-    ends = checkpoints(epochs, m)
-    if epoch < ends[0]:
-        return warmup_cosine(epoch, ends[0], peak, short(ends[0]))
-    start, end = cycle(epoch, ends)
-    return RATE * peak * cosine((epoch - start) / (end - start))
-
-
-def constant(epoch: int, epochs: int, peak: float) -> float:
-    """Rise to the peak, stay for half of the training, move in a line to half the peak at three quarters, stay."""
-    start, turn, first = 0.5 * epochs, START * epochs, round(START * epochs)
-    warmup = short(first)
-    if epoch < warmup:
-        return peak * (epoch + 1) / warmup
-    if epoch >= first:
-        return RATE * peak
-    share = min(1.0, max(0.0, (epoch - start) / (turn - start)))
-    return peak * (1 - share * (1 - RATE))
-
-
-def checkpoints(epochs: int, m: int) -> list[int]:
-    """Return after how many epochs the m checkpoints are taken: first at three quarters, last at the end."""
-    start = round(START * epochs)
-    if m < 2 or epochs - start < m - 1:
-        raise ValueError(
-            f"{m} checkpoints in {epochs} epochs, of which the last {epochs - start} are theirs: expected at least 2, "
-            "and an epoch between any two of them"
-        )
-    return [start + (epochs - start) * i // (m - 1) for i in range(m)]
-
-
 @dataclass(frozen=True)
 class Averaged(Collected):
     """One network, the average of its checkpoints; they also answer together."""
 
-    answers = ("midpoint", "vertices")
+    answers: ClassVar[tuple[str, ...]] = ("midpoint", "vertices")
     members = "checkpoints"
 
     def result_shape(self) -> Shape:
@@ -55,7 +24,14 @@ class Averaged(Collected):
         return Line() if shape.vertices == 2 else shape
 
     def checkpoints(self, epochs: int) -> list[int]:
-        return checkpoints(epochs, self.vertices)
+        """Return when the m checkpoints are taken: the first at three quarters, the last at the end."""
+        start, gaps = round(START * epochs), self.vertices - 1
+        if epochs - start < gaps:
+            raise ValueError(
+                f"{self.vertices} checkpoints in {epochs} epochs, of which the last {epochs - start} are theirs: "
+                "expected an epoch between any two of them"
+            )
+        return [start + (epochs - start) * i // gaps for i in range(self.vertices)]
 
 
 @METHODS.add
@@ -68,7 +44,12 @@ class SwaCyclic(Averaged):
     schedule = "swa-cyclic"
 
     def rate(self, epoch: int, epochs: int, peak: float) -> float:
-        return cyclic(epoch, epochs, peak, self.vertices)
+        """Cosine to nearly 0 at three quarters, then m - 1 of them from half the peak."""
+        ends = self.checkpoints(epochs)
+        if epoch < ends[0]:
+            return warmup_cosine(epoch, ends[0], peak, short(ends[0]))
+        start, end = cycle(epoch, ends)
+        return RATE * peak * cosine((epoch - start) / (end - start))
 
 
 @METHODS.add
@@ -81,4 +62,12 @@ class SwaConstant(Averaged):
     schedule = "swa-constant"
 
     def rate(self, epoch: int, epochs: int, peak: float) -> float:
-        return constant(epoch, epochs, peak)
+        """Rise to the peak, stay for half of the training, move in a line to half the peak at three quarters, stay."""
+        start, turn, first = 0.5 * epochs, START * epochs, round(START * epochs)
+        warmup = short(first)
+        if epoch < warmup:
+            return peak * (epoch + 1) / warmup
+        if epoch >= first:
+            return RATE * peak
+        share = min(1.0, max(0.0, (epoch - start) / (turn - start)))
+        return peak * (1 - share * (1 - RATE))

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from subspaces.methods import swa
 from subspaces.methods.checkpoints import Collected, Collecting, Rows
 from subspaces.methods.method import METHODS
+from subspaces.methods.swa import SwaCyclic
+from subspaces.shapes import Shape
 
 
 def moments(checkpoints: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -55,16 +56,14 @@ class Drawing(Collecting):
 
 @METHODS.add
 @dataclass(frozen=True)
-class Swag(Collected):
-    """SWA-Gaussian, on the schedule of cyclic SWA."""
+class Swag(SwaCyclic):
+    """SWA-Gaussian, an ensemble that is drawn from the checkpoints of cyclic SWA."""
 
     name = "swag"
     meaning = "an ensemble drawn around the average of swa-cyclic"
-    schedule = "swa-cyclic"
+    answers = ("vertices",)
+    members = "members"
     hooks = Drawing
 
-    def rate(self, epoch: int, epochs: int, peak: float) -> float:
-        return swa.cyclic(epoch, epochs, peak, self.vertices)
-
-    def checkpoints(self, epochs: int) -> list[int]:
-        return swa.checkpoints(epochs, self.vertices)
+    def result_shape(self) -> Shape:
+        return Collected.result_shape(self)

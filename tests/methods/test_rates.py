@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from subspaces.methods import METHODS, fge, snapshot, swa
+from subspaces.methods import METHODS
 from subspaces.training.schedule import SCHEDULES
 
 lengths = st.integers(1, 400)
@@ -20,6 +20,10 @@ OWN = {"snapshot": 6, "swa-cyclic": 3, "swa-constant": 3, "fge": 6}  # methods w
 def rates(name: str, epochs: int, peak: float = 0.1, m: int | None = None) -> list[float]:
     rate = METHODS[name](vertices=m or OWN[name]).rate if name in OWN else SCHEDULES[name].rate
     return [rate(epoch, epochs, peak) for epoch in range(epochs)]
+
+
+def kept(name: str, epochs: int, m: int) -> list[int]:
+    return METHODS[name](vertices=m).checkpoints(epochs)
 
 
 def test_every_schedule_is_in_these_tests():
@@ -53,20 +57,20 @@ def test_cosine_by_formula_and_at_its_ends():
     ],
 )
 def test_swa_checkpoints_of_the_paper(m, expected):
-    assert swa.checkpoints(160, m) == expected
+    assert kept("swa-cyclic", 160, m) == expected
 
 
 def test_swa_checkpoints_at_other_lengths():
-    assert swa.checkpoints(40, 3) == [30, 35, 40]
-    assert swa.checkpoints(100, 6) == [75, 80, 85, 90, 95, 100]
-    assert swa.checkpoints(4, 2) == [3, 4]
+    assert kept("swa-cyclic", 40, 3) == [30, 35, 40]
+    assert kept("swa-cyclic", 100, 6) == [75, 80, 85, 90, 95, 100]
+    assert kept("swa-cyclic", 4, 2) == [3, 4]
 
 
 @pytest.mark.parametrize("m", [2, 3, 4, 5, 6])
 @pytest.mark.parametrize("epochs", [80, 160, 200])
 def test_cyclic_rate_falls_along_a_cosine_from_half_the_peak_to_each_checkpoint(epochs, m):
     found = rates("swa-cyclic", epochs, m=m)
-    checkpoints = swa.checkpoints(epochs, m)
+    checkpoints = kept("swa-cyclic", epochs, m)
     assert found[checkpoints[0] - 1] < 1e-4
     for start, end in pairwise(checkpoints):
         length = end - start
@@ -78,7 +82,7 @@ def test_cyclic_rate_falls_along_a_cosine_from_half_the_peak_to_each_checkpoint(
 @given(lengths, st.integers(2, 8))
 def test_cyclic_rate_moves_the_weights_before_every_checkpoint(epochs, m):
     try:
-        checkpoints = swa.checkpoints(epochs, m)
+        checkpoints = kept("swa-cyclic", epochs, m)
     except ValueError:
         return
     found = rates("swa-cyclic", epochs, m=m)
@@ -101,7 +105,7 @@ def test_high_constant_stays_then_moves_in_a_line_to_half_and_stays():
 
 
 def test_snapshot_has_six_cosine_cycles_from_the_peak():
-    assert snapshot.checkpoints(160, 6) == [26, 53, 80, 106, 133, 160]
+    assert kept("snapshot", 160, 6) == [26, 53, 80, 106, 133, 160]
     found = rates("snapshot", 180)
     cycle = [0.1 * 0.5 * (1 + math.cos(math.pi * position / 30)) for position in range(30)]
     assert found == pytest.approx(cycle * 6)
@@ -116,33 +120,33 @@ def test_fge_begins_as_the_cosine_of_its_first_four_fifths():
 
 
 def test_fge_at_160_epochs_has_its_members_at_the_low_points():
-    assert fge.checkpoints(160, 6) == [130, 136, 142, 148, 154, 160]
+    assert kept("fge", 160, 6) == [130, 136, 142, 148, 154, 160]
     found = rates("fge", 160)
     low = [epoch + 1 for epoch in range(128, 160) if found[epoch] == pytest.approx(5e-4)]
-    assert low == fge.checkpoints(160, 6)
+    assert low == kept("fge", 160, 6)
     cycle = [0.017, 0.0335, 0.05, 0.0335, 0.017, 5e-4]  # three epochs up to half the peak and three down
     assert found[130:136] == pytest.approx(cycle)
 
 
 def test_fge_with_sides_of_one_epoch_alternates():
-    assert fge.checkpoints(25, 3) == [21, 23, 25]
+    assert kept("fge", 25, 3) == [21, 23, 25]
     assert rates("fge", 25, m=3)[20:] == pytest.approx([5e-4, 0.05, 5e-4, 0.05, 5e-4])
 
 
-@pytest.mark.parametrize(("epochs", "m"), [(160, 0), (20, 3), (160, 17)])
+@pytest.mark.parametrize(("epochs", "m"), [(20, 3), (160, 17)])
 def test_fge_without_room_for_its_members_is_an_error(epochs, m):
     with pytest.raises(ValueError, match=f"{m} members in the last .* of {epochs} epochs"):
-        fge.checkpoints(epochs, m)
+        kept("fge", epochs, m)
 
 
 # Any number of epochs
 
 
 @quick
-@given(lengths, st.integers(1, 8))
+@given(lengths, st.integers(2, 8))
 def test_fge_members_increase_to_the_end_and_the_rate_turns_at_each(epochs, m):
     try:
-        found = fge.checkpoints(epochs, m)
+        found = kept("fge", epochs, m)
     except ValueError:
         assert epochs - round(0.8 * epochs) < 2 * m - 1
         return
@@ -150,7 +154,7 @@ def test_fge_members_increase_to_the_end_and_the_rate_turns_at_each(epochs, m):
     assert found == sorted(found)
     assert found[-1] == epochs
     for epoch in found:
-        low, others = (fge.rate(e, epochs, 0.1, m) for e in (epoch - 1, max(epoch - 2, round(0.8 * epochs))))
+        low, others = (rates("fge", epochs, m=m)[e] for e in (epoch - 1, max(epoch - 2, round(0.8 * epochs))))
         assert low == pytest.approx(5e-4)
         assert others >= low
 
@@ -171,7 +175,7 @@ def test_rates_lie_between_zero_and_the_peak(epochs, peak, name):
 @given(lengths, st.integers(2, 8))
 def test_swa_checkpoints_increase_from_three_quarters_to_the_end(epochs, m):
     try:
-        found = swa.checkpoints(epochs, m)
+        found = kept("swa-cyclic", epochs, m)
     except ValueError:
         assert epochs / 4 < m
         return
@@ -182,13 +186,13 @@ def test_swa_checkpoints_increase_from_three_quarters_to_the_end(epochs, m):
 
 
 @quick
-@given(lengths, st.integers(1, 8))
+@given(lengths, st.integers(2, 8))
 def test_snapshot_cycles_are_equal_within_one_epoch_and_end_with_training(epochs, cycles):
     if cycles > epochs:
         with pytest.raises(ValueError, match=f"{cycles} cycles in {epochs} epochs"):
-            snapshot.checkpoints(epochs, cycles)
+            kept("snapshot", epochs, cycles)
         return
-    found = snapshot.checkpoints(epochs, cycles)
+    found = kept("snapshot", epochs, cycles)
     spans = [end - start for start, end in pairwise([0, *found])]
     assert len(found) == cycles
     assert found[-1] == epochs
@@ -196,27 +200,35 @@ def test_snapshot_cycles_are_equal_within_one_epoch_and_end_with_training(epochs
     assert min(spans) >= 1
 
 
-@pytest.mark.parametrize(("epochs", "m"), [(160, 1), (160, 0), (4, 3), (1, 2), (16, 6)])
+@pytest.mark.parametrize(("epochs", "m"), [(4, 3), (1, 2), (16, 6)])
 def test_swa_without_room_for_its_checkpoints_is_an_error(epochs, m):
     with pytest.raises(ValueError, match=f"{m} checkpoints in {epochs} epochs"):
-        swa.checkpoints(epochs, m)
+        kept("swa-cyclic", epochs, m)
 
 
-@pytest.mark.parametrize("cycles", [0, -1, 7])
-def test_snapshot_without_room_for_its_cycles_is_an_error(cycles):
-    with pytest.raises(ValueError, match=f"{cycles} cycles in 6 epochs"):
-        snapshot.checkpoints(6, cycles)
+def test_snapshot_without_room_for_its_cycles_is_an_error():
+    with pytest.raises(ValueError, match="7 cycles in 6 epochs"):
+        kept("snapshot", 6, 7)
+
+
+@pytest.mark.parametrize("name", [*OWN, "swag"])
+@pytest.mark.parametrize(
+    ("m", "message"), [(1, "keeps two checkpoints or more"), (0, "expected at least 1"), (-1, "1")]
+)
+def test_fewer_than_two_are_an_error(name, m, message):
+    with pytest.raises(ValueError, match=f"vertices={m}: .*{message}"):
+        kept(name, 160, m)
 
 
 @pytest.mark.parametrize("epochs", range(4, 30))
 @pytest.mark.parametrize("m", [2, 3, 5])
 def test_swa_has_come_down_at_its_first_checkpoint_however_short(epochs, m):
     try:
-        first = swa.checkpoints(epochs, m)[0]
+        first = kept("swa-cyclic", epochs, m)[0]
     except ValueError:
         return
-    cyclic = [swa.cyclic(epoch, epochs, 0.1, m) for epoch in range(epochs)]
-    constant = [swa.constant(epoch, epochs, 0.1) for epoch in range(epochs)]
+    cyclic = rates("swa-cyclic", epochs, m=m)
+    constant = rates("swa-constant", epochs, m=m)
     assert max(cyclic[:first]) > cyclic[first - 1]
     assert max(constant[:first]) > 0.09
     assert constant[first:] == [0.05] * (epochs - first)
