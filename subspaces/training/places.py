@@ -1,7 +1,7 @@
 """How many runs are trained at once on a GPU: as many as was asked for, or as fit into its memory.
 
-A run is let in when there is a place, and takes its first steps: what the device has given away by then is what it
-needs. The next is let in if the free memory is twice the most that one has needed, for evaluations need some too.
+A run that is let in takes its first steps, and what the device has given away for them is what it needs. It will grow:
+it captures a graph for several steps, for single ones and for the last batch of an epoch, and it is evaluated.
 """
 
 import gc
@@ -12,12 +12,12 @@ import torch
 
 from subspaces.training.execution import Execution
 
-SPARE = 2  # times what a run needs must be free for one more
+GROWTH = 3  # times what its first steps take is kept free for every run
 
 
-def fits(free: int, needs: Sequence[int]) -> bool:
-    """Say whether one more run fits into so many free bytes, where those before it have needed so many each."""
-    return free >= SPARE * max(needs, default=0)
+def fitting(room: int, needs: Sequence[int]) -> int:
+    """Return how many runs fit into so many bytes, where the first steps of some have taken so many each."""
+    return max(1, room // (GROWTH * max(1, *needs)))
 
 
 class Places:
@@ -25,17 +25,17 @@ class Places:
 
     def __init__(self, execution: Execution) -> None:
         self.device = torch.device(execution.device)
-        self.measured = self.device.type == "cuda" and execution.at_once is None
         self.most = execution.at_once
+        self.measured = self.device.type == "cuda" and self.most is None
         self.needs: list[int] = []
+        self.leave()
+        self.room = torch.cuda.mem_get_info(self.device)[0] if self.measured else 0
 
     def free(self, running: int) -> bool:
         """Say whether there is a place beside so many runs; the first always has one."""
-        if running == 0 or not (self.measured or self.most):
-            return True
-        if self.most is not None:
-            return running < self.most
-        return fits(torch.cuda.mem_get_info(self.device)[0], self.needs)
+        if self.measured:
+            return running < (fitting(self.room, self.needs) if self.needs else 1)
+        return self.most is None or running < self.most
 
     @contextmanager
     def taken(self) -> Iterator[None]:
@@ -45,11 +45,12 @@ class Places:
         self.needs.append(self._given() - before)
 
     def shared(self, size: int) -> None:
-        """Leave so many bytes out of what the last run needs: it shares them with all that follow."""
+        """Leave so many bytes aside: they were not for the last run alone, but are shared with all that follow."""
         self.needs[-1] -= size
+        self.room -= size
 
     def leave(self) -> None:
-        """Give the memory of a run that is done back to the device."""
+        """Give the memory of runs that are done back to the device."""
         if self.measured:
             gc.collect()
             torch.cuda.empty_cache()

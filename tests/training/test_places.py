@@ -10,7 +10,7 @@ from training_cases import CPU, DIGITS, assert_same_end, digits, nothing, train_
 
 from subspaces.training import Execution, Run, loop
 from subspaces.training.loop import _taken, leading
-from subspaces.training.places import Places, fits
+from subspaces.training.places import Places, fitting
 from subspaces.training.signals import stop_on_signals
 from subspaces.training.turns import Turns, Watchers
 
@@ -18,42 +18,50 @@ RUNS = [replace(DIGITS, seed=seed, epochs=1) for seed in range(4)]
 
 
 @pytest.mark.parametrize(
-    ("free", "needs", "expected"),
-    [(0, [], True), (10, [5], True), (9, [5], False), (100, [5, 60], False), (120, [60, 5], True)],
+    ("room", "needs", "expected"),
+    [(100, [10], 3), (89, [10], 2), (100, [10, 40], 1), (100, [40, 10], 1), (10, [40], 1), (30, [0], 10)],
 )
-def test_one_more_fits_where_twice_the_largest_need_is_free(free: int, needs: Sequence[int], expected: bool):
-    assert fits(free, needs) is expected
+def test_as_many_fit_as_three_times_the_largest_need_leaves_room_for(room: int, needs: Sequence[int], expected: int):
+    assert fitting(room, needs) == expected
 
 
 class Device:
     """A device with so much memory, of which each run takes a share; it pretends to be CUDA's."""
 
     def __init__(self, patch: pytest.MonkeyPatch, memory: int) -> None:
-        self.memory, self.reserved = memory, 0
+        self.memory, self.reserved, self.emptied = memory, 0, 0
         patch.setattr(torch.cuda, "mem_get_info", lambda _: (self.memory - self.reserved, self.memory))
         patch.setattr(torch.cuda, "memory_reserved", lambda _: self.reserved)
-        patch.setattr(torch.cuda, "empty_cache", lambda: None)
+        patch.setattr(torch.cuda, "empty_cache", self.empty)
+
+    def empty(self) -> None:
+        self.emptied += 1
+
+    def let_in(self, places: Places, size: int) -> None:
+        with places.taken():
+            self.reserved += size
 
 
 def test_runs_are_let_in_until_the_memory_is_taken(monkeypatch: pytest.MonkeyPatch):
     device = Device(monkeypatch, 100)
     places = Places(Execution(device="cuda"))
+    assert device.emptied == 1  # of what others have left
     running = 0
     while places.free(running):
-        with places.taken():
-            device.reserved += 20
+        device.let_in(places, 8)
         running += 1
-    assert running == 4  # 20 are left, for evaluations
-    assert places.needs == [20] * 4
-    device.reserved -= 20
-    assert places.free(3)
+    assert running == 4  # each may grow to three times that
+    device.reserved += 2 * 8 * 4  # and has
+    assert not places.free(4)
+    assert places.free(3)  # one is done
+    device.let_in(places, 20)  # what comes in its place needs more
+    assert [places.free(count) for count in range(4)] == [True, False, False, False]
 
 
 def test_a_run_that_needs_more_than_the_device_has_is_alone(monkeypatch: pytest.MonkeyPatch):
     device = Device(monkeypatch, 100)
     places = Places(Execution(device="cuda"))
-    with places.taken():
-        device.reserved += 90
+    device.let_in(places, 90)
     assert places.free(0)
     assert not places.free(1)
 
@@ -61,18 +69,23 @@ def test_a_run_that_needs_more_than_the_device_has_is_alone(monkeypatch: pytest.
 def test_images_that_all_share_are_not_what_a_run_needs(monkeypatch: pytest.MonkeyPatch):
     device = Device(monkeypatch, 100)
     places = Places(Execution(device="cuda"))
-    with places.taken():
-        device.reserved += 60
+    device.let_in(places, 60)
     assert not places.free(1)
     places.shared(50)
-    assert places.needs == [10]
-    assert places.free(1)
+    assert (places.needs, places.room) == ([10], 50)
+    assert not places.free(1)
+    places.shared(5)
+    assert [places.free(running) for running in range(4)] == [True, True, True, False]
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_as_many_as_were_asked_for(device: str):
     places = Places(Execution(device=device, at_once=2))
     assert [places.free(running) for running in range(4)] == [True, True, False, False]
+
+
+def test_on_a_cpu_all_that_take_turns_have_a_place():
+    assert Places(Execution(device="cpu")).free(1000)
 
 
 def test_the_rest_waits_for_a_place_and_ends_as_if_alone(tmp_path: Path):
@@ -110,3 +123,17 @@ def test_a_group_that_another_process_has_finished_is_no_error(tmp_path: Path, m
     loop.train_runs(fresh, digits(), CPU, nothing, nothing, held=nothing)
     for run, expected in zip(fresh, runs, strict=True):
         assert_same_end(run, expected)
+
+
+@pytest.mark.gpu
+def test_what_runs_need_is_measured_on_a_gpu(tmp_path: Path):
+    runs = [Run.under(tmp_path, recipe) for recipe in RUNS]
+    execution = Execution(device="cuda", evaluate_every=0).resolved()
+    with stop_on_signals() as stop:
+        turns = Turns(digits(), execution, Watchers(nothing, nothing), stop)
+        assert turns.train(runs) == []
+    assert all(run.finished for run in runs)
+    assert len(turns.places.needs) == len(runs)
+    assert turns.places.needs[0] > 0
+    assert turns.places.free(len(runs))  # these are small
+    assert not turns.places.free(fitting(turns.places.room, turns.places.needs))
