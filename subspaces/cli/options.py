@@ -20,6 +20,7 @@ from subspaces.methods import METHODS, own_fields
 from subspaces.methods.fields import choices
 from subspaces.text import listed, nearest
 from subspaces.training.config import COMMON, Recipe
+from subspaces.training.schedule import SCHEDULES
 
 Command = TypeVar("Command", bound=Callable[..., None])
 ROOT = Path(loading.ROOT)
@@ -118,7 +119,7 @@ def _listing(name: str, text: str) -> str:
     """Return a help text with the names that may be chosen."""
     if name == "method":
         return f"{text} {'; '.join(f'{kind.name}: {kind.meaning}' for kind in METHODS.values())}."
-    return text
+    return f"{text} One of: {', '.join(SCHEDULES)}." if name == "schedule" else text
 
 
 def _one_of(choices: Sequence[str]) -> Callable[[str | None], str | None]:

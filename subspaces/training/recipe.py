@@ -61,9 +61,7 @@ class Recipe:
     learning_rate: float = setting(0.1, "Highest learning rate.", ABOVE_ZERO, ordinary=(0, 10))
     momentum: float = setting(0.9, "Momentum, for optimisers that have one.", NATURAL, ordinary=(0, 0.999))
     weight_decay: float = setting(1e-4, "Weight decay, on everything.", NATURAL, ordinary=(0, 1))
-    schedule: str = setting(
-        "warmup-cosine", f"Learning rate over the epochs, if the method has none of its own: {', '.join(SCHEDULES)}."
-    )
+    schedule: str = setting("warmup-cosine", "Learning rate over the epochs, if the method has none of its own.")
     seed: int = setting(
         0, "Fixes initial weights, order of the images, augmentation and alpha.", NATURAL, most=streams.SEEDS - 1
     )
