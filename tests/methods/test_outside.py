@@ -49,8 +49,10 @@ def test_it_is_trained_evaluated_and_labelled(tmp_path: Path):
     family = ss.load(run.family_file, network)
     assert family.shape == run.recipe.result_shape() == ss.Simplex(2)
     assert not torch.equal(family.omega["weights"][0], family.omega["weights"][1])
-    (record,) = ss.evaluate(run, device="cpu", progress=False)
-    assert {row.role for row in record.rows if row.kind == "ensemble"} >= {"vertex"}
+    evaluation = ss.evaluate(run, device="cpu", progress=False)
+    assert [answer.name for answer in evaluation.answers] == ["midpoint", "vertices"]
+    assert evaluation["midpoint"].accuracy == pytest.approx(run.result["test_accuracy"], abs=1e-6)
+    assert evaluation["vertices"].nll != evaluation["midpoint"].nll
     (group,) = gather([run.folder])
     assert group.label == "polyak"
     assert run.recipe.definition.middle() == "average of 2"

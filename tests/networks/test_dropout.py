@@ -8,7 +8,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import subspaces as ss
-from subspaces.evaluation.dropout import evaluate_dropout
 from subspaces.networks import registry
 from subspaces.networks.dropout import dropping, drops_at, rates
 
@@ -43,8 +42,8 @@ def in_secret(classes: int, dropout: float) -> nn.Module:
 def test_what_is_built_with_dropout_is_asked_with_it(name: str, tmp_path: Path):
     quiet = {"out": tmp_path, "device": "cpu", "show": "quiet", "tensorboard": False, "epochs": 1}
     (run,) = ss.train("digits-standard", network=f"test_dropout:{name}", dropout=0.5, **quiet)
-    (measured,) = evaluate_dropout(run, passes=3, device="cpu", progress=False)
-    assert measured.metrics["test"]["accuracy"] > 0.2
+    evaluation = ss.evaluate(run, dropout_passes=3, device="cpu", progress=False)
+    assert evaluation["dropout"].nll != evaluation["midpoint"].nll
 
 
 def test_dropout_that_nobody_can_see_is_refused_before_training(tmp_path: Path):
