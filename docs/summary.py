@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 RUN = ("config.json", "environment.json", "result.json", "evaluation.json")
-ANSWER = ("kind", "role", "alphas", "average", "split", "images", "metrics", "diversity")
+ANSWER = ("kind", "role", "alphas", "average", "split", "count", "metrics", "diversity")
 
 
 def read(file: Path) -> dict[str, Any]:

@@ -7,12 +7,23 @@ import pytest
 from helpers import resealed
 
 from subspaces.evaluation.cache import Measured, Shelf
+from subspaces.evaluation.metrics import of_task
 from subspaces.training import RunError
 
 
 def measured(number: int, precision: str = "float32") -> Measured:
     environment = {"execution": {"precision": precision}}
-    return Measured({"number": number}, environment, {"test": 10}, {"test": {"accuracy": number / 10}})
+    metrics = {metric.name: number / 10 for metric in of_task("classification")}
+    return Measured({"number": number}, environment, {"test": 10}, {"test": metrics})
+
+
+def test_what_lacks_a_metric_of_today_is_measured_again(tmp_path: Path):
+    shelf = Shelf(tmp_path / "measured.json")
+    found = measured(1)
+    found.metrics["test"].pop("brier")
+    shelf.add(found)
+    assert len(shelf.read()) == 1
+    assert shelf.find({"number": 1}) is None
 
 
 def test_what_is_added_is_found_by_its_key_and_precision(tmp_path: Path):

@@ -53,7 +53,6 @@ def record() -> Record:
         environment={},
         dataset=dataset,
         statistics={"images": 0},
-        settings={"grid": [0.0, 1.0]},
         recipe={"name": "digits-line"},
         rows=[row([0.0], scaled={**METRICS, "temperature": 1.5}), row([[0.2, 0.8]], networks=3), pair],
         planes=[plane],
