@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
@@ -49,9 +50,9 @@ def received(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What `evaluation.evaluate` is called with; nothing is measured."""
     seen: dict[str, Any] = {}
 
-    def pretend(runs: list[Path], **settings: Any) -> list[Any]:
+    def pretend(runs: list[Path], **settings: Any) -> None:
         seen.update(settings, runs=runs)
-        return []
+        raise typer.Exit
 
     monkeypatch.setattr("subspaces.evaluation.evaluate", pretend)
     return seen

@@ -1,7 +1,5 @@
 """`subspaces study noise`."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -52,17 +50,9 @@ def noise(
 
     lists = {"dropout": dropout_rates or study.RATES, "label_smoothing": smoothing_rates or study.RATES}
     setting = asked.setting(ensembles=ensembles or None, dropout_passes=dropout_passes)
-    with _how_to_leave_dropout_out():
-        plan = plan_levels(recipes, setting, levels or LEVELS, lists, by, asked.seeds, asked.changes)
-    return plan, study.run
-
-
-@contextmanager
-def _how_to_leave_dropout_out() -> Iterator[None]:
-    """Add to what a network without dropout is refused with."""
     try:
-        yield
+        plan = plan_levels(recipes, setting, levels or LEVELS, lists, by, asked.seeds, asked.changes)
     except ValueError as error:
-        if not str(error).startswith("dropout="):
-            raise
-        raise ValueError(f"{error}; --dropout-rates 0 leaves dropout out of the study") from None
+        hint = "; --dropout-rates 0 leaves dropout out of the study" if str(error).startswith("dropout=") else ""
+        raise ValueError(f"{error}{hint}") from None
+    return plan, study.run

@@ -76,7 +76,7 @@ def plan(
     recipes, execution = resolve(recipe, seeds, changes)
     chosen = find_reference(recipes, reference)
     check(recipes, setting)
-    return Plan(recipes, chosen, setting.trained(execution))
+    return Plan(recipes, chosen, setting.resolved(execution))
 
 
 def run(plan: Plan) -> Comparison:

@@ -70,7 +70,7 @@ class Identity:
 
 def measure_identities(runs: Sequence[Run], setting: Setting) -> list[Identity]:
     """Compare the integral of f with g(1) in every run, unless that is there already."""
-    bench = run_subjects(setting.data, setting.device.resolved())
+    bench = run_subjects(setting.data, setting.measured_on.resolved())
     with stop_on_signals() as stop, bars(setting.show == "bar") as shown:
         tick = counted(partial(heeding, stop, shown), "integrals of f", 0, len(runs))
 

@@ -92,7 +92,7 @@ def plan(
             raise ValueError(f"{name}={len(given)}: expected at least one")
     feasible.check(found, setting.data)
     several = {name: sorted(set(given)) for name, given in numbers.items()}
-    return Plan(base, sorted({one.seed for one in found}), draws=draws, setting=setting.trained(execution), **several)
+    return Plan(base, sorted({one.seed for one in found}), draws=draws, setting=setting.resolved(execution), **several)
 
 
 def _shared_epochs(recipe: Recipe, shared: Sequence[int] | None) -> list[int]:
@@ -140,7 +140,7 @@ def _measure_trunks(
     plan: Plan, runs: Sequence[Run], shelf: Shelf, tick: Callable[[int], None]
 ) -> Callable[[tuple[int, int]], list[tuple[int, Kind, Measured]]]:
     """Return what measures the branches of one trunk, for every number of models."""
-    bench = run_subjects(plan.setting.data, plan.setting.device.resolved())
+    bench = run_subjects(plan.setting.data, plan.setting.measured_on.resolved())
     named = {run.recipe.key: run for run in runs}
 
     def of_trunk(trunk: tuple[int, int]) -> list[tuple[int, Kind, Measured]]:

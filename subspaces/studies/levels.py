@@ -67,7 +67,7 @@ def plan_levels(
         raise ValueError("no levels of label noise were given: expected one or more")
     for recipes in grid.values():
         check(recipes, setting)
-    return Plan(by, methods, grid, setting.trained(execution, **QUICK))
+    return Plan(by, methods, grid, setting.resolved(execution, **QUICK))
 
 
 def _check_numbers(levels: Any, lists: Any) -> None:

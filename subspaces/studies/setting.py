@@ -20,6 +20,7 @@ from subspaces.training.runs import Run
 
 Folder = str | os.PathLike[str]
 OneRecipe = Recipe | str
+DEVICE = ("device", "precision", "workers")  # what of an execution matters for measuring
 MOST_PASSES = 10_000
 MOST_VALUES = 1000
 State = Literal["to train", "to continue", "to evaluate", "evaluated"]
@@ -58,19 +59,18 @@ class Setting:
             return [2] if seeds >= 2 else []
         return sorted(set(self.ensembles))
 
-    def trained(self, execution: Execution, **evaluation: Any) -> "Setting":
-        """Return the same with how runs are trained, and what `evaluate` is told beside."""
+    def resolved(self, execution: Execution, **evaluation: Any) -> "Setting":
+        """Return the same with what was asked for of the execution, and what `evaluate` is told beside."""
         return replace(self, execution=execution, evaluation=evaluation)
 
     @property
-    def device(self) -> Execution:
+    def measured_on(self) -> Execution:
         """Where things are measured: how they were trained does not matter for that."""
-        asked = self.execution
-        return Execution(device=asked.device, precision=asked.precision, workers=asked.workers)
+        return Execution(**{name: getattr(self.execution, name) for name in DEVICE})
 
     def measuring(self) -> dict[str, Any]:
         """Return where and how everything is measured, as arguments of `evaluate`."""
-        asked = {name: getattr(self.execution, name) for name in ("device", "precision", "workers")}
+        asked = {name: getattr(self.execution, name) for name in DEVICE}
         return {"data": self.data, "progress": self.show == "bar", **asked}
 
 

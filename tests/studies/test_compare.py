@@ -30,10 +30,11 @@ import subspaces as ss
 from subspaces.evaluation import Record
 from subspaces.evaluation.predictor import Predictor
 from subspaces.networks import MLP
+from subspaces.report.reading import Reading
 from subspaces.studies.comparison import Comparison
-from subspaces.studies.entries import METRICS, disjoint, training_steps
+from subspaces.studies.entries import METRICS, disjoint, entries_of, training_steps
 from subspaces.studies.setting import resolve, states
-from subspaces.training import RECIPES, Execution, Recipe, Run, Stopped
+from subspaces.training import RECIPES, Execution, Recipe, Run, RunError, Stopped
 from subspaces.training.batches import statistics_batches
 
 ANSWERS = {  # method and answer: role and number of the alphas of its row
@@ -157,6 +158,23 @@ def test_costs(comparison: Comparison, written: dict[str, Any]) -> None:
 )
 def test_ensembles_share_no_member(count: int, size: int, expected: list[list[int]]) -> None:
     assert disjoint(count, size) == expected
+
+
+def test_what_was_measured_beside_does_not_stand_for_an_answer(comparison: Comparison) -> None:
+    """Another number of random points, and other pairs, as `evaluate` with other options leaves them."""
+    expected = {entry.name: entry.scores for entry in comparison.entries}
+    for group in (one for one in comparison.groups if one.recipe.method in ("line", "simplex")):
+        runs = []
+        for run in group.runs:
+            ensembles = [row for row in run.record.rows if row.kind == "ensemble" and row.role in ("random", "along")]
+            fewer = [replace(row, alphas=row.alphas[:3], metrics={}) for row in ensembles if row.role == "random"]
+            nearby = [replace(row, alphas=[0.11, 0.89], metrics={}) for row in ensembles if row.alphas == [0.1, 0.9]]
+            runs.append(Reading(run.run, replace(run.record, rows=[*fewer, *nearby, *run.record.rows])))
+        for entry in entries_of(replace(group, runs=runs), ["test", "validation"], 1000, {}):
+            assert entry.scores == expected[entry.name]
+        runs = [Reading(run.run, replace(run.record, rows=run.record.rows[:1])) for run in runs]
+        with pytest.raises(RunError, match=r"was not evaluated for '.*' on 'test': run `subspaces evaluate "):
+            entries_of(replace(group, runs=runs), ["test"], 1000, {})
 
 
 def test_figure_and_page_are_there(comparison: Comparison, folder: Path) -> None:
