@@ -38,7 +38,7 @@ def get(
     limit_gb: Annotated[
         float | None,
         option(
-            "Refuse archives that unpack to more than so many GB.",
+            "Refuse archives that unpack to more than this many GB.",
             "FLOAT",
             default="10, and no more than 100 times their size",
         ),
@@ -47,7 +47,7 @@ def get(
 ) -> None:
     """Fetch a data set from its publisher, check it against the published checksums and unpack it.
 
-    Started again, it goes on where it stopped; what is there and right is left alone.
+    The same command again continues what was stopped; files that are there and right are left alone.
     """
     _check_name(name)
     with usage("limit_gb"):

@@ -51,7 +51,7 @@ def evaluate(
         bool,
         typer.Option(
             "--trust",
-            help="Also run the code of a network (package.module:factory) that a run of somebody else's names.",
+            help="Also run the code of a network (package.module:factory) that somebody else's run names.",
             rich_help_panel=EXECUTION,
         ),
     ] = False,

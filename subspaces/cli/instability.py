@@ -24,11 +24,15 @@ def instability(
     ] = "cifar10-standard",
     shared: Annotated[
         list[int] | None,
-        option("Numbers of shared epochs; by default none, and 1/32, 1/16, …, 3/4 of them.", "INT...", STUDY),
+        option(
+            "How many epochs are shared: numbers; by default 0, and 1/32, 1/16, …, 3/4 of all.",
+            "INT...",
+            STUDY,
+        ),
     ] = None,
     models: Annotated[
         list[int] | None,
-        option("Of how many networks averages, ensembles and mixtures are made.", "INT...", STUDY, "2 5"),
+        option("How many networks are averaged, put together and mixed: numbers.", "INT...", STUDY, "2 5"),
     ] = None,
     draws: Annotated[int, typer.Option(help="Random mixtures of each kind.", rich_help_panel=STUDY)] = 5,
 ) -> Any:

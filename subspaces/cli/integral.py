@@ -25,8 +25,8 @@ def integral(
 ) -> Any:
     """Compare Integral, whose ensemble of all networks of a line is one network, with others under label noise.
 
-    The network at the end of its line is also compared with the numerical integral. All methods have the learning
-    rate 0.02 unless --learning-rate says otherwise: LeNet does not bear more with a finite difference.
+    The network at the end of its line is also compared with the numerical integral. All methods train with the
+    learning rate 0.02 unless --learning-rate says otherwise: with 0.1 the training of Integral breaks down.
     The same command again continues what was stopped.
 
     Example: subspaces study integral --data data --seeds 0 1 2 -o integral

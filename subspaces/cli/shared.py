@@ -12,7 +12,7 @@ from subspaces.cli import completion
 from subspaces.training.display import Mode
 
 RECIPE = "Recipe: what is trained (what is not given is as in the recipe)"
-COMPARISON = "Comparison: what is set against what"
+COMPARISON = "Comparison: what is compared with what"
 EXECUTION = "Execution: where and how it runs"
 OUTPUT = "Output"
 
@@ -36,7 +36,7 @@ def option(help: str, metavar: str | None, panel: str | None = None, default: bo
 Code = Annotated[
     Path | None,
     option(
-        "The folder with the module of a network of your own (package.module:factory), if it is not installed.",
+        "The folder with the module of your own network (package.module:factory), if it is not installed.",
         "DIR",
         EXECUTION,
         callback=_search_last,
@@ -52,12 +52,12 @@ Seeds = Annotated[
     option("Train each recipe once for each of these seeds: --seeds 0 1 2.", "INT...", RECIPE),
 ]
 Data = Annotated[Path, option("The folder with the data sets.", "DIR", EXECUTION, True)]
-Runs = Annotated[Path, option("The folder of the run folders: finished ones are used.", "DIR", OUTPUT, True)]
+Runs = Annotated[Path, option("The folder with the runs; finished ones are not trained again.", "DIR", OUTPUT, True)]
 Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="No progress bars, only what comes at the end.", rich_help_panel=OUTPUT)
+    bool, typer.Option("--quiet", "-q", help="Show no progress bars, only the result.", rich_help_panel=OUTPUT)
 ]
 TensorBoard = Annotated[
-    bool, typer.Option(help="Log for TensorBoard too, where it is installed.", rich_help_panel=OUTPUT)
+    bool, typer.Option(help="Also log for TensorBoard, if it is installed.", rich_help_panel=OUTPUT)
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be trained.", rich_help_panel=OUTPUT)]
 Levels = Annotated[
@@ -67,13 +67,13 @@ Levels = Annotated[
 Ensembles = Annotated[
     list[int] | None,
     option(
-        "Ensembles of so many independent standard runs; by default of 2, where there are as many seeds.",
+        "Also measure ensembles of this many independent standard runs; by default of 2, if there are 2 seeds.",
         "INT...",
         COMPARISON,
     ),
 ]
 DropoutPasses = Annotated[
-    int, typer.Option(help="Passes of MC-dropout, for networks with dropout.", rich_help_panel=COMPARISON)
+    int, typer.Option(help="How often a network with dropout is asked for MC-dropout.", rich_help_panel=COMPARISON)
 ]
 
 

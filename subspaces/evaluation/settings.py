@@ -62,7 +62,7 @@ class Settings:
         "Batches for the batch-norm statistics of a point; by default all training images.", None
     )
     check_statistics: Sequence[int] = _help(
-        "Repeat some points and cells with so many batches, to see whether it matters: 10 50 200.", ()
+        "Measure some points and cells again with this many batches, to see whether that matters: 10 50 200.", ()
     )
     precision: Precision = _help("auto: bfloat16 on a GPU, or whatever the numbers that are there have.", "auto")
 

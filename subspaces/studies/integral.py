@@ -20,7 +20,7 @@ from subspaces.training.display import Mode
 RECIPES = ("mnist-standard", "mnist-line", "mnist-integral")
 RATE = 0.02
 """The learning rate of all methods: a difference over epsilon has a gradient about 1/epsilon as large as a network's,
-and LeNet does not bear the usual 0.1 with it."""
+and with the usual 0.1 the training of LeNet breaks down."""
 SCHEMA = 1
 CHECKED = ("noise %", "seed", "ε", "rounding", "accuracy % of g(1)", "of the mean of f", "disagree %", "TV")
 

@@ -19,11 +19,8 @@ from subspaces.training.environment import environment
 
 Kind = Literal["branch", "average", "ensemble", "global", "layerwise", "per-weight"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-PER: dict[Kind, Literal["network", "layer", "weight"]] = {
-    "global": "network",
-    "layerwise": "layer",
-    "per-weight": "weight",
-}
+PER: dict[Kind, Literal["network", "layer", "weight"]]
+PER = {"global": "network", "layerwise": "layer", "per-weight": "weight"}
 WORDS: dict[Kind, str] = {
     "branch": "each branch",
     "average": "weight average",
