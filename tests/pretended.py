@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from subspaces.evaluation.answers import ANSWERS, Family
 from subspaces.evaluation.cache import Measured
 from subspaces.evaluation.record import Record
 from subspaces.training import Execution, Recipe, Run
@@ -54,6 +55,22 @@ def made(out: Path, recipe: Recipe) -> Run:
     return Run.open(folder)
 
 
+def _asked_with_dropout(run: Run, passes: int) -> Record:
+    """The record of a run, with MC-dropout where its network has any."""
+    record = Record.read(run.folder)
+    if "dropout" not in run.recipe.answers:
+        return record
+    answered = ANSWERS["dropout"].of(Family(run.recipe.result_shape(), masks=passes), "probabilities")
+    assert answered is not None
+    middle = [row for row in record.rows if row.kind == "point" and row.role == "midpoint"]
+    numbers, settings = scores("dropout", run.folder.name, passes), {"average": "probabilities", "networks": passes}
+    rows = [
+        dataclasses.replace(row, kind="ensemble", role="dropout", metrics=numbers[row.split], **settings)
+        for row in middle
+    ]
+    return dataclasses.replace(record, rows=[*record.rows, *rows], answers=[*record.answers, answered])
+
+
 class Pretended:
     """Stand-ins for what trains and measures; `calls` has what each of them was called with."""
 
@@ -64,7 +81,7 @@ class Pretended:
         """Put the stand-ins in the place of the names that a module has imported."""
         place = importlib.import_module(module)
         patch.setattr("subspaces.training.feasible.check", lambda *_: None)  # a network without dropout will do
-        for name in ("train", "train_recipes", "evaluate", "evaluate_dropout", "evaluate_together"):
+        for name in ("train", "train_recipes", "evaluate", "evaluate_together"):
             if hasattr(place, name):
                 patch.setattr(place, name, getattr(self, name))
 
@@ -82,15 +99,8 @@ class Pretended:
 
     def evaluate(self, runs: Any, **settings: Any) -> list[Record]:
         self._note("evaluate", runs=runs, **settings)
-        return [Record.read(run.folder) for run in ([runs] if isinstance(runs, Run) else runs)]
-
-    def evaluate_dropout(self, runs: Sequence[Run], *, passes: int, **settings: Any) -> list[Measured]:
-        self._note("evaluate_dropout", runs=runs, passes=passes, **settings)
-        found = []
-        for run in runs:
-            key = {"family": None, "passes": passes, "batch": run.recipe.batch, "batches": None}
-            found.append(Measured(key, {}, SPLITS, scores("dropout", run.folder.name, passes)))
-        return found
+        several = [runs] if isinstance(runs, Run) else runs
+        return [_asked_with_dropout(run, settings.get("dropout_passes", 20)) for run in several]
 
     def evaluate_together(self, groups: Any, *, to: Path, **settings: Any) -> list[Measured]:
         self._note("evaluate_together", groups=groups, to=to, **settings)

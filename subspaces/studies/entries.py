@@ -14,7 +14,7 @@ from subspaces.evaluation.statistics import Difference, Spread, paired, spread
 from subspaces.reports.reading import Group, Reading
 from subspaces.shapes import Point
 from subspaces.training.config import Recipe
-from subspaces.training.runs import RunError
+from subspaces.training.runs import Run, RunError
 
 Scores = dict[str, dict[str, float]]
 """Metrics by split."""
@@ -189,10 +189,15 @@ def recipe_of(group: Group) -> Recipe:
     return group.recipe
 
 
+def run_of(reading: Reading) -> Run:
+    """Return the run that was read."""
+    assert reading.run is not None
+    return reading.run
+
+
 def _stopping(run: Reading) -> Scores:
     """Return epoch and accuracies by the split on which the epoch was chosen."""
-    assert run.run is not None
-    chosen = {choice["chosen_on"]: choice for choice in run.run.result["stopping"]}
+    chosen = {choice["chosen_on"]: choice for choice in run_of(run).result["stopping"]}
     return {split: {k: v for k, v in choice.items() if k != "chosen_on"} for split, choice in chosen.items()}
 
 

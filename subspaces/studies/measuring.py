@@ -10,7 +10,7 @@ from subspaces.evaluation.cache import Measured
 from subspaces.evaluation.run_ensembles import evaluate_together
 from subspaces.reports.reading import Reading, grouped
 from subspaces.studies.comparison import Comparison
-from subspaces.studies.entries import Entry, disjoint, entries_of, entry_of_ensembles, recipe_of
+from subspaces.studies.entries import Entry, disjoint, entries_of, entry_of_ensembles, recipe_of, run_of
 from subspaces.studies.setting import Setting, independent, same
 from subspaces.training.api import train_recipes
 from subspaces.training.config import Recipe
@@ -47,7 +47,7 @@ def measure(runs: Sequence[Run], setting: Setting, reference: Recipe | None) -> 
         entries += entries_of(group, list(splits), images, setting.scaled)
         if any(same(recipe_of(group), one) for one in standard):
             members = [disjoint(len(group.runs), size) for size in setting.sizes(len(group.runs))]
-            chosen = [[group.runs[index].folder for index in one] for several in members for one in several]
+            chosen = [[run_of(group.runs[index]) for index in one] for several in members for one in several]
             found = evaluate_together(chosen, to=setting.out, **setting.measuring())
             together, scores = [*together, *found], iter(found)
             for several in filter(None, members):

@@ -14,7 +14,7 @@ from study_cases import STANDARD
 from subspaces.evaluation.record import Record
 from subspaces.training import Run
 
-METRICS = ("accuracy", "nll", "ece", "brier")
+METRICS = ("accuracy", "nll", "brier", "ece")
 PLAIN = replace(STANDARD, validation=SPLITS["validation"])
 DROPOUT = replace(PLAIN, name="digits-dropout", dropout=0.3)
 

@@ -17,7 +17,6 @@ from study_cases import LINE, without_pictures
 
 import subspaces as ss
 from subspaces.evaluation.cache import Measured
-from subspaces.evaluation.dropout import evaluate_dropout
 from subspaces.evaluation.run_ensembles import evaluate_together
 from subspaces.studies import study_instability, study_integral, study_noise
 from subspaces.studies.mixing import KINDS
@@ -50,7 +49,7 @@ def check_training(pretended: Pretended, out: Path, seeds: list[int]) -> list[An
 
 
 def check_measuring(pretended: Pretended, progress: bool = False) -> None:
-    for name in ("evaluate", "evaluate_dropout", "evaluate_together"):
+    for name in ("evaluate", "evaluate_together"):
         for call in pretended.calls.get(name, []):
             expected = {"data": THERE, "progress": progress, **WHERE}
             assert {key: call[key] for key in expected} == expected, name
@@ -71,12 +70,11 @@ def test_compare(pretended: Pretended, tmp_path: Path) -> None:
     check_measuring(pretended)
     assert made.reference is not None
     assert made.reference.recipe.name == "digits-dropout"
-    (dropping,) = pretended.calls["evaluate_dropout"]
-    assert (dropping["passes"], {run.recipe.name for run in dropping["runs"]}) == (5, {"digits-dropout"})
     (together,) = pretended.calls["evaluate_together"]
     assert (together["to"], [len(group) for group in together["groups"]]) == (out, [2, 2, 4])
     assert {path.parent for path in made.files} == {out}
     (evaluated,) = pretended.calls["evaluate"]
+    assert evaluated["dropout_passes"] == 5
     assert "grid" not in evaluated  # everything is measured
 
 
@@ -100,7 +98,7 @@ def test_study_noise(pretended: Pretended, tmp_path: Path) -> None:
     check_measuring(pretended)
     assert [call["grid"] for call in pretended.calls["evaluate"]] == [(0.0, 0.1, 0.5, 0.9, 1.0)] * 2
     assert [call["triangle"] for call in pretended.calls["evaluate"]] == [0, 0]
-    assert [call["passes"] for call in pretended.calls["evaluate_dropout"]] == [6, 6]
+    assert [call["dropout_passes"] for call in pretended.calls["evaluate"]] == [6, 6]
     assert [call["to"] for call in pretended.calls["evaluate_together"]] == [out, out]
     assert [[run.recipe.label_noise for run in call["runs"]] for call in pretended.calls["evaluate"]] == [
         *([0.1] * 8, [0.3] * 8)
@@ -142,12 +140,12 @@ def mixed(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         def measure(self) -> Iterator[tuple[Any, Measured]]:
             return ((kind, Measured({}, {}, SPLITS, scores(kind, len(seen)))) for kind in KINDS)
 
-    def workbench(data: Any, execution: Execution) -> Callable[[Any], Any]:
+    def run_subjects(data: Any, execution: Execution) -> Callable[[Any], Any]:
         seen.append({"data": data, "execution": execution})
         return lambda run: run
 
     monkeypatch.setattr(module, "Mixing", Mixing)
-    monkeypatch.setattr(module, "workbench", workbench)
+    monkeypatch.setattr(module, "run_subjects", run_subjects)
     return seen
 
 
@@ -190,15 +188,14 @@ class Reached(Exception):
     ("module", "call"),
     [
         ("api", lambda **settings: ss.evaluate(Run(Path("nowhere"), LINE), **settings)),
-        ("together", lambda **settings: evaluate_together([], to="x", **settings)),
-        ("dropout", lambda **settings: evaluate_dropout(Run(Path("nowhere"), LINE), **settings)),
+        ("run_ensembles", lambda **settings: evaluate_together([], to="x", **settings)),
     ],
 )
 def test_where_and_how_it_is_measured(module: str, call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def workbench(*given: Any) -> None:
+    def run_subjects(*given: Any) -> None:
         raise Reached(*given)
 
-    monkeypatch.setattr(f"subspaces.evaluation.{module}.workbench", workbench)
+    monkeypatch.setattr(f"subspaces.evaluation.{module}.run_subjects", run_subjects)
     with pytest.raises(Reached) as reached:
         call(data=THERE, **WHERE)
     data, execution, trust = reached.value.args

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
+from number_cases import METRICS
 from study_cases import (
     CPU,
     LINE,
@@ -30,9 +31,9 @@ import subspaces as ss
 from subspaces.evaluation import Record
 from subspaces.evaluation.predictor import Predictor
 from subspaces.networks import MLP
-from subspaces.report.reading import Reading
+from subspaces.reports.reading import Reading
 from subspaces.studies.comparison import Comparison
-from subspaces.studies.entries import METRICS, disjoint, entries_of, training_steps
+from subspaces.studies.entries import disjoint, entries_of, training_steps
 from subspaces.studies.setting import resolve, states
 from subspaces.training import RECIPES, Execution, Recipe, Run, RunError, Stopped
 from subspaces.training.batches import statistics_batches
@@ -170,11 +171,11 @@ def test_what_was_measured_beside_does_not_stand_for_an_answer(comparison: Compa
             fewer = [replace(row, alphas=row.alphas[:3], metrics={}) for row in ensembles if row.role == "random"]
             nearby = [replace(row, alphas=[0.11, 0.89], metrics={}) for row in ensembles if row.alphas == [0.1, 0.9]]
             runs.append(Reading(run.run, replace(run.record, rows=[*fewer, *nearby, *run.record.rows])))
-        for entry in entries_of(replace(group, runs=runs), ["test", "validation"], 1000, {}):
+        for entry in entries_of(replace(group, runs=runs), ["test", "validation"], 1000):
             assert entry.scores == expected[entry.name]
         runs = [Reading(run.run, replace(run.record, rows=run.record.rows[:1])) for run in runs]
         with pytest.raises(RunError, match=r"was not evaluated for '.*' on 'test': run `subspaces evaluate "):
-            entries_of(replace(group, runs=runs), ["test"], 1000, {})
+            entries_of(replace(group, runs=runs), ["test"], 1000)
 
 
 def test_figure_and_page_are_there(comparison: Comparison, folder: Path) -> None:

@@ -117,7 +117,7 @@ def test_csv_has_every_number_in_its_column(made: tuple[Comparison, Path]) -> No
 def test_markdown_has_every_number_below_its_name(made: tuple[Comparison, Path]) -> None:
     comparison, folder = made
     head, rule, *rows = cells_of((folder / "to" / "comparison.md").read_text())
-    assert head == ["method", "answer", "accuracy %", "NLL", "ECE %", "Brier", "training", "networks"]
+    assert head == ["method", "answer", "accuracy %", "NLL", "Brier score", "ECE %", "training", "networks"]
     assert rule == ["---"] * 2 + ["---:"] * 6
     for row, one in zip(rows, ANSWERS, strict=True):
         assert row == ["<br>".join(lines) for lines in cells(comparison, *one)]
@@ -129,7 +129,7 @@ def test_the_command_prints_every_number(made: tuple[Comparison, Path], monkeypa
     result = CliRunner().invoke(app, ["compare", "digits-standard"], env={"COLUMNS": "240"})
     assert result.exit_code == 0, result.output
     lines = printed(result.stdout)
-    assert "method answer accuracy % NLL ECE % Brier training networks" in lines
+    assert "method answer accuracy % NLL Brier score ECE % training networks" in lines
     for one in ANSWERS:
         first, second = lines_of(cells(comparison, *one))
         assert lines[lines.index(first) + 1] == second

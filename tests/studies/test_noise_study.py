@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers import resealed
+from number_cases import METRICS
 from study_cases import LINE, NO_FIGURE, SMALL, STANDARD, environments_of, without_matplotlib
 
 from subspaces.evaluation import Record
-from subspaces.evaluation.dropout import FILE
 from subspaces.studies import study_noise
-from subspaces.studies.entries import METRICS, Entry
+from subspaces.studies.entries import Entry
 from subspaces.studies.levels import methods_of
 from subspaces.studies.lines import Line, Study
 from subspaces.studies.noise import LISTS
@@ -55,14 +55,10 @@ def accuracies(place: Path, split: str, answer: str, **fields: float) -> list[fl
     for folder in (place / "runs").iterdir():
         run = Run.open(folder)
         if all(getattr(run.recipe, name) == value for name, value in wanted.items()):
-            if answer == "network":
-                rows = Record.read(folder).rows
-                (row,) = (row for row in rows if row.kind == "point" and row.split == split)
-                found[run.recipe.seed] = row.metrics["accuracy"]
-            else:
-                found[run.recipe.seed] = json.loads((folder / FILE).read_text())["measured"][0]["metrics"][split][
-                    "accuracy"
-                ]
+            role = {"network": "midpoint", "MC-dropout": "dropout"}[answer]
+            rows = [row for row in Record.read(folder).rows if (row.role, row.split) == (role, split)]
+            (row,) = (row for row in rows if row.average in (None, "probabilities"))
+            found[run.recipe.seed] = row.metrics["accuracy"]
     return [found[seed] for seed in sorted(found)]
 
 

@@ -10,9 +10,8 @@ import retrained
 from study_cases import without_pictures
 
 import subspaces as ss
-from subspaces.evaluation.api import workbench
+from subspaces.evaluation.api import run_subjects
 from subspaces.evaluation.cache import Shelf
-from subspaces.evaluation.dropout import evaluate_dropout
 from subspaces.studies.identity import measure_identities as check
 from subspaces.studies.mixing import Mixing
 from subspaces.studies.setting import Setting
@@ -55,7 +54,7 @@ def test_the_closed_form_with_other_settings(
 def mixed(folders: list[Path], shelf: Path, precision: str = "auto", draws: int = 1) -> list[Any]:
     """What is measured of branches, by kind."""
     execution = Execution(device="cpu", precision=precision).resolved()  # type: ignore[arg-type]
-    bench = workbench(None, execution)
+    bench = run_subjects(None, execution)
     made = Mixing([bench(Run.open(folder)) for folder in folders], draws, Shelf(shelf), precision, {})
     return [(kind, one.metrics) for kind, one in made.measure()]
 
@@ -96,7 +95,7 @@ def test_a_comparison_shows_dropout_as_it_measures_it(tmp_path: Path, monkeypatc
     settings: dict[str, Any] = {"runs": tmp_path / "runs", "out": tmp_path / "to", "dropout": 0.3}
     settings |= {**retrained.SETTINGS, **retrained.QUIET}
     first = ss.compare("digits-standard", dropout_passes=2, **settings)
-    evaluate_dropout(first.runs, passes=2, statistics_batches=1, device="cpu", progress=False)
+    ss.evaluate(first.runs, dropout_passes=2, statistics_batches=1, device="cpu", progress=False)
     again = ss.compare("digits-standard", dropout_passes=2, **settings)
     for entry, other in zip(first.entries, again.entries, strict=True):
         assert entry.scores == other.scores, entry.answer

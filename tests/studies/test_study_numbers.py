@@ -148,7 +148,18 @@ def cells(made: tuple[Study, Path], line: tuple[Any, ...]) -> list[list[str]]:
     return [[f"{100 * level:g}"], [method], [answer], [own], *numbers, [marked[0]], [marked[1]]]
 
 
-HEAD = ["noise %", "method", "answer", "chosen", "accuracy %", "NLL", "ECE %", "Brier", "on test *", "accuracy % *"]
+HEAD = [
+    "noise %",
+    "method",
+    "answer",
+    "chosen",
+    "accuracy %",
+    "NLL",
+    "Brier score",
+    "ECE %",
+    "on test *",
+    "accuracy % *",
+]
 
 
 def test_noise_markdown_and_command(made: tuple[Study, Path], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,7 +207,7 @@ def test_noise_figure(made: tuple[Study, Path]) -> None:
 def test_the_best_is_the_lowest_or_the_highest_as_the_metric_wants(
     metric: str, split: str, made: tuple[Study, Path]
 ) -> None:
-    assert {name: one.lower_is_better for name, one in ALL.items()} == LOWER
+    assert {name: ALL[name].lower_is_better for name in LOWER} == LOWER
     for line in made[0].lines:
         means = [np.mean([one[split][metric] for one in entry.scores]) for entry in line.candidates]
         pick = min if LOWER[metric] else max

@@ -11,8 +11,8 @@ from study_cases import SMALL, images_of, network_of
 from torch import Tensor, nn
 
 import subspaces as ss
-from subspaces.evaluation import dropout, expected_calibration_error
-from subspaces.evaluation.dropout import evaluate_dropout
+from subspaces import streams
+from subspaces.evaluation import expected_calibration_error
 from subspaces.evaluation.predictor import Predictor
 from subspaces.evaluation.run_ensembles import evaluate_together
 from subspaces.networks.dropout import dropping
@@ -91,9 +91,12 @@ def test_mc_dropout_is_the_mean_over_passes_with_the_same_random_numbers(compari
         plain = network(x).softmax(1)
         norm = {name: value.clone() for name, value in network.body.state_dict().items()}
         network.dropout.train()
-        torch.manual_seed(run.recipe.seed + (7 << 56))
-        passes = [torch.cat([network(part).softmax(1) for part in x.split(250)]) for _ in range(4)]
-        expect(scores["test"], torch.stack(passes).mean(0), y)
+        parts = []
+        for number, part in enumerate(x.split(250)):
+            torch.manual_seed(streams.number(run.recipe.seed, "dropout", number))
+            parts.append(torch.stack([network(part).softmax(1) for _ in range(4)]))
+        passes = torch.cat(parts, 1)  # [passes, n, classes]
+        expect(scores["test"], passes.mean(0), y)
         assert not torch.allclose(passes[0], passes[1])
         assert not torch.allclose(passes[0], plain)
         assert all(torch.equal(norm[name], value) for name, value in network.body.state_dict().items())
@@ -111,13 +114,15 @@ def test_dropout_is_on_and_batch_norm_is_not() -> None:
 def test_dropout_is_measured_once_for_each_number_of_passes(comparison: Comparison, tmp_path: Path) -> None:
     source = runs_of(comparison, "digits-dropout")[0].folder
     folder = Path(shutil.copytree(source, tmp_path / source.name))
-    before = (folder / dropout.FILE).read_bytes()
-    evaluate_dropout(folder, passes=4, **CPU)
-    assert (folder / dropout.FILE).read_bytes() == before
-    (made,) = evaluate_dropout(folder, passes=2, **CPU)
-    stored = json.loads((folder / dropout.FILE).read_text())["measured"]
-    assert [each["key"]["passes"] for each in stored] == [4, 2]
-    assert stored[1]["metrics"] == made.metrics
-    assert stored[1]["images"] == {"test": 597, "validation": 200}
-    with pytest.raises(ValueError, match="passes=0: expected at least 1"):
-        evaluate_dropout(folder, passes=0, **CPU)
+    before = (folder / "evaluation.json").read_bytes()
+    ss.evaluate(folder, dropout_passes=4, **CPU)
+    assert (folder / "evaluation.json").read_bytes() == before
+    made = ss.evaluate(folder, dropout_passes=2, **CPU)
+    rows = [row for row in made.rows if row.role == "dropout" and row.average == "probabilities"]
+    found = {(row.networks, row.split): row for row in rows}
+    assert {(2, "test"), (2, "validation")} <= set(found)
+    assert (found[2, "test"].images, found[2, "validation"].images) == (597, 200)
+    (entry,) = (one for one in comparison.entries if one.answer == "MC-dropout, 4 passes")
+    assert found[2, "test"].metrics["nll"] != entry.values("nll")[0]
+    with pytest.raises(ValueError, match="dropout_passes=0: expected at least 1"):
+        ss.evaluate(folder, dropout_passes=0, **CPU)
