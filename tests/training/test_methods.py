@@ -246,16 +246,14 @@ METHODS = {
 def test_a_run_of_every_method_can_be_evaluated(name, tmp_path: Path):
     quiet = {"out": tmp_path, "show": "quiet", "tensorboard": False}
     (run,) = ss.train(f"digits-{name}", batch=400, device="cpu", **quiet, **METHODS[name])
-    (record,) = ss.evaluate(run, device="cpu", progress=False)
+    evaluation = ss.evaluate(run, device="cpu", progress=False)
     assert run.result["epoch"] == METHODS[name]["epochs"]
-    points = [row for row in record.rows if row.kind == "point" and row.split == "test"]
-    ensembles = [row for row in record.rows if row.kind == "ensemble" and row.average == "probabilities"]
-    (middle,) = [row for row in points if row.role == "midpoint"]
-    own = middle
+    assert tuple(answer.name for answer in evaluation.answers) == run.recipe.answers
+    own = evaluation[run.recipe.answers[0]]
     if run.recipe.answers[0] == "vertices":
-        (own,) = [row for row in ensembles if row.role == "vertex" and row.split == "test"]
         assert len(own.alphas) == run.recipe.vertices
     assert own.metrics["accuracy"] == pytest.approx(run.result["test_accuracy"], abs=1e-6)
+    points = [row for row in evaluation.rows if row.kind == "point" and row.split == "test"]
     if name == "swa-cyclic":  # two checkpoints can be walked along like a line
         assert sorted(row.alphas[0] for row in points) == pytest.approx([step / 20 for step in range(21)])
 
