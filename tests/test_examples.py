@@ -1,0 +1,34 @@
+"""The worked examples run as they are, in an empty folder, and leave what they say."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import subspaces as ss
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_is_short(path: Path) -> None:
+    assert len(path.read_text().splitlines()) < 40
+
+
+def test_a_loop_of_ones_own(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(ROOT / "examples" / "own_loop.py")]
+    ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    assert ended.returncode == 0, ended.stderr
+    evaluation = ss.Evaluation.load(tmp_path / "evaluation.json")
+    assert evaluation.name == "my line"
+    assert evaluation["midpoint"].accuracy > 0.9
+    assert f"{100 * evaluation['midpoint'].accuracy:.2f}" in ended.stdout
+    assert [choice.by for choice in evaluation.choices if choice.what == "point"] == ["accuracy", "nll"]
+    assert len([row for row in evaluation.rows if row.kind == "point" and row.split == "test"]) == 21
+    assert (tmp_path / "along.png").stat().st_size > 10_000
+    page = (tmp_path / "report.html").read_text()
+    assert "my line" in page and "midpoint" in page
