@@ -62,7 +62,7 @@ def compare(
         >>> {entry.name: entry.values("accuracy") for entry in comparison.entries}
     """
     asked = {"ensembles": ensembles, "dropout_passes": dropout_passes, "show": show, "tensorboard": tensorboard}
-    return run(plan(recipe, Setting.of(runs, out, data, scaled=True, **asked), seeds, reference, changes))
+    return run(plan(recipe, Setting.of(runs, out, data, **asked), seeds, reference, changes))
 
 
 def plan(
@@ -76,7 +76,7 @@ def plan(
     recipes, execution = resolve(recipe, seeds, changes)
     chosen = find_reference(recipes, reference)
     check(recipes, setting)
-    return Plan(recipes, chosen, setting.resolved(execution))
+    return Plan(recipes, chosen, dataclasses.replace(setting.resolved(execution), scaled=True))
 
 
 def run(plan: Plan) -> Comparison:
