@@ -115,13 +115,15 @@ COMMANDS = {
         {**of_fields(method=CURVE), **output(table=False), "seeds": SEEDS},
     ),
     "evaluate": Command(
-        "subspaces.evaluation:evaluate",
+        "subspaces.api:evaluate",
         ["one", "two"],
         {
             "grid": Row("--grid 0 0.5 0.25", "grid", (0.0, 0.25, 0.5)),
             "random": Row("--random 3", "random", 3),
             "triangle": Row("--triangle 4", "triangle", 4),
             "choose_on": Row("--choose-on test", "choose_on", "test"),
+            "answers": Row("--answers midpoint --answers vertices", "answers", ("midpoint", "vertices")),
+            "dropout_passes": PASSES,
             "plane": Row("--plane", "plane", True),
             "plane_through": Row("--plane-through a --plane-through b:0.5", "through", ("a", "b:0.5")),
             "cells": Row("--cells 5", "cells", 5),

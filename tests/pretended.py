@@ -97,10 +97,12 @@ class Pretended:
     def train_recipes(self, recipes: Sequence[Recipe], execution: Execution, **settings: Any) -> list[Run]:
         return self.train(recipes, execution=execution, **settings)
 
-    def evaluate(self, runs: Any, **settings: Any) -> list[Record]:
+    def evaluate(self, runs: Any, **settings: Any) -> Record | list[Record]:
         self._note("evaluate", runs=runs, **settings)
-        several = [runs] if isinstance(runs, Run) else runs
-        return [_asked_with_dropout(run, settings.get("dropout_passes", 20)) for run in several]
+        passes = settings.get("dropout_passes", 20)
+        if isinstance(runs, Run):
+            return _asked_with_dropout(runs, passes)
+        return [_asked_with_dropout(run, passes) for run in runs]
 
     def evaluate_together(self, groups: Any, *, to: Path, **settings: Any) -> list[Measured]:
         self._note("evaluate_together", groups=groups, to=to, **settings)

@@ -54,7 +54,7 @@ def received(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         seen.update(settings, runs=runs)
         raise typer.Exit
 
-    monkeypatch.setattr("subspaces.evaluation.evaluate", pretend)
+    monkeypatch.setattr("subspaces.api.evaluate", pretend)
     return seen
 
 

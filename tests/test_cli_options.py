@@ -69,7 +69,9 @@ without = cache(run)
 def flat(arguments: dict[str, Any]) -> dict[str, Any]:
     """The arguments of a call, or what is planned, by name, with a list of values for each field of the recipes."""
     found = {**arguments, **arguments.get("changes", arguments.get("settings", {}))}
-    found = {name: value for name, value in found.items() if name != "changes" and not callable(value)}
+    found = {
+        name: value for name, value in found.items() if name not in ("changes", "settings") and not callable(value)
+    }
     if (plan := found.pop("plan", None)) is not None:
         found |= {name: getattr(plan, name) for name in ("recipes", "by", "models", "draws") if hasattr(plan, name)}
         found |= {**vars(plan.setting), "reference": getattr(getattr(plan, "reference", None), "method", None)}
