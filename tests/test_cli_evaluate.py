@@ -67,7 +67,7 @@ def test_help_names_every_option() -> None:
 
 def test_every_option_arrives(received: dict[str, Any]) -> None:
     options = (
-        "--grid -0.1 1.1 0.3 --random 3 --triangle 4 --choose-on test --plane --plane-through a --plane-through b:0.5 "
+        "--grid -0.1 1.1 0.3 --random 3 --triangle 4 --choose-on test --answers midpoint --dropout-passes 8 --plane --plane-through a --plane-through b:0.5 "
         "--cells 5 --plane-statistics-batches 7 --statistics-batches 9 --check-statistics 1 2 3 --data there "
         "--device cpu --precision float32 --workers 3 --trust"
     )
@@ -79,6 +79,8 @@ def test_every_option_arrives(received: dict[str, Any]) -> None:
         "random": 3,
         "triangle": 4,
         "choose_on": "test",
+        "answers": ("midpoint",),
+        "dropout_passes": 8,
         "plane": True,
         "through": ("a", "b:0.5"),
         "cells": 5,

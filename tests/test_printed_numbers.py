@@ -39,7 +39,14 @@ def row(record: Record, kind: str, role: str, smallest: float | None = None) -> 
 
 def numbers(metrics: dict[str, float]) -> str:
     a, e = (f"{100 * metrics[name]:.2f}" for name in ("accuracy", "ece"))
-    return f"{a} {metrics['nll']:.4f} {e} {metrics['brier']:.4f}"
+    return f"{a} {metrics['nll']:.4f} {metrics['brier']:.4f} {e}"
+
+
+def networks(what: str) -> int:
+    """How many networks answer, by the words for them."""
+    if not what.startswith(("ensemble of", "best pair")):
+        return 1
+    return int(word) if (word := what.split()[2]).isdigit() else 2
 
 
 CHOICES = [
@@ -106,12 +113,14 @@ def evaluated(records: list[tuple[Path, Record]], monkeypatch: pytest.MonkeyPatc
 
 def test_evaluate_prints_the_numbers_of_each_answer_and_choice(evaluated: list[tuple[Path, Record]]) -> None:
     lines = lines_of(call("evaluate", *(folder for folder, _ in evaluated), "--quiet"))
-    assert "run what chosen on accuracy % NLL ECE % Brier" in lines
+    assert "evaluation answer chosen on networks accuracy % NLL Brier score ECE %" in lines
     wanted = []
     for _, record in evaluated:
-        texts = [f"{what} {chosen} {numbers(metrics)}" for what, chosen, metrics in expected(record)]
-        texts += [" ".join(one) for one in CHOSEN] if record.choices else []
-        wanted += [f"{record.run} {texts[0]}", *texts[1:]]
+        texts = [f"{what} {chosen} {networks(what)} {numbers(metrics)}" for what, chosen, metrics in expected(record)]
+        texts += (
+            [f"{what} {chosen} {networks(what)} {found}" for what, chosen, found in CHOSEN] if record.choices else []
+        )
+        wanted += [f"{record.name} {texts[0]}", *texts[1:]]
     first = lines.index(wanted[0])
     assert lines[first : first + len(wanted)] == wanted
 
@@ -120,13 +129,17 @@ def test_evaluate_says_the_same_as_json(evaluated: list[tuple[Path, Record]]) ->
     result = call("evaluate", *(folder for folder, _ in evaluated), "--json")
     for line, (folder, record) in zip(result.stdout.splitlines(), evaluated, strict=True):
         found = json.loads(line)
-        assert (found["run"], found["folder"]) == (record.run, str(folder))
+        assert (found["run"], found["folder"]) == (record.name, str(folder))
         assert (found["recipe"], found["seed"]) == (record.recipe["name"], record.recipe["seed"])
-        own = [{"what": what, "chosen_on": None, "on_test": False, "metrics": m} for what, _, m in expected(record)]
+        own: list[dict[str, Any]] = [
+            {"what": what, "chosen_on": None, "on_test": False, "metrics": m} for what, _, m in expected(record)
+        ]
         chosen = [
             {"what": words, "chosen_on": one.chosen_on, "on_test": one.on_test, "metrics": one.reported["test"]}
             for (words, _, _), one in zip(CHOSEN, record.choices, strict=bool(record.choices))
         ]
+        for one in (*own, *chosen):
+            one |= {"networks": networks(one["what"]), "scaled": None}
         assert found["results"] == own + chosen
 
 
