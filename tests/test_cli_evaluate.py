@@ -1,5 +1,6 @@
 """`subspaces evaluate`: options, the table, JSON, stopping and errors."""
 
+import inspect
 import json
 import os
 import re
@@ -15,10 +16,12 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 import subspaces as ss
+from subspaces.api import evaluate as real
 from subspaces.cli import app
 from subspaces.cli.evaluate import _steps
 from subspaces.evaluation import Record
 from subspaces.evaluation.predictor import Predictor
+from subspaces.evaluation.settings import Settings
 
 WIDE = {"COLUMNS": "240", "TERMINAL_WIDTH": "240"}
 
@@ -67,7 +70,8 @@ def test_help_names_every_option() -> None:
 
 def test_every_option_arrives(received: dict[str, Any]) -> None:
     options = (
-        "--grid -0.1 1.1 0.3 --random 3 --triangle 4 --choose-on test --answers midpoint --dropout-passes 8 --plane --plane-through a --plane-through b:0.5 "
+        "--grid -0.1 1.1 0.3 --random 3 --triangle 4 --choose-on test --answers midpoint --dropout-passes 8 "
+        "--plane --plane-through a --plane-through b:0.5 "
         "--cells 5 --plane-statistics-batches 7 --statistics-batches 9 --check-statistics 1 2 3 --data there "
         "--device cpu --precision float32 --workers 3 --trust"
     )
@@ -97,25 +101,12 @@ def test_every_option_arrives(received: dict[str, Any]) -> None:
 
 
 def test_the_defaults_are_those_of_the_call(received: dict[str, Any]) -> None:
-    import inspect
-
-    from subspaces.evaluation.api import evaluate as real
-
     assert call("evaluate", "one", "--quiet").exit_code == 0
+    assert Settings(**{name: received[name] for name in vars(Settings()) if name in received}) == Settings()
     defaults = {name: value.default for name, value in inspect.signature(real).parameters.items()}
-    for name in (
-        "random",
-        "triangle",
-        "choose_on",
-        "plane",
-        "through",
-        "cells",
-        "device",
-        "workers",
-        "statistics_batches",
-    ):
-        assert received[name] == defaults[name], name
-    assert received["plane_statistics_batches"] == defaults["plane_statistics_batches"]
+    assert {name: received[name] for name in ("device", "workers", "trust")} == {
+        name: defaults[name] for name in ("device", "workers", "trust")
+    }
     assert "grid" not in received
     assert received["progress"] is False
 
@@ -177,14 +168,18 @@ def test_folders_that_were_only_reserved_are_left_out(runs: list[Path], tmp_path
     )
     assert evaluate(reserved).exit_code == 1
     line, standard = runs[2], ss.training.Run.open(runs[0])
-    assert [record.run for record in ss.evaluate([line, standard], progress=False)] == [line.name, runs[0].name]
+    assert [record.name for record in ss.evaluate([line, standard], progress=False)] == [line.name, runs[0].name]
 
 
 def test_other_points_are_not_taken_for_checkpoints(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"out": tmp_path, "show": "quiet", "tensorboard": False, "device": "cpu"}
     (run,) = ss.train("digits-swa-cyclic", epochs=4, vertices=2, **settings)
     result = evaluate(run.folder, "--grid", "0.2", "0.8", "0.1", "--json")
-    assert [line["what"] for line in json.loads(result.stdout)["results"]] == ["average of 2"]
+    assert [line["what"] for line in json.loads(result.stdout)["results"]] == [
+        *("average of 2", "ensemble of 2 checkpoints")
+    ]
+    (both,) = (answer for answer in Record.read(run.folder).answers if answer.name == "vertices")
+    assert both.alphas == [0.0, 1.0]  # not the nearest of the grid
 
 
 def test_a_table_at_the_end(runs: list[Path]) -> None:
@@ -194,11 +189,11 @@ def test_a_table_at_the_end(runs: list[Path]) -> None:
     lines = [line.strip() for line in result.stdout.splitlines()]
     records = [Record.read(folder) for folder in runs]
     for record, center in zip(records, ("network", "midpoint", "midpoint"), strict=True):
-        (line,) = (line for line in lines if line.startswith(record.run))
+        (line,) = (line for line in lines if line.startswith(record.name))
         row = next(row for row in record.rows if row.role == "midpoint" and row.split == "test")
         m = row.metrics
-        numbers = [f"{100 * m['accuracy']:.2f}", f"{m['nll']:.4f}", f"{100 * m['ece']:.2f}", f"{m['brier']:.4f}"]
-        assert line.split()[1:] == [center, "–", *numbers]
+        numbers = [f"{100 * m['accuracy']:.2f}", f"{m['nll']:.4f}", f"{m['brier']:.4f}", f"{100 * m['ece']:.2f}"]
+        assert line.split()[1:8] == [center, "–", "1", *numbers]
     for words in ("ensemble of 3 vertices", "ensemble of 2 random points", "ensemble of 0.1 and 0.9"):
         assert sum(line.startswith(words) for line in lines) == 1
     (best,) = (line for line in lines if line.startswith("best point by accuracy"))
@@ -214,7 +209,7 @@ def test_a_choice_on_the_test_set_is_marked(runs: list[Path]) -> None:
     result = evaluate(runs[1], "--choose-on", "test", "--triangle", "2", "--quiet")
     marked = [line for line in result.stdout.splitlines() if re.search(r"\btest \*", line)]
     assert len(marked) == len(Record.read(runs[1]).choices) == 3
-    assert "* chosen on the very images it is reported on" in result.stdout
+    assert "* chosen on the very examples it is reported on" in result.stdout
 
 
 def test_json_is_all_there_is_on_standard_output(runs: list[Path]) -> None:
@@ -249,9 +244,17 @@ def test_a_signal_stops_and_the_same_command_continues(
     assert result.exit_code == code
     assert result.stderr == "stopped; the same command continues\n"
     assert seen == [6]
-    assert len(Record.read(runs[1]).rows) == 3 + 2 + 1 + 2  # vertices, both averages, midpoint, two edges
+    stopped = Record.read(runs[1])
     assert evaluate(*command).exit_code == 0
-    assert seen == [7 + 6 + 9]
+    whole = Record.read(runs[1])
+    assert stopped.rows == whole.rows  # it was stopped in the plane
+    cells = [[cell for line in one.planes[0].values["nll"] for cell in line] for one in (stopped, whole)]
+    assert 0 < sum(cell is not None for cell in cells[0]) < 9
+    assert all(old in (None, new) for old, new in zip(*cells, strict=True))
+    assert None not in cells[1]
+    asked = seen[0]
+    assert evaluate(*command).exit_code == 0
+    assert seen[0] == asked  # nothing is measured twice
 
 
 @pytest.mark.parametrize(
