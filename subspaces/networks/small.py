@@ -11,9 +11,7 @@ class MLP(nn.Module):
 
     def __init__(self, inputs: int = 64, classes: int = 10, width: int = 64) -> None:
         super().__init__()
-        for name, value in {"inputs": inputs, "classes": classes, "width": width}.items():
-            if not hasattr(value, "__index__") or value < 1:
-                raise ValueError(f"{name}={value!r:.80}: expected a whole number of at least 1")
+        _check(inputs=inputs, classes=classes, width=width)
         self.body = nn.Sequential(
             nn.Flatten(),
             nn.Linear(inputs, width),
@@ -39,6 +37,7 @@ class LeNet(nn.Module):
 
     def __init__(self, image_shape: ImageShape = (1, 28, 28), classes: int = 10) -> None:
         super().__init__()
+        _check(classes=classes)
         try:
             channels, height, width = (int(each) for each in image_shape)
         except (TypeError, ValueError):
@@ -66,3 +65,9 @@ class LeNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.body(x))  # type: ignore[no-any-return]
+
+
+def _check(**numbers: int) -> None:
+    for name, value in numbers.items():
+        if not hasattr(value, "__index__") or value < 1:
+            raise ValueError(f"{name}={value!r:.80}: expected a whole number of at least 1")

@@ -68,3 +68,10 @@ def test_lenet_keeps_something_of_the_digits():
 def test_lenet_refuses_what_pooling_would_leave_nothing_of():
     with pytest.raises(ValueError, match=r"image_shape=\(1, 3, 28\).*sides of 4 or more"):
         LeNet((1, 3, 28))
+
+
+@pytest.mark.parametrize("classes", [-1, 0, 1.5, "ten"])
+@pytest.mark.parametrize("kind", [MLP, LeNet])
+def test_numbers_of_classes_that_are_none_are_refused(kind: type[torch.nn.Module], classes: object) -> None:
+    with pytest.raises(ValueError, match="classes=.*expected a whole number of at least 1"):
+        kind(classes=classes)
