@@ -83,6 +83,8 @@ class Recipe:
         kind = METHODS[self.method]
         own = {name: value for name, value in given.items() if name not in COMMON}
         if definition is not None:
+            if not isinstance(definition, Method):
+                raise TypeError(f"definition={values.shown(definition)}: expected the Method of another recipe")
             kept = definition.own()
             own = {name: kept[name] for name in kept if name in kind.names()} | own
         self._refuse(kind, own)

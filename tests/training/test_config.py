@@ -424,3 +424,9 @@ def test_a_graph_needs_a_gpu():
 def test_a_bad_setting_is_named(name, value):
     with pytest.raises(ValueError, match=f"{name}={value!r}"):
         Execution(**{name: value}).resolved()
+
+
+@pytest.mark.parametrize("definition", [[], b"x", 2**70, "line"])
+def test_what_is_no_method_is_refused(definition: object) -> None:
+    with pytest.raises(TypeError, match="definition=.*expected the Method of another recipe"):
+        Recipe(definition=definition)  # type: ignore[arg-type]
