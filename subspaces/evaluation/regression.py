@@ -82,7 +82,7 @@ for _each in (
         headline=True,
     ),
     Metric(
-        "coverage",
+        "interval_coverage",
         "coverage",
         "share of the targets inside the predicted 90 % intervals; 90 % is right",
         **average(_covered),

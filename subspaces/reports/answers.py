@@ -9,7 +9,6 @@ from subspaces.evaluation.cache import Measured
 from subspaces.evaluation.record import Row
 from subspaces.evaluation.statistics import Difference, Spread, paired, spread
 from subspaces.reports.reading import Curve, Group, Reading, value
-from subspaces.text import number
 from subspaces.training.config import Recipe
 from subspaces.training.runs import RunError
 
@@ -125,12 +124,12 @@ def scaled(group: Group, split: str) -> list[Answer]:
 
 def first(group: Group, split: str) -> Answer:
     """Return the family's own answer, or say that it was not measured in a run."""
-    found = own(group, split)
     for run in group.runs:
-        if not found or (run.seed,) not in found[0].by_seeds:
-            what = run.record.answers[0].words if run.record.answers else "answer"
-            raise RunError(f"{run.folder} has no {what} on {split!r}: run `subspaces evaluate {run.folder}`")
-    return found[0]
+        run.rows(split)
+        wanted = run.record.answers[0]
+        if run.record.answer(wanted.name, split) is None:
+            raise RunError(f"{run.folder} has no {wanted.words} on {split!r}: run `subspaces evaluate {run.folder}`")
+    return own(group, split)[0]
 
 
 def alone(group: Group, split: str) -> Answer | None:
@@ -165,7 +164,7 @@ def together(group: Group, measured: Iterable[Measured], split: str) -> list[Ans
         if members and split in one.metrics and not used & set(members):
             scores[tuple(sorted(members))] = one.metrics[split]
     return [
-        Answer("runs", f"ensemble of {number(size)} independent networks", group, scores, size, runs=size)
+        Answer("runs", f"ensemble of {size} independent networks", group, scores, size, runs=size)
         for size, scores in sorted(found.items())
         if scores
     ]
@@ -186,12 +185,14 @@ def standard_for(group: Group, groups: Sequence[Group]) -> Group | None:
     return found[0] if found and found[0] is not group else None
 
 
-def confident(groups: Sequence[Group], split: str) -> list[Answer]:
-    """Return what stands for each group in a figure of confidences, which not every task has."""
+def confident(groups: Sequence[Group], split: str, part: str) -> list[Answer]:
+    """Return what stands for each group in a figure of confidences, if it has that part, which not every task has."""
     found = headed(groups, split)
     for answer in found:
-        if any(row.reliability is None or row.risk_coverage is None for row in answer.rows):
-            raise RunError(f"{answer.label} has no confidences: expected a classification of single examples")
+        if any(getattr(row, part) is None for row in answer.rows):
+            raise RunError(
+                f"{answer.label} has no {part.replace('_', ' over ')}: expected a classification of examples"
+            )
     return found
 
 

@@ -135,10 +135,14 @@ class Reading:
         rows = [row for row in self.rows(split) if row.kind == "point" and row.role in ("along", "midpoint")]
         return _by_alpha(rows) if self.interval else {}
 
-    def pairs(self, split: str, average: str = "probabilities") -> dict[float, Row]:
-        """Return the ensembles of alpha and 1 - alpha of a line or curve by the smaller of them, in order."""
+    def pairs(self, split: str, average: str | None = None) -> dict[float, Row]:
+        """Return the ensembles of alpha and 1 - alpha of a line or curve by the smaller of them, in order.
+
+        Members are averaged as `average` says, or as is usual for the task: that comes first in a record.
+        """
         rows = [row for row in self.rows(split) if row.kind == "ensemble" and row.role == "along"]
-        return _by_alpha([row for row in rows if row.average == average]) if self.interval else {}
+        wanted = average or (rows[0].average if rows else None)
+        return _by_alpha([row for row in rows if row.average == wanted]) if self.interval else {}
 
 
 def _by_alpha(rows: Iterable[Row]) -> dict[float, Row]:
@@ -181,7 +185,7 @@ class Group:
         """The seeds of the runs."""
         return [run.seed for run in self.runs]
 
-    def along(self, metric: str, split: str, ensemble: bool = False, average: str = "probabilities") -> Curve:
+    def along(self, metric: str, split: str, ensemble: bool = False, average: str | None = None) -> Curve:
         """Return a metric of the points, or of the ensembles of alpha and 1 - alpha, that all seeds have."""
         found = [run.pairs(split, average) if ensemble else run.points(split) for run in self.runs]
         grid = [alpha for alpha in found[0] if all(alpha in rows for rows in found)]

@@ -1,6 +1,5 @@
 """The answers of evaluations, and what was chosen, as lines of a table."""
 
-import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -12,7 +11,8 @@ from rich.table import Table
 from subspaces.evaluation.answers import named
 from subspaces.evaluation.record import Choice, Description, Record
 
-CAPTION = "{split} examples, mean of probabilities; * chosen on the very examples it is reported on"
+CAPTION = "{split} examples{averaged}; * chosen on the very examples it is reported on"
+AVERAGED = {"probabilities": ", mean of probabilities", "mixture": ", mixture of what is predicted"}
 SCALED = "temperature T: fitted on validation examples, changes no answer, only how sure it is"
 
 
@@ -76,7 +76,9 @@ def filled(records: Sequence[Record], split: str = "test") -> Table:
     found = [(record, list(lines(record, split))) for record in records]
     scaled = any(line.scaled is not None for _, several in found for line in several)
     changed = [each for each in metrics if each.name in ("nll", "ece")] if scaled else []
-    caption = CAPTION.format(split=split) + (f"; {SCALED}" if scaled else "")
+    averages = dict.fromkeys(each.average for record in records for each in record.answers if each.average)
+    averaged = "".join(AVERAGED.get(name, f", mean of {name}") for name in averages)
+    caption = CAPTION.format(split=split, averaged=averaged) + (f"; {SCALED}" if scaled else "")
     table = Table(box=box.SIMPLE_HEAD, caption=caption)
     table.add_column("evaluation", no_wrap=True)
     table.add_column("answer", overflow="fold")
@@ -96,9 +98,8 @@ def filled(records: Sequence[Record], split: str = "test") -> Table:
 
 def text_table(records: Sequence[Record], split: str = "test") -> str:
     """Return the table as plain text, as wide as it needs to be."""
-    target = io.StringIO()
     table = filled(records, split)
-    console = Console(file=target, width=10_000, color_system=None)
+    console = Console(width=10_000, color_system=None)
     console.width = max(20, console.measure(table).maximum)
-    console.print(table)
-    return "\n".join(line.rstrip() for line in target.getvalue().splitlines()).strip("\n")
+    texts = ("".join(part.text for part in line).rstrip() for line in console.render_lines(table))
+    return "\n".join(texts).strip("\n")

@@ -159,16 +159,16 @@ def test_regression_is_that_of_torchs_and_scipys_distributions(log: bool) -> Non
         assert row.rmse == pytest.approx(root_mean_squared_error(Y.flatten(), mean.flatten()), abs=1e-6)
         assert row.mae == pytest.approx(mean_absolute_error(Y.flatten(), mean.flatten()), abs=1e-6)
         low, high = stats.norm.interval(0.9, mean.numpy(), variance.sqrt().numpy())
-        assert row.coverage == pytest.approx(((Y.numpy() >= low) & (Y.numpy() <= high)).mean())
+        assert row.interval_coverage == pytest.approx(((Y.numpy() >= low) & (Y.numpy() <= high)).mean())
         assert (row.reliability, row.risk_coverage, row.scaled) == (None, None, None)
         assert row.average == (None if row.kind == "point" else "mixture")
         if row.kind == "ensemble":
             gap = float(((means[0] - means[1]) ** 2).mean().sqrt())
             assert row.diversity == {"difference": pytest.approx(gap, abs=1e-7)}
-    assert found.metric("coverage").goal == 0.9
+    assert found.metric("interval_coverage").goal == 0.9
     assert (
-        found.best(by="coverage", on="test")
-        == min((row for row in found.rows if row.kind == "point"), key=lambda row: abs(row.coverage - 0.9)).alphas[0]
+        found.best(by="interval_coverage", on="test")
+        == min((row for row in found.rows if row.kind == "point"), key=lambda row: abs(row.interval_coverage - 0.9)).alphas[0]
     )
 
 

@@ -7,17 +7,29 @@ point with the mixture of its vertices, so that metrics, bins and curves of a ro
     folders = made_runs.family(tmp_path)                              # a dict of lists: one of each kind, 3 seeds
 """
 
+import base64
 import dataclasses
 import itertools
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
-from subspaces.evaluation.points import kind
-from subspaces.evaluation.record import Choice, Corner, Drawn, Plane, Record, Reliability, RiskCoverage, Row
+from subspaces.evaluation.answers import ANSWERS, Family
+from subspaces.evaluation.metrics import of_task
+from subspaces.evaluation.points import Item, kind
+from subspaces.evaluation.record import (
+    Answered,
+    Choice,
+    Corner,
+    Drawn,
+    Examples,
+    Plane,
+    Record,
+    Reliability,
+    RiskCoverage,
+    Row,
+)
 from subspaces.training import RECIPES, Recipe, Run, seals
 
 Array = np.ndarray[Any, Any]
@@ -39,13 +51,7 @@ def run(
     seals.write_json(folder / "environment.json", {"starts": [start]}, recipe.key)
     log = logged(recipe)
     made.begin_log(log)
-    record, examples = evaluated(recipe, folder.name, start, splits or {"test": 297}, planes)
-    record.write(folder)
-    if examples is not None:
-        tensors, metadata = examples
-        header = {**metadata, "family": str(record.family)}
-        found = {name: torch.from_numpy(value) for name, value in tensors.items()}
-        seals.write_tensors(folder / "examples.safetensors", found, header, recipe.key)
+    evaluated(recipe, folder.name, start, splits or {"test": 297}, planes).write(folder)
     accuracies = {f"{split}_accuracy": 0.7 for split in splits or ("test",)}
     made.finish({**log[-1], **accuracies}, {})
     return folder
@@ -138,7 +144,10 @@ def row(
     metrics["aurc"] = float(np.mean(curve.risk))
     kind = "point" if average is None else "ensemble"
     images = len(network.labels)
-    return Row(kind, role, alphas, cs, split, images, metrics, reliability, curve, average, diversity)
+    networks = len(cs)
+    return Row(
+        kind, role, alphas, cs, split, images, metrics, reliability, curve, average, diversity, networks=networks
+    )
 
 
 def measured(p: Array, labels: Array) -> tuple[Reliability, dict[str, float]]:
@@ -193,30 +202,48 @@ def wanted(recipe: Recipe) -> list[tuple[str, list[Any], bool]]:
     return [*points, ("vertex", corners, True), ("random", random, True)]
 
 
-def evaluated(
-    recipe: Recipe, name: str, environment: dict[str, Any], splits: dict[str, int], planes: bool
-) -> tuple[Record, Any]:
+def answered(recipe: Recipe) -> list[Answered]:
+    """Return how the method answers, in words."""
+    shape, definition = recipe.result_shape(), recipe.definition
+    walk = [Item(role, tuple(map(tuple, alphas)), role) for role, alphas, _ in wanted(recipe) if role == "random"]
+    family = Family(
+        shape, [item for item in walk if len(item.places) > 1], middle=definition.middle(), vertices=definition.members
+    )
+    found = [ANSWERS.find(name).of(family, "probabilities") for name in recipe.answers if name != "dropout"]
+    return [each for each in found if each is not None]
+
+
+def evaluated(recipe: Recipe, name: str, environment: dict[str, Any], splits: dict[str, int], planes: bool) -> Record:
+    shape = recipe.result_shape()
     record = Record(
-        run=name,
+        name=name,
+        shape={
+            "kind": kind(shape),
+            "vertices": shape.vertices,
+            "members": recipe.definition.members,
+            "type": type(shape).__name__,
+        },
+        task="classification",
+        metrics=[metric.described for metric in of_task("classification")],
+        answers=answered(recipe),
         recipe=recipe.to_dict(),
         environment=environment,
         dataset={"name": recipe.dataset, "classes": [str(c) for c in range(CLASSES)], "splits": splits},
         statistics={"images": 1200, "batch": recipe.batch},
     )
-    examples = None
     for number, (split, images) in enumerate(splits.items()):
         network = Pretended(recipe, images, number)
         for role, alphas, together in wanted(recipe):
             cs = [coefficients(recipe, alpha) for alpha in alphas]
             for average in ("probabilities", "logits") if together else (None,):
                 record.rows.append(row(network, split, role, alphas, cs, average))
-        if split == "test":
-            examples = changing(network, record.rows, split) if recipe.result_shape().vertices > 1 else None
-    if planes and recipe.result_shape().vertices >= 2:
+        if split == "test" and shape.vertices > 1:
+            record.examples = changing(network, record.rows, split)
+    if planes and shape.vertices >= 2:
         record.planes.append(plane(recipe))
     if recipe.method in ("line", "curve"):
         record.choices.append(best(record, "validation" if "validation" in splits else "test"))
-    return record, examples
+    return record
 
 
 def best(record: Record, split: str) -> Choice:
@@ -227,7 +254,7 @@ def best(record: Record, split: str) -> Choice:
     return Choice("point", "accuracy", split, split == "test", chosen.alphas[0], reported)
 
 
-def changing(network: Pretended, rows: list[Row], split: str) -> tuple[dict[str, Array], dict[str, str]]:
+def changing(network: Pretended, rows: list[Row], split: str) -> Examples:
     """Return the images whose predictions change most over the points."""
     points = [row for row in rows if row.kind == "point" and row.split == split]
     answers = np.stack([network.at(row.coefficients[0]) for row in points])  # [points, images, classes]
@@ -235,14 +262,16 @@ def changing(network: Pretended, rows: list[Row], split: str) -> tuple[dict[str,
     changes = np.array([len(set(predicted[:, k])) for k in range(predicted.shape[1])])
     chosen = np.argsort(-changes, kind="stable")[:12]
     images = np.random.default_rng(4).integers(0, 256, (len(chosen), 1, 8, 8), np.uint8)
-    tensors = {
-        "images": images,
-        "labels": network.labels[chosen].astype(np.int64),
-        "indices": chosen.astype(np.int64),
-        "predicted": np.ascontiguousarray(predicted[:, chosen]).astype(np.int64),
-        "confidence": np.ascontiguousarray(answers.max(-1)[:, chosen]).astype(np.float32),
-    }
-    return tensors, {"alphas": json.dumps([row.alphas[0] for row in points]), "split": split}
+    return Examples(
+        split=split,
+        alphas=[row.alphas[0] for row in points],
+        size=list(images.shape[1:]),
+        images=base64.b64encode(images.tobytes()).decode(),
+        labels=network.labels[chosen].tolist(),
+        indices=chosen.tolist(),
+        predicted=predicted[:, chosen].tolist(),
+        confidence=answers.max(-1)[:, chosen].tolist(),
+    )
 
 
 def plane(recipe: Recipe, side: int = 13) -> Plane:
@@ -265,10 +294,9 @@ def plane(recipe: Recipe, side: int = 13) -> Plane:
         corners=[Corner(label, *where) for label, where in zip(labels, corners, strict=True)],
         xs=xs.tolist(),
         ys=ys.tolist(),
-        accuracy=accuracy.tolist(),
-        nll=(-2 * np.log(accuracy)).tolist(),
+        values={"accuracy": accuracy.tolist(), "nll": (-2 * np.log(accuracy)).tolist()},
         split="test",
-        images=297,
+        count=297,
         statistics_images=1200,
         drawn=[Drawn(recipe.method, "path", *path.T.tolist(), [0.0] * len(path))],
     )

@@ -1,24 +1,20 @@
 """Runs whose numbers all differ, and what a page of them has to show, worked out from their records alone."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import made_runs
 import numpy as np
 
-from subspaces.evaluation.examples import Examples
-from subspaces.evaluation.record import Check, Choice, Corner, Drawn, Plane, Record, Row
+from subspaces.evaluation.metrics import of_task
+from subspaces.evaluation.record import Check, Choice, Corner, Drawn, Examples, Plane, Record, Row
 from subspaces.training import Run
 
 METRICS = {  # name: label, percent, higher is better, in the order of the page
-    "accuracy": ("Accuracy", True, True),
-    "ece": ("ECE", True, False),
-    "nll": ("NLL", False, False),
-    "brier": ("Brier score", False, False),
-    "adaptive_ece": ("Adaptive ECE", True, False),
-    "aurc": ("AURC", True, False),
+    each.name: (each.label[0].upper() + each.label[1:], each.percent, not each.lower_is_better)
+    for each in of_task("classification")
 }
 LABELS = {"standard": "standard", "line": "line", "curve": "curve", "simplex": "simplex (m = 3)"}
 SEEDS = (0, 1, 2)
@@ -59,9 +55,9 @@ class Recorded:
         if (name, seed) in (("line", 0), ("line", 1), ("simplex", 2), ("standard", 1)):
             record.planes.append(plane(record, 10 * len(name) + seed))
             record.checks += checks(record.planes[0], seed)
-        record.write(folder)
         if (name, seed) == ("curve", 1):
-            without(Examples.read(folder), 3).write(folder)
+            record.examples = without(record.examples, 3)
+        record.write(folder)
         return folder
 
     def rows(self, name: str, seed: int, wanted: Callable[[Row], bool], split: str = "test") -> list[Row]:
@@ -86,17 +82,17 @@ class Recorded:
 
     def ways(self) -> dict[tuple[str, str], tuple[Array, int]]:
         """Return the metrics [seeds, metrics] of every way to predict, and its networks at test."""
-        found = {("standard", "one network"): (self.each("standard", is_point)[:, 0], 1)}
+        found = {("standard", "network"): (self.each("standard", is_point)[:, 0], 1)}
         for name in ("line", "curve"):
             ends = self.each(name, lambda row: is_point(row) and row.alphas[0] in (0.0, 1.0))
             found[name, "ends, on average"] = (ends.mean(1), 1)
             found[name, "midpoint"] = (self.each(name, is_middle)[:, 0], 1)
             pair = self.each(name, is_pair(0.1, "probabilities"))[:, 0]
-            found[name, "ensemble of α = 0.1 and 0.9"] = (pair, 2)
+            found[name, "ensemble of 0.1 and 0.9"] = (pair, 2)
         vertices = self.each("simplex", lambda row: is_point(row) and row.role == "vertex")
         found["simplex", "vertices, on average"] = (vertices.mean(1), 1)
         found["simplex", "midpoint"] = (self.each("simplex", is_middle)[:, 0], 1)
-        for words, role, count in (("the three vertices", "vertex", 3), ("six random points", "random", 6)):
+        for words, role, count in (("3 vertices", "vertex", 3), ("6 random points", "random", 6)):
             found["simplex", f"ensemble of {words}"] = (self.each("simplex", is_ensemble(role))[:, 0], count)
         return found
 
@@ -173,10 +169,9 @@ def plane(record: Record, number: int) -> Plane:
         corners=[Corner("ω₁", 0.0, 0.5), Corner("ω₂", 7.25, 0.0), Corner("other", 3.0, 5.5)],
         xs=np.linspace(-1, 9.5, across).tolist(),
         ys=np.linspace(-2, 7, up).tolist(),
-        accuracy=accuracy,
-        nll=nll,
+        values={"accuracy": accuracy, "nll": nll},
         split="validation",
-        images=60,
+        count=60,
         statistics_images=640 + number,
         drawn=[
             Drawn("the line", "path", [0.0, 4.0, 7.25], [0.5, 1.25, 0.0], [0.0, 0.375 * (number % 10), 0.0]),
@@ -188,19 +183,21 @@ def plane(record: Record, number: int) -> Plane:
 def checks(plane: Plane, seed: int) -> list[Check]:
     """Return the accuracies of two cells, and of two points, with statistics of other numbers of images."""
     if seed == 1:
-        return [Check(plane.name, [[0.0, 1.0]], "validation", n, [0.3 + n / 1e4], [1.0]) for n in (1200, 320)]
+        return [Check(plane.name, [[0.0, 1.0]], "validation", n, _scored([0.3 + n / 1e4])) for n in (1200, 320)]
     accuracies = {128: [0.5, 0.61], 640: [0.52 + 0.04 * seed, 0.6], 1200: [0.5, 0.57]}
-    return [Check("points", [[0.0], [1.0]], "test", n, each, [1.0, 1.0]) for n, each in accuracies.items()]
+    return [Check("points", [[0.0], [1.0]], "test", n, _scored(each)) for n, each in accuracies.items()]
+
+
+def _scored(accuracies: list[float]) -> dict[str, list[float]]:
+    return {"accuracy": accuracies, "nll": [1.0] * len(accuracies)}
 
 
 def without(examples: Examples | None, place: int) -> Examples:
     """Return examples that know nothing of one point."""
     assert examples is not None
     kept = [at for at in range(len(examples.alphas)) if at != place]
-    alphas: Sequence[Any] = [examples.alphas[at] for at in kept]
-    return dataclasses.replace(
-        examples, alphas=list(alphas), predicted=examples.predicted[kept], confidence=examples.confidence[kept]
-    )
+    parts = {name: [getattr(examples, name)[at] for at in kept] for name in ("alphas", "predicted", "confidence")}
+    return dataclasses.replace(examples, **parts)
 
 
 def made_environment(out: Path) -> dict[str, Any]:

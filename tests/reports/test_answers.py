@@ -5,15 +5,16 @@ from pathlib import Path
 
 import made_runs
 import pytest
-from subspaces.evaluation.measured import Measured, Shelf
 
-from subspaces.evaluation import dropout
+from subspaces.evaluation.answers import ANSWERS, Family
+from subspaces.evaluation.cache import Measured, Shelf
 from subspaces.evaluation.record import Record
 from subspaces.reports import ensembles
 from subspaces.reports.answers import Answer, answers, compare, own, standard_for
 from subspaces.reports.page import content, write_report
 from subspaces.reports.page.words import duration
 from subspaces.reports.reading import gather
+from subspaces.shapes import Point
 
 MEMBERS = ("snapshot", "fge", "swag")
 NEVER = ("midpoint", "random point", "α")
@@ -42,17 +43,17 @@ def test_a_method_of_members_is_shown_by_their_ensemble_alone(name, tmp_path: Pa
     assert [figure["name"] for figure in part["figures"]] == ["ensemble accuracy", "ensemble ECE"]
     assert [title for title, _ in part["paragraphs"]] == ["Ensemble", "Cost"]
     facts = [fact["way"] for fact in page["facts"] if fact["group"] != "standard"]
-    assert facts == ["members, on average", "ensemble of the three members"]
+    assert facts == ["members, on average", "ensemble of 3 members"]
     parts = [page["summary"], page["notes"], page["facts"], page["groups"]]
     assert not [word for word in NEVER if word in texts(parts)]
     group = next(one for one in page["groups"] if one["label"].startswith(name))
-    assert [role["name"] for role in group["roles"]] == ["member", "ensemble of the three members"]
+    assert [role["name"] for role in group["roles"]] == ["member", "ensemble of 3 members"]
     assert [curve["kind"] for curve in group["risk"]] == ["ensemble"]
     assert group["spread"] is None  # one network was trained
     for run in (run for run in page["runs"] if run["vertices"] == 3):
         assert [point["name"] for point in run["points"]] == ["member 1", "member 2", "member 3"]
         assert (run["kind"], run["middle"], run["choices"]) == ("list", "", [])
-        assert run["own"]["name"] == "ensemble of the three members"
+        assert run["own"]["name"] == "ensemble of 3 members"
         assert run["own"]["metrics"] == run["ensembles"][0]["metrics"]
 
 
@@ -60,25 +61,29 @@ def test_averaged_checkpoints_have_no_random_points(tmp_path: Path):
     page = content.page(gather(method(tmp_path, "swa-cyclic")))
     assert [fact["way"] for fact in page["facts"]] == [
         "checkpoints, on average",
-        "average of the three checkpoints",
-        "ensemble of the three checkpoints",
+        "average of 3",
+        "ensemble of 3 checkpoints",
     ]
     assert page["summary"][0]["figures"][0]["name"] == "average accuracy"
     for run in page["runs"]:
         assert {point["role"] for point in run["points"]} == {"vertex", "midpoint", "edge", "grid"}
-        assert run["middle"] == "average of the three checkpoints"
+        assert run["middle"] == "average of 3"
 
 
 def test_dropout_is_an_answer_where_it_was_measured(tmp_path: Path):
     folders = [made_runs.run(tmp_path, "standard", dropout=0.1, seed=seed) for seed in (0, 1)]
     assert [one.kind for one in own(gather(folders)[0], "test")] == ["network"]
     for folder in folders:
-        run = gather([folder])[0].runs[0]
-        found = Measured({"family": None, "passes": 20}, {}, {"test": 297}, {"test": {"accuracy": 0.9}})
-        Shelf(folder / dropout.FILE, run.recipe.key).add(found)
+        record = Record.read(folder)
+        dropout = ANSWERS["dropout"].of(Family(Point()), "probabilities")
+        (row,) = record.rows
+        changed = {"kind": "ensemble", "role": "dropout", "average": "probabilities", "networks": 20}
+        record.rows.append(dataclasses.replace(row, **changed, metrics={**row.metrics, "accuracy": 0.9}))
+        record.answers.append(dropout)
+        record.write(folder)
     _, dropped = own(gather(folders)[0], "test")
-    assert (dropped.kind, dropped.name, dropped.networks) == ("dropout", "MC-dropout with 20 passes", 20)
-    assert dropped.by_seeds == {(0,): {"accuracy": 0.9}, (1,): {"accuracy": 0.9}}
+    assert (dropped.kind, dropped.name, dropped.networks) == ("dropout", "MC-dropout, 20 passes", 20)
+    assert {seeds: scores["accuracy"] for seeds, scores in dropped.by_seeds.items()} == {(0,): 0.9, (1,): 0.9}
 
 
 # Seeds
@@ -176,20 +181,20 @@ def test_ensembles_of_independent_networks_are_a_row(standard, tmp_path: Path):
     pairs = [together(standard[:2], 0.9), together(standard[2:], 0.92), together(standard[1:3], 0.5)]
     page = content.page(gather([*standard, *lines]), pairs)
     (fact,) = (one for one in page["facts"] if "independent" in one["way"])
-    assert (fact["group"], fact["way"]) == ("standard", "ensemble of two independent networks")
+    assert (fact["group"], fact["way"]) == ("standard", "ensemble of 2 independent networks")
     assert (fact["networks"], fact["runs"], fact["seeds"], fact["compared"]) == (2, 2, [0, 1, 2, 3], True)
     assert fact["mean"][0] == pytest.approx(0.91)  # no run is in two of them
     assert fact["time"] == "0.58\u00a0s"  # twice that of one
     said = dict(page["summary"][0]["paragraphs"])["Independent networks"]
-    assert said.startswith("The ensemble of two independent networks, after two training runs, is right on 91.0\u00a0±")
-    assert "Against it, the ensemble of α = 0.1 and 0.9 is " in said
+    assert said.startswith("The ensemble of 2 independent networks, after two training runs, is right on 91.0\u00a0±")
+    assert "Against it, the ensemble of 0.1 and 0.9 is " in said
     assert not any("was not measured" in note for note in page["notes"])
 
 
 def test_an_ensemble_that_leaves_out_a_seed_says_so_and_gets_no_bold(standard):
     page = content.page(gather(standard[:3]), [together(standard[:2], 0.99)])
     (fact,) = (one for one in page["facts"] if "independent" in one["way"])
-    assert fact["way"] == "ensemble of two independent networks (seeds 0 and 1)"
+    assert fact["way"] == "ensemble of 2 independent networks (seeds 0 and 1)"
     assert fact["compared"] is False
 
 
@@ -202,7 +207,7 @@ def test_they_are_found_beside_the_runs_and_beside_the_page(standard, tmp_path: 
     found = ensembles.beside(groups, tmp_path / "page")
     assert [one.metrics["test"]["accuracy"] for one in found] == [0.9, 0.8]
     text = write_report(standard, tmp_path / "page" / "report.html").read_text()
-    assert "ensemble of two independent networks" in text
+    assert "ensemble of 2 independent networks" in text
     assert "independent networks" not in write_report(
         standard, tmp_path / "none.html", ensembles=[]
     ).read_text().replace("the independent networks of standard was not measured", "")

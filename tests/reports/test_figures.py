@@ -23,6 +23,7 @@ from subspaces.evaluation.record import Record, Row
 from subspaces.reports import figures
 from subspaces.reports.answers import headed
 from subspaces.reports.figures import betas, plane, reliability, style
+from subspaces.reports.measures import measure
 from subspaces.reports.reading import gather
 from subspaces.training.runs import Run, RunError
 
@@ -307,11 +308,11 @@ def test_labels_of_corners_lie_inside_and_apart(made, tmp_path: Path):
 
 def test_the_numbers_of_a_plane():
     made = made_runs.plane(made_runs.RECIPES["digits-line"])
-    holes = [[None, *row[1:]] for row in made.accuracy]
-    error = plane.values(dataclasses.replace(made, accuracy=holes), "error")
+    holes = [[None, *row[1:]] for row in made.values["accuracy"]]
+    error = plane.values(dataclasses.replace(made, values={"accuracy": holes}), measure("accuracy"))
     assert np.isnan(error[:, 0]).all()
-    assert np.allclose(error[:, 1:], 100 - 100 * np.array(made.accuracy)[:, 1:])
-    assert np.array_equal(plane.values(made, "loss"), made.nll)
+    assert np.allclose(error[:, 1:], 100 - 100 * np.array(made.values["accuracy"])[:, 1:])
+    assert np.array_equal(plane.values(made, measure("nll")), made.values["nll"])
     steps = plane.levels([error])
     assert steps[0] <= np.nanmin(error) < steps[1]
     assert (np.diff(steps) > 0).all()
@@ -418,7 +419,7 @@ def test_methods_that_are_ensembles_are_drawn_as_such(made, counted):
 def test_reliability(made):
     figure = draw(made, "reliability", "standard", "line")
     panels = headed(gather(folders(made, "standard", "line")), "test")
-    assert [each.label for each in panels] == ["standard", "line: midpoint", "line: ensemble of α = 0.1 and 0.9"]
+    assert [each.label for each in panels] == ["standard", "line: midpoint", "line: ensemble of 0.1 and 0.9"]
     for column, predictor in enumerate(panels):
         bins = reliability.pooled(predictor)
         above, below = figure.axes[column], figure.axes[3 + column]
@@ -499,8 +500,8 @@ def test_colours_and_lines_have_legends_of_their_own(made):
 def test_methods_are_shown_by_their_own_answers(name, counted):
     figure = figures.draw(name, [counted["snapshot"], counted["swa-cyclic"]])
     text = " ".join(" ".join(found.get_text() for found in figure.findobj(Text)).split())
-    assert "ensemble of the three members" in text
-    assert "average of the three checkpoints" in text
+    assert "ensemble of 3 members" in text
+    assert "average of 3" in text
     assert not [word for word in ("midpoint", "random") if word in text]
 
 
@@ -570,7 +571,7 @@ def test_what_cannot_be_drawn_is_refused(name, runs, options, error, message, ma
 
 def test_a_plane_that_was_not_computed_yet_is_named(made, tmp_path: Path):
     (old,) = Record.read(made["line"][0]).planes
-    empty = dataclasses.replace(old, accuracy=[[None] * 13] * 13, nll=[[None] * 13] * 13)
+    empty = dataclasses.replace(old, values=dict.fromkeys(("accuracy", "nll"), [[None] * 13] * 13))
     folder = changed(made["line"][0], tmp_path / "run", planes=[empty])
     with pytest.raises(RunError, match=re.escape(f"the plane {empty.name!r} of {folder} is empty")):
         figures.draw("plane", [folder])

@@ -144,8 +144,8 @@ def test_planes_are_drawn_the_right_way_round(recorded: Recorded):
     bars = [axes for axes in figure.axes if axes.get_label() == "<colorbar>"]
     assert [axes.get_title(loc="left") for axes in panels] == ["line, seed 0", "line, seed 1"] * 2
     assert [bar.get_ylabel() for bar in bars] == ["error (%)", "loss (NLL)"]
-    errors = [100 - 100 * np.array(plane.accuracy, float) for plane in planes]
-    losses = [np.array(plane.nll, float) for plane in planes]
+    errors = [100 - 100 * np.array(plane.values["accuracy"], float) for plane in planes]
+    losses = [np.array(plane.values["nll"], float) for plane in planes]
     for axes, plane, cells in zip(panels, planes * 2, (*errors, *losses), strict=True):
         filled = next(one for one in axes.collections if isinstance(one, QuadContourSet))
         assert (filled.zmin, filled.zmax) == pytest.approx((np.nanmin(cells), np.nanmax(cells)))
@@ -217,7 +217,7 @@ def predictors(recorded: Recorded, split: str):
     """Return label and rows of every seed of what predicts."""
     for name in NAMES:
         pair = is_ensemble("vertex") if name == "simplex" else is_pair(0.1, "probabilities")
-        word = "ensemble of the three vertices" if name == "simplex" else "ensemble of α = 0.1 and 0.9"
+        word = "ensemble of 3 vertices" if name == "simplex" else "ensemble of 0.1 and 0.9"
         kinds = {"": is_point} if name == "standard" else {": midpoint": is_middle, f": {word}": pair}
         for words, wanted in kinds.items():
             yield f"{LABELS[name]}{words}", [recorded.rows(name, seed, wanted, split)[0] for seed in SEEDS]

@@ -17,18 +17,20 @@ import torch
 from PIL import Image
 from typer.testing import CliRunner
 
-from subspaces import evaluation, training
+import subspaces as ss
+from subspaces import training
 from subspaces.cli import app
-from subspaces.evaluation.examples import Examples
+from subspaces.evaluation.metrics import of_task
 from subspaces.evaluation.record import Check, Record
 from subspaces.reports import page as report
 from subspaces.reports import reading
 from subspaces.reports.answers import Answer, answers, standard_for
-from subspaces.reports.measures import METRICS
+from subspaces.reports.measures import measure
 from subspaces.reports.page import commands, content, embedded, pictures, write_report
-from subspaces.reports.page.words import percent, verdict
+from subspaces.reports.page.words import Told, verdict
 from subspaces.training import RECIPES, Run, RunError
 
+METRICS = [metric.name for metric in of_task("classification")]
 EVIL = "</script><img src=x onerror=alert(1)>"
 runner = CliRunner()
 
@@ -136,7 +138,7 @@ def test_a_point_of_a_line_is_paired_with_its_opposite(runs, written):
         partner = run["ensembles"][point["partner"]]
         lower = min(together, key=lambda alpha: abs(alpha - min(point["alpha"], 1 - point["alpha"])))
         assert partner["metrics"][0] == pytest.approx(together[lower], rel=1e-5)
-        assert partner["name"] == f"ensemble of α = {lower:.3g} and {1 - lower:.3g}"
+        assert partner["name"] == f"ensemble of {lower:.3g} and {1 - lower:.3g}"
 
 
 def test_the_first_table_is_the_mean_and_the_deviation_over_seeds(runs, written):
@@ -151,18 +153,18 @@ def test_the_first_table_is_the_mean_and_the_deviation_over_seeds(runs, written)
         assert facts["line", name]["mean"][at] == pytest.approx(np.mean(values), rel=1e-5)
         assert facts["line", name]["std"][at] == pytest.approx(np.std(values, ddof=1), rel=1e-5)
     networks = {name: fact["networks"] for (_, name), fact in facts.items()}
-    assert networks["ensemble of the three vertices"] == 3
-    assert networks["ensemble of six random points"] == 6
-    assert networks["ensemble of α = 0.1 and 0.9"] == 2
+    assert networks["ensemble of 3 vertices"] == 3
+    assert networks["ensemble of 6 random points"] == 6
+    assert networks["ensemble of 0.1 and 0.9"] == 2
 
 
 def test_the_images_go_with_the_points_that_judge_them(runs, written):
     folder = runs["simplex"][0]
     run = next(run for run in data_of(written)["runs"] if run["name"] == folder.name)
-    examples = Examples.read(folder)
-    assert run["strip"]["labels"] == examples.labels.tolist()
+    examples = Record.read(folder).examples
+    assert run["strip"]["labels"] == examples.labels
     for point, predicted in zip(run["points"], run["strip"]["predicted"], strict=True):
-        assert predicted == examples.predicted[examples.alphas.index(point["alpha"])].tolist()
+        assert predicted == examples.predicted[examples.alphas.index(point["alpha"])]
 
 
 @pytest.mark.parametrize("shape", [(1, 8, 8), (3, 20, 12)])
@@ -186,6 +188,10 @@ def test_many_runs_stay_below_the_limit(tmp_path):
 # Its words
 
 
+def told(metric: str) -> Told:
+    return Told(measure(metric), 1)
+
+
 def way(*values: float, metric: str = "accuracy") -> Answer:
     return Answer("midpoint", "midpoint", None, {(seed,): {metric: value} for seed, value in enumerate(values)}, 1)
 
@@ -202,7 +208,7 @@ def way(*values: float, metric: str = "accuracy") -> Answer:
     ],
 )
 def test_better_and_worse_are_called_so(first, second, metric, expected):
-    assert verdict(first, second, metric, 1) == expected
+    assert verdict(first, second, told(metric)) == expected
 
 
 def test_the_midpoint_is_compared_with_standard_training_of_the_same_setting(runs, tmp_path):
@@ -228,12 +234,12 @@ def test_the_ensemble_is_compared_with_the_midpoint_and_with_standard_training(r
     (part,) = content.summary(groups, "test", 297)
     words = dict(part["paragraphs"])
     found = {one.name: one for group in groups for one in answers(group, "test")}
-    vertices, random = found["ensemble of the three vertices"], found["ensemble of six random points"]
-    for other, name in (("midpoint", "the midpoint"), ("one network", "standard training")):
+    vertices, random = found["ensemble of 3 vertices"], found["ensemble of 6 random points"]
+    for other, name in (("midpoint", "the midpoint"), ("network", "standard training")):
         for metric in ("accuracy", "ece"):
-            assert verdict(vertices, found[other], metric, 1, name) in words["Ensemble"]
-    right, error = (percent(random.spread(metric), 1) for metric in ("accuracy", "ece"))
-    said = f"six random points is right on {right}, its ECE {error}"
+            assert verdict(vertices, found[other], told(metric), name) in words["Ensemble"]
+    right, error = (told(metric).text(random.spread(metric)) for metric in ("accuracy", "ece"))
+    said = f"6 random points is right on {right}, its ECE {error}"
     assert said in words["Ensemble"]
     assert "one network for the midpoint and three or six for the ensemble." in words["Cost"]
 
@@ -278,16 +284,16 @@ def test_what_the_number_of_images_for_the_statistics_changes_is_said(tmp_path):
         (plane, 128, [0.3, 0.2]),
         (plane, 1200, [0.3, 0.234]),
     ):
-        record.checks.append(Check(where, [[0.0], [1.0]], "test", images, accuracy, [1.0, 1.0]))
+        record.checks.append(Check(where, [[0.0], [1.0]], "test", images, {"accuracy": accuracy, "nll": [1.0, 1.0]}))
     record.write(folder)
     shown = content.page(reading.gather([folder]))
     text = (
         "With batch-norm statistics of 128 or 640 instead of 1,200 images, "
-        f"the accuracies of 2 points of {folder.name} differ by at most"
+        f"the accuracy of 2 points of {folder.name} differs by at most"
     )
     assert any(f"{text} 1.0 points." in note for note in shown["notes"])
     assert "2 cells of" in shown["runs"][0]["planes"][0]["check"]
-    assert shown["runs"][0]["planes"][0]["check"].endswith("differ by at most 3.4 points.")
+    assert shown["runs"][0]["planes"][0]["check"].endswith("differs by at most 3.4 points.")
 
 
 def test_what_was_chosen_on_the_test_set_is_marked(runs, tmp_path):
@@ -338,7 +344,7 @@ def test_the_commands_make_the_same_run_and_the_same_numbers_again(tmp_path, mon
         assert (one.alphas, one.role, one.average) == (two.alphas, two.role, two.average)
         assert one.metrics == pytest.approx(two.metrics, abs=1e-5)
     assert [choice.on_test for choice in second.choices] == [True] * len(first.choices)
-    assert second.planes[0].accuracy == first.planes[0].accuracy
+    assert second.planes[0].values == first.planes[0].values
 
 
 @pytest.mark.parametrize(
@@ -362,7 +368,7 @@ def test_options_of_an_evaluation_are_those_of_its_command(method, given, traine
 
 
 def test_points_without_an_option_are_given_in_python(trained):
-    evaluation.evaluate(trained["curve"], grid=(0.0, 0.1, 0.3), device="cpu", progress=False)
+    ss.evaluate(trained["curve"], grid=(0.0, 0.1, 0.3), device="cpu", progress=False)
     _, evaluate, comment = commands.reproduce(reading.Reading(trained["curve"]), {})
     assert "--grid" not in evaluate
     assert comment.endswith("grid=[0, 0.1, 0.3, 0.5, 0.7, 0.9, 1])")

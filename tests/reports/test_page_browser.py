@@ -12,7 +12,7 @@ import made_runs
 import pytest
 from visiting import PHONE, Visitor, eventually
 
-from subspaces.evaluation.examples import Examples
+from subspaces.evaluation.metrics import of_task
 from subspaces.evaluation.record import Record, Row
 from subspaces.reports.page import write_report
 
@@ -149,7 +149,7 @@ def test_the_slider_by_pointer_changes_the_images_too(page, runs):
     page.mouse.move(box["x"] + 0.25 * box["width"], box["y"] + box["height"] / 2, steps=4)
     page.mouse.up()
     assert slider.input_value() == "5"
-    examples = Examples.read(runs["line"])
+    examples = Record.read(runs["line"]).examples
     place = examples.alphas.index(0.25)
     items = page.locator("#walk-strip li").all_inner_texts()
     for text, label, answer, sure in zip(
@@ -419,11 +419,11 @@ def test_tables_scroll_in_their_own_box_and_say_so(visit, report):
 
 def test_every_metric_is_explained_beside_the_first_table(page):
     terms, meanings = (page.locator(f"#glossary {tag}").all_inner_texts() for tag in ("dt", "dd"))
-    assert terms == ["Accuracy", "ECE", "NLL", "Brier score", "Adaptive ECE", "AURC"]
-    assert all(text.endswith(("higher is better.", "lower is better.")) for text in meanings)
-    told = dict(zip(terms, meanings, strict=True))
-    assert "bins of equally many images" in told["Adaptive ECE"]
-    assert "area under the risk–coverage curve" in told["AURC"]
+    metrics = of_task("classification")
+    assert [term.lower() for term in terms] == [metric.label.lower() for metric in metrics]
+    assert terms[:2] == ["Accuracy", "NLL"]
+    for metric, meaning in zip(metrics, meanings, strict=True):
+        assert meaning == f"{metric.meaning}; {'lower' if metric.lower_is_better else 'higher'} is better."
     assert page.locator("#glossary dd").first.is_visible()
 
 
@@ -436,7 +436,7 @@ def test_a_page_of_members_has_no_walk_to_a_midpoint(visit, tmp_path):
     assert page.locator("#walk-numbers thead th").all_inner_texts() == [
         "Metric",
         "member 1",
-        "ensemble of the three members",
+        "ensemble of 3 members",
     ]
     shown = page.inner_text("main").partition("Runs\n")[0].partition("Planes\n")
     assert not [word for word in ("midpoint", "random point", "Walk") if word in shown[0]]

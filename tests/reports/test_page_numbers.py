@@ -99,7 +99,7 @@ def curves(recorded, average: str) -> dict[str, tuple[list[float], np.ndarray]]:
     return found
 
 
-HIDDEN = f"{LABELS['simplex']}: ensemble of six random points"
+HIDDEN = f"{LABELS['simplex']}: ensemble of 6 random points"
 
 
 @pytest.mark.parametrize("average", ["probabilities", "logits"])
@@ -154,7 +154,7 @@ def test_the_legend_is_of_what_is_drawn(page, recorded):
     box = page.get_by_role("checkbox", name=HIDDEN)
     box.check()
     shown, _ = chart(page, "#along-figure")
-    (values, _) = recorded.ways()["simplex", "ensemble of six random points"]
+    (values, _) = recorded.ways()["simplex", "ensemble of 6 random points"]
     (line,) = (trace for trace in shown if trace.get("meta") == HIDDEN)
     assert line["y"] == near([100 * values.mean(0)[0]] * 21)
     box.uncheck()
@@ -191,7 +191,7 @@ def roles(recorded) -> list[tuple[str, np.ndarray]]:
     for seed in SEEDS:
         points = recorded.rows("simplex", seed, is_point)
         both = [row for role in ("vertex", "random") for row in recorded.rows("simplex", seed, is_ensemble(role))]
-        words = {"vertex": "ensemble of the three vertices", "random": "ensemble of six random points"}
+        words = {"vertex": "ensemble of 3 vertices", "random": "ensemble of 6 random points"}
         for row in (*points, *both):
             name = row.role if row.kind == "point" else words[row.role]
             found.append((name, np.array([row.metrics[metric] for metric in METRICS])))

@@ -41,7 +41,7 @@ def test_risk_over_coverage(page, recorded):
         ("simplex", is_ensemble("vertex")),
     ):
         expected[f"{LABELS[name]}: midpoint"] = recorded.risks(name, is_middle)
-        words = "the three vertices" if name == "simplex" else "α = 0.1 and 0.9"
+        words = "3 vertices" if name == "simplex" else "0.1 and 0.9"
         expected[f"{LABELS[name]}: ensemble of {words}"] = recorded.risks(name, ensemble)
     traces, layout = chart(page, "#selective-figure")
     assert [trace["meta"] for trace in traces] == list(expected) == list(legend(page, "#selective-figure"))
@@ -121,7 +121,7 @@ def test_planes(page, recorded, metric):
     for name, plane in planes(recorded).items():
         page.select_option("#planes-plane", label=name)
         (surface, casing, path, diamond, corners), layout = chart(page, "#planes-figure")
-        cells = holes(getattr(plane, metric), scale(metric))
+        cells = holes(plane.values[metric], scale(metric))
         assert surface["x"] == near(plane.xs, digits=5)
         assert surface["y"] == near(plane.ys, digits=5)
         assert np.array(surface["z"], float) == pytest.approx(cells, rel=6e-6, nan_ok=True)
@@ -153,10 +153,10 @@ def test_planes(page, recorded, metric):
 @pytest.mark.parametrize("metric", ["accuracy", "nll"])
 def test_what_is_said_of_a_plane(page, recorded, metric):
     page.select_option("#planes-metric", value=metric)
-    checked = "With batch-norm statistics of 320 instead of 1,200 images, the accuracies of 1 cells of"
+    checked = "With batch-norm statistics of 320 instead of 1,200 images, the accuracy of 1 cells of"
     for at, (name, plane) in enumerate(planes(recorded).items()):
         page.select_option("#planes-plane", index=at)
-        cells = holes(getattr(plane, metric), scale(metric))
+        cells = holes(plane.values[metric], scale(metric))
         low, high = (f"{end:.{digits(metric)}f}{PERCENT[metric]}" for end in (np.nanmin(cells), np.nanmax(cells)))
         far = max(d for drawn in plane.drawn for d in drawn.distance)
         where = f"up to {far:.3g} off the plane" if far else "in the plane"
@@ -167,7 +167,7 @@ def test_what_is_said_of_a_plane(page, recorded, metric):
         assert f"batch-norm statistics of {plane.statistics_images:,} training images in every cell. Axes: " in text
         assert f" What is drawn lies {where}." in text
         assert (checked in text) is ("seed 1" in name)
-        assert "differ by at most 8.8 points." in text or "seed 1" not in name
+        assert "differs by at most 8.8 points." in text or "seed 1" not in name
         assert text.endswith(" Some cells are not computed yet.")
 
 
@@ -181,7 +181,7 @@ def test_a_plane_is_copied_cell_by_cell(page, recorded):
         for row, (i, j) in zip(rows, cells, strict=True):
             assert (float(row["x"]), float(row["y"])) == pytest.approx((plane.xs[j], plane.ys[i]), rel=6e-5)
             for metric in ("accuracy", "nll"):
-                found = getattr(plane, metric)[i][j]
+                found = plane.values[metric][i][j]
                 assert row[metric] == "" if found is None else float(row[metric]) == pytest.approx(found, rel=6e-6)
 
 
@@ -199,7 +199,7 @@ def test_the_table_of_runs(page, recorded):
     assert list(rows[0]) == ["Run", "Method", "Answer", "seed", *METRICS]
     for line, row, (name, seed, folder, record) in zip(shown["body"], rows, order(recorded), strict=True):
         (middle,) = (one for one in record.rows if is_middle(one) and one.split == "test")
-        answer = "one network" if name == "standard" else "midpoint"
+        answer = "network" if name == "standard" else "midpoint"
         assert line[:4] == [folder.name, LABELS[name], answer, str(seed)]
         assert line[:4] == [row[column] for column in ("Run", "Method", "Answer", "seed")]
         for at, metric in enumerate(METRICS, 4):
@@ -227,9 +227,9 @@ def test_every_point_is_copied(page, recorded):
         together = recorded.rows(name, seed, lambda row: row.average == "probabilities")
         assert len(mine) == len(points) + len(together)
         for row, one in zip([row for row in mine if row["kind"] == "ensemble"], together, strict=True):
-            words = {"vertex": "the three vertices", "random": "six random points"}
+            words = {"vertex": "3 vertices", "random": "6 random points"}
             pair = " and ".join(f"{a:.3g}" for a in one.alphas) if one.role == "along" else ""
-            assert (row["alpha"], row["role"]) == ("ensemble of " + words.get(one.role, f"α = {pair}"), "")
+            assert (row["alpha"], row["role"]) == ("ensemble of " + words.get(one.role, pair), "")
             assert [float(row[metric]) for metric in METRICS] == near([one.metrics[m] for m in METRICS])
 
 

@@ -12,8 +12,8 @@ from page_cases import CLASSES, LABELS, METRICS, SEEDS, digits, is_ensemble, is_
 from PIL import Image
 from visiting import PERCENT, chart, copied, everywhere_in, legend, near, reads, table, unfolded, walked
 
-from subspaces.evaluation.examples import Examples
-from subspaces.evaluation.record import Row
+from subspaces.evaluation.examples import pictures
+from subspaces.evaluation.record import Examples, Row
 
 
 @pytest.fixture
@@ -67,20 +67,20 @@ def assert_images(shown: dict[str, Any], examples: Examples, point: Row, where: 
     if point.alphas[0] not in examples.alphas:
         assert (shown["title"], shown["images"]) == ("", [])
         return
-    at, labels = examples.alphas.index(point.alphas[0]), examples.labels.tolist()
-    answers, right = examples.predicted[at].tolist(), (examples.predicted[at] == examples.labels).tolist()
+    at, labels = examples.alphas.index(point.alphas[0]), examples.labels
+    answers, right = examples.predicted[at], (np.array(examples.predicted[at]) == labels).tolist()
     assert shown["title"] == f"Images whose predictions change: {sum(right)} of {len(labels)} right at {where}"
     assert shown["classes"] == ["right" if one else "wrong" for one in right]
     assert shown["truths"] == [f"is {CLASSES[label]}" for label in labels]
     marks = [("right: ✓ " if one else "wrong: ✗ ") for one in right]
     assert shown["answers"] == [mark + CLASSES[answer] for mark, answer in zip(marks, answers, strict=True)]
     sure = [int(text.removesuffix(" % sure")) for text in shown["sure"]]
-    assert sure == pytest.approx(100 * examples.confidence[at].numpy(), abs=0.51)
-    assert shown["alts"] == [f"test image {index}" for index in examples.indices.tolist()]
+    assert sure == pytest.approx(100 * np.array(examples.confidence[at]), abs=0.51)
+    assert shown["alts"] == [f"test image {index}" for index in examples.indices]
 
 
 def assert_pictures(shown: dict[str, Any], examples: Examples) -> None:
-    for source, image in zip(shown["images"], examples.images, strict=True):
+    for source, image in zip(shown["images"], pictures(examples), strict=True):
         with Image.open(io.BytesIO(base64.b64decode(source.partition(",")[2]))) as picture:
             assert np.array_equal(np.array(picture)[..., 0], image[0].numpy())
 
@@ -88,16 +88,14 @@ def assert_pictures(shown: dict[str, Any], examples: Examples) -> None:
 def assert_walk(page, recorded, name: str, seed: int, points: list[Row], partner: Callable[[Row], Row]) -> list[Any]:
     """Compare what is shown at every point of a run with its record, and return it."""
     everywhere = everywhere_in(page)
-    (middle,), examples = recorded.rows(name, seed, is_middle), Examples.read(recorded.runs[name][seed])
+    (middle,), examples = recorded.rows(name, seed, is_middle), recorded.records[name][seed].examples
     assert len(everywhere) == len(points)
     for place, (shown, point) in enumerate(zip(everywhere, points, strict=True)):
         ensemble, where = partner(point), named(point)
         assert shown["value"] == str(place)
         assert shown["name"] == where + (", the midpoint" if name != "simplex" and point is middle else "")
         assert shown["caption"] == f"{LABELS[name]}, seed {seed}: {where}, test split"
-        together = (
-            "the three vertices" if name == "simplex" else "α = " + " and ".join(f"{a:.3g}" for a in ensemble.alphas)
-        )
+        together = "3 vertices" if name == "simplex" else " and ".join(f"{a:.3g}" for a in ensemble.alphas)
         assert shown["head"][:4] == ["Metric", where, "midpoint", f"ensemble of {together}"]
         assert [line[0] for line in shown["body"]] == [label for label, *_ in METRICS.values()]
         for column, row in ((1, point), (2, middle), (3, ensemble)):
@@ -147,7 +145,7 @@ def test_the_numbers_of_a_point_are_copied(page, recorded):
     page.locator("#walk-alpha").fill("7")
     row = recorded.rows("curve", 0, lambda row: is_point(row) and np.isclose(row.alphas[0], 0.35))[0]
     (middle,), pair = recorded.rows("curve", 0, is_middle), recorded.rows("curve", 0, is_pair(0.35, "probabilities"))[0]
-    names = ["α = 0.35", "midpoint", "ensemble of α = 0.35 and 0.65"]
+    names = ["α = 0.35", "midpoint", "ensemble of 0.35 and 0.65"]
     said = [f"{what}: {numbers_said(one)}" for what, one in ((names[0], row), (names[2], pair))]
     page.wait_for_function("text => document.getElementById('live').textContent === text", arg="; ".join(said))
     rows = copied(page, "Copy as CSV: curve, seed 0")
@@ -172,7 +170,7 @@ def test_the_numbers_of_the_reliability_diagram(page, recorded):
     assert shown["caption"] == "Reliability, test split"
     heads = [
         f"{name}: {what}"
-        for name in ("α = 0.2", "ensemble of α = 0.2 and 0.8")
+        for name in ("α = 0.2", "ensemble of 0.2 and 0.8")
         for what in ("images", "mean confidence", "right")
     ]
     assert shown["head"] == ["Confidence", *heads]

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from page_cases import LABELS, METRICS, Recorded, deviation, is_middle
 
-from subspaces.evaluation.examples import Examples
 from subspaces.evaluation.record import Choice, Record
 from subspaces.reports import reading
-from subspaces.reports.measures import measure
+from subspaces.reports.measures import measure, places
 from subspaces.reports.page import commands, content, pictures, run_section
 
 AT = {metric: at for at, metric in enumerate(METRICS)}
@@ -42,13 +41,13 @@ def compared(first: np.ndarray, second: np.ndarray, metric: str, than: str = "")
 
 def test_the_summary_is_right_in_every_number(recorded: Recorded, page):
     ways = {way: values for way, (values, _) in recorded.ways().items()}
-    standard, names = ways["standard", "one network"], ("line", "curve", "simplex")
+    standard, names = ways["standard", "network"], ("line", "curve", "simplex")
     assert [part["label"] for part in page["summary"]] == ["Line", "Curve", "Simplex (m = 3)"]
     verdicts = ""
     for name, part in zip(names, page["summary"], strict=True):
         middle, words = ways[name, "midpoint"], dict(part["paragraphs"])
-        for at, (figure, metric) in enumerate(zip(part["figures"], ("accuracy", "ECE"), strict=True)):
-            ours, theirs = (100 * values.mean(0)[at] for values in (middle, standard))
+        for figure, metric in zip(part["figures"], ("accuracy", "ECE"), strict=True):
+            ours, theirs = (100 * values.mean(0)[AT[metric.lower()]] for values in (middle, standard))
             assert (figure["name"], figure["value"]) == (f"midpoint {metric}", f"{ours:.1f}\u00a0%")
             sign = "+" if ours > theirs else "−"
             beside = f"standard training {theirs:.1f}\u00a0%, difference {sign}{abs(ours - theirs):.1f} points"
@@ -59,7 +58,7 @@ def test_the_summary_is_right_in_every_number(recorded: Recorded, page):
             f"{compared(middle, standard, 'accuracy')}. Its ECE is {said(middle, 'ece')}, against "
             f"{said(standard, 'ece')}: {compared(middle, standard, 'ece')}."
         )
-        title = "ensemble of the three vertices" if name == "simplex" else "ensemble of α = 0.1 and 0.9"
+        title = "ensemble of 3 vertices" if name == "simplex" else "ensemble of 0.1 and 0.9"
         both = ways[name, title]
         told = {
             metric: f"{compared(both, middle, metric, 'the midpoint')} and "
@@ -69,10 +68,8 @@ def test_the_summary_is_right_in_every_number(recorded: Recorded, page):
         text = f"The {title} is right on {said(both, 'accuracy')}, {told['accuracy']}."
         text += f" Its ECE is {said(both, 'ece')}: {told['ece']}."
         if name == "simplex":
-            six = ways[name, "ensemble of six random points"]
-            text += (
-                f" The ensemble of six random points is right on {said(six, 'accuracy')}, its ECE {said(six, 'ece')}."
-            )
+            six = ways[name, "ensemble of 6 random points"]
+            text += f" The ensemble of 6 random points is right on {said(six, 'accuracy')}, its ECE {said(six, 'ece')}."
         assert words["Ensemble"] == text
         verdicts += words["Midpoint"] + text
         vertices, at_test = {"line": ("two", "two"), "curve": ("three", "two"), "simplex": ("three", "three or six")}[
@@ -99,7 +96,7 @@ def test_without_standard_training_it_is_compared_with_its_ends(recorded: Record
 
 def test_single_networks_are_summed_up_alone(recorded: Recorded):
     (part,) = content.page(reading.gather(recorded.runs["standard"]))["summary"]
-    values, _ = recorded.ways()["standard", "one network"]
+    values, _ = recorded.ways()["standard", "network"]
     words = dict(part["paragraphs"])
     assert words["Network"] == f"It is right on {said(values, 'accuracy')}. Its ECE is {said(values, 'ece')}."
     assert words["Cost"] == "One training run, one network at test. Training took 0.29\u00a0s a run."
@@ -121,20 +118,20 @@ def test_title_and_notes(recorded: Recorded, page):
         "test split, 120 images",
     ]
     line, simplex = recorded.runs["line"][0].name, recorded.runs["simplex"][2].name
-    checked = "With batch-norm statistics of 128 or 640 instead of 1,200 images, the accuracies of 2 points of"
+    checked = "With batch-norm statistics of 128 or 640 instead of 1,200 images, the accuracy of 2 points of"
     standard = ", ".join(f'"runs/{folder.name}"' for folder in recorded.runs["standard"][:2])
     assert page["notes"] == [
         "All numbers are on the 120 images of the test split.",
         "± is the standard deviation over 3 training runs with different seeds (seeds 0, 1 and 2); "
         "a difference that is not much larger may be chance.",
         "The ensemble of the independent networks of standard was not measured. In Python: "
-        "from subspaces.evaluation.together import evaluate_together; "
+        "from subspaces.evaluation.run_ensembles import evaluate_together; "
         f'evaluate_together([[{standard}]], to="runs"); then write this page again.',
         "Training time is that of the training steps alone, on average over seeds; start-up and evaluation are not in "
         "it. Hardware: made up.",
         "Every network has its own batch-norm statistics, from 1,200 training images. "
-        f"{checked} {line} differ by at most 4.0 points. {checked} {simplex} differ by at most 10.0 points.",
-        "A line or curve is shown by the ensemble of α = 0.1 and 0.9, or the nearest points that were measured: "
+        f"{checked} {line} differs by at most 4.0 points. {checked} {simplex} differs by at most 10.0 points.",
+        "A line or curve is shown by the ensemble of 0.1 and 0.9, or the nearest points that were measured: "
         "a pair that was fixed beforehand, not the best one.",
         "Some points were chosen on the test set itself, as in the paper, which makes them look better than they "
         "are. They are listed under Choices, marked “chosen on the test set”; the summary does not use them.",
@@ -172,17 +169,17 @@ def test_runs_that_have_only_held_out_images_in_common_are_shown_on_them(recorde
 
 
 def test_percentages_have_as_many_places_as_images_can_tell_apart():
-    assert [measure("ece").digits(images) for images in (60, 4999, 5000, 10_000)] == [1, 1, 2, 2]
+    assert [places(measure("ece"), images) for images in (60, 4999, 5000, 10_000)] == [1, 1, 2, 2]
 
 
 def test_what_is_kept_of_many_images(recorded: Recorded):
     folder = recorded.runs["line"][0]
-    examples, points = Examples.read(folder), list(reading.Reading(folder).points("test").values())
+    examples, points = Record.read(folder).examples, list(reading.Reading(folder).points("test").values())
     strip = pictures.strip(examples, points, "test", 5)
     assert strip is not None
     assert [len(strip[key]) for key in ("images", "labels", "indices")] == [5] * 3
-    assert strip["predicted"] == examples.predicted[:, :5].tolist()
-    assert np.allclose(strip["confidence"], examples.confidence[:, :5], atol=0.0051)
+    assert strip["predicted"] == [line[:5] for line in examples.predicted]
+    assert np.allclose(strip["confidence"], [line[:5] for line in examples.confidence], atol=0.0051)
     many = [dataclasses.replace(group, runs=group.runs * 4) for group in reading.gather(recorded.runs["line"])] * 2
     assert {len(run["strip"]["labels"]) for run in content.page(many)["runs"]} == {8}  # 200 for 24 runs
 

@@ -12,7 +12,7 @@ import pytest
 from helpers import resealed
 
 from subspaces.evaluation.record import Record
-from subspaces.reports.answers import first, headed, row_of
+from subspaces.reports.answers import first, headed
 from subspaces.reports.reading import Curve, Reading, gather
 from subspaces.training import RECIPES, Execution, Recipe, seals
 from subspaces.training.runs import Run, RunError
@@ -180,12 +180,12 @@ def test_pairs_are_sorted_by_the_smaller_alpha_and_by_how_they_are_averaged(made
 
 
 def test_what_stands_for_a_run(made):
-    assert row_of(Reading(made["standard"][0]), "midpoint", "test").alphas == [0.0]
+    assert Record.read(made["standard"][0]).answer("midpoint").alphas == [0.0]
     assert len(headed(gather(made["standard"]), "test")) == 1
-    assert row_of(Reading(made["line"][0]), "midpoint", "test").alphas == [0.5]
-    assert row_of(Reading(made["line"][0]), "pair", "test").alphas == [0.1, 0.9]
-    assert row_of(Reading(made["simplex4"][0]), "midpoint", "test").alphas == [[0.25] * 4]
-    assert row_of(Reading(made["simplex4"][0]), "vertices", "test").alphas == np.eye(4).tolist()
+    assert Record.read(made["line"][0]).answer("midpoint").alphas == [0.5]
+    assert Record.read(made["line"][0]).answer("pair").alphas == [0.1, 0.9]
+    assert Record.read(made["simplex4"][0]).answer("midpoint").alphas == [[0.25] * 4]
+    assert Record.read(made["simplex4"][0]).answer("vertices").alphas == np.eye(4).tolist()
 
 
 def test_the_log_is_read_where_every_seed_has_it(made):
@@ -275,7 +275,7 @@ def test_what_was_not_measured_is_named(made, tmp_path: Path):
 
 
 def test_no_runs_and_folders_that_are_none_are_refused(made, tmp_path: Path):
-    with pytest.raises(ValueError, match="no runs were given"):
+    with pytest.raises(ValueError, match="runs got nothing: expected run folders"):
         gather([])
     with pytest.raises(ValueError, match="no runs were given"):
         gather([tmp_path])

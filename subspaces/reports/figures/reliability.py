@@ -30,7 +30,7 @@ class Bins:
 
 def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     """Draw a diagram for each answer, and below it how often a confidence occurs."""
-    shown = confident(groups, split)
+    shown = confident(groups, split, "reliability")
     down = -(-len(shown) // ACROSS)
     across = -(-len(shown) // down)
     with style.styled():

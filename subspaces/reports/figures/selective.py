@@ -19,7 +19,7 @@ def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
         axes = drawing.add_subplot()
         looks = dict(zip([group.label for group in groups], style.looks(groups), strict=True))
         handles = []
-        for answer in confident(groups, split):
+        for answer in confident(groups, split, "risk_coverage"):
             look = looks[answer.group.label]
             line = look.line if answer.group.runs[0].single else "-" if answer.networks > 1 else style.DASHED
             drawn = style.band(axes, curve(answer), 100, look, line, every=8)

@@ -66,6 +66,7 @@ def _html(content: dict[str, Any], charts: str) -> str:
         policy=f"default-src 'none'; script-src {' '.join(map(_digest, scripts))}; "
         "style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'",
         title=html.escape(content["title"]),
+        what=content["what"],
         subtitle=html.escape(content["subtitle"]),
         summary="\n".join(_article(part) for part in content["summary"]),
         notes="\n".join(f"<li>{html.escape(note)}</li>" for note in content["notes"]),

@@ -37,6 +37,7 @@ def page(groups: Sequence[Group], measured: Iterable[Measured] = ()) -> dict[str
         "subtitle": _subtitle(groups, split, images),
         "split": split,
         "images": images,
+        "what": examples_of(groups),
         "classes": _classes(dataset.get("classes")),
         "metrics": [_metric(each, images) for each in metrics],
         "summary": summary(groups, split, images, together),

@@ -21,16 +21,17 @@ def notes(groups: Sequence[Group], answers: Sequence[Answer], split: str, images
     if all(len(group.runs) == 1 for group in groups):
         accuracy = sum(answer.spread("accuracy").mean for answer in answers) / len(answers)
         if not math.isnan(accuracy):
-            found.append(_by_chance(accuracy, images))
+            found.append(_by_chance(accuracy, images, examples_of(groups)))
     found += [*_independent(groups, answers), *_time(groups)]
     statistics = sorted({int(run.record.statistics["images"]) for run in runs if run.record.statistics.get("images")})
     if statistics:
         counts = " or ".join(f"{count:,}" for count in statistics)
         tried = "".join(f" {text}" for run in runs if (text := statistics_check(run.record, "points", images)))
-        found.append(f"Every network has its own batch-norm statistics, from {counts} training images.{tried}")
+        what = trained_on(runs[0].record)
+        found.append(f"Every network has its own batch-norm statistics, from {counts} training {what}.{tried}")
     if any(each.name == "pair" for run in runs for each in run.record.answers):
         found.append(
-            "A line or curve is shown by the ensemble of α = 0.1 and 0.9, or the nearest points that were measured: "
+            "A line or curve is shown by the ensemble of 0.1 and 0.9, or the nearest points that were measured: "
             "a pair that was fixed beforehand, not the best one."
         )
     if any(choice.on_test for run in runs for choice in run.record.choices):
@@ -42,18 +43,26 @@ def notes(groups: Sequence[Group], answers: Sequence[Answer], split: str, images
 
 
 def examples_of(groups: Sequence[Group]) -> str:
+    """Return what was asked about, in all groups."""
+    others = [group.runs[0].record for group in groups if group.recipe is None]
+    return asked(others[0]) if others else "images"
+
+
+def asked(record: Record) -> str:
     """Return what was asked about: images of data sets, else examples, tokens or pixels."""
-    if all(group.recipe is not None for group in groups):
-        return "images"
-    task = groups[0].runs[0].record.task
-    return task if task in ("tokens", "pixels") else "examples"
+    return record.task if record.task in ("tokens", "pixels") else trained_on(record)
 
 
-def _by_chance(accuracy: float, images: int) -> str:
+def trained_on(record: Record) -> str:
+    """Return what a data set consists of."""
+    return "examples" if record.recipe is None else "images"
+
+
+def _by_chance(accuracy: float, images: int, what: str) -> str:
     """Say how far apart accuracies of one run each may be without a reason."""
     margin = 196 * math.sqrt(2 * accuracy * (1 - accuracy) / images)
     return (
-        f"With one seed and {images:,} examples, accuracies less than about {margin:.1f} points apart may differ by "
+        f"With one seed and {images:,} {what}, accuracies less than about {margin:.1f} points apart may differ by "
         "chance (95 %, if the two make their errors independently)."
     )
 
@@ -137,7 +146,7 @@ def statistics_check(record: Record, where: str, images: int) -> str:
     counts = " or ".join(f"{one.statistics_images:,}" for one in fewer)
     what = f"{len(most.at)} {'points' if where == 'points' else 'cells'} of {record.name}"
     return (
-        f"With batch-norm statistics of {counts} instead of {most.statistics_images:,} images, "
+        f"With batch-norm statistics of {counts} instead of {most.statistics_images:,} {trained_on(record)}, "
         f"the {metric.label} of {what} differs by at most {metric.scale * away:.{places(metric, images)}f}"
         f"{' points' if metric.percent else ''}."
     )

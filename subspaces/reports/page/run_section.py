@@ -9,7 +9,7 @@ from subspaces.evaluation.answers import PAIR, named
 from subspaces.evaluation.plane import begun
 from subspaces.evaluation.record import Alpha, Choice, Plane, Reliability, Row
 from subspaces.reports.page.commands import changed, reproduce
-from subspaces.reports.page.notes import statistics_check
+from subspaces.reports.page.notes import asked, statistics_check, trained_on
 from subspaces.reports.page.pictures import strip
 from subspaces.reports.reading import Reading
 
@@ -179,8 +179,8 @@ def _plane(plane: Plane, run: Reading) -> dict[str, Any]:
         "x": short(plane.xs, 5),
         "y": short(plane.ys, 5),
         "values": {name: [short(line) for line in grid] for name, grid in plane.values.items()},
-        "note": f"{plane.split} split, {plane.count:,} examples; batch-norm statistics of "
-        f"{plane.statistics_images:,} training images in every cell",
+        "note": f"{plane.split} split, {plane.count:,} {asked(run.record)}; batch-norm statistics of "
+        f"{plane.statistics_images:,} training {trained_on(run.record)} in every cell",
         "check": statistics_check(run.record, plane.name, plane.count),
         "drawn": [
             {

@@ -12,7 +12,7 @@ function alongSection() {
   options($("along-metric"), METRICS.map((metric) => metric.label));
   const averages = new Set(data.groups.flatMap((group) => Object.keys(group.along ?? {})).slice(1));
   averages.delete("point");
-  if (averages.size === 1) leaveOut("along-average-label");
+  if (averages.size < 2) leaveOut("along-average-label");
   const metric = () => METRICS[Number($("along-metric").value)];
   const updates = [];
   if (intervals) updates.push(alongChart(metric));
@@ -73,7 +73,7 @@ function alongChart(metric) {
   };
   return chart($("along-figure"), {
     label: "a metric along the subspace",
-    caption: () => `${metric().label}: ${metric().meaning}; ${metric().higher ? "higher" : "lower"} is better.` +
+    caption: () => `${metric().label}: ${metric().meaning}${better(metric())}.` +
       (curves().some((one) => one.std) ? " Bands: one standard deviation over seeds." : ""),
     series: () => curves().map((one) => ({ ...one, traces: traces(one) })),
     more: (_, visible) => ({

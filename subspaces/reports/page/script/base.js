@@ -26,6 +26,7 @@ function options(select, names, chosen = 0) {
 const place = (name) => METRICS.findIndex((metric) => metric.name === name);
 const scaled = (metric, value) => (value === null ? null : metric.percent ? 100 * value : value);
 const unit = (metric) => (metric.percent ? "\u00a0%" : "");
+const better = ({ goal, higher }) => (goal !== null ? "" : `; ${higher ? "higher" : "lower"} is better`);
 const axis = (metric) => metric.label + (metric.percent ? " (%)" : "");
 
 function shown(metric, value, withUnit = true) {

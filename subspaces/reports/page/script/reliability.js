@@ -1,13 +1,13 @@
 // Reliability: how often predictions of each confidence are right, over how many there are.
 
 const RELIABILITY = "Reliability: how often answers of each confidence are right. On the dotted diagonal they are " +
-  "right as often as they are sure, below it they are too sure. Underneath: how many images have which confidence.";
+  `right as often as they are sure, below it they are too sure. Underneath: how many ${data.what} have which confidence.`;
 const percent = (value) => (value === null ? "–" : (100 * value).toFixed(1) + " %");
 
-// Of each bin: its middle, what hovering says, and its share of the images.
+// Of each bin: its middle, what hovering says, and its share of all.
 function bins({ count, confidence, accuracy }, name) {
   const total = count.reduce((sum, n) => sum + n, 0);
-  const said = (n, bin) => `${n} images<br>confidence ${percent(confidence[bin])}<br>right ${percent(accuracy[bin])}`;
+  const said = (n, bin) => `${n} ${data.what}<br>confidence ${percent(confidence[bin])}<br>right ${percent(accuracy[bin])}`;
   return {
     x: count.map((_, bin) => (bin + 0.5) / count.length),
     share: count.map((n) => (100 * n) / total),
@@ -66,7 +66,7 @@ function reliabilityTable(rows) {
   const edge = (bin) => ((100 * bin) / count).toFixed(0);
   const range = { bin_from: (bin) => bin / count, bin_to: (bin) => (bin + 1) / count };
   const kinds = [
-    ["count", "images", String], ["confidence", "mean confidence", percent], ["accuracy", "right", percent],
+    ["count", data.what, String], ["confidence", "mean confidence", percent], ["accuracy", "right", percent],
   ];
   const column = (label, text, values) => figures(label, (bin) => text(values[bin]), label, (bin) => values[bin]);
   const columns = rows.flatMap(({ name, reliability }) => kinds.map(([key, word, text]) =>

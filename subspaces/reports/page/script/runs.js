@@ -22,8 +22,8 @@ function factsTable() {
 }
 
 function glossary() {
-  $("glossary").replaceChildren(...METRICS.flatMap(({ label, meaning, higher, goal }) =>
-    [el("dt", {}, label), el("dd", {}, `${meaning}${goal === null ? `; ${higher ? "higher" : "lower"} is better` : ""}.`)]));
+  $("glossary").replaceChildren(...METRICS.flatMap((metric) =>
+    [el("dt", {}, metric.label), el("dd", {}, `${metric.meaning}${better(metric)}.`)]));
 }
 
 const BY = { risk: "half of its error" };

@@ -116,12 +116,14 @@ function metricColumns(mean, std = null) {
   });
 }
 
-// The same, with the best of each column marked: of numbers as they are shown, so that equals are equal, and of rows
-// that may be `compared` with each other.
+// The same, with the best of each column marked, or the nearest to its goal: of numbers as they are shown, so that
+// equals are equal, and of rows that may be `compared` with each other.
 function judgedColumns(mean, std, compared) {
   return metricColumns(mean, std).map((column, at) => {
     const metric = METRICS[at];
-    const rounded = (row) => Number(shown(metric, mean(row)[at], false)) * (metric.higher ? 1 : -1);
+    const merit = (number) => (metric.goal !== null ? -Math.abs(number - scaled(metric, metric.goal)) :
+      metric.higher ? number : -number);
+    const rounded = (row) => merit(Number(shown(metric, mean(row)[at], false)));
     return { ...column, best: (row) => (mean(row)[at] === null || !compared(row) ? -Infinity : rounded(row)) };
   });
 }

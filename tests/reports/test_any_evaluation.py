@@ -1,0 +1,329 @@
+"""Tables, figures and pages of evaluations that are no runs: families and networks of a user's own, and their files."""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import made_runs
+import numpy as np
+import pytest
+import torch
+from test_page import data_of
+from torch import Tensor, nn
+from typer.testing import CliRunner
+from visiting import reads, table
+
+import subspaces as ss
+from subspaces.cli import app
+from subspaces.evaluation.answers import ANSWERS, Answer
+from subspaces.evaluation.metrics import METRICS, Metric, average
+from subspaces.evaluation.points import Item, kind
+from subspaces.reports.figures import KINDS
+from subspaces.training.runs import RunError
+
+runner = CliRunner()
+COUNT = 297  # as many test examples as a made-up run has
+GRID = (0.0, 0.1, 0.3)
+
+
+def batches(count: int, target: Callable[[Tensor], Tensor], seed: int) -> list[tuple[Tensor, Tensor]]:
+    inputs = torch.randn(count, 6, generator=torch.Generator().manual_seed(seed))
+    return [(part, target(part)) for part in inputs.split(100)]
+
+
+def classes(inputs: Tensor) -> Tensor:
+    return (inputs[:, 0] + 0.7 * inputs[:, 1] > 0).long() + (inputs[:, 2] > 0.5).long()
+
+
+def mlp() -> nn.Module:
+    return nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
+
+
+class Normal(nn.Module):
+    """Predicts a mean and a variance."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(6, 2)
+
+    def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        mean, spread = self.inner(inputs).unbind(1)
+        return mean, spread.exp()
+
+
+class Tagger(nn.Module):
+    """Gives logits [batch, length, classes]."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Embedding(5, 4)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.inner(tokens)
+
+
+TEST, HELD = batches(COUNT, classes, 0), batches(120, classes, 1)
+LOADERS: dict[str, Any] = {"test": TEST, "validation": HELD, "statistics": batches(200, classes, 2), "progress": False}
+
+
+def family(shape: ss.Shape, make: Callable[[], nn.Module] = mlp) -> ss.Subspace:
+    with torch.random.fork_rng():
+        torch.manual_seed(7)
+        return ss.Subspace.from_modules([make() for _ in range(shape.vertices)], shape)
+
+
+@pytest.fixture(scope="module")
+def own() -> dict[str, ss.Evaluation]:
+    line = ss.evaluate(family(ss.Line()), name="my line", grid=GRID, **LOADERS)
+    simplex = ss.evaluate(family(ss.Simplex(3)), name="my simplex", plane=True, cells=4, random=2, **LOADERS)
+    network = ss.evaluate(ss.recalibrate(mlp(), LOADERS["statistics"]), name="my network", test=TEST, progress=False)
+    return {"line": line, "simplex": simplex, "network": network}
+
+
+@pytest.fixture(scope="module")
+def saved(own, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    out = tmp_path_factory.mktemp("evaluations")
+    return [one.save(out / f"{name}.json") for name, one in own.items()]
+
+
+@pytest.fixture(scope="module")
+def regression() -> ss.Evaluation:
+    test = batches(COUNT, lambda x: x[:, 0] + x[:, 1] / 10, 5)
+    settings: dict[str, Any] = {"task": "regression", "name": "numbers", "grid": GRID, "progress": False}
+    return ss.evaluate(family(ss.Line(), Normal), test=test, **settings)
+
+
+@pytest.fixture(scope="module")
+def tokens() -> ss.Evaluation:
+    words = torch.randint(0, 4, (20, 9), generator=torch.Generator().manual_seed(3))
+    task = ss.Classification(of="tokens")
+    return ss.evaluate(
+        family(ss.Line(), Tagger), task=task, name="words", grid=GRID, progress=False, test=[(words, words)]
+    )
+
+
+@pytest.fixture
+def opened(visitor) -> Iterator[Callable[[Path], Any]]:
+    """Open a page, on which nothing may go wrong."""
+    pages = []
+
+    def visit(path: Path) -> Any:
+        pages.append(visitor(path))
+        return pages[-1]
+
+    yield visit
+    for page in pages:
+        page.context.close()
+    assert visitor.troubles == []
+
+
+# Figures
+
+
+def test_a_metric_along_a_line_of_ones_own(own) -> None:
+    figure = own["line"].plot("along", metric="nll")
+    points, pairs = figure.axes[0].lines[:2]
+    rows = {row.alphas[0]: row for row in own["line"].rows if row.kind == "point" and row.split == "test"}
+    assert points.get_xdata().tolist() == sorted(rows) == [0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0]
+    assert np.allclose(points.get_ydata(), [rows[alpha].nll for alpha in sorted(rows)])
+    assert pairs.get_ydata()[1] == pytest.approx(own["line"]["pair"].nll)
+    assert figure.axes[0].get_ylabel() == "NLL"
+
+
+def texts(figure: Any) -> str:
+    found = [axes.get_title("left") + axes.get_xlabel() for axes in figure.axes]
+    found += [text.get_text() for each in figure.legends for text in each.get_texts()]
+    found += [label.get_text() for axes in figure.axes for label in axes.get_yticklabels()]
+    return " ".join(" ".join(found).split())
+
+
+@pytest.mark.parametrize("name", [name for name in KINDS if name not in ("betas", "training")])
+def test_every_figure_names_what_it_shows(own, name: str, tmp_path: Path) -> None:
+    figure = ss.plot(name, list(own.values()), tmp_path / "x.png")
+    assert (tmp_path / "x.png").stat().st_size > 5000
+    assert "my simplex" in texts(figure)
+    if name not in ("plane", "diversity"):
+        assert "my network" in texts(figure)
+    if name in ("reliability", "selective"):
+        assert "my line: ensemble of 0.1 and 0.9" in texts(figure).replace(":my", ": my")
+
+
+def test_what_needs_a_run_says_so(own) -> None:
+    with pytest.raises(RunError, match=r"my line.* has no log"):
+        own["line"].plot("training")
+    with pytest.raises(RunError, match="no line or curve with several β"):
+        own["line"].plot("betas")
+
+
+def test_the_vertices_are_as_far_apart_as_their_weights(own) -> None:
+    figure = own["line"].plot("diversity", metric="l2")
+    one, other = (net.state_dict() for net in (family(ss.Line()).at(0.0), family(ss.Line()).at(1.0)))
+    names = [name for name, weights in mlp().named_parameters() if weights.ndim > 1]  # not biases and norms
+    distance = sum(float((one[name] - other[name]).square().sum()) for name in names) ** 0.5
+    assert figure.axes[0].patches[0].get_width() == pytest.approx(distance, rel=1e-4)
+
+
+def test_a_regression_has_figures_but_no_confidences(regression) -> None:
+    axes = regression.plot("along").axes[0]
+    assert axes.get_ylabel() == "RMSE"
+    assert axes.lines[1].get_ydata()[1] == pytest.approx(regression["pair"].rmse)
+    assert regression.plot("diversity", metric="difference").axes[0].get_xlabel().startswith("difference")
+    for name in ("reliability", "selective"):
+        with pytest.raises(RunError, match=r"numbers: midpoint has no .*: expected a classification of examples"):
+            regression.plot(name)
+
+
+def test_tokens_have_reliability_but_no_selective_prediction(tokens) -> None:
+    assert "words: midpoint" in texts(tokens.plot("reliability"))
+    with pytest.raises(RunError, match="words: midpoint has no risk over coverage"):
+        tokens.plot("selective")
+
+
+# Files
+
+
+def test_files_are_drawn_and_told_as_what_is_in_hand(own, saved, tmp_path: Path) -> None:
+    hand, files = (ss.plot("along", some, metric="ece") for some in (list(own.values()), saved))
+    for one, other in zip(hand.axes[0].lines, files.axes[0].lines, strict=True):
+        assert np.array_equal(one.get_ydata(), other.get_ydata())
+    first, second = (data_of(ss.report(some, tmp_path / "r.html")) for some in (list(own.values()), saved))
+    assert first == second
+
+
+def test_the_command_line_takes_files(saved, tmp_path: Path) -> None:
+    paths = list(map(str, saved))
+    for arguments in (["plot", "selective", *paths, "-o"], ["report", *paths, "-o"]):
+        out = tmp_path / ("x.png" if arguments[0] == "plot" else "x.html")
+        result = runner.invoke(app, [*arguments, str(out)])
+        assert result.exit_code == 0, result.output
+        assert out.is_file()
+
+
+# The page
+
+
+def test_the_page_of_networks_of_ones_own(own, saved, opened, tmp_path: Path) -> None:
+    page = opened(ss.report(saved, tmp_path / "report.html"))
+    shown = table(page, "#facts")
+    at = shown["head"].index("NLL")
+    rows = {line[0]: line for line in shown["body"] if len(line) > 1}
+    for one in own.values():
+        for answered in one.answers:
+            assert reads(rows[answered.words][at], one[answered.name].nll, digits=3) or len(own) > 1
+    network = next(line for line in shown["body"] if line[0] == "network")
+    assert reads(network[at], own["network"]["midpoint"].nll, digits=3)
+    pair = next(line for line in shown["body"] if line[0] == "ensemble of 0.1 and 0.9")
+    assert reads(pair[at], own["line"]["pair"].nll, digits=3)
+    assert page.locator("h1").inner_text() == "my line, my simplex and my network"
+    assert "3 evaluations · test split, 297 examples" in page.inner_text("header")
+    sections = page.locator("nav a").all_inner_texts()
+    assert "Planes" in sections
+    assert not [title for title in sections if "raining" in title]
+    assert "image" not in page.inner_text("main").replace("training images", "")
+    assert page.locator("#walk-reliability .chart").count() == 1
+
+
+def test_a_page_of_a_run_and_of_a_network_of_ones_own(own, opened, tmp_path: Path) -> None:
+    run = made_runs.run(tmp_path, "line")
+    page = opened(ss.report([run, own["line"]], tmp_path / "report.html"))
+    names = [line[0] for line in table(page, "#facts")["body"] if len(line) == 1]
+    assert names == ["line", "my line"]
+    labels = [text for each in ss.plot("along", [run, own["line"]]).legends for text in each.get_texts()]
+    assert {"line", "my line"} <= {text.get_text() for text in labels}
+
+
+def test_a_regression_leaves_out_what_it_has_not(regression, opened, tmp_path: Path) -> None:
+    page = opened(regression.report(tmp_path / "report.html"))
+    shown = table(page, "#facts")
+    assert shown["head"][1:5] == ["RMSE", "MAE", "Gaussian NLL", "Coverage\u00a0%"]
+    row = regression["midpoint"]
+    (line,) = (line for line in shown["body"] if line[0] == "midpoint")
+    assert reads(line[1], row.rmse, digits=3)
+    assert reads(line[4], 100 * row.interval_coverage, digits=1)
+    assert page.locator("#walk-reliability, #selective, #training").count() == 0
+    assert "Answered" not in page.inner_text("main")
+    assert "has RMSE" in page.inner_text("#summary")
+
+
+def test_the_nearest_to_a_goal_is_bold(regression, opened, tmp_path: Path) -> None:
+    rows = [row for row in regression.rows if row.split == "test" and row.kind == "point"]
+    for row, share in zip(rows, (0.86, 0.99, 0.99, 0.93, 0.99, 0.99, 0.99), strict=True):
+        row.metrics["interval_coverage"] = share  # at α = 0, …, 0.5, …
+    shown = table(opened(regression.report(tmp_path / "report.html")), "#facts")
+    at = shown["head"].index("Coverage\u00a0%")
+    bold = [line[0] for line, marks in zip(shown["body"], shown["bold"], strict=True) if len(line) > 1 and marks[at]]
+    numbers = {line[0]: float(line[at]) for line in shown["body"] if len(line) > 1}
+    best = min(abs(number - 90) for number in numbers.values())
+    assert bold == [name for name, number in numbers.items() if abs(number - 90) == best]
+    assert max(numbers, key=lambda name: numbers[name]) not in bold
+
+
+def test_tokens_have_a_page(tokens, opened, tmp_path: Path) -> None:
+    page = opened(tokens.report(tmp_path / "report.html"))
+    assert "Perplexity" in table(page, "#facts")["head"]
+    assert "180 tokens" in page.inner_text("header")
+    assert page.locator("#selective").count() == 0
+    assert page.locator("#walk-reliability .chart").count() == 1
+
+
+# What others add
+
+
+@pytest.fixture
+def wide() -> Iterator[Metric]:
+    """A metric from elsewhere."""
+    first = average(lambda prediction, labels: prediction.probabilities[:, 0])
+    added = Metric("zeros", "share of zeros", "how much goes to class 0", percent=True, headline=True, **first)
+    yield METRICS.add(added)
+    METRICS.remove("zeros")
+
+
+@pytest.fixture
+def thirds() -> Iterator[Answer]:
+    """An answer from elsewhere."""
+    yield ANSWERS.add(
+        Answer(
+            "thirds",
+            "two points a third from the ends of a line, averaged",
+            lambda one: Item("thirds", (1 / 3, 2 / 3), "thirds") if kind(one.shape) == "interval" else None,
+            lambda one, item: "ensemble of the thirds",
+        )
+    )
+    ANSWERS.remove("thirds")
+
+
+def test_a_metric_and_an_answer_from_elsewhere_are_shown_everywhere(wide, thirds, opened, tmp_path: Path) -> None:
+    found = ss.evaluate(family(ss.Line()), name="mine", grid=GRID, answers=["midpoint", "thirds"], **LOADERS)
+    text = found.table()
+    assert "share of zeros %" in text
+    (line,) = (line for line in text.splitlines() if "ensemble of the thirds" in line)
+    assert f"{100 * found['thirds'].zeros:.2f}" in line
+    assert found.plot("along", metric="zeros").axes[0].get_ylabel() == "share of zeros (%)"
+    assert "mine: ensemble of the thirds" in texts(found.plot("reliability"))
+    page = opened(found.report(tmp_path / "report.html"))
+    shown = table(page, "#facts")
+    (cells,) = (cells for cells in shown["body"] if cells[0] == "ensemble of the thirds")
+    assert reads(cells[shown["head"].index("Share of zeros\u00a0%")], 100 * found["thirds"].zeros, digits=1)
+    assert "how much goes to class 0" in page.inner_text("#glossary")
+    assert "The ensemble of the thirds is right on" in page.inner_text("#summary")
+
+
+# Tables
+
+
+@pytest.mark.parametrize(
+    ("name", "caption"),
+    [
+        ("line", "test examples, mean of probabilities; *"),
+        ("network", "test examples; *"),
+    ],
+)
+def test_a_table_says_what_was_averaged(own, name: str, caption: str) -> None:
+    assert caption in " ".join(own[name].table().split())
+
+
+def test_a_table_of_numbers_says_so(regression) -> None:
+    text = " ".join(regression.table().split())
+    assert "probabilities" not in text
+    assert re.search(r"test examples, mixture of what is predicted; \*", text)
