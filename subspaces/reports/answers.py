@@ -9,7 +9,6 @@ from subspaces.evaluation.cache import Measured
 from subspaces.evaluation.record import Row
 from subspaces.evaluation.statistics import Difference, Spread, paired, spread
 from subspaces.reports.reading import Curve, Group, Reading, value
-from subspaces.training.config import Recipe
 from subspaces.training.runs import RunError
 
 Seeds = tuple[int, ...]
@@ -97,29 +96,29 @@ def answers(group: Group, split: str, measured: Iterable[Measured] = ()) -> list
 
 def own(group: Group, split: str) -> list[Answer]:
     """Return the ways in which the family answers that were measured, its first choice first."""
-    found = []
-    for answered in group.runs[0].record.answers:
-        rows = {run.seed: row for run in group.runs if (row := run.record.answer(answered.name, split)) is not None}
+    found, single = [], group.runs[0].single
+    for each in group.runs[0].record.answers:
+        rows = {(run.seed,): row for run in group.runs if (row := run.record.answer(each.name, split)) is not None}
         if rows:
-            scores: Scores = {(seed,): row.metrics for seed, row in rows.items()}
-            kind = "network" if group.runs[0].single and answered.name == "midpoint" else answered.name
-            found.append(Answer(kind, answered.words, group, scores, answered.networks, tuple(rows.values())))
+            kind = "network" if single and each.name == "midpoint" else each.name
+            scores: Scores = {seeds: row.metrics for seeds, row in rows.items()}
+            found.append(Answer(kind, each.words, group, scores, each.networks, tuple(rows.values())))
     return found
 
 
 def scaled(group: Group, split: str) -> list[Answer]:
     """Return the same after temperature scaling, where temperatures were fitted in every run."""
-    found = []
-    for answer in own(group, split):
-        scores: Scores = {
-            seeds: row.metrics | {k: v for k, v in row.scaled.items() if k != "temperature"}
-            for seeds, row in zip(answer.by_seeds, answer.rows, strict=True)
-            if row.scaled is not None
-        }
-        if len(scores) == len(answer.by_seeds):
-            name = f"{answer.name}, temperature-scaled"
-            found.append(replace(answer, kind="scaled", name=name, by_seeds=scores, rows=()))
-    return found
+    return [
+        replace(
+            answer,
+            kind="scaled",
+            name=f"{answer.name}, temperature-scaled",
+            by_seeds={s: r.metrics | (r.scaled or {}) for s, r in zip(answer.by_seeds, answer.rows, strict=True)},
+            rows=(),
+        )
+        for answer in own(group, split)
+        if all(row.scaled is not None for row in answer.rows)
+    ]
 
 
 def first(group: Group, split: str) -> Answer:
@@ -134,10 +133,13 @@ def first(group: Group, split: str) -> Answer:
 
 def alone(group: Group, split: str) -> Answer | None:
     """Return one vertex without the others, on average over them; None for single networks."""
-    if group.runs[0].single:
-        return None
-    found: Scores = {(run.seed,): _mean(rows) for run in group.runs if (rows := ends_of(run, split))}
-    word = "ends" if group.runs[0].subspace and group.runs[0].interval else group.runs[0].members
+    found: Scores = {}
+    shape = group.runs[0].shape
+    for run in group.runs:
+        rows = [] if run.single else ends_of(run, split)
+        if rows:
+            found[(run.seed,)] = {name: float(np.mean([row.metrics[name] for row in rows])) for name in rows[0].metrics}
+    word = "ends" if (shape["kind"], shape["members"]) == ("interval", "vertices") else shape["members"]
     return Answer("alone", f"{word}, on average", group, found, 1) if found else None
 
 
@@ -149,19 +151,15 @@ def ends_of(run: Reading, split: str) -> list[Row]:
     return [row for row in run.rows(split) if row.kind == "point" and row.role == "vertex"]
 
 
-def _mean(rows: Sequence[Row]) -> dict[str, float]:
-    return {name: float(np.mean([row.metrics[name] for row in rows])) for name in rows[0].metrics}
-
-
 def together(group: Group, measured: Iterable[Measured], split: str) -> list[Answer]:
     """Return ensembles of independent runs of a group by their size, no run in two of one size."""
     seeds = {run.record.family: run.seed for run in group.runs}
     found: dict[int, Scores] = {}
     for one in measured:
-        members = [seeds[family] for family in one.key["families"] if family in seeds]
-        scores = found.setdefault(len(one.key["families"]), {})
-        used = {seed for each in scores for seed in each}
-        if members and split in one.metrics and not used & set(members):
+        families = one.key["families"]
+        members = {seeds[family] for family in families if family in seeds}
+        scores = found.setdefault(len(families), {})
+        if members and split in one.metrics and not members & {seed for each in scores for seed in each}:
             scores[tuple(sorted(members))] = one.metrics[split]
     return [
         Answer("runs", f"ensemble of {size} independent networks", group, scores, size, runs=size)
@@ -175,14 +173,13 @@ def standard_for(group: Group, groups: Sequence[Group]) -> Group | None:
     if group.recipe is None:
         return None
     told = group.recipe.distinguishing().keys() & group.recipe.common().keys() - {"method", "trunk"}
-
-    def rest(recipe: Recipe) -> dict[str, object]:
-        return {name: value for name, value in recipe.common().items() if name in told}
-
-    wanted = rest(group.recipe)
-    standard = [other for other in groups if other.recipe is not None and other.recipe.method == "standard"]
-    found = [other for other in standard if other.recipe is not None and rest(other.recipe) == wanted]
-    return found[0] if found and found[0] is not group else None
+    wanted = {name: group.recipe.common()[name] for name in told}
+    for other in groups:
+        if other.recipe is not None and other.recipe.method == "standard" and other is not group:
+            common = other.recipe.common()
+            if all(name in common and common[name] == value for name, value in wanted.items()):
+                return other
+    return None
 
 
 def confident(groups: Sequence[Group], split: str, part: str) -> list[Answer]:
@@ -190,19 +187,15 @@ def confident(groups: Sequence[Group], split: str, part: str) -> list[Answer]:
     found = headed(groups, split)
     for answer in found:
         if any(getattr(row, part) is None for row in answer.rows):
-            raise RunError(
-                f"{answer.label} has no {part.replace('_', ' over ')}: expected a classification of examples"
-            )
+            what = part.replace("_", " over ")
+            raise RunError(f"{answer.label} has no {what}: expected a classification of examples")
     return found
 
 
 def headed(groups: Iterable[Group], split: str) -> list[Answer]:
     """Return what stands for each group in a figure: its own first answer, and its first ensemble."""
-    found = []
-    for group in groups:
-        mine = [answer for answer in own(group, split) if answer.rows]
-        found += mine[:1] + [answer for answer in mine[1:] if answer.networks > 1][:1]
-    return found
+    every = [own(group, split) for group in groups]
+    return [each for mine in every for each in (*mine[:1], *[one for one in mine[1:] if one.networks > 1][:1])]
 
 
 def answered(group: Group, label: str, split: str) -> str:

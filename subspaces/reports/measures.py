@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from subspaces.evaluation import classification, metrics, regression
-from subspaces.evaluation.record import Description
+from subspaces.evaluation.record import Description, Record
 from subspaces.reports.reading import Group
 
 LOGGED = {
@@ -23,15 +23,22 @@ DISTANCES = {each.name: each for each in (*classification.DISTANCES, *regression
 
 def measure(name: str, groups: Sequence[Group] = ()) -> Description:
     """Return a number in words: as the evaluations tell it, as it is defined, or by its name."""
-    told = (each for group in groups for run in group.runs for each in run.described)
+    told = (each for group in groups for run in group.runs for each in run.record.metrics)
     known = next((each for each in told if each.name == name), None)
     found = known or metrics.METRICS.get(name) or DISTANCES.get(name) or LOGGED.get(name)
     return found or Description(name, name.replace("_", " "), "")
 
 
-def usual(groups: Sequence[Group]) -> str:
-    """Return the metric that is shown where none is named: the first of the evaluations."""
-    return groups[0].runs[0].described[0].name
+def usual(groups: Sequence[Group]) -> list[Description]:
+    """Return the two metrics that are told first: accuracy and calibration of classifiers, else the first two."""
+    known = shared([run.record for group in groups for run in group.runs])
+    named = [each for each in known if each.name in ("accuracy", "ece")]
+    return named if len(named) == 2 else known[:2]
+
+
+def shared(records: Sequence[Record]) -> list[Description]:
+    """Return the metrics that were measured of all."""
+    return [each for each in records[0].metrics if all(each in record.metrics for record in records)]
 
 
 def places(described: Description, count: int) -> int:

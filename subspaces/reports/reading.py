@@ -1,7 +1,7 @@
 """The records and logs of several runs, grouped by recipe over seeds."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from subspaces import values
 from subspaces.evaluation.integrity import measured_of
 from subspaces.evaluation.points import kind
-from subspaces.evaluation.record import Description, Record, Row
+from subspaces.evaluation.record import Record, Row
 from subspaces.evaluation.statistics import deviation
 from subspaces.reports.naming import labels, place
 from subspaces.text import nearest
@@ -21,8 +21,6 @@ from subspaces.training.config import Recipe
 from subspaces.training.runs import Run, RunError
 
 Array = NDArray[np.float64]
-
-
 Source = str | os.PathLike[str] | Run | Record
 """A run, its folder, an evaluation, or the file of one."""
 
@@ -35,16 +33,14 @@ class Reading:
 
     def __init__(self, source: Source, record: Record | None = None) -> None:
         self.run: Run | None = None
-        self.recipe: Recipe | None = None
         if isinstance(source, Record):
-            self.record = source
-            self.folder = Path(source.name)
+            record, self.folder = source, Path(source.name)
         elif not isinstance(source, Run) and Path(source).is_file():
-            self.record = Record.read(Path(source))
-            self.folder = Path(source)
+            record, self.folder = Record.read(Path(source)), Path(source)
         else:
             self.run = source if isinstance(source, Run) else Run.open(source)
-            self.folder, self.recipe = self.run.folder, self.run.recipe
+            self.folder = self.run.folder
+        self.recipe: Recipe | None = None if self.run is None else self.run.recipe
         if record is not None:
             self.record = record
 
@@ -53,12 +49,6 @@ class Reading:
         """What was measured."""
         assert self.run is not None
         return measured_of(self.run)
-
-    @property
-    def described(self) -> list[Description]:
-        """The metrics that were measured; none where nothing was."""
-        known = "record" in self.__dict__ or (self.folder / "evaluation.json").is_file()
-        return self.record.metrics if known else []
 
     @property
     def name(self) -> str:
@@ -75,35 +65,28 @@ class Reading:
         """One row per epoch; none of a family that is no run."""
         return [] if self.run is None else self.run.log()
 
-    @property
-    def kind(self) -> str:
-        """What alpha is: "single" for one network, "interval" for a number, "simplex"."""
-        return str(self.record.shape["kind"]) if self.recipe is None else kind(self.recipe.result_shape())
+    @cached_property
+    def shape(self) -> dict[str, Any]:
+        """What alpha is ("kind"), how many vertices there are, and what they are called ("members")."""
+        if self.recipe is None:
+            return self.record.shape
+        shape = self.recipe.result_shape()
+        return {"kind": kind(shape), "vertices": shape.vertices, "members": self.recipe.definition.members}
 
     @property
     def single(self) -> bool:
         """Whether it is one network."""
-        return self.kind == "single"
+        return bool(self.shape["kind"] == "single")
 
     @property
     def interval(self) -> bool:
         """Whether alpha is a number: a line or a curve."""
-        return self.kind == "interval"
+        return bool(self.shape["kind"] == "interval")
 
     @property
     def vertices(self) -> int:
         """How many vertices it has; a single network has one."""
-        return int(self.record.shape["vertices"]) if self.recipe is None else self.recipe.result_shape().vertices
-
-    @property
-    def members(self) -> str:
-        """What its vertices are called."""
-        return str(self.record.shape["members"]) if self.recipe is None else self.recipe.definition.members
-
-    @property
-    def subspace(self) -> bool:
-        """Whether it is a subspace that was trained as such, and not made of networks from elsewhere."""
-        return not self.single and self.members == "vertices"
+        return int(self.shape["vertices"])
 
     @property
     def trained_alone(self) -> bool:
@@ -212,37 +195,33 @@ def gather(sources: Source | Iterable[Source], evaluated: bool = True) -> list[G
     runs = [Reading(source) for source in _unique(sources)]
     if not runs:
         raise ValueError("no runs were given: expected one run folder or more")
-    for run in runs[1:]:
-        _same_data(runs[0], run)
-    if evaluated:
-        for run in runs:
-            _same_images(runs[0], run)
+    for run in runs:
+        _comparable(runs[0], run, evaluated)
     return grouped(runs)
 
 
 def grouped(runs: Iterable[Reading]) -> list[Group]:
     """Group families on one data set by recipe: single networks, lines, curves, simplexes, and then all others."""
     found: dict[tuple[Any, ...], list[Reading]] = {}
-    for number, run in enumerate(runs):
-        key = (number,) if run.recipe is None else tuple(run.recipe.distinguishing().items())
-        members = found.setdefault(key, [])
+    others: list[Reading] = []
+    for run in runs:
+        if run.recipe is None:
+            others.append(run)
+            continue
+        members = found.setdefault(tuple(run.recipe.distinguishing().items()), [])
         twin = next((other for other in members if other.seed == run.seed), None)
         if twin is not None:
             raise RunError(f"{twin.folder} and {run.folder} are the same run: leave one of them out")
         members.append(run)
-    trained = [sorted(members, key=lambda run: run.seed) for members in found.values() if members[0].recipe is not None]
-    trained.sort(key=lambda members: place(_recipe(members)))
-    named = labels([_recipe(members) for members in trained])
-    others = [members for members in found.values() if members[0].recipe is None]
+    pairs = [(recipe, members) for members in found.values() if (recipe := members[0].recipe) is not None]
+    pairs.sort(key=lambda pair: place(pair[0]))
+    named = zip(labels([recipe for recipe, _ in pairs]), pairs, strict=True)
+    names = [run.name for run in others]  # with a number where two have the same
+    apart = [f" {names[:at].count(name) + 1}" if names.count(name) > 1 else "" for at, name in enumerate(names)]
     return [
-        *(Group(label, members) for label, members in zip(named, trained, strict=True)),
-        *(Group(label, members) for label, members in zip(_apart(others), others, strict=True)),
+        *(Group(label, sorted(members, key=lambda run: run.seed)) for label, (_, members) in named),
+        *(Group(run.name + number, [run]) for run, number in zip(others, apart, strict=True)),
     ]
-
-
-def _recipe(members: Sequence[Reading]) -> Recipe:
-    assert members[0].recipe is not None
-    return members[0].recipe
 
 
 def _unique(sources: Source | Iterable[Source]) -> list[Source]:
@@ -259,26 +238,14 @@ def _unique(sources: Source | Iterable[Source]) -> list[Source]:
     return list(found.values())
 
 
-def _apart(groups: Sequence[Sequence[Reading]]) -> list[str]:
-    """Return the names of families, with a number where two have the same."""
-    names = [members[0].name for members in groups]
-    return [name if names.count(name) == 1 else f"{name} {names[:at].count(name) + 1}" for at, name in enumerate(names)]
-
-
-def _same_data(first: Reading, other: Reading) -> None:
-    """Refuse families of different data sets; that of a family that is no run is not known."""
-    if first.recipe is None or other.recipe is None:
-        return
-    if first.recipe.dataset != other.recipe.dataset:
+def _comparable(first: Reading, other: Reading, evaluated: bool) -> None:
+    """Refuse families of different data sets, which only runs know, and evaluations on parts of one that differ."""
+    if first.recipe is not None and other.recipe is not None and first.recipe.dataset != other.recipe.dataset:
         raise RunError(
             f"{first.folder} is of {first.recipe.dataset!r} and {other.folder} of {other.recipe.dataset!r}: "
             "expected runs on one data set"
         )
-
-
-def _same_images(first: Reading, other: Reading) -> None:
-    """Refuse evaluations on parts of the test set that differ: they would be compared."""
-    ours, theirs = (run.record.dataset.get("splits", {}).get("test") for run in (first, other))
+    ours, theirs = (run.record.dataset["splits"].get("test") if evaluated else None for run in (first, other))
     if ours != theirs:
         raise RunError(
             f"{first.folder} was evaluated with {ours} test images and {other.folder} with {theirs}: "

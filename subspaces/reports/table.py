@@ -10,6 +10,7 @@ from rich.table import Table
 
 from subspaces.evaluation.answers import named
 from subspaces.evaluation.record import Choice, Description, Record
+from subspaces.reports.measures import shared
 
 CAPTION = "{split} examples{averaged}; * chosen on the very examples it is reported on"
 AVERAGED = {"probabilities": ", mean of probabilities", "mixture": ", mixture of what is predicted"}
@@ -53,8 +54,7 @@ def _chosen(record: Record, choice: Choice, middle: str, split: str) -> str:
 
 def headlines(records: Sequence[Record]) -> list[Description]:
     """Return the metrics of a short table, which all of the records have."""
-    first = [each for each in records[0].metrics if each.headline] or records[0].metrics
-    return [each for each in first if all(each in record.metrics for record in records)]
+    return [each for each in shared(records) if each.headline] or shared(records)
 
 
 def numbers(line: Line, metrics: Sequence[Description]) -> list[str]:

@@ -198,7 +198,7 @@ def test_what_is_kept_of_many_images(recorded: Recorded):
 )
 def test_what_was_chosen_in_words(value, expected):
     shown = run_section._choice(Choice("point", "nll", "validation", False, value, {"test": {"nll": math.nan}}))
-    assert shown == {
+    assert content.short(shown) == {
         "what": "best point",
         "value": expected,
         "by": "nll",

@@ -19,7 +19,7 @@ from subspaces.training.runs import RunError
 
 def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     """Draw points dashed and ensembles solid, for all groups in one panel."""
-    metric = metric or usual(groups)
+    metric = metric or usual(groups)[0].name
     if not any(group.runs[0].interval for group in groups):
         raise RunError(f"no line or curve among the runs ({style.listed(groups)}): there is no α to walk along")
     with style.styled():

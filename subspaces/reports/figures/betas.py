@@ -18,7 +18,7 @@ from subspaces.training.runs import RunError
 
 def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     """Draw a panel for every method, with colours from dark to light as beta grows."""
-    metric = metric or usual(groups)
+    metric = metric or usual(groups)[0].name
     families = by_method([group for group in groups if group.runs[0].interval and _beta(group) is not None])
     if not any(len(members) > 1 for members in families.values()):
         raise RunError(

@@ -23,7 +23,7 @@ def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
         panels = drawing.subplots(len(columns), 1, sharex=True, squeeze=False)[:, 0]
         looks = style.looks(groups)
         for axes, column in zip(panels, columns, strict=True):
-            quantity = measure(column, groups)
+            quantity = measure(column)
             for group, look in zip(groups, looks, strict=True):
                 curve = group.logged(column)
                 if len(curve.grid) and not (group.runs[0].trained_alone and column in ("l2", "cos2")):

@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from subspaces.reports.answers import answered, first
 from subspaces.reports.figures import style
 from subspaces.reports.figures.style import Look
-from subspaces.reports.measures import measure
+from subspaces.reports.measures import measure, usual
 from subspaces.reports.reading import Array, Curve, Group
 from subspaces.training.runs import RunError
 
@@ -22,7 +22,7 @@ SPREAD = 0.15  # the farthest that one of many is moved away from its m
 
 def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     """Draw accuracy and ECE, or the metric that is named, one above the other."""
-    metrics = ["accuracy", "ece"] if metric is None else [metric]
+    metrics = [each.name for each in usual(groups)] if metric is None else [metric]
     series = by_vertices(groups)
     counts = {group.runs[0].vertices for group in groups}
     if len(counts) < 2:

@@ -1,5 +1,6 @@
 """Everything that the page shows, as plain data, from the records and logs of runs."""
 
+import math
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -8,10 +9,10 @@ from subspaces.evaluation.cache import Measured
 from subspaces.evaluation.record import Description
 from subspaces.reports.answers import Answer, answers, headed
 from subspaces.reports.ensembles import of_these
-from subspaces.reports.measures import places
+from subspaces.reports.measures import places, shared, usual
 from subspaces.reports.page.commands import folders
 from subspaces.reports.page.notes import common_seeds, examples_of, notes
-from subspaces.reports.page.run_section import kind_of, run_section, short, shown_rows
+from subspaces.reports.page.run_section import kind_of, run_section, shown_rows
 from subspaces.reports.page.words import duration, seeded, summary
 from subspaces.reports.reading import Curve, Group, Reading
 from subspaces.text import listed
@@ -26,31 +27,46 @@ def page(groups: Sequence[Group], measured: Iterable[Measured] = ()) -> dict[str
     runs = [run for group in groups for run in group.runs]
     split, images = _split(runs)
     together = of_these(measured, groups, split, images)
-    found = {group.label: answers(group, split, together) for group in groups}
-    every = [answer for several in found.values() for answer in several]
+    found = [answers(group, split, together) for group in groups]
+    every = [answer for several in found for answer in several]
     pictures = max(4, min(PICTURES, 200 // len(runs)))
     dataset, known, common = runs[0].record.dataset, folders(runs), common_seeds(groups)
-    metrics = shared_metrics(runs)
+    metrics = shared([run.record for run in runs])
+    if not metrics:
+        raise RunError("the evaluations have no metric in common: expected those of one task")
     names = [each.name for each in metrics]
-    return {
+    content = {
         "title": _title(groups, dataset["name"]),
         "subtitle": _subtitle(groups, split, images),
         "split": split,
         "images": images,
         "what": examples_of(groups),
-        "classes": _classes(dataset.get("classes")),
+        "classes": list(map(str, dataset["classes"])),
         "metrics": [_metric(each, images) for each in metrics],
+        "told": [names.index(each.name) for each in usual(groups)],
         "summary": summary(groups, split, images, together),
         "notes": notes(groups, every, split, images),
         "compared": seeded(sorted(common)) if any(set(group.seeds) != common for group in groups) else "",
         "facts": [_fact(answer, common, names) for answer in every],
-        "groups": [_group(group, found[group.label], split, names) for group in groups],
+        "groups": [_group(group, mine, split, names) for group, mine in zip(groups, found, strict=True)],
         "runs": [
             run_section(run, index, split, pictures, known, names)
             for index, group in enumerate(groups)
             for run in group.runs
         ],
     }
+    return {name: short(part) for name, part in content.items()}
+
+
+def short(value: Any, digits: int = 6) -> Any:
+    """Return numbers with so many digits, however deep they lie; what is not a number becomes None."""
+    if isinstance(value, dict):
+        return {name: part if name == "alpha" else short(part, digits) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [short(part, digits) for part in value]
+    if isinstance(value, float):
+        return float(f"{value:.{digits}g}") if math.isfinite(value) else None
+    return value
 
 
 def _split(runs: Iterable[Reading]) -> tuple[str, int]:
@@ -72,44 +88,26 @@ def _title(groups: Sequence[Group], dataset: str) -> str:
     return ": ".join(part for part in (dataset, listed(dict.fromkeys(names))) if part)
 
 
-def shared_metrics(runs: Sequence[Reading]) -> list[Description]:
-    """Return the metrics that were measured of all."""
-    return [each for each in runs[0].record.metrics if all(each in run.record.metrics for run in runs)]
-
-
 def _subtitle(groups: Sequence[Group], split: str, images: int) -> str:
     recipes = [group.recipe for group in groups if group.recipe is not None]
     networks = listed(dict.fromkeys(recipe.network for recipe in recipes))
     epochs = listed(dict.fromkeys(str(recipe.epochs) for recipe in recipes))
     count = sum(len(group.runs) for group in groups)
     noise = listed(dict.fromkeys(f"{recipe.label_noise:.0%}" for recipe in recipes if recipe.label_noise))
-    trained = [f"network {networks}", f"{epochs} epochs"] if recipes else []
-    what = "run" if recipes else "evaluation"
     parts = [
-        *trained,
+        *([f"network {networks}", f"{epochs} epochs"] if recipes else []),
         *([f"{noise} of the training labels random"] if noise else []),
-        f"{count} {what}{'s' if count > 1 else ''}",
+        f"{count} {'run' if recipes else 'evaluation'}{'s' if count > 1 else ''}",
         f"{split} split, {images:,} {examples_of(groups)}",
         f"made {datetime.now(UTC):%Y-%m-%d} by subspaces {__version__}",
     ]
     return " · ".join(parts)
 
 
-def _classes(classes: Any) -> list[str]:
-    names = range(classes) if isinstance(classes, int) else classes or ()
-    return [str(name) for name in names]
-
-
 def _metric(one: Description, images: int) -> dict[str, Any]:
-    return {
-        "name": one.name,
-        "label": one.label[:1].upper() + one.label[1:],
-        "meaning": one.meaning,
-        "percent": one.percent,
-        "digits": places(one, images),
-        "higher": not one.lower_is_better,
-        "goal": one.goal,
-    }
+    told = {name: getattr(one, name) for name in ("name", "meaning", "percent", "goal")}
+    label = one.label[:1].upper() + one.label[1:]
+    return {**told, "label": label, "digits": places(one, images), "higher": not one.lower_is_better}
 
 
 def _fact(answer: Answer, common: set[int], metrics: Sequence[str]) -> dict[str, Any]:
@@ -126,7 +124,7 @@ def _fact(answer: Answer, common: set[int], metrics: Sequence[str]) -> dict[str,
         "compared": answer.seeds == common,
         "networks": answer.networks,
         "runs": answer.runs,
-        "seconds": short([mean])[0],
+        "seconds": mean,
         "time": "–" if mean is None else duration(mean),
         **_numbers(answer, metrics),
     }
@@ -134,11 +132,11 @@ def _fact(answer: Answer, common: set[int], metrics: Sequence[str]) -> dict[str,
 
 def _numbers(answer: Answer, metrics: Sequence[str]) -> dict[str, Any]:
     spreads = [answer.spread(metric) for metric in metrics]
-    return {"mean": short(one.mean for one in spreads), "std": short(one.std for one in spreads)}
+    return {"mean": [one.mean for one in spreads], "std": [one.std for one in spreads]}
 
 
 def _group(group: Group, found: Sequence[Answer], split: str, metrics: Sequence[str]) -> dict[str, Any]:
-    alpha, levels = group.runs[0].kind, [answer for answer in found if answer.kind not in ("alone", "scaled")]
+    alpha, levels = group.runs[0].shape["kind"], [each for each in found if each.kind not in ("alone", "scaled")]
     return {
         "label": group.label,
         "kind": alpha,
@@ -167,23 +165,18 @@ def _roles(group: Group, split: str, metrics: Sequence[str]) -> list[dict[str, A
     for run in group.runs:
         for row in shown_rows(run, split):
             if row.average != "logits":
-                found.setdefault(kind_of(run, row), []).append(short(row.metrics.get(metric) for metric in metrics))
+                found.setdefault(kind_of(run, row), []).append([row.metrics.get(metric) for metric in metrics])
     return [{"name": name, "values": values} for name, values in found.items()]
 
 
 def _risk(answer: Answer) -> dict[str, Any]:
     """Return the risk-coverage curve of an answer, averaged over seeds."""
     curves = [row.risk_coverage for row in answer.rows if row.risk_coverage is not None]
-    alike = [curve for curve in curves if curve.coverage == curves[0].coverage]
-    mean = [sum(risks) / len(alike) for risks in zip(*(curve.risk for curve in alike), strict=True)]
-    return {
-        "name": answer.label,
-        "kind": answer.short,
-        "coverage": short(curves[0].coverage, 5),
-        "risk": short(mean, 5),
-    }
+    alike = [curve.risk for curve in curves if curve.coverage == curves[0].coverage]
+    mean = [sum(risks) / len(alike) for risks in zip(*alike, strict=True)]
+    return {"name": answer.label, "kind": answer.short, "coverage": curves[0].coverage, "risk": mean}
 
 
 def _curve(curve: Curve) -> dict[str, Any]:
-    several = len(curve.values) > 1
-    return {"x": short(curve.grid), "mean": short(curve.mean), "std": short(curve.std) if several else None}
+    std = curve.std.tolist() if len(curve.values) > 1 else None
+    return {"x": curve.grid.tolist(), "mean": curve.mean.tolist(), "std": std}

@@ -16,7 +16,7 @@ def notes(groups: Sequence[Group], answers: Sequence[Answer], split: str, images
     runs = [run for group in groups for run in group.runs]
     found = [f"All numbers are on the {images:,} {examples_of(groups)} of the {split} split."]
     if split == "validation":
-        found.append("These images were held out of training; choices may have been made on them.")
+        found.append(f"These {examples_of(groups)} were held out of training; choices may have been made on them.")
     found += [_seeds(groups), *_unpaired(groups)]
     if all(len(group.runs) == 1 for group in groups):
         accuracy = sum(answer.spread("accuracy").mean for answer in answers) / len(answers)

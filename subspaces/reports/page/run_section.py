@@ -1,19 +1,20 @@
 """One run, to walk through: its points, ensembles, images and planes, and how it was made."""
 
+import dataclasses
 import json
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from subspaces.evaluation.answers import PAIR, named
 from subspaces.evaluation.plane import begun
-from subspaces.evaluation.record import Alpha, Choice, Plane, Reliability, Row
+from subspaces.evaluation.record import Alpha, Choice, Plane, Row
 from subspaces.reports.page.commands import changed, reproduce
 from subspaces.reports.page.notes import asked, statistics_check, trained_on
 from subspaces.reports.page.pictures import strip
 from subspaces.reports.reading import Reading
 
-SINGULAR = {"vertices": "vertex", "checkpoints": "checkpoint", "members": "member"}
+SINGULAR = {"vertices": "vertex", "checkpoints": "checkpoint", "members": "member", "networks": "network"}
+CHOSEN = {"point": "best point", "pair": "best pair", "threshold": "least confidence"}
 
 
 def run_section(
@@ -32,23 +33,26 @@ def run_section(
     points, ensembles = _points(run, split), _ensembles(run, split)
     places = {key: index for index, key in enumerate(ensembles)}
     base, differing = ("", {}) if run.recipe is None else changed(run.recipe)
+    fields = {} if run.recipe is None else run.recipe.to_dict()
     single_answer = places.get("vertex", places.get("random"))
     answered = run.record.answers[0]
     own = run.record.answer(answered.name, split)
+    middle = _middle(run)
+    simplex = "triangle" if run.vertices == 3 and middle else "list"
     return {
         "name": run.name,
         "group": group,
         "seed": None if run.recipe is None else run.seed,
-        "kind": _kind(run),
+        "kind": run.shape["kind"] if run.shape["kind"] != "simplex" else simplex,
         "vertices": run.vertices,
         "vertex": _vertex(run),
-        "middle": _middle(run),
+        "middle": middle,
         "start": _start(run, points),
-        "own": None if own is None else {"name": answered.words, "metrics": _measured(own, metrics)["metrics"]},
+        "own": None if own is None else {"name": answered.words, **_measured(own, metrics)},
         "points": [
             {
                 "alpha": row.alphas[0],
-                "name": "network" if run.single else _name(run, row),
+                "name": _name(run, row),
                 "role": row.role,
                 "partner": places.get(_pair(row.alphas[0]), single_answer),
                 **_measured(row, metrics),
@@ -58,23 +62,17 @@ def run_section(
         "ensembles": [{"name": _together(run, row), **_measured(row, metrics)} for row in ensembles.values()],
         "strip": strip(run.record.examples, points, split, pictures),
         "planes": [_plane(plane, run) for plane in run.record.planes if begun(plane)],
-        "choices": [_choice(choice) for choice in run.record.choices if _middle(run) or run.single],
+        "choices": [_choice(choice) for choice in run.record.choices if middle or run.single],
         "recipe": base,
-        "fields": _fields(run, differing),
+        "fields": [[name, _text(value), name in differing] for name, value in fields.items()],
         "environments": _environments(run),
         "commands": reproduce(run, known),
     }
 
 
-def _kind(run: Reading) -> str:
-    if run.single or run.interval:
-        return "single" if run.single else "interval"
-    return "triangle" if run.vertices == 3 and _middle(run) else "list"
-
-
 def _vertex(run: Reading) -> str:
     """Return what one of the vertices is called."""
-    return SINGULAR.get(run.members, "member")
+    return SINGULAR.get(run.shape["members"], "member")
 
 
 def _middle(run: Reading) -> str:
@@ -86,14 +84,9 @@ def _middle(run: Reading) -> str:
 def _start(run: Reading, points: list[Row]) -> int:
     """Return where a walk begins: near alpha = 0.1, or at the first vertex, for there the columns differ."""
     if run.interval:
-        return min(range(len(points)), key=lambda at: abs(_number(points[at]) - PAIR[0]))
+        return min(range(len(points)), key=lambda at: abs(float(points[at].alphas[0]) - PAIR[0]))  # type: ignore[arg-type]
     vertices = [at for at, row in enumerate(points) if row.role == "vertex"]
     return min(vertices, key=lambda at: points[at].coefficients[0][0] != 1, default=0)
-
-
-def _number(row: Row) -> float:
-    (alpha,) = row.alphas
-    return math.nan if isinstance(alpha, list) else alpha
 
 
 def shown_rows(run: Reading, split: str) -> list[Row]:
@@ -136,11 +129,11 @@ def _name(run: Reading, row: Row) -> str:
     """Return a point in words."""
     alpha = row.alphas[0]
     if not isinstance(alpha, list):
-        return f"α = {alpha:.3g}"
-    vertices = "–".join(str(place) for place, share in enumerate(alpha, 1) if share > 0)
+        return "network" if run.single else f"α = {alpha:.3g}"
     if row.role == "midpoint":
         return _middle(run)
     if row.role in ("vertex", "edge"):
+        vertices = "–".join(str(place) for place, share in enumerate(alpha, 1) if share > 0)
         return f"{_vertex(run) if row.role == 'vertex' else 'edge'} {vertices}"
     return f"{row.role} point ({', '.join(f'{share:.2f}' for share in alpha)})"
 
@@ -151,24 +144,10 @@ def _together(run: Reading, row: Row) -> str:
     return answered or f"ensemble of {named(row.alphas)}"
 
 
-def _fields(run: Reading, differing: Mapping[str, Any]) -> list[list[Any]]:
-    """Return the fields of a recipe, and whether each differs from the known one."""
-    fields = {} if run.recipe is None else run.recipe.to_dict()
-    return [[name, _text(value), name in differing] for name, value in fields.items()]
-
-
 def _measured(row: Row, metrics: Sequence[str]) -> dict[str, Any]:
     return {
-        "metrics": short(row.metrics.get(metric) for metric in metrics),
-        "reliability": None if row.reliability is None else _bins(row.reliability),
-    }
-
-
-def _bins(reliability: Reliability) -> dict[str, Any]:
-    return {
-        "count": reliability.count,
-        "confidence": short(reliability.confidence),
-        "accuracy": short(reliability.accuracy),
+        "metrics": [row.metrics.get(metric) for metric in metrics],
+        "reliability": None if row.reliability is None else dataclasses.asdict(row.reliability),
     }
 
 
@@ -176,37 +155,18 @@ def _plane(plane: Plane, run: Reading) -> dict[str, Any]:
     return {
         "name": plane.name,
         "corners": [[corner.label, corner.x, corner.y] for corner in plane.corners],
-        "x": short(plane.xs, 5),
-        "y": short(plane.ys, 5),
-        "values": {name: [short(line) for line in grid] for name, grid in plane.values.items()},
+        "x": plane.xs,
+        "y": plane.ys,
+        "values": plane.values,
         "note": f"{plane.split} split, {plane.count:,} {asked(run.record)}; batch-norm statistics of "
         f"{plane.statistics_images:,} training {trained_on(run.record)} in every cell",
         "check": statistics_check(run.record, plane.name, plane.count),
-        "drawn": [
-            {
-                "label": drawn.label,
-                "kind": drawn.kind,
-                "x": short(drawn.x, 5),
-                "y": short(drawn.y, 5),
-                "distance": short(drawn.distance, 3),
-            }
-            for drawn in plane.drawn
-        ],
+        "drawn": [dataclasses.asdict(drawn) for drawn in plane.drawn],
     }
 
 
 def _choice(choice: Choice) -> dict[str, Any]:
-    return {
-        "what": {"point": "best point", "pair": "best pair", "threshold": "least confidence"}[choice.what],
-        "value": _value(choice.value),
-        "by": choice.by,
-        "chosen_on": choice.chosen_on,
-        "on_test": choice.on_test,
-        "reported": {
-            split: {name: short([value])[0] for name, value in metrics.items()}
-            for split, metrics in choice.reported.items()
-        },
-    }
+    return {**dataclasses.asdict(choice), "what": CHOSEN[choice.what], "value": _value(choice.value)}
 
 
 def _value(value: Any) -> str:
@@ -231,8 +191,3 @@ def _text(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{key} {_text(part)}" for key, part in value.items())
     return "–" if value is None else str(value)
-
-
-def short(values: Iterable[float | None], digits: int = 6) -> list[float | None]:
-    """Return numbers with so many digits; what is not a number becomes None."""
-    return [None if value is None or not math.isfinite(value) else float(f"{value:.{digits}g}") for value in values]

@@ -8,7 +8,7 @@ from subspaces.evaluation.cache import Measured
 from subspaces.evaluation.record import Description
 from subspaces.evaluation.statistics import Spread, shown, signed
 from subspaces.reports.answers import Answer, alone, compare, own, scaled, standard_for, together
-from subspaces.reports.measures import places
+from subspaces.reports.measures import places, usual
 from subspaces.reports.reading import Group
 from subspaces.text import listed, number
 
@@ -27,6 +27,11 @@ class Told:
         """Its name."""
         return self.metric.name
 
+    @property
+    def points(self) -> str:
+        """What a difference is counted in."""
+        return " points" if self.metric.percent else ""
+
     def text(self, values: Spread, alone: bool = False) -> str:
         """Return mean and standard deviation, or the mean alone, with the unit."""
         given = replace(values, std=None) if alone else values
@@ -37,38 +42,26 @@ class Told:
         """Say how good something is."""
         return f"is right on {text}" if self.name == "accuracy" else f"has {self.metric.label} {text}"
 
-    @property
-    def on(self) -> str:
-        """What stands before another one's number."""
-        return "on " if self.name == "accuracy" else ""
-
-
-def told(groups: Sequence[Group], count: int) -> tuple[Told, Told]:
-    """Return the two metrics of the summary: accuracy and calibration of classifiers, else the first two."""
-    known = {each.name: each for each in groups[0].runs[0].described}
-    names = [name for name in ("accuracy", "ece") if name in known]
-    first, second = (names if len(names) == 2 else list(known) * 2)[:2]
-    return Told(known[first], places(known[first], count)), Told(known[second], places(known[second], count))
-
 
 def summary(
     groups: Sequence[Group], split: str, images: int, measured: Sequence[Measured] = ()
 ) -> list[dict[str, Any]]:
     """Return label, figures and paragraphs for each method of several networks, or for all where there is none."""
     several = [group for group in groups if not group.runs[0].single]
-    both = told(groups, images)
-    return [_Part(group, groups, split, measured, both).shown() for group in several or groups]
+    both = [Told(each, places(each, images)) for each in (usual(groups) * 2)[:2]]
+    return [_Part(group, groups, split, measured, *both).shown() for group in several or groups]
 
 
 @dataclass(frozen=True)
 class _Part:
-    """What is said of one group; `groups` are all that it may be compared with."""
+    """What is said of one group by two metrics; `groups` are all that it may be compared with."""
 
     group: Group
     groups: Sequence[Group]
     split: str
     measured: Sequence[Measured]
-    told: tuple[Told, Told]
+    first: Told
+    second: Told
 
     def shown(self) -> dict[str, Any]:
         mine, baseline = own(self.group, self.split), standard_for(self.group, self.groups)
@@ -88,101 +81,88 @@ class _Part:
         paragraphs += self._temperatures(baseline)
         return {
             "label": self.group.label[:1].upper() + self.group.label[1:],
-            "figures": [self._figure(answer, other, what, each) for answer in mine[:1] for each in self.told],
+            "figures": [self._figure(one, other, what, each) for one in mine[:1] for each in (self.first, self.second)],
             "paragraphs": [*paragraphs, ("Cost", cost(self.group, mine))],
         }
 
     def _figure(self, answer: Answer, other: Answer | None, what: str, each: Told) -> dict[str, str]:
         """Return a number, and beside it what it is compared with over the same seeds, and the difference."""
-        return {
-            "name": f"{answer.short} {each.metric.label}",
-            "value": each.text(answer.spread(each.name), alone=True),
-            "against": self._beside(answer, other, what, each),
-        }
-
-    def _beside(self, answer: Answer, other: Answer | None, what: str, each: Told) -> str:
+        found = None if other is None else compare(answer, other, each.name)
         if other is None:
-            return "nothing among these runs to compare it with"
-        found = compare(answer, other, each.name)
-        if found is None:
-            return f"{what} {each.text(other.spread(each.name), alone=True)}, with other seeds: not compared"
-        difference = f"difference {signed(each.metric.scale * found.difference.mean, each.digits)}{_points(each)}"
-        against = f"{what} {each.text(found.second, alone=True)}, {difference}"
-        if found.complete:
-            return against
-        return f"with {seeded(found.seeds)}, which both have: {each.text(found.first, alone=True)}, {against}"
+            against = "nothing among these runs to compare it with"
+        elif found is None:
+            against = f"{what} {each.text(other.spread(each.name), alone=True)}, with other seeds: not compared"
+        else:
+            difference = f"difference {signed(each.metric.scale * found.difference.mean, each.digits)}{each.points}"
+            against = f"{what} {each.text(found.second, alone=True)}, {difference}"
+            if not found.complete:
+                ours = each.text(found.first, alone=True)
+                against = f"with {seeded(found.seeds)}, which both have: {ours}, {against}"
+        value = each.text(answer.spread(each.name), alone=True)
+        return {"name": f"{answer.short} {each.metric.label}", "value": value, "against": against}
+
+    def _both(self, answer: Answer) -> tuple[str, str]:
+        """Return how good an answer is, and its second metric."""
+        texts = [each.text(answer.spread(each.name)) for each in (self.first, self.second)]
+        return self.first.good(texts[0]), texts[1]
 
     def _lead(self, answer: Answer, other: Answer | None, what: str) -> str:
         """Say how good the method's own answer is, beside what it is compared with over the seeds that both have."""
         it = f"The {answer.name}" if answer.networks > 1 else "It"
-        first, second = self.told
-        mine = [each.text(answer.spread(each.name)) for each in self.told]
-        alone = f"{it} {first.good(mine[0])}. Its {second.metric.label} is {mine[1]}."
+        first, second, label = self.first, self.second, self.second.metric.label
+        good, value = self._both(answer)
+        alone = f"{it} {good}. Its {label} is {value}."
         if other is None:
             return alone
-        found = compare(answer, other, first.name), compare(answer, other, second.name)
-        if found[0] is None or found[1] is None:
-            theirs = [each.text(other.spread(each.name)) for each in self.told]
-            seeds = seeded(sorted(other.seeds))
-            has = f"has {theirs[0]} and an {second.metric.label} of {theirs[1]}"
-            return f"{alone} {what[:1].upper()}{what[1:]} {has}, with other seeds ({seeds}): not compared."
-        pairs = list(zip(self.told, found, strict=True))
-        ours, against = ([each.text(getattr(one, side)) for each, one in pairs] for side in ("first", "second"))
-        verdicts = [verdict(answer, other, each) for each in self.told]
+        one, two = compare(answer, other, first.name), compare(answer, other, second.name)
+        if one is None or two is None:
+            theirs = [each.text(other.spread(each.name)) for each in (first, second)]
+            has = f"has {theirs[0]} and an {label} of {theirs[1]}, with other seeds ({seeded(sorted(other.seeds))})"
+            return f"{alone} {what[:1].upper()}{what[1:]} {has}: not compared."
+        on = "on " if first.name == "accuracy" else ""
         paired = (
-            f"{first.good(ours[0])}, {what} {first.on}{against[0]}: {verdicts[0]}. "
-            f"Its {second.metric.label} is {ours[1]}, against {against[1]}: {verdicts[1]}."
+            f"{first.good(first.text(one.first))}, {what} {on}{first.text(one.second)}: "
+            f"{verdict(answer, other, first)}. Its {label} is {second.text(two.first)}, against "
+            f"{second.text(two.second)}: {verdict(answer, other, second)}."
         )
-        if found[0].complete:
-            return f"{it} {paired}"
-        return f"{alone} With {seeded(found[0].seeds)}, which both have, it {paired}"
+        return f"{it} {paired}" if one.complete else f"{alone} With {seeded(one.seeds)}, which both have, it {paired}"
 
     def _ensembles(self, answers: Sequence[Answer], others: Sequence[tuple[Answer, str]]) -> str:
         """Compare the first with others, and say how good those after it are."""
         lead, *more = answers
-        first, second = self.told
-        good, calibrated = (
-            " and ".join(verdict(lead, other, each, name) for other, name in others) for each in self.told
+        good, value = self._both(lead)
+        better, calibrated = (
+            " and ".join(verdict(lead, other, each, name) for other, name in others)
+            for each in (self.first, self.second)
         )
-        ours = [each.text(lead.spread(each.name)) for each in self.told]
-        words = [
-            f"{_subject(lead)} {first.good(ours[0])}, {good}. Its {second.metric.label} is {ours[1]}: {calibrated}."
-        ]
+        label = self.second.metric.label
+        words = [f"{_subject(lead)} {good}, {better}. Its {label} is {value}: {calibrated}."]
         for one in more:
-            values = [each.text(one.spread(each.name)) for each in self.told]
-            words.append(f"{_subject(one)} {first.good(values[0])}, its {second.metric.label} {values[1]}.")
+            good, value = self._both(one)
+            words.append(f"{_subject(one)} {good}, its {label} {value}.")
         return " ".join(words)
 
     def _independent(self, answer: Answer, mine: Sequence[Answer]) -> str:
         """Say how good an ensemble of independent runs is, and how the method's own ensemble does against it."""
-        first, second = self.told
-        values = [each.text(answer.spread(each.name)) for each in self.told]
-        text = (
-            f"{_subject(answer)}, after {number(answer.runs)} training runs, {first.good(values[0])}, its "
-            f"{second.metric.label} {values[1]}."
-        )
+        good, value = self._both(answer)
+        runs = f"after {number(answer.runs)} training runs"
+        text = f"{_subject(answer)}, {runs}, {good}, its {self.second.metric.label} {value}."
         ours = next((one for one in mine if one.networks > 1), None)
-        if ours is None or compare(ours, answer, first.name) is None:
+        if ours is None or compare(ours, answer, self.first.name) is None:
             return text
-        said = [f"{verdict(ours, answer, each)} in {each.metric.label}" for each in self.told]
+        said = [f"{verdict(ours, answer, each)} in {each.metric.label}" for each in (self.first, self.second)]
         return f"{text} Against it, the {ours.name} is {' and '.join(said)}."
 
     def _temperatures(self, baseline: Group | None) -> list[tuple[str, str]]:
         """Say what is left of a better calibration when both sides have a temperature fitted on held-out examples."""
-        second = self.told[1]
         mine = scaled(self.group, self.split)
         if not mine:
             return []
-        text = f"After temperature scaling its {second.metric.label} is {second.text(mine[0].spread(second.name))}"
-        theirs = scaled(baseline, self.split) if baseline else []
-        if theirs:
-            standard = second.text(theirs[0].spread(second.name))
-            text += f", that of standard training {standard}: {verdict(mine[0], theirs[0], second)}"
+        text = f"After temperature scaling its {self.second.metric.label} is {self._both(mine[0])[1]}"
+        for theirs in scaled(baseline, self.split)[:1] if baseline else []:
+            against = verdict(mine[0], theirs, self.second)
+            text += f", that of standard training {self._both(theirs)[1]}: {against}"
         return [("Temperature", f"{text}. The temperature is fitted on held-out examples; no answer changes.")]
-
-
-def _points(each: Told) -> str:
-    return " points" if each.metric.percent else ""
 
 
 def _subject(answer: Answer) -> str:
@@ -192,22 +172,21 @@ def _subject(answer: Answer) -> str:
 def cost(group: Group, mine: Sequence[Answer]) -> str:
     """Say what training and answering take."""
     run = group.runs[0]
-    passes = 1 if run.recipe is None else run.recipe.training_cost
-    trained = "One training run" if passes == 1 else f"One training run of {number(int(passes))} passes a step"
-    if not run.single and not run.subspace and run.recipe is None:
+    passes = 1 if run.recipe is None else int(run.recipe.training_cost)
+    trained = "One training run" + ("" if passes == 1 else f" of {number(passes)} passes a step")
+    if not run.single and run.recipe is None and run.shape["members"] != "vertices":
         trained = f"{number(run.vertices).capitalize()} networks"
     held = "" if run.single else f", which holds the weights of {number(run.vertices)} networks"
-    counts = {kind: [a.networks for a in mine if (a.networks == 1) is (kind == 1)] for kind in (1, 2)}
-    several = " or ".join(number(count) for count in dict.fromkeys(counts[2]))
-    if not counts[2]:
+    several = " or ".join(dict.fromkeys(number(answer.networks) for answer in mine if answer.networks > 1))
+    if not several:
         test = f"{';' if held else ','} one network at test."
-    elif counts[1]:
+    elif any(answer.networks == 1 for answer in mine):
         test = f". At test, one network for the {mine[0].short} and {several} for the ensemble."
     else:
         test = f". At test, {several} networks."
-    seconds = [one.training_seconds for one in group.runs]
-    known = [each for each in seconds if each is not None]
-    time = f" Training took {duration(sum(known) / len(known))}{' a run' if len(seconds) > 1 else ''}." if known else ""
+    known = [seconds for one in group.runs if (seconds := one.training_seconds) is not None]
+    each = " a run" if len(group.runs) > 1 else ""
+    time = f" Training took {duration(sum(known) / len(known))}{each}." if known else ""
     return f"{trained}{held}{test}{time}"
 
 
@@ -236,7 +215,7 @@ def verdict(first: Answer, second: Answer, told: Told, other: str = "") -> str:
     if round(abs(difference), told.digits) == 0:
         return f"no different{other and f' from {other}'}"
     word = "better" if difference > 0 else "worse"
-    text = f"{abs(difference):.{told.digits}f}{_points(told)} {word}{other and f' than {other}'}"
+    text = f"{abs(difference):.{told.digits}f}{told.points} {word}{other and f' than {other}'}"
     agree = [one * difference > 0 for one in each]
     if len(each) == 1:
         return text

@@ -55,9 +55,7 @@ function walkSection() {
 }
 
 function spoken() {
-  const named = ["accuracy", "ece"].map((name) => METRICS[place(name)]).filter((one) => one);
-  const said = named.length ? named : METRICS.slice(0, 2);
-  const values = ({ metrics }) => said.map((one) => `${one.label} ${shown(one, metrics[METRICS.indexOf(one)])}`);
+  const values = ({ metrics }) => TOLD.map((one) => `${one.label} ${shown(one, metrics[METRICS.indexOf(one)])}`);
   return shownRows().map((row) => `${row.name}: ${values(row).join(", ")}`).join("; ");
 }
 

@@ -36,8 +36,6 @@ function choicesSection() {
     const value = (row) => row.reported[data.split]?.[name] ?? null;
     return figures(label + unit(metric), (row) => shown(metric, value(row), false), name, value);
   };
-  const known = ["accuracy", "ece"].map((name) => METRICS[place(name)]).filter((one) => one);
-  const told = known.length ? known : METRICS.slice(0, 2);
   const thresholds = rows.some((row) => "coverage" in (row.reported[data.split] ?? {}));
   const marked = ({ on_test, chosen_on }) =>
     (on_test ? el("span", { class: "mark" }, "⚠ chosen on the test set") : `the ${chosen_on} split`);
@@ -51,7 +49,7 @@ function choicesSection() {
       words("On", (row) => row.chosen_on, {
         content: marked, csv: { chosen_on: (row) => row.chosen_on, on_test: (row) => String(row.on_test) },
       }),
-      ...told.map((metric) => column(metric.label, metric.name, metric)),
+      ...TOLD.map((metric) => column(metric.label, metric.name, metric)),
       ...(thresholds ? [column("Answered", "coverage"), column("Error among them", "risk")] : []),
     ],
   }));
