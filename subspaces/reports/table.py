@@ -57,17 +57,16 @@ def headlines(records: Sequence[Record]) -> list[Description]:
     return [each for each in shared(records) if each.headline] or shared(records)
 
 
-def numbers(line: Line, metrics: Sequence[Description]) -> list[str]:
-    """Return the cells of a line's metrics; of a threshold the share of right answers among those given."""
+def cells(line: Line, metrics: Sequence[Description], changed: Sequence[Description] | None) -> list[str]:
+    """Return the metrics of a line, then the temperature and what that changes, where such columns are wanted.
+
+    Of a threshold the accuracy is the share of right answers among those given.
+    """
     known = line.metrics | ({"accuracy": 1 - line.metrics["risk"]} if "risk" in line.metrics else {})
-    return [each.shown(known[each.name]) if each.name in known else "–" for each in metrics]
-
-
-def after_scaling(line: Line, metrics: Sequence[Description]) -> list[str]:
-    """Return the temperature, and the metrics that it changes."""
-    if line.scaled is None:
-        return ["–"] * (1 + len(metrics))
-    return [f"{line.scaled['temperature']:.3g}", *(each.shown(line.scaled[each.name]) for each in metrics)]
+    found = [each.shown(known[each.name]) if each.name in known else "–" for each in metrics]
+    if changed is None or line.scaled is None:
+        return found + ["–"] * (0 if changed is None else 1 + len(changed))
+    return [*found, f"{line.scaled['temperature']:.3g}", *(each.shown(line.scaled[each.name]) for each in changed)]
 
 
 def filled(records: Sequence[Record], split: str = "test") -> Table:
@@ -75,7 +74,7 @@ def filled(records: Sequence[Record], split: str = "test") -> Table:
     metrics = headlines(records)
     found = [(record, list(lines(record, split))) for record in records]
     scaled = any(line.scaled is not None for _, several in found for line in several)
-    changed = [each for each in metrics if each.name in ("nll", "ece")] if scaled else []
+    changed = [each for each in metrics if each.name in ("nll", "ece")] if scaled else None
     averages = dict.fromkeys(each.average for record in records for each in record.answers if each.average)
     averaged = "".join(AVERAGED.get(name, f", mean of {name}") for name in averages)
     caption = CAPTION.format(split=split, averaged=averaged) + (f"; {SCALED}" if scaled else "")
@@ -83,16 +82,14 @@ def filled(records: Sequence[Record], split: str = "test") -> Table:
     table.add_column("evaluation", no_wrap=True)
     table.add_column("answer", overflow="fold")
     table.add_column("chosen on")
-    after = ["T", *(f"{each.title} at T" for each in changed)] if scaled else []
+    after = [] if changed is None else ["T", *(f"{each.title} at T" for each in changed)]
     for title in ("networks", *(each.title for each in metrics), *after):
         table.add_column(title, justify="right", no_wrap=True)
     for record, several in found:
-        name = record.name
-        for line in several:
+        for name, line in zip([record.name, *[""] * len(several)], several, strict=False):
             chosen = f"{line.chosen_on}{' *' if line.on_test else ''}" if line.chosen_on else "–"
-            cells = numbers(line, metrics) + (after_scaling(line, changed) if scaled else [])
-            table.add_row(escape(name), escape(line.what), chosen, str(line.networks), *cells)
-            name = ""
+            row = (escape(name), escape(line.what), chosen, str(line.networks), *cells(line, metrics, changed))
+            table.add_row(*row)
     return table
 
 

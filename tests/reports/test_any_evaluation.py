@@ -222,6 +222,9 @@ def test_the_page_of_networks_of_ones_own(own, saved, opened, tmp_path: Path) ->
     assert not [title for title in sections if "raining" in title]
     assert "image" not in page.inner_text("main").replace("training images", "")
     assert page.locator("#walk-reliability .chart").count() == 1
+    assert not {"Training time", "Seed"} & {*shown["head"], *table(page, "#runs-table")["head"]}
+    assert "seed" not in page.inner_text("#summary").lower()
+    assert "seed" not in texts(ss.plot("along", saved))
 
 
 def test_a_page_of_a_run_and_of_a_network_of_ones_own(own, opened, tmp_path: Path) -> None:
@@ -229,6 +232,7 @@ def test_a_page_of_a_run_and_of_a_network_of_ones_own(own, opened, tmp_path: Pat
     page = opened(ss.report([run, own["line"]], tmp_path / "report.html"))
     names = [line[0] for line in table(page, "#facts")["body"] if len(line) == 1]
     assert names == ["line", "my line"]
+    assert "Training time" in table(page, "#facts")["head"]
     labels = [text for each in ss.plot("along", [run, own["line"]]).legends for text in each.get_texts()]
     assert {"line", "my line"} <= {text.get_text() for text in labels}
 

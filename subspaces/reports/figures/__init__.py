@@ -21,7 +21,6 @@ class Kind:
     """A figure that can be drawn: `draw(groups, metric, split)` of a module of this package makes it."""
 
     name: str
-    title: str
     description: str
     metric: str | None  # what --metric changes, in words; None: nothing
     evaluated: bool = True
@@ -32,51 +31,44 @@ KINDS: dict[str, Kind] = {
     for kind in (
         Kind(
             "along",
-            "Along the subspace",
             "A metric of the points of lines and curves, and of the ensembles of α and 1−α; single networks as lines.",
             "--metric says which.",
         ),
         Kind(
             "betas",
-            "Strengths of the penalty",
             "The same as `along` for runs that differ in β, with a panel for every method.",
             "--metric says which.",
         ),
         Kind(
             "plane",
-            "Planes through networks",
-            "Contours of test error and loss on planes through three networks, with the subspace drawn in.",
-            "--metric accuracy or nll draws one of them.",
+            "Contours of error and loss on planes through three networks, with the subspace drawn in.",
+            "--metric draws one of them.",
         ),
         Kind(
             "training",
-            "Vertices during training",
             "L2 distance and cos² between the vertices over the epochs, from the logs.",
             "--metric adds a column of the log.",
             evaluated=False,
         ),
         Kind(
             "vertices",
-            "Number of vertices",
-            "Accuracy and ECE of the midpoint against the number of vertices m; a single network is m = 1. "
+            "Accuracy and ECE of the midpoint (or the first two metrics) against the number of vertices m; a single "
+            "network is m = 1. "
             "An ensemble method is shown by the ensemble of its m members.",
             "--metric draws another.",
         ),
         Kind(
             "reliability",
-            "Reliability",
             "Accuracy against confidence, and how often each confidence occurs, of midpoints and ensembles.",
             None,
         ),
         Kind(
             "selective",
-            "Selective prediction",
             "The error among the most confident predictions against the share that is kept, with the area below it.",
             None,
         ),
         Kind(
             "diversity",
-            "Diversity",
             "How different vertices are: total variation of predictions, L2 distance and cos² of weights.",
             "--metric tv, disagreement, feature_cosine, l2 or cos2 draws one.",
         ),
@@ -103,9 +95,9 @@ def draw(name: str, sources: Source | Iterable[Source], *, metric: str | None = 
         if (error.name or "").partition(".")[0] != "matplotlib":
             raise
         raise ImportError("figures need matplotlib: pip install 'subspaces[figures]'") from None
-    figure: Figure = module.figure(groups, metric, split)
-    style = importlib.import_module(f"{__name__}.style")
-    style.settle(figure)
+    with module.style.styled():
+        figure: Figure = module.figure(groups, metric, split)
+    module.style.settle(figure)
     return figure
 
 

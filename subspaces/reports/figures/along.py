@@ -22,13 +22,12 @@ def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     metric = metric or usual(groups)[0].name
     if not any(group.runs[0].interval for group in groups):
         raise RunError(f"no line or curve among the runs ({style.listed(groups)}): there is no α to walk along")
-    with style.styled():
-        drawing = style.blank(style.COLUMN, 2.5)
-        axes = drawing.add_subplot()
-        keys = panel(axes, groups, style.looks(groups), metric, split)
-        axes.set_title(style.heading(groups, split))
-        axes.set_ylabel(measure(metric, groups).axis)
-        legends(drawing, keys, groups, columns=2)
+    drawing = style.blank(style.COLUMN, 2.5)
+    axes = drawing.add_subplot()
+    keys = panel(axes, groups, style.looks(groups), metric, split)
+    axes.set_title(style.heading(groups, split))
+    axes.set_ylabel(measure(metric, groups).axis)
+    legends(drawing, keys, groups, columns=2)
     return drawing
 
 
@@ -111,4 +110,4 @@ def chosen(axes: Axes, groups: Sequence[Group], looks: Sequence[Look], metric: s
 def caption(groups: Sequence[Group], handles: Sequence[Line2D]) -> str:
     """Return what bands are, and what a hollow star is where there is one."""
     hollow = any(handle.get_marker() == "*" and handle.get_markerfacecolor() == "white" for handle in handles)
-    return style.seeds(groups) + ("\nhollow star: chosen on the images shown here" if hollow else "")
+    return style.seeds(groups) + ("\nhollow star: chosen on the split shown here" if hollow else "")

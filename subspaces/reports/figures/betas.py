@@ -1,5 +1,6 @@
 """A metric along lines and curves for several strengths of the penalty."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -19,7 +20,7 @@ from subspaces.training.runs import RunError
 def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     """Draw a panel for every method, with colours from dark to light as beta grows."""
     metric = metric or usual(groups)[0].name
-    families = by_method([group for group in groups if group.runs[0].interval and _beta(group) is not None])
+    families = by_method([group for group in groups if group.runs[0].interval and not math.isnan(beta_of(group))])
     if not any(len(members) > 1 for members in families.values()):
         raise RunError(
             f"no line or curve with several β among the runs ({style.listed(groups)}): "
@@ -28,39 +29,31 @@ def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     singles = [group for group in groups if group.runs[0].single]
     betas = sorted({beta_of(group) for members in families.values() for group in members})
     looks = dict(zip(betas, shades(len(betas)), strict=True))
-    with style.styled():
-        width = style.COLUMN if len(families) == 1 else style.PAGE
-        drawing = style.blank(width, 2.35)
-        panels = drawing.subplots(1, len(families), sharey=True, squeeze=False)[0]
-        methods: dict[str, Line2D] = {}
-        lines: dict[str, Line2D] = {}
-        for axes, (name, members) in zip(panels, families.items(), strict=True):
-            named = [*(replace(group, label=f"β = {beta_of(group):g}") for group in members), *singles]
-            shown = [*(looks[beta_of(group)] for group in members), *style.looks(singles)]
-            keys = panel(axes, named, shown, metric, split)
-            methods |= {str(handle.get_label()): handle for handle in keys.methods}
-            lines |= {str(handle.get_label()): handle for handle in keys.lines}
-            axes.set_title(name if len(families) > 1 else f"{name} · {style.heading(groups, split)}")
-        panels[0].set_ylabel(measure(metric, groups).axis)
-        if len(families) > 1:
-            drawing.suptitle(style.heading(groups, split), fontsize=style.FONT)
-        ordered = sorted(methods.values(), key=lambda handle: _rank(str(handle.get_label()), betas))
-        keys = Keys(ordered, list(lines.values()))
-        legends(drawing, keys, groups, columns=2 if len(families) == 1 else 4)
+    width = style.COLUMN if len(families) == 1 else style.PAGE
+    drawing = style.blank(width, 2.35)
+    panels = drawing.subplots(1, len(families), sharey=True, squeeze=False)[0]
+    methods: dict[str, Line2D] = {}
+    lines: dict[str, Line2D] = {}
+    for axes, (name, members) in zip(panels, families.items(), strict=True):
+        named = [*(replace(group, label=f"β = {beta_of(group):g}") for group in members), *singles]
+        shown = [*(looks[beta_of(group)] for group in members), *style.looks(singles)]
+        keys = panel(axes, named, shown, metric, split)
+        methods |= {str(handle.get_label()): handle for handle in keys.methods}
+        lines |= {str(handle.get_label()): handle for handle in keys.lines}
+        axes.set_title(name if len(families) > 1 else f"{name} · {style.heading(groups, split)}")
+    panels[0].set_ylabel(measure(metric, groups).axis)
+    if len(families) > 1:
+        drawing.suptitle(style.heading(groups, split), fontsize=style.FONT)
+    ordered = sorted(methods.values(), key=lambda handle: _rank(str(handle.get_label()), betas))
+    keys = Keys(ordered, list(lines.values()))
+    legends(drawing, keys, groups, columns=2 if len(families) == 1 else 4)
     return drawing
 
 
-def _beta(group: Group) -> float | None:
-    """Return the strength of the penalty; None where there is none."""
-    found = None if group.recipe is None else group.recipe.to_dict().get("beta")
-    return None if found is None else float(found)
-
-
 def beta_of(group: Group) -> float:
-    """Return the strength of the penalty of a group that has one."""
-    found = _beta(group)
-    assert found is not None
-    return found
+    """Return the strength of the penalty; NaN where there is none."""
+    found = None if group.recipe is None else group.recipe.to_dict().get("beta")
+    return math.nan if found is None else float(found)
 
 
 def by_method(groups: Sequence[Group]) -> dict[str, list[Group]]:

@@ -27,20 +27,19 @@ def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     if not families:
         raise RunError("only single networks among the runs: expected a line, a curve or a simplex")
     metrics = [*predicted[:1], *LOGGED] if metric is None else [metric]
-    with style.styled():
-        width = style.COLUMN if metric else style.PAGE
-        several = len(families) > 1  # one needs no name beside its bar
-        names = [style.wrapped(group.label, width / 3) if several else "" for group in families]
-        lines = max(name.count("\n") + 1 for name in names)
-        drawing = style.blank(width, 1.1 + max(0.24, style.LINE * lines + 0.06) * max(len(families), 3))
-        panels = drawing.subplots(1, len(metrics), sharey=True, squeeze=False)[0]
-        for axes, name in zip(panels, metrics, strict=True):
-            _bars(axes, families, name, split)
-        panels[0].set_yticks(range(len(families)), names)
-        room = max(0.5, 1.5 - len(families) / 2)  # bars of a few methods are not as high as the panel
-        panels[0].set_ylim(len(families) - 1 + room, -room)
-        label = "" if several else f"{families[0].label} · "
-        drawing.suptitle(f"{label}{style.heading(groups, split)}\n{style.seeds(families)}", fontsize=style.FONT)
+    width = style.COLUMN if metric else style.PAGE
+    several = len(families) > 1  # one needs no name beside its bar
+    names = [style.wrapped(group.label, width / 3) if several else "" for group in families]
+    lines = max(name.count("\n") + 1 for name in names)
+    drawing = style.blank(width, 1.1 + max(0.24, style.LINE * lines + 0.06) * max(len(families), 3))
+    panels = drawing.subplots(1, len(metrics), sharey=True, squeeze=False)[0]
+    for axes, name in zip(panels, metrics, strict=True):
+        _bars(axes, families, name, split)
+    panels[0].set_yticks(range(len(families)), names)
+    room = max(0.5, 1.5 - len(families) / 2)  # bars of a few methods are not as high as the panel
+    panels[0].set_ylim(len(families) - 1 + room, -room)
+    label = "" if several else f"{families[0].label} · "
+    drawing.suptitle(f"{label}{style.heading(groups, split)}\n{style.seeds(families)}".rstrip(), fontsize=style.FONT)
     return drawing
 
 

@@ -47,20 +47,19 @@ def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     quantities = [measure(name, groups) for name in (known if metric is None else [metric])]
     across = min(len(panels), ACROSS)
     rows = -(-len(panels) // across)  # for each quantity
-    with style.styled():
-        width = style.COLUMN if across == 1 else style.PAGE
-        side = (width - 0.9) / across
-        height = 0.3 + (side * _aspect(panels) + 0.5) * rows * len(quantities)
-        drawing = style.blank(width, height, layout="compressed")
-        axes = drawing.subplots(rows * len(quantities), across, squeeze=False)
-        for place, quantity in enumerate(quantities):
-            _quantity(drawing, axes[place * rows : (place + 1) * rows].ravel(), panels, quantity)
-        drawing.suptitle(style.heading(groups, split), fontsize=style.FONT)
-        style.fit(drawing)
-        for place in range(len(quantities)):
-            for each, panel in zip(axes[place * rows :].ravel(), panels, strict=False):
-                corners = panel.plane.corners
-                place_names(drawing, each, [(short(corner.label, groups), corner.x, corner.y) for corner in corners])
+    width = style.COLUMN if across == 1 else style.PAGE
+    side = (width - 0.9) / across
+    height = 0.3 + (side * _aspect(panels) + 0.5) * rows * len(quantities)
+    drawing = style.blank(width, height, layout="compressed")
+    axes = drawing.subplots(rows * len(quantities), across, squeeze=False)
+    for place, quantity in enumerate(quantities):
+        _quantity(drawing, axes[place * rows : (place + 1) * rows].ravel(), panels, quantity)
+    drawing.suptitle(style.heading(groups, split), fontsize=style.FONT)
+    style.fit(drawing)
+    for place in range(len(quantities)):
+        for each, panel in zip(axes[place * rows :].ravel(), panels, strict=False):
+            corners = panel.plane.corners
+            place_names(drawing, each, [(short(corner.label, groups), corner.x, corner.y) for corner in corners])
     return drawing
 
 
@@ -162,24 +161,17 @@ def _draw(axes: Axes, drawn: Drawn, plane: Plane) -> None:
 def place_names(figure: Figure, axes: Axes, names: Sequence[tuple[str, float, float]]) -> list[Annotation]:
     """Write names beside points, inside the axes and clear of lines, markers and each other where there is room."""
     obstacles = _on_lines(axes)
-    frame = axes.get_window_extent()
     taken: list[Bbox] = []
     written = []
     for words, x, y in names:
-        best: tuple[float, Annotation, Bbox] | None = None
-        for side in SIDES:
-            label = _write(axes, words, (x, y), side)
-            box = label.get_window_extent(figure.canvas.get_renderer())  # type: ignore[attr-defined]
-            cost = _cost(box, frame, obstacles, taken)
-            if best is None or cost < best[0]:
-                if best is not None:
-                    best[1].remove()
-                best = cost, label, box
-            else:
-                label.remove()
-        assert best is not None
-        taken.append(best[2])
-        written.append(best[1])
+        labels = [_write(axes, words, (x, y), side) for side in SIDES]
+        boxes = [label.get_window_extent(figure.canvas.get_renderer()) for label in labels]  # type: ignore[attr-defined]
+        costs = [_cost(box, axes.get_window_extent(), obstacles, taken) for box in boxes]
+        best = costs.index(min(costs))
+        for label in (*labels[:best], *labels[best + 1 :]):
+            label.remove()
+        taken.append(boxes[best])
+        written.append(labels[best])
     return written
 
 

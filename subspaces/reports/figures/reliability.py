@@ -33,28 +33,27 @@ def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     shown = confident(groups, split, "reliability")
     down = -(-len(shown) // ACROSS)
     across = -(-len(shown) // down)
-    with style.styled():
-        taller = style.LINE * max(title(answer).count("\n") - 2 for answer in shown)  # than titles of three lines
-        drawing = style.blank(style.PAGE * max(across, 2) / ACROSS, 0.35 + (2.35 + taller) * down)
-        panels = drawing.subplots(2 * down, across, squeeze=False, sharey="row", height_ratios=[3, 1] * down)
-        for k, answer in enumerate(shown):
-            row, column = divmod(k, across)
-            _diagram(panels[2 * row, column], panels[2 * row + 1, column], answer)
-        for k in range(len(shown), down * across):
-            for axes in panels[2 * (k // across) : 2 * (k // across) + 2, k % across]:
-                axes.set_axis_off()
-        for row in range(down):
-            panels[2 * row, 0].set_ylabel("accuracy (%)")
-            panels[2 * row + 1, 0].set_ylabel("share (%)")
-        drawing.suptitle(style.heading(groups, split), fontsize=style.FONT)
-        handles = [
-            Patch(facecolor=BAR, edgecolor="white", label="accuracy"),
-            Patch(facecolor="none", edgecolor=GAP, hatch="/////", label="confidence minus accuracy"),
-            Line2D([], [], color="black", linestyle=style.DASHED, linewidth=0.8, label="right as often as confident"),
-        ]
-        many = any(len(group.runs) > 1 for group in groups)
-        note = f"bars: the images of all seeds together\nECE: {style.seeds(groups)}" if many else style.seeds(groups)
-        style.legend(drawing, handles, columns=3, title=note)
+    taller = style.LINE * max(title(answer).count("\n") - 2 for answer in shown)  # than titles of three lines
+    drawing = style.blank(style.PAGE * max(across, 2) / ACROSS, 0.35 + (2.35 + taller) * down)
+    panels = drawing.subplots(2 * down, across, squeeze=False, sharey="row", height_ratios=[3, 1] * down)
+    for k, answer in enumerate(shown):
+        row, column = divmod(k, across)
+        _diagram(panels[2 * row, column], panels[2 * row + 1, column], answer)
+    for k in range(len(shown), down * across):
+        for axes in panels[2 * (k // across) : 2 * (k // across) + 2, k % across]:
+            axes.set_axis_off()
+    for row in range(down):
+        panels[2 * row, 0].set_ylabel("accuracy (%)")
+        panels[2 * row + 1, 0].set_ylabel("share (%)")
+    drawing.suptitle(style.heading(groups, split), fontsize=style.FONT)
+    handles = [
+        Patch(facecolor=BAR, edgecolor="white", label="accuracy"),
+        Patch(facecolor="none", edgecolor=GAP, hatch="/////", label="confidence minus accuracy"),
+        Line2D([], [], color="black", linestyle=style.DASHED, linewidth=0.8, label="right as often as confident"),
+    ]
+    many = any(len(group.runs) > 1 for group in groups)
+    note = f"bars: the images of all seeds together\nECE: {style.seeds(groups)}" if many else style.seeds(groups)
+    style.legend(drawing, handles, columns=3, title=note)
     return drawing
 
 

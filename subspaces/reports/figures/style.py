@@ -168,7 +168,7 @@ def seeds(groups: Sequence[Group]) -> str:
     """Return what a band or an error bar is, in words."""
     counts = sorted({len(group.runs) for group in groups})
     if counts == [1]:
-        return "one seed"
+        return "one seed" if any(group.recipe is not None for group in groups) else ""
     return f"mean ± standard deviation over {'–'.join(map(str, (counts[0], counts[-1])[: len(counts)]))} seeds"
 
 

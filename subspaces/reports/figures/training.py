@@ -18,29 +18,28 @@ def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     if metric is not None and metric not in columns:
         columns.append(metric)
     _check(groups, columns)
-    with style.styled():
-        drawing = style.blank(style.COLUMN, 0.6 + 1.35 * len(columns))
-        panels = drawing.subplots(len(columns), 1, sharex=True, squeeze=False)[:, 0]
-        looks = style.looks(groups)
-        for axes, column in zip(panels, columns, strict=True):
-            quantity = measure(column)
-            for group, look in zip(groups, looks, strict=True):
-                curve = group.logged(column)
-                if len(curve.grid) and not (group.runs[0].trained_alone and column in ("l2", "cos2")):
-                    style.band(axes, curve, quantity.scale, look, every=max(1, len(curve.grid) // 6))
-            axes.set_ylabel(quantity.axis)
-            if column in ("l2", "cos2"):
-                axes.set_ylim(0, 1.06 * axes.dataLim.y1 or 1)
-        panels[0].set_title(style.heading(groups))
-        panels[-1].set_xlabel("epoch")
-        panels[-1].xaxis.set_major_locator(MaxNLocator(7, integer=True, steps=[1, 2, 5, 10]))
-        shown = [
-            pair
-            for pair in zip(groups, looks, strict=True)
-            if columns[2:] or not columns[1:] or not pair[0].runs[0].trained_alone
-        ]
-        handles = [style.key(look, group.label) for group, look in shown]
-        style.legend(drawing, handles, columns=2, title=style.seeds([group for group, _ in shown]))
+    drawing = style.blank(style.COLUMN, 0.6 + 1.35 * len(columns))
+    panels = drawing.subplots(len(columns), 1, sharex=True, squeeze=False)[:, 0]
+    looks = style.looks(groups)
+    for axes, column in zip(panels, columns, strict=True):
+        quantity = measure(column)
+        for group, look in zip(groups, looks, strict=True):
+            curve = group.logged(column)
+            if len(curve.grid) and not (group.runs[0].trained_alone and column in ("l2", "cos2")):
+                style.band(axes, curve, quantity.scale, look, every=max(1, len(curve.grid) // 6))
+        axes.set_ylabel(quantity.axis)
+        if column in ("l2", "cos2"):
+            axes.set_ylim(0, 1.06 * axes.dataLim.y1 or 1)
+    panels[0].set_title(style.heading(groups))
+    panels[-1].set_xlabel("epoch")
+    panels[-1].xaxis.set_major_locator(MaxNLocator(7, integer=True, steps=[1, 2, 5, 10]))
+    shown = [
+        pair
+        for pair in zip(groups, looks, strict=True)
+        if columns[2:] or not columns[1:] or not pair[0].runs[0].trained_alone
+    ]
+    handles = [style.key(look, group.label) for group, look in shown]
+    style.legend(drawing, handles, columns=2, title=style.seeds([group for group, _ in shown]))
     return drawing
 
 

@@ -13,7 +13,7 @@ from subspaces.reports.answers import answered, first
 from subspaces.reports.figures import style
 from subspaces.reports.figures.style import Look
 from subspaces.reports.measures import measure, usual
-from subspaces.reports.reading import Array, Curve, Group
+from subspaces.reports.reading import Group
 from subspaces.training.runs import RunError
 
 GAP = 0.1  # between two series with the same m, on the axis of m
@@ -21,29 +21,28 @@ SPREAD = 0.15  # the farthest that one of many is moved away from its m
 
 
 def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
-    """Draw accuracy and ECE, or the metric that is named, one above the other."""
+    """Draw the two metrics that are told first, or the one that is named, one above the other."""
     metrics = [each.name for each in usual(groups)] if metric is None else [metric]
     series = by_vertices(groups)
     counts = {group.runs[0].vertices for group in groups}
     if len(counts) < 2:
         raise RunError(f"all runs have m = {counts.pop()}: expected runs with different numbers of vertices")
-    with style.styled():
-        drawing = style.blank(style.COLUMN, 0.6 + 1.5 * len(metrics))
-        panels = drawing.subplots(len(metrics), 1, sharex=True, squeeze=False)[:, 0]
-        looks = style.looks([members[0] for members in series.values()])
-        for axes, name in zip(panels, metrics, strict=True):
-            for members, look, where in zip(series.values(), looks, places(series.values()), strict=True):
-                _bars(axes, members, look, where, name, split)
-            axes.set_ylabel(measure(name, groups).axis)
-        panels[0].set_title(style.heading(groups, split))
-        together = any(first(group, split).networks > 1 for group in groups)
-        panels[-1].set_xlabel(f"number of vertices{' or members' if together else ''} m")
-        panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
-        handles = [
-            style.key(look, answered(members[0], label, split))
-            for (label, members), look in zip(series.items(), looks, strict=True)
-        ]
-        style.legend(drawing, handles, columns=2, title=style.seeds(groups))
+    drawing = style.blank(style.COLUMN, 0.6 + 1.5 * len(metrics))
+    panels = drawing.subplots(len(metrics), 1, sharex=True, squeeze=False)[:, 0]
+    looks = style.looks([members[0] for members in series.values()])
+    for axes, name in zip(panels, metrics, strict=True):
+        for members, look, where in zip(series.values(), looks, places(series.values()), strict=True):
+            _bars(axes, members, look, where, name, split)
+        axes.set_ylabel(measure(name, groups).axis)
+    panels[0].set_title(style.heading(groups, split))
+    together = any(first(group, split).networks > 1 for group in groups)
+    panels[-1].set_xlabel(f"number of vertices{' or members' if together else ''} m")
+    panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
+    handles = [
+        style.key(look, answered(members[0], label, split))
+        for (label, members), look in zip(series.items(), looks, strict=True)
+    ]
+    style.legend(drawing, handles, columns=2, title=style.seeds(groups))
     return drawing
 
 
@@ -70,10 +69,6 @@ def _bars(axes: Axes, members: Sequence[Group], look: Look, where: Sequence[floa
     single = members[0].runs[0].single
     if single:
         style.level(axes, curves[0], scale, look, marked=False)
-    means, stds = _column(curves, "mean") * scale, _column(curves, "std") * scale
+    means, stds = (np.array([getattr(curve, part)[0] for curve in curves]) * scale for part in ("mean", "std"))
     line = "none" if single else look.line
     axes.errorbar(where, means, stds, color=look.colour, linestyle=line, capsize=2, elinewidth=0.9, **look.mark)
-
-
-def _column(curves: Sequence[Curve], name: str) -> Array:
-    return np.array([getattr(curve, name)[0] for curve in curves])

@@ -51,76 +51,57 @@ def reproduce(run: Reading, known: Mapping[str, str]) -> list[str]:
     for name, value in fields.items():
         option = name.replace("_", "-")
         words += [f"--{'' if value else 'no-'}{option}"] if isinstance(value, bool) else [f"--{option}", str(value)]
-    evaluate = ["subspaces", "evaluate", _folder(recipe), *_options(run, recipe)]
-    planes = [_plane(plane, run, recipe, known) for plane in run.record.planes]
-    evaluations = [[*evaluate, *plane] for plane in planes if plane is not None] or [evaluate]
+    grid = list(run.points(run.record.rows[0].split)) if run.interval and run.record.rows else []
+    spaced = _grid(grid)
+    evaluate = ["subspaces", "evaluate", _folder(recipe), *(spaced or []), *_options(run, recipe)]
+    planes = {plane.name: _plane(plane, run, recipe, known) for plane in run.record.planes}
+    evaluations = [[*evaluate, *plane] for plane in planes.values() if plane is not None] or [evaluate]
+    points = ", ".join(f"{alpha:g}" for alpha in grid)
+    python = f"# its points are not evenly spaced; in Python: ss.evaluate({_folder(recipe)!r}, grid=[{points}])"
     missing = [
-        f"# the plane through {' '.join(plane.name.split())} also needs --plane-through RUN, which is not known here"
-        for plane, options in zip(run.record.planes, planes, strict=True)
+        f"# the plane through {' '.join(name.split())} also needs --plane-through RUN, which is not known here"
+        for name, options in planes.items()
         if options is None
     ]
-    return [shlex.join(words), *map(shlex.join, evaluations), *_uneven(run, recipe), *missing]
+    return [shlex.join(words), *map(shlex.join, evaluations), *([python] if spaced is None else []), *missing]
 
 
 def _options(run: Reading, recipe: Recipe) -> list[str]:
     """Return the options that differ from those of a plain evaluation."""
     record = run.record
     points = [row for row in record.rows if row.kind == "point" and row.split == record.rows[0].split]
-    options = (_grid(_alphas(run)) or []) if run.interval else []
-    if any(row.role == "vertex" for row in points):
-        options += _simplex(points, run.vertices)
+    options = _simplex(points, run.vertices) if any(row.role == "vertex" for row in points) else []
     if any(choice.on_test for choice in record.choices):
         options += ["--choose-on", "test"]
     if record.statistics.get("batches"):
         options += ["--statistics-batches", str(record.statistics["batches"])]
     counts = {math.ceil(check.statistics_images / recipe.batch) for check in record.checks}
     options += [word for count in sorted(counts) for word in ("--check-statistics", str(count))]
-    return options + _precision(record.environment.get("execution", {}))
+    execution = record.environment.get("execution", {})
+    usual = "bfloat16" if str(execution.get("device")).startswith("cuda") else "float32"
+    precision = execution.get("precision", usual)
+    return options if precision == usual else [*options, "--precision", precision]
 
 
 def _simplex(points: Sequence[Row], vertices: int) -> list[str]:
     """Return the options for other numbers of points of a simplex."""
-    options = []
     random = sum(row.role == "random" for row in points)
-    if random != Settings.random:
-        options += ["--random", str(random)]
     shares = [share for row in points if row.role == "grid" for a in row.alphas if isinstance(a, list) for share in a]
-    least = min((share for share in shares if share > 1e-9), default=None)
-    pieces = 0 if least is None else round(1 / least)
-    if vertices == 3 and pieces != Settings.triangle:
-        options += ["--triangle", str(pieces)]
-    return options
-
-
-def _precision(execution: Mapping[str, Any]) -> list[str]:
-    """Return the option for a precision that the device would not choose by itself."""
-    usual = "bfloat16" if str(execution.get("device")).startswith("cuda") else "float32"
-    found = execution.get("precision", usual)
-    return [] if found == usual else ["--precision", found]
-
-
-def _alphas(run: Reading) -> list[float]:
-    return list(run.points(run.record.rows[0].split)) if run.interval and run.record.rows else []
+    least = min((share for share in shares if share > 1e-9), default=math.inf)
+    pieces = round(1 / least)
+    options = [] if random == Settings.random else ["--random", str(random)]
+    return options if vertices != 3 or pieces == Settings.triangle else [*options, "--triangle", str(pieces)]
 
 
 def _grid(grid: Sequence[float]) -> list[str] | None:
     """Return the option for the points of a line or curve; None where they are not evenly spaced."""
-    if tuple(grid) == GRID:
+    if tuple(grid) in (GRID, ()):
         return []
     for even in (list(grid), [alpha for alpha in grid if alpha != 0.5]):  # the midpoint is measured with every grid
         steps = [b - a for a, b in itertools.pairwise(even)] or [1.0]
         if all(math.isclose(step, steps[0], abs_tol=1e-6) for step in steps):
             return ["--grid", *(f"{number:g}" for number in (even[0], even[-1], steps[0]))]
     return None
-
-
-def _uneven(run: Reading, recipe: Recipe) -> list[str]:
-    """Return how to measure points for which there is no option."""
-    grid = _alphas(run)
-    if not grid or _grid(grid) is not None:
-        return []
-    points = ", ".join(f"{alpha:g}" for alpha in grid)
-    return [f"# its points are not evenly spaced; in Python: ss.evaluate({_folder(recipe)!r}, grid=[{points}])"]
 
 
 def _plane(plane: Plane, run: Reading, recipe: Recipe, known: Mapping[str, str]) -> list[str] | None:

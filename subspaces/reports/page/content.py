@@ -11,7 +11,7 @@ from subspaces.reports.answers import Answer, answers, headed
 from subspaces.reports.ensembles import of_these
 from subspaces.reports.measures import places, shared, usual
 from subspaces.reports.page.commands import folders
-from subspaces.reports.page.notes import common_seeds, examples_of, notes
+from subspaces.reports.page.notes import common_seeds, examples_of, notes, trained_with
 from subspaces.reports.page.run_section import kind_of, run_section, shown_rows
 from subspaces.reports.page.words import duration, seeded, summary
 from subspaces.reports.reading import Curve, Group, Reading
@@ -118,7 +118,7 @@ def _fact(answer: Answer, common: set[int], metrics: Sequence[str]) -> dict[str,
     mean = sum(known) / len(known) if len(known) == len(seconds) else None
     return {
         "group": group.label,
-        "heading": group.label if compared else f"{group.label} – {seeded(group.seeds)}, not compared",
+        "heading": group.label if compared else f"{group.label} – {trained_with(group)}, not compared",
         "way": answer.name if answer.seeds == set(group.seeds) else f"{answer.name} ({seeded(sorted(answer.seeds))})",
         "seeds": sorted(answer.seeds),
         "compared": answer.seeds == common,

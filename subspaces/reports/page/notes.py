@@ -7,28 +7,22 @@ from subspaces.evaluation.record import Record
 from subspaces.reports.answers import Answer
 from subspaces.reports.measures import places
 from subspaces.reports.page.words import seeded
-from subspaces.reports.reading import Group
+from subspaces.reports.reading import Group, Reading
 from subspaces.text import listed
 
 
 def notes(groups: Sequence[Group], answers: Sequence[Answer], split: str, images: int) -> list[str]:
     """Return the notes on some groups and on how they answer."""
-    runs = [run for group in groups for run in group.runs]
-    found = [f"All numbers are on the {images:,} {examples_of(groups)} of the {split} split."]
+    runs, what = [run for group in groups for run in group.runs], examples_of(groups)
+    found = [f"All numbers are on the {images:,} {what} of the {split} split."]
     if split == "validation":
-        found.append(f"These {examples_of(groups)} were held out of training; choices may have been made on them.")
-    found += [_seeds(groups), *_unpaired(groups)]
-    if all(len(group.runs) == 1 for group in groups):
-        accuracy = sum(answer.spread("accuracy").mean for answer in answers) / len(answers)
-        if not math.isnan(accuracy):
-            found.append(_by_chance(accuracy, images, examples_of(groups)))
-    found += [*_independent(groups, answers), *_time(groups)]
+        found.append(f"These {what} were held out of training; choices may have been made on them.")
+    found += [*_seeds(groups), *_by_chance(groups, answers, images), *_independent(groups, answers), *_time(runs)]
     statistics = sorted({int(run.record.statistics["images"]) for run in runs if run.record.statistics.get("images")})
     if statistics:
-        counts = " or ".join(f"{count:,}" for count in statistics)
+        counts = f"{' or '.join(f'{count:,}' for count in statistics)} training {trained_on(runs[0].record)}"
         tried = "".join(f" {text}" for run in runs if (text := statistics_check(run.record, "points", images)))
-        what = trained_on(runs[0].record)
-        found.append(f"Every network has its own batch-norm statistics, from {counts} training {what}.{tried}")
+        found.append(f"Every network has its own batch-norm statistics, from {counts}.{tried}")
     if any(each.name == "pair" for run in runs for each in run.record.answers):
         found.append(
             "A line or curve is shown by the ensemble of 0.1 and 0.9, or the nearest points that were measured: "
@@ -58,25 +52,17 @@ def trained_on(record: Record) -> str:
     return "examples" if record.recipe is None else "images"
 
 
-def _by_chance(accuracy: float, images: int, what: str) -> str:
+def _by_chance(groups: Sequence[Group], answers: Sequence[Answer], images: int) -> list[str]:
     """Say how far apart accuracies of one run each may be without a reason."""
+    accuracy = sum(answer.spread("accuracy").mean for answer in answers) / len(answers)
+    if any(len(group.runs) > 1 for group in groups) or math.isnan(accuracy):
+        return []
     margin = 196 * math.sqrt(2 * accuracy * (1 - accuracy) / images)
-    return (
-        f"With one seed and {images:,} {what}, accuracies less than about {margin:.1f} points apart may differ by "
-        "chance (95 %, if the two make their errors independently)."
-    )
-
-
-def _seeds(groups: Sequence[Group]) -> str:
-    seeds = groups[0].seeds
-    if any(group.seeds != seeds for group in groups):
-        return "± is the standard deviation over training runs with different seeds; without it there is one run."
-    if len(seeds) == 1:
-        return f"Everything was trained once ({seeded(seeds)})."
-    return (
-        f"± is the standard deviation over {len(seeds)} training runs with different seeds "
-        f"({seeded(seeds)}); a difference that is not much larger may be chance."
-    )
+    once = "one seed and " if any(group.recipe is not None for group in groups) else ""
+    return [
+        f"With {once}{images:,} {examples_of(groups)}, accuracies less than about {margin:.1f} points apart may "
+        "differ by chance (95 %, if the two make their errors independently)."
+    ]
 
 
 def common_seeds(groups: Sequence[Group]) -> set[int]:
@@ -85,53 +71,57 @@ def common_seeds(groups: Sequence[Group]) -> set[int]:
     return max(sets, key=lambda seeds: (sets.count(seeds), len(seeds)))
 
 
-def _unpaired(groups: Sequence[Group]) -> list[str]:
-    """Say which groups were trained with other seeds than most."""
-    common = common_seeds(groups)
-    others = [f"{group.label} ({seeded(group.seeds)})" for group in groups if set(group.seeds) != common]
-    if not others:
+def trained_with(group: Group) -> str:
+    """Return the seeds of a group in words; a family that is no run has none that is known."""
+    return "no run" if group.recipe is None else seeded(group.seeds)
+
+
+def _seeds(groups: Sequence[Group]) -> list[str]:
+    """Say what ± is over, and which groups were trained with other seeds than most."""
+    seeds, common = groups[0].seeds, common_seeds(groups)
+    others = [f"{group.label} ({trained_with(group)})" for group in groups if set(group.seeds) != common]
+    if all(group.recipe is None for group in groups):
         return []
+    if others:
+        return [
+            "± is the standard deviation over training runs with different seeds; without it there is one run.",
+            f"Bold goes only to what was measured with {seeded(sorted(common))}. Trained with other seeds, and so not "
+            f"comparable in the table: {listed(others)}. The summary compares over the seeds that both sides have.",
+        ]
+    if len(seeds) == 1:
+        return [f"Everything was trained once ({seeded(seeds)})."]
     return [
-        f"Bold goes only to what was measured with {seeded(sorted(common))}. Trained with other seeds, and so not "
-        f"comparable in the table: {listed(others)}. The summary compares over the seeds that both sides have."
+        f"± is the standard deviation over {len(seeds)} training runs with different seeds "
+        f"({seeded(seeds)}); a difference that is not much larger may be chance."
     ]
 
 
 def _independent(groups: Sequence[Group], answers: Sequence[Answer]) -> list[str]:
-    """Say what was left out of ensembles of independent networks, and how they are measured where they are missing."""
-    found = []
-    for group in groups:
-        if group.recipe is None or group.recipe.method != "standard" or len(group.runs) < 2:
-            continue
-        if not any(answer.kind == "runs" and answer.group is group for answer in answers):
-            names = ", ".join(f'"runs/{run.folder.name}"' for run in group.runs[:2])
-            found.append(
-                f"The ensemble of the independent networks of {group.label} was not measured. In Python: "
-                "from subspaces.evaluation.run_ensembles import evaluate_together; "
-                f'evaluate_together([[{names}]], to="runs"); then write this page again.'
-            )
-    return found
+    """Say how ensembles of independent networks are measured where they are missing."""
+    there = {answer.group.label for answer in answers if answer.kind == "runs"}
+    return [
+        f"The ensemble of the independent networks of {group.label} was not measured. In Python: "
+        "from subspaces.evaluation.run_ensembles import evaluate_together; evaluate_together([["
+        + ", ".join(f'"runs/{run.folder.name}"' for run in group.runs[:2])
+        + ']], to="runs"); then write this page again.'
+        for group in groups
+        if group.recipe is not None and group.recipe.method == "standard" and len(group.runs) > 1
+        if group.label not in there
+    ]
 
 
-def _time(groups: Sequence[Group]) -> list[str]:
+def _time(readings: Sequence[Reading]) -> list[str]:
     """Say what the training time is of, and where it was measured."""
-    runs = [run for group in groups for run in group.runs]
-    timed = [run for run in runs if run.training_seconds is not None]
-    if all(run.run is None for run in runs):
-        return []
-    if not timed:
+    runs = {reading: run for reading in readings if (run := reading.run) is not None}
+    timed = [run for reading, run in runs.items() if reading.training_seconds is not None]
+    if runs and not timed:
         return ["The training time is not known: the number of training images is not in these files."]
-    machines = dict.fromkeys(
-        str(start["hardware"])
-        for run in timed
-        for start in (run.run.starts() if run.run is not None else [])
-        if "hardware" in start
-    )
-    lacking = "" if len(timed) == len(runs) else " “–”: not known."
+    machines = dict.fromkeys(str(start["hardware"]) for run in timed for start in run.starts() if "hardware" in start)
+    lacking = "" if len(timed) == len(readings) else " “–”: not known."
     return [
         "Training time is that of the training steps alone, on average over seeds; start-up and evaluation are not in "
         f"it. Hardware: {listed(machines)}.{lacking}"
-    ]
+    ][: len(runs)]
 
 
 def statistics_check(record: Record, where: str, images: int) -> str:

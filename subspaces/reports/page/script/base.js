@@ -38,6 +38,7 @@ function spread(metric, mean, std) {
   return shown(metric, mean, false) + (std === null || std === undefined ? "" : " ± " + shown(metric, std, false));
 }
 
+const trained = data.runs.some((run) => run.seed !== null); // and not only evaluated
 const seedOf = (run) => (run.seed === null ? "" : `, seed ${run.seed}`);
 const runName = (run) => data.groups[run.group].label + seedOf(run);
 const short = (number) => String(Number(number.toFixed(3))).replace("-", "−");

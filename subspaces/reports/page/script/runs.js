@@ -14,9 +14,9 @@ function factsTable() {
       }),
       ...judgedColumns((fact) => fact.mean, several ? (fact) => fact.std : null, (fact) => fact.compared),
       figures("Networks at test", (fact) => String(fact.networks), "networks_at_test", (fact) => fact.networks),
-      figures("Training time", (fact) => fact.time, "training_runs", (fact) => fact.runs, {
+      ...(trained ? [figures("Training time", (fact) => fact.time, "training_runs", (fact) => fact.runs, {
         csv: { training_runs: (fact) => fact.runs, training_seconds: (fact) => fact.seconds },
-      }),
+      })] : []),
     ],
   }));
 }
@@ -64,7 +64,7 @@ function runsSection() {
       words("Run", ({ run }) => run.name, { header: true }),
       words("Method", ({ run }) => data.groups[run.group].label),
       words("Answer", ({ name }) => name),
-      figures("Seed", ({ run }) => (run.seed === null ? "–" : String(run.seed)), "seed", ({ run }) => run.seed),
+      ...(trained ? [figures("Seed", ({ run }) => String(run.seed ?? "–"), "seed", ({ run }) => run.seed)] : []),
       ...metricColumns((row) => row.metrics),
     ],
   }));
