@@ -73,5 +73,5 @@ def test_lenet_refuses_what_pooling_would_leave_nothing_of():
 @pytest.mark.parametrize("classes", [-1, 0, 1.5, "ten"])
 @pytest.mark.parametrize("kind", [MLP, LeNet])
 def test_numbers_of_classes_that_are_none_are_refused(kind: type[torch.nn.Module], classes: object) -> None:
-    with pytest.raises(ValueError, match="classes=.*expected a whole number of at least 1"):
+    with pytest.raises(ValueError, match=r"classes=.*expected a whole number of at least 1"):
         kind(classes=classes)

@@ -428,5 +428,5 @@ def test_a_bad_setting_is_named(name, value):
 
 @pytest.mark.parametrize("definition", [[], b"x", 2**70, "line"])
 def test_what_is_no_method_is_refused(definition: object) -> None:
-    with pytest.raises(TypeError, match="definition=.*expected the Method of another recipe"):
+    with pytest.raises(TypeError, match=r"definition=.*expected the Method of another recipe"):
         Recipe(definition=definition)  # type: ignore[arg-type]
