@@ -1,6 +1,7 @@
 """The documents: their code runs as it is printed, their commands and links exist, and the README stays short."""
 
 import inspect
+import json
 import re
 import shlex
 from dataclasses import dataclass
@@ -58,6 +59,12 @@ def trained() -> dict[str, Any]:
     return names
 
 
+def test_the_memory_of_the_guide_was_measured() -> None:
+    found = json.loads((ROOT / "results" / "speed" / "memory-cpu.json").read_text())
+    told = f"{found['examples']:,} examples of {found['classes']:,} classes at {found['points']} points took"
+    assert f"{told} {found['peak_gb']:.2f} GB" in text_of("docs/guide.md")
+
+
 def test_the_ten_lines_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names = trained()
@@ -69,9 +76,11 @@ def test_the_ten_lines_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_code_of_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names = trained()
-    (code,) = blocks("docs/guide.md")
+    code, evaluated = blocks("docs/guide.md")
     before = names.pop("loss")
     exec(code, names)
+    exec(evaluated, names)
+    assert (names["again"], (tmp_path / "both.html").stat().st_size > 10**6) == (names["evaluation"], True)
     assert names["loss"].requires_grad
     assert names["loss"] is not before
 
