@@ -22,11 +22,23 @@ T = TypeVar("T", bound=Named)
 def nearest(name: object, names: Iterable[str]) -> str:
     """Return a hint that names the closest of `names`, and a few of them if none is close."""
     known = list(names)
-    spelled = {each.lower(): each for each in known}
-    close = difflib.get_close_matches((name if isinstance(name, str) else values.shown(name)).lower(), spelled, n=1)
-    if close:
-        return f"did you mean {spelled[close[0]]!r}?"
+    close = closest(name, known)
+    if close is not None:
+        return f"did you mean {close!r}?"
     return f"expected one of {', '.join(map(repr, known[:8]))}{', …' if len(known) > 8 else ''}"
+
+
+def closest(name: object, names: Iterable[str]) -> str | None:
+    """Return the one of `names` that was probably meant; None if none is close."""
+    spelled = {each.lower(): each for each in names}
+    close = difflib.get_close_matches((name if isinstance(name, str) else values.shown(name)).lower(), spelled, n=1)
+    return spelled[close[0]] if close else None
+
+
+def hint(name: object, names: Iterable[str]) -> str:
+    """Return the closest of `names` as a question in brackets, or nothing if none is close."""
+    close = closest(name, names)
+    return "" if close is None else f" (did you mean {close!r}?)"
 
 
 def listed(words: Iterable[str]) -> str:

@@ -4,18 +4,18 @@ A factory is a Python function or method, a class derived from `nn.Module`, or a
 Nothing else is ever called: `os:abort` and `builtins:exec` are names of this form too.
 """
 
-import difflib
 import functools
 import importlib
 import inspect
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from types import FunctionType, MethodType
 from typing import Any
 
 from torch import nn
 
 from subspaces.networks.small import ImageShape
+from subspaces.text import hint
 
 LIBRARIES = ("timm", "torchvision")
 
@@ -67,12 +67,6 @@ def taken(factory: Callable[..., Any], offered: dict[str, Any]) -> dict[str, Any
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     wanted = {parameter.name for parameter in parameters if parameter.kind in kinds}
     return {key: value for key, value in offered.items() if key in wanted}
-
-
-def hint(name: str, known: Iterable[str]) -> str:
-    """Return a question that names the closest of the known names, or nothing if none is close."""
-    close = difflib.get_close_matches(name.lower(), known, n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def _found(name: str, where: str, attribute: str) -> Callable[..., Any]:

@@ -13,9 +13,10 @@ from torch import Tensor, nn
 
 from subspaces.networks.cresnet import CResNet20
 from subspaces.networks.dropout import drops_at
-from subspaces.networks.factories import check_form, from_factory, hint, in_words, is_factory, taken
+from subspaces.networks.factories import check_form, from_factory, in_words, is_factory, taken
 from subspaces.networks.resnet import ResNet18, ResNet50
 from subspaces.networks.small import MLP, ImageShape, LeNet
+from subspaces.text import hint
 
 _BUILDERS: Mapping[str, Callable[[int, ImageShape, float], nn.Module]] = {
     "cresnet20": lambda classes, image_shape, dropout: CResNet20(classes, dropout),
