@@ -37,8 +37,12 @@ def usual(groups: Sequence[Group]) -> list[Description]:
 
 
 def shared(records: Sequence[Record]) -> list[Description]:
-    """Return the metrics that were measured of all."""
-    return [each for each in records[0].metrics if all(each in record.metrics for record in records)]
+    """Return the metrics that were measured of all; what a network does not predict has none."""
+
+    def measured(each: Description, record: Record) -> bool:
+        return each in record.metrics and all(each.name in row.metrics for row in record.rows[:1])
+
+    return [each for each in records[0].metrics if all(measured(each, record) for record in records)]
 
 
 def places(described: Description, count: int) -> int:

@@ -103,6 +103,13 @@ def tokens() -> ss.Evaluation:
     )
 
 
+@pytest.fixture(scope="module")
+def networks() -> ss.Evaluation:
+    """Three networks, each trained elsewhere."""
+    several = [ss.recalibrate(family(ss.Simplex(3)).at(place), LOADERS["statistics"]) for place in np.eye(3).tolist()]
+    return ss.evaluate(several, name="three", test=TEST, progress=False)
+
+
 @pytest.fixture
 def opened(visitor) -> Iterator[Callable[[Path], Any]]:
     """Open a page, on which nothing may go wrong."""
@@ -180,6 +187,15 @@ def test_tokens_have_reliability_but_no_selective_prediction(tokens) -> None:
         tokens.plot("selective")
 
 
+def test_networks_that_are_no_subspace_have_no_distance_of_weights(networks) -> None:
+    figure = networks.plot("diversity")
+    assert [axes.get_xlabel().partition("\n")[0] for axes in figure.axes] == ["total variation"]
+    assert figure.axes[0].patches[0].get_width() == pytest.approx(networks["vertices"].diversity["tv"])
+    with pytest.raises(RunError, match="three has no l2 of its weights"):
+        networks.plot("diversity", metric="l2")
+    assert "three: ensemble of 3 networks" in texts(networks.plot("reliability"))
+
+
 # Files
 
 
@@ -248,6 +264,30 @@ def test_a_regression_leaves_out_what_it_has_not(regression, opened, tmp_path: P
     assert page.locator("#walk-reliability, #selective, #training").count() == 0
     assert "Answered" not in page.inner_text("main")
     assert "has RMSE" in page.inner_text("#summary")
+
+
+def test_what_no_network_predicts_is_no_column(opened, tmp_path: Path) -> None:
+    test = batches(COUNT, lambda x: x[:, 0], 5)
+    found = ss.evaluate(family(ss.Line(), lambda: nn.Linear(6, 1)), test=test, task="regression", progress=False)
+    assert "MAE" in found.table()
+    assert "Gaussian" not in found.table()
+    assert table(opened(found.report(tmp_path / "report.html")), "#facts")["head"][:3] == ["Answer", "RMSE", "MAE"]
+
+
+def test_a_page_of_several_networks(networks, opened, tmp_path: Path) -> None:
+    page = opened(networks.report(tmp_path / "report.html"))
+    shown = {line[0]: line for line in table(page, "#facts")["body"]}
+    assert list(shown) == ["three", "networks, on average", "ensemble of 3 networks"]
+    assert reads(shown["ensemble of 3 networks"][2], networks["vertices"].nll, digits=3)
+    assert page.locator("#walk-point option").all_inner_texts() == ["network 1", "network 2", "network 3"]
+    assert "Three networks" in page.inner_text("#summary")
+
+
+def test_a_line_that_answers_with_its_ends_alone(opened, tmp_path: Path) -> None:
+    found = ss.evaluate(family(ss.Line()), name="ends", grid=GRID, answers=["vertices"], **LOADERS)
+    page = opened(found.report(tmp_path / "report.html"))
+    rows = {line[0]: line for line in table(page, "#facts")["body"]}
+    assert reads(rows["ensemble of 2 vertices"][2], found["vertices"].nll, digits=3)
 
 
 def test_the_nearest_to_a_goal_is_bold(regression, opened, tmp_path: Path) -> None:

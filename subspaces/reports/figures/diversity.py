@@ -26,8 +26,11 @@ def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
         raise ValueError(f"metric={metric!r}: {nearest(metric, (*LOGGED, *predicted))}")
     if not families:
         raise RunError("only single networks among the runs: expected a line, a curve or a simplex")
-    metrics = [*predicted[:1], *LOGGED] if metric is None else [metric]
-    width = style.COLUMN if metric else style.PAGE
+    weights = [
+        name for name in LOGGED if all(_weights(run, name) is not None for each in families for run in each.runs)
+    ]
+    metrics = [*predicted[:1], *weights] if metric is None else [metric]
+    width = style.COLUMN if len(metrics) == 1 else style.PAGE
     several = len(families) > 1  # one needs no name beside its bar
     names = [style.wrapped(group.label, width / 3) if several else "" for group in families]
     lines = max(name.count("\n") + 1 for name in names)
@@ -75,14 +78,20 @@ def between(groups: Sequence[Group], metric: str) -> str:
 
 def measured(group: Group, metric: str, split: str) -> Array:
     """Return a measure of difference for each seed: of weights from the result, of predictions from the record."""
-    return np.array(
-        [_weights(run, metric) if metric in LOGGED else _predictions(run, metric, split) for run in group.runs]
-    )
+    found = []
+    for run in group.runs:
+        value = _weights(run, metric) if metric in LOGGED else _predictions(run, metric, split)
+        if value is None:
+            what = "weights" if metric in LOGGED else f"{'ends' if run.interval else 'vertices'} on {split!r}"
+            hint = "" if run.run is None else f": run `subspaces evaluate {run.folder}`"
+            raise RunError(f"{run.folder} has no {metric} of its {what}{hint}")
+        found.append(value)
+    return np.array(found)
 
 
-def _weights(run: Reading, metric: str) -> float:
+def _weights(run: Reading, metric: str) -> float | None:
     if run.run is None:
-        return float(run.record.statistics.get(metric, float("nan")))
+        return run.record.statistics.get(metric)
     if run.run.finished:  # the vertices of the family, which need not be what the log is of
         return float(run.run.result[metric])
     if not run.log:
@@ -90,11 +99,8 @@ def _weights(run: Reading, metric: str) -> float:
     return float(run.log[-1][metric])
 
 
-def _predictions(run: Reading, metric: str, split: str) -> float:
+def _predictions(run: Reading, metric: str, split: str) -> float | None:
     """Return a measure of the ends of a line or curve, which need not be the first of its points, or of vertices."""
     rows = [row for row in run.rows(split) if row.kind == "ensemble" and row.role == "vertex"]
     row = run.pairs(split).get(0.0) if run.interval else next(iter(rows), None)
-    if row is None or row.diversity is None or metric not in row.diversity:
-        what = "its ends" if run.interval else "its vertices"
-        raise RunError(f"{run.folder} has no {metric} of {what} on {split!r}: run `subspaces evaluate {run.folder}`")
-    return row.diversity[metric]
+    return None if row is None or row.diversity is None else row.diversity.get(metric)
