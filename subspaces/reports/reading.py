@@ -43,6 +43,8 @@ class Reading:
         self.recipe: Recipe | None = None if self.run is None else self.run.recipe
         if record is not None:
             self.record = record
+            if self.run is None and record.recipe is not None:  # the evaluation of a run, in hand or in a file
+                self.recipe = Recipe.from_dict(record.recipe)
 
     @cached_property
     def record(self) -> Record:

@@ -253,6 +253,23 @@ def test_a_page_of_a_run_and_of_a_network_of_ones_own(own, opened, tmp_path: Pat
     assert {"line", "my line"} <= {text.get_text() for text in labels}
 
 
+def test_evaluations_of_runs_are_shown_as_the_runs_are(opened, tmp_path: Path) -> None:
+    folders = [made_runs.run(tmp_path, name, seed=seed) for name in ("standard", "line") for seed in (0, 1)]
+    hand = [ss.Evaluation.load(folder) for folder in folders]
+    lines = [ss.plot("along", some).axes[0].lines for some in (folders, hand)]
+    for one, other in zip(*lines, strict=True):
+        assert np.array_equal(one.get_ydata(), other.get_ydata())
+    opened(ss.report(hand, tmp_path / "hand.html"))
+    first, second = (data_of(ss.report(some, tmp_path / "report.html")) for some in (folders, hand))
+    parts = ("group", "way", "seeds", "mean", "std")
+    assert [[fact[part] for part in parts] for fact in first["facts"]] == [
+        [fact[part] for part in parts] for fact in second["facts"]
+    ]
+    assert [run["commands"] for run in first["runs"]] == [run["commands"] for run in second["runs"]]
+    with pytest.raises(RunError, match="are the same run: leave one of them out"):
+        ss.plot("along", [folders[0], hand[0]])
+
+
 def test_a_regression_leaves_out_what_it_has_not(regression, opened, tmp_path: Path) -> None:
     page = opened(regression.report(tmp_path / "report.html"))
     shown = table(page, "#facts")

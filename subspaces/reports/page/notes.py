@@ -102,7 +102,7 @@ def _independent(groups: Sequence[Group], answers: Sequence[Answer]) -> list[str
     return [
         f"The ensemble of the independent networks of {group.label} was not measured. In Python: "
         "from subspaces.evaluation.run_ensembles import evaluate_together; evaluate_together([["
-        + ", ".join(f'"runs/{run.folder.name}"' for run in group.runs[:2])
+        + ", ".join(f'"runs/{run.name}"' for run in group.runs[:2])
         + ']], to="runs"); then write this page again.'
         for group in groups
         if group.recipe is not None and group.recipe.method == "standard" and len(group.runs) > 1
