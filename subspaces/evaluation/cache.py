@@ -9,9 +9,9 @@ from typing import Any
 from torch import Tensor
 
 from subspaces import locks
-from subspaces.evaluation.classification import summary
-from subspaces.evaluation.metrics import of_task
-from subspaces.evaluation.schema import mistake
+from subspaces.evaluation.classification import Classes
+from subspaces.evaluation.metrics import of_task, tally
+from subspaces.evaluation.schema import build
 from subspaces.training import seals
 
 SCHEMA = 1
@@ -36,7 +36,11 @@ class Measured:
         labels: Mapping[str, Tensor],
     ) -> "Measured":
         """Measure log-probabilities [n, classes] on each split."""
-        found = {split: summary(answer, labels[split].to(answer.device)) for split, answer in answers.items()}
+        metrics = of_task("classification")
+        found = {
+            split: tally(metrics, [(Classes(answer), labels[split].to(answer.device))])
+            for split, answer in answers.items()
+        }
         return cls(dict(key), dict(environment), {split: len(answers[split]) for split in answers}, found)
 
 
@@ -70,9 +74,8 @@ class Shelf:
     def _parsed(self) -> list[Measured]:
         values = seals.read_json(self.path, self.run, REMEDY).content
         try:
-            if (wrong := mistake(values, _Content, "")) is not None:
-                raise ValueError(wrong)
-            return [Measured(**each) for each in values["measured"]] if values["schema"] == SCHEMA else []
+            content: _Content = build(_Content, values)
+            return content.measured if content.schema == SCHEMA else []
         except (ValueError, KeyError, TypeError) as error:
             raise seals.damaged(self.path, error, REMEDY) from None
 

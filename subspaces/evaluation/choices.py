@@ -56,12 +56,12 @@ def _threshold(record: Record, predictions: Predictions, split: str) -> Choice |
     if middle is None or place not in predictions.points:
         return None
     splits = list(dict.fromkeys(row.split for row in record.rows))
-    answers = {name: predictions.right(place, name) for name in splits}
+    answers = {name: predictions.each(place, name) for name in splits}
     error = 1 - middle.metrics["accuracy"]
-    threshold = selective.threshold(*answers[split], SHARE * error) if error else None
+    threshold = selective.threshold(answers[split], SHARE * error) if error else None
     if threshold is None:
         return None
-    reported = {name: selective.answered(*answer, threshold) for name, answer in answers.items()}
+    reported = {name: selective.answered(answer, threshold) for name, answer in answers.items()}
     return _choice(split, "threshold", "risk", threshold, reported)
 
 

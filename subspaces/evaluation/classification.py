@@ -1,7 +1,4 @@
-"""Classification: class probabilities [n, classes] against labels [n], and two predictions against each other.
-
-All functions are of tensors on any device.
-"""
+"""Classification: class probabilities [n, classes] against labels [n], and two predictions against each other."""
 
 import math
 from functools import cached_property
@@ -11,9 +8,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from subspaces.ensembles import Average
-from subspaces.evaluation.metrics import METRICS, Metric, average, of_task, tally
+from subspaces.evaluation.metrics import METRICS, Metric, average
 from subspaces.evaluation.record import Reliability
-from subspaces.evaluation.selective import by_confidence, check, risks, top
+from subspaces.evaluation.selective import by_confidence, risks
 
 BINS = 20
 
@@ -31,10 +28,23 @@ class Classes:
         self.logs = logs
         self.features = features
 
+    @classmethod
+    def of(cls, probabilities: Tensor) -> "Classes":
+        """Return given probabilities as a prediction, without the rounding of their logarithm."""
+        made = cls(probabilities.log())
+        made.probabilities = probabilities
+        return made
+
     @cached_property
     def probabilities(self) -> Tensor:
         """The probabilities, [n, classes]."""
         return self.logs.exp()
+
+    @cached_property
+    def top(self) -> tuple[Tensor, Tensor]:
+        """The largest probability of each example, and its class."""
+        confidence, predicted = self.probabilities.max(1)
+        return confidence, predicted
 
     @property
     def plain(self) -> Tensor:
@@ -65,6 +75,32 @@ def log_mean(logits: Tensor, average: Average = "probabilities") -> Tensor:
 # Steps and values of classification. `prediction` is a `Classes`, `labels` are int64 [n].
 
 
+def _check(predictions: Tensor, labels: Tensor) -> None:
+    """Refuse tensors that are not predictions [n, classes] and labels [n] of at least one example."""
+    if predictions.ndim != 2 or not predictions.numel() or not predictions.is_floating_point():
+        raise ValueError(
+            f"predictions of shape {tuple(predictions.shape)} and dtype {predictions.dtype}: "
+            "expected floating-point numbers [n, classes] of at least one example"
+        )
+    if labels.shape != predictions.shape[:1] or labels.dtype != torch.int64:
+        raise ValueError(
+            f"labels of shape {tuple(labels.shape)} and dtype {labels.dtype}: "
+            f"expected one int64 for each of the {len(predictions)} predictions"
+        )
+
+
+def _top(prediction: Classes, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Return of each example the largest probability and whether its class is the label: float64 [n], [n]."""
+    _check(prediction.probabilities, labels)
+    confidence, predicted = prediction.top
+    return confidence.double().clamp(max=1.0), (predicted == labels).double()
+
+
+def each_top(prediction: Classes, labels: Tensor) -> Tensor:
+    """Return the same as one tensor, float64 [n, 2]."""
+    return torch.stack(_top(prediction, labels), dim=1)
+
+
 def in_bins(prediction: Classes, labels: Tensor, bins: int = BINS) -> Tensor:
     """Return for bins of equal width how many confidences they hold, and the sums of confidence and of right answers.
 
@@ -72,7 +108,7 @@ def in_bins(prediction: Classes, labels: Tensor, bins: int = BINS) -> Tensor:
     """
     if bins < 1:
         raise ValueError(f"bins={bins}: expected at least 1")
-    confidence, correct = top(prediction.probabilities, labels)
+    confidence, correct = _top(prediction, labels)
     borders = torch.linspace(0, 1, bins + 1, dtype=confidence.dtype, device=confidence.device)
     index = (torch.bucketize(confidence, borders, right=True) - 1).clamp(max=bins - 1)
     members = index == torch.arange(bins, device=index.device)[:, None]  # [bins, n]
@@ -80,18 +116,13 @@ def in_bins(prediction: Classes, labels: Tensor, bins: int = BINS) -> Tensor:
     return torch.stack([torch.where(members, column, 0.0).sum(1) for column in columns])  # [3, bins]
 
 
-def each_top(prediction: Classes, labels: Tensor) -> Tensor:
-    """Return of each example the confidence and whether the predicted class is the label: float64 [n, 2]."""
-    return torch.stack(top(prediction.probabilities, labels), dim=1)
-
-
 def _minus_log(prediction: Classes, labels: Tensor) -> Tensor:
-    check(prediction.logs, labels)
+    _check(prediction.logs, labels)
     return 0 - prediction.logs.gather(1, labels[:, None]).squeeze(1).double()  # not -0.0 for certainty
 
 
 def _squares(prediction: Classes, labels: Tensor) -> Tensor:
-    check(prediction.probabilities, labels)
+    _check(prediction.probabilities, labels)
     index = labels[:, None]
     probabilities = prediction.probabilities
     difference = probabilities.scatter_add(1, index, -torch.ones_like(index, dtype=probabilities.dtype))
@@ -100,7 +131,7 @@ def _squares(prediction: Classes, labels: Tensor) -> Tensor:
 
 def _confusion(prediction: Classes, labels: Tensor) -> Tensor:
     """Return how often each class is answered for each, [label, answer]."""
-    check(prediction.logs, labels)
+    _check(prediction.logs, labels)
     classes = prediction.logs.shape[1]
     pairs = labels * classes + prediction.logs.argmax(1)
     return torch.bincount(pairs, minlength=classes**2).reshape(classes, classes).double()
@@ -119,19 +150,19 @@ def _gap(sums: Tensor) -> Tensor:
     return (correct - confidence).abs().sum() / count.sum()
 
 
-def _adaptive_gap(each: Tensor, bins: int = BINS) -> Tensor:
-    """Return the calibration error over bins of equal mass."""
+def adaptive_gap(each: Tensor, bins: int = BINS) -> Tensor:
+    """Return sum_b |B_b|/n |acc(B_b) - conf(B_b)| over bins of equally many examples, in order of confidence.
+
+    The sizes of the bins differ by one at most; with fewer examples than bins, each is a bin of its own. Examples
+    of equal confidence share their mean accuracy, so that it does not matter which of them a border divides.
+    """
     if bins < 1:
         raise ValueError(f"bins={bins}: expected at least 1")
-    confidence, correct = by_confidence(*each.T)
+    confidence, correct = by_confidence(each)
     n = len(confidence)
     borders = torch.arange(min(bins, n) + 1, device=confidence.device) * n // min(bins, n)
     total = F.pad((correct - confidence).cumsum(0), (1, 0))[borders]
     return total.diff().abs().sum() / n
-
-
-def _area(each: Tensor) -> Tensor:
-    return risks(by_confidence(*each.T)[1]).mean()
 
 
 LIKELIHOOD = average(_minus_log)
@@ -179,7 +210,7 @@ for _each in (
         "adaptive ECE",
         "the same over 20 bins that hold equally many examples",
         step=each_top,
-        value=_adaptive_gap,
+        value=adaptive_gap,
         percent=True,
         gathers=True,
     ),
@@ -188,7 +219,7 @@ for _each in (
         "AURC",
         "error among the most confident examples, averaged over how many of them are answered",
         step=each_top,
-        value=_area,
+        value=lambda each: risks(each).mean(),
         percent=True,
         gathers=True,
     ),
@@ -202,11 +233,9 @@ for _each in (
         headline=True,
     ),
     Metric(
-        *(
-            "miou",
-            "mIoU",
-            "intersection over union of answered and right pixels, mean over the classes",
-        ),
+        "miou",
+        "mIoU",
+        "intersection over union of answered and right pixels, mean over the classes",
         step=_confusion,
         value=_intersection_over_union,
         lower_is_better=False,
@@ -217,28 +246,39 @@ for _each in (
 ):
     METRICS.add(_each)
 
+
+def _apart(p: Classes, q: Classes) -> Tensor:
+    """Return p - q of two predictions for the same examples."""
+    if p.logs.shape != q.logs.shape:
+        raise ValueError(f"got shapes {tuple(p.logs.shape)} and {tuple(q.logs.shape)}: expected two of the same shape")
+    return p.probabilities - q.probabilities
+
+
+def _cosines(p: Classes, q: Classes) -> Tensor | None:
+    if p.features is None or q.features is None:
+        return None
+    return F.cosine_similarity(p.features.float(), q.features.float(), dim=1)
+
+
 DISTANCES = (
     Metric(
         "tv",
         "total variation",
         "share of probability by which two networks differ, on average over examples",
-        **average(lambda p, q: (p.probabilities - q.probabilities).abs().sum(1, dtype=torch.float64) / 2),
-        tasks=CLASSES,
+        **average(lambda p, q: _apart(p, q).abs().sum(1, dtype=torch.float64) / 2),
     ),
     Metric(
         "disagreement",
         "disagreement",
         "share of examples for which two networks answer different classes",
-        **average(lambda p, q: p.probabilities.argmax(1) != q.probabilities.argmax(1)),
+        **average(lambda p, q: p.top[1] != q.top[1]),
         percent=True,
-        tasks=CLASSES,
     ),
     Metric(
         "feature_cosine",
         "cosine of features",
         "cosine between what enters the heads of two networks",
-        **average(lambda p, q: _cosines(p.features, q.features)),
-        tasks=CLASSES,
+        **average(_cosines),
     ),
 )
 """How differently two networks answer: metrics of one prediction and another."""
@@ -268,48 +308,6 @@ def _weighted(p: Tensor, scores: Tensor) -> Tensor:
     return torch.where(p > 0, p * scores, 0.0).sum(1)
 
 
-# The same as functions of whole tensors.
-
-
-def summary(log_probabilities: Tensor, labels: Tensor) -> dict[str, float]:
-    """Return all metrics of a classifier by name, with the work they share done once."""
-    return tally(of_task("classification"), [(Classes(log_probabilities), labels)])
-
-
-def accuracy(probabilities: Tensor, labels: Tensor) -> float:
-    """Return the share of examples whose most probable class is the label."""
-    return METRICS["accuracy"](_certain(probabilities), labels)
-
-
-def nll(log_probabilities: Tensor, labels: Tensor) -> float:
-    """Return the negative log-likelihood, -1/n sum_i log p_i[y_i], from log-probabilities."""
-    return METRICS["nll"](Classes(log_probabilities), labels)
-
-
-def brier(probabilities: Tensor, labels: Tensor) -> float:
-    """Return the Brier score, 1/n sum_i sum_c (p_i[c] - [c = y_i])², between 0 and 2."""
-    return METRICS["brier"](_certain(probabilities), labels)
-
-
-def expected_calibration_error(probabilities: Tensor, labels: Tensor, bins: int = BINS) -> float:
-    """Return ECE = sum_b |B_b|/n |acc(B_b) - conf(B_b)| over bins of equal width."""
-    return float(_gap(in_bins(_certain(probabilities), labels, bins)))
-
-
-def adaptive_calibration_error(probabilities: Tensor, labels: Tensor, bins: int = BINS) -> float:
-    """Return sum_b |B_b|/n |acc(B_b) - conf(B_b)| over bins of equally many examples, in order of confidence.
-
-    The sizes of the bins differ by one at most; with fewer examples than bins, each is a bin of its own. Examples
-    of equal confidence share their mean accuracy, so that it does not matter which of them a border divides.
-    """
-    return float(_adaptive_gap(each_top(_certain(probabilities), labels), bins))
-
-
-def reliability(probabilities: Tensor, labels: Tensor, bins: int = BINS) -> Reliability:
-    """Return count, mean confidence and accuracy of the bins of the expected calibration error."""
-    return to_reliability(in_bins(_certain(probabilities), labels, bins))
-
-
 def to_reliability(sums: Tensor) -> Reliability:
     """Return the bins of `in_bins` as they stand in a file; an empty one has None."""
     counts, confidences, corrects = sums.tolist()
@@ -320,37 +318,11 @@ def to_reliability(sums: Tensor) -> Reliability:
     )
 
 
-def _certain(probabilities: Tensor) -> Classes:
-    """Return given probabilities as a prediction, without the rounding of their logarithm."""
-    made = Classes(probabilities)
-    made.probabilities = probabilities
-    return made
+def accuracy(probabilities: Tensor, labels: Tensor) -> float:
+    """Return the share of examples whose most probable class is the label."""
+    return METRICS["accuracy"](Classes.of(probabilities), labels)
 
 
-def total_variation(p: Tensor, q: Tensor) -> float:
-    """Return the mean over examples of the total variation distance ½ sum_c |p_i[c] - q_i[c]|."""
-    return _distance("tv", p, q)
-
-
-def disagreement(p: Tensor, q: Tensor) -> float:
-    """Return the share of examples for which two networks predict different classes."""
-    return _distance("disagreement", p, q)
-
-
-def feature_cosine(a: Tensor, b: Tensor) -> float:
-    """Return the mean over examples of the cosine of two networks' features [n, d]; 0 for features of zeros."""
-    return _distance("feature_cosine", a, b)
-
-
-def _distance(name: str, a: Tensor, b: Tensor) -> float:
-    if a.shape != b.shape or a.ndim != 2 or not len(a):
-        raise ValueError(
-            f"got shapes {tuple(a.shape)} and {tuple(b.shape)}: expected two of the same shape, [n, classes] or [n, d]"
-        )
-    first, second = (_certain(each) for each in (a, b))
-    first.features, second.features = a, b
-    return next(each for each in DISTANCES if each.name == name)(first, second)
-
-
-def _cosines(a: Tensor | None, b: Tensor | None) -> Tensor | None:
-    return None if a is None or b is None else F.cosine_similarity(a.float(), b.float(), dim=1)
+def expected_calibration_error(probabilities: Tensor, labels: Tensor, bins: int = BINS) -> float:
+    """Return ECE = sum_b |B_b|/n |acc(B_b) - conf(B_b)| over bins of equal width."""
+    return float(_gap(in_bins(Classes.of(probabilities), labels, bins)))

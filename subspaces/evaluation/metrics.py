@@ -37,29 +37,17 @@ def zero(_sums: Tensor) -> Tensor:
 class Metric(Description):
     """One metric; everything that names, explains, orders or draws it is derived from here.
 
-    Args:
-        name: in files, options and code.
-        label: in tables and figures.
-        meaning: what it is, in half a sentence.
-        step: makes a tensor of a batch's prediction and target.
-        value: makes the number of what the steps add up to.
-        lower_is_better: which direction is better.
-        percent: whether it is a share, shown in percent.
-        gathers: whether the steps are joined, [n, …], instead of added.
-        tasks: the names of the tasks that it is for.
-        headline: whether it stands in short tables.
-        goal: the value that it should have, where neither more nor less is better.
-
     Example:
         >>> METRICS.add(Metric("top5", "top-5 accuracy", "share of examples with the right class among five",
         ...     lower_is_better=False, percent=True,
         ...     **average(lambda p, y: (p.probabilities.topk(5).indices == y[:, None]).any(1))))
     """
 
-    step: Step = field(default=nothing, repr=False)
-    value: Callable[[Tensor], Tensor] = field(default=zero, repr=False)
-    gathers: bool = False
-    tasks: tuple[str, ...] = ("classification",)
+    step: Step = field(default=nothing, repr=False)  # makes a tensor of a batch's prediction and target
+    value: Callable[[Tensor], Tensor] = field(default=zero, repr=False)  # of what the steps add up to
+    gathers: bool = False  # the steps are joined, [n, …], instead of added
+    tasks: tuple[str, ...] = ("classification",)  # the names of those that it is for
+    counter: Any = field(default=None, repr=False)  # counts instead of step and value, as those of torchmetrics do
 
     @property
     def described(self) -> Description:
@@ -69,10 +57,6 @@ class Metric(Description):
     def __call__(self, prediction: Any, target: Any) -> float:
         """Return the metric of one batch alone."""
         return tally([self], [(prediction, target)])[self.name]
-
-    def counter(self) -> Any:
-        """Return what counts by itself, with `update` and `compute`; None where steps are added up."""
-        return None
 
 
 METRICS: Catalogue[Metric] = Catalogue("metric")
@@ -102,25 +86,8 @@ def average(each: Callable[[Any, Any], Tensor | None]) -> dict[str, Any]:
     return {"step": step, "value": lambda sums: sums[0] / sums[1]}
 
 
-@dataclass(frozen=True)
-class Counted(Metric):
-    """A metric that counts by itself, such as those of torchmetrics: `update(prediction, target)`, then `compute()`."""
-
-    module: Any = None
-
-    def counter(self) -> Any:
-        """Return a fresh copy of it."""
-        made = copy.deepcopy(self.module)
-        made.reset()
-        return made
-
-
 def given(metrics: Mapping[str, Any] | Iterable[Metric] | None) -> list[Metric]:
-    """Return what a user asks to be measured beside a task's own metrics.
-
-    Args:
-        metrics: metrics of ours, or by name metrics of torchmetrics (or whatever has update, compute and reset).
-    """
+    """Return what a user asks for beside a task's metrics: ours, or by name what has update, compute and reset."""
     if metrics is None:
         return []
     named = metrics.items() if isinstance(metrics, Mapping) else [(getattr(each, "name", ""), each) for each in metrics]
@@ -137,7 +104,7 @@ def _named(name: str, found: Any) -> Metric:
         )
     higher = getattr(found, "higher_is_better", None)
     about = f"{type(found).__name__} of {type(found).__module__.partition('.')[0]}"
-    return Counted(name, name.replace("_", " "), about, lower_is_better=not higher, headline=True, module=found)
+    return Metric(name, name.replace("_", " "), about, lower_is_better=not higher, headline=True, counter=found)
 
 
 class Tally:
@@ -151,7 +118,9 @@ class Tally:
 
     def __init__(self, metrics: Iterable[Metric], gathered: Iterable[Step] = (), summed: Iterable[Step] = ()) -> None:
         self.metrics = list(metrics)
-        self._counters = {each.name: counter for each in self.metrics if (counter := each.counter()) is not None}
+        self._counters = {each.name: copy.deepcopy(each.counter) for each in self.metrics if each.counter is not None}
+        for counter in self._counters.values():
+            counter.reset()
         joins = {each.step: each.gathers for each in self.metrics if each.name not in self._counters}
         self._joins = dict.fromkeys(summed, False) | joins | dict.fromkeys(gathered, True)
         self._states: dict[Step, list[Tensor]] = {}

@@ -49,10 +49,10 @@ class Predictions:
         chosen = [self.points[place][split] for place in places]
         return Said(*(torch.stack(values) for values in zip(*chosen, strict=True)))
 
-    def right(self, place: Place, split: str) -> tuple[Tensor, Tensor]:
-        """Return the confidences of a point, and whether its answers are right: float64 [n]."""
+    def each(self, place: Place, split: str) -> Tensor:
+        """Return the confidences of a point, and whether its answers are right: float64 [n, 2]."""
         said = self.points[place][split]
-        return said.confidence.double(), (said.predicted == self.labels[split]).double()
+        return torch.stack([said.confidence.double(), (said.predicted == self.labels[split]).double()], dim=1)
 
     def write(self, folder: Path) -> None:
         """Write everything into a run folder, whole or not at all."""

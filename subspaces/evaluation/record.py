@@ -7,12 +7,12 @@ of them can be made again without the data, the networks or the definitions.
 import dataclasses
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from subspaces.evaluation.schema import mistake
+from subspaces.evaluation.schema import build
 from subspaces.text import nearest
 from subspaces.training import seals
 from subspaces.training.config import Recipe
@@ -29,25 +29,15 @@ Grid = list[list[float | None]]
 
 @dataclass(frozen=True)
 class Description:
-    """A metric in words.
+    """A metric in words."""
 
-    Args:
-        name: in files, options and code.
-        label: in tables and figures.
-        meaning: what it is, in half a sentence.
-        lower_is_better: which direction is better.
-        percent: whether it is a share, shown in percent.
-        headline: whether it stands in short tables.
-        goal: the value that it should have, where neither more nor less is better.
-    """
-
-    name: str
-    label: str
-    meaning: str
+    name: str  # in files, options and code
+    label: str  # in tables and figures
+    meaning: str  # what it is, in half a sentence
     lower_is_better: bool = True
-    percent: bool = False
-    headline: bool = False
-    goal: float | None = None
+    percent: bool = False  # a share, shown in percent
+    headline: bool = False  # which stands in short tables
+    goal: float | None = None  # the value that it should have, where neither more nor less is better
 
     @property
     def scale(self) -> float:
@@ -253,11 +243,11 @@ class Record:
         try:
             if values["schema"] != SCHEMA:
                 raise RunError(f"{file} has schema {values['schema']}, this version reads {SCHEMA}: {REMEDY}")
-            if (wrong := mistake(values, cls, "") or _lacking(values)) is not None:
-                raise ValueError(wrong)
-            record = cls(**{**values, **{name: _made(name, values[name]) for name in _PARTS if name in values}})
+            record: Record = build(cls, values)
             if record.key != run:
                 raise ValueError(f"its recipe has the key {record.key}, and its seal says {run}")
+            if (wrong := next(_misfits(record), None)) is not None:
+                raise ValueError(wrong)
             return record
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise seals.damaged(file, error, REMEDY) from None
@@ -310,35 +300,30 @@ def _plain(value: Any) -> Any:
     return dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else value
 
 
-def _lacking(values: Mapping[str, Any]) -> str | None:
-    """Return in words what of a record with the right types is not there, or does not fit the rest."""
-    if lacking := [name for name in ("name", "classes", "splits") if name not in values["dataset"]]:
-        return f"dataset has no {lacking[0]}"
-    for at, row in enumerate(values["rows"]):
-        if row["metrics"].keys() != values["rows"][0]["metrics"].keys():
-            return f"rows[{at}] has other metrics than the first row"
-        if not row["alphas"]:
-            return f"rows[{at}] has no alphas"
-        for part in ("reliability", "risk_coverage"):
-            if row[part] is not None and len({len(column) for column in row[part].values()}) > 1:
-                return f"rows[{at}].{part} has columns of different lengths"
-    for at, plane in enumerate(values["planes"]):
-        lengths = [len(plane["xs"])] * len(plane["ys"])
-        if any([len(line) for line in grid] != lengths for grid in plane["values"].values()):
-            return f"planes[{at}] has not {len(plane['ys'])} lines of {len(plane['xs'])} cells"
-    return _unlike(values["examples"]) if values.get("examples") is not None else None
-
-
-def _unlike(examples: Mapping[str, Any]) -> str | None:
-    """Say which part of the examples has another length than the others."""
-    k, p = len(examples["labels"]), len(examples["alphas"])
-    pixels = k * math.prod(examples["size"])
-    lengths = {"indices": len(examples["indices"]) == k, "size": len(examples["size"]) == 3}
-    lengths["images"] = len(examples["images"]) == (pixels + 2) // 3 * 4  # in base64
-    for name in ("predicted", "confidence"):
-        lengths[name] = [len(line) for line in examples[name]] == [k] * p
-    wrong = [name for name, good in lengths.items() if not good]
-    return f"examples.{wrong[0]} does not fit {k} images and {p} points" if wrong else None
+def _misfits(record: Record) -> Iterator[str]:
+    """Yield in words what of a record does not fit the rest."""
+    yield from (f"dataset has no {name}" for name in ("name", "classes", "splits") if name not in record.dataset)
+    for at, row in enumerate(record.rows):
+        if row.metrics.keys() != record.rows[0].metrics.keys():
+            yield f"rows[{at}] has other metrics than the first row"
+        if not row.alphas:
+            yield f"rows[{at}] has no alphas"
+        for name, curve in (("reliability", row.reliability), ("risk_coverage", row.risk_coverage)):
+            if curve is not None and len({len(column) for column in vars(curve).values()}) > 1:
+                yield f"rows[{at}].{name} has columns of different lengths"
+    for at, plane in enumerate(record.planes):
+        lengths = [len(plane.xs)] * len(plane.ys)
+        if any([len(line) for line in grid] != lengths for grid in plane.values.values()):
+            yield f"planes[{at}] has not {len(plane.ys)} lines of {len(plane.xs)} cells"
+    if (shown := record.examples) is not None:
+        k, p = len(shown.labels), len(shown.alphas)
+        fits = {"indices": len(shown.indices) == k, "size": len(shown.size) == 3}
+        fits["images"] = len(shown.images) == (k * math.prod(shown.size) + 2) // 3 * 4  # in base64
+        fits["predicted"] = [len(line) for line in shown.predicted] == [k] * p
+        fits["confidence"] = [len(line) for line in shown.confidence] == [k] * p
+        yield from (
+            f"examples.{name} does not fit {k} images and {p} points" for name, good in fits.items() if not good
+        )
 
 
 _ROLES = {"along": 0, "midpoint": 0, "vertex": 1, "edge": 2, "grid": 3, "random": 4}
@@ -349,34 +334,3 @@ def _order(row: Row) -> tuple[Any, ...]:
     role = (_ROLES[row.role], "") if row.role in _ROLES else (len(_ROLES), row.role)
     places = [[-part for part in alpha] if isinstance(alpha, list) else [alpha] for alpha in row.alphas]
     return (row.split, row.kind != "point", role, places, row.networks, row.average == "logits")
-
-
-def _row(values: Mapping[str, Any]) -> Row:
-    bins, curve = values["reliability"], values["risk_coverage"]
-    parts = {
-        "reliability": None if bins is None else Reliability(**bins),
-        "risk_coverage": None if curve is None else RiskCoverage(**curve),
-    }
-    return Row(**{**values, **parts})
-
-
-def _plane(values: Mapping[str, Any]) -> Plane:
-    corners = [Corner(**corner) for corner in values["corners"]]
-    return Plane(**{**values, "corners": corners, "drawn": [Drawn(**drawn) for drawn in values["drawn"]]})
-
-
-_PARTS: dict[str, Any] = {
-    "metrics": lambda value: Description(**value),
-    "answers": lambda value: Answered(**value),
-    "rows": _row,
-    "planes": _plane,
-    "choices": lambda value: Choice(**value),
-    "checks": lambda value: Check(**value),
-    "examples": lambda value: Examples(**value),
-}
-
-
-def _made(name: str, values: Any) -> Any:
-    if values is None or isinstance(values, dict):
-        return None if values is None else _PARTS[name](values)
-    return [_PARTS[name](value) for value in values]

@@ -1,4 +1,4 @@
-"""The values of a JSON file against the types of the dataclasses that they become."""
+"""Dataclasses from the values of a JSON file, each checked against its type."""
 
 import dataclasses
 from functools import cache
@@ -8,22 +8,35 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 NUMBERS = {float: (int, float), int: (int,)}
 
 
-def mistake(value: Any, kind: Any, where: str) -> str | None:
-    """Return in words the first value that is not of its type; None if there is none."""
+def build(kind: Any, value: Any, where: str = "") -> Any:
+    """Return what a value of a file stands for; a ValueError names the first that is not of its type."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
-        return _least([mistake(value, one, where) for one in inner])
+        return _either(inner, value, where)
     if origin is list and isinstance(value, list):
-        return _first(mistake(each, inner[0], f"{where}[{at}]") for at, each in enumerate(value))
+        return [build(inner[0], each, f"{where}[{at}]") for at, each in enumerate(value)]
     if origin is dict and isinstance(value, dict):
-        return _first(mistake(each, inner[1], f"{where}.{key}") for key, each in value.items())
-    if isinstance(kind, type) and dataclasses.is_dataclass(kind) and isinstance(value, dict):
-        hints = _hints(kind)
-        return _first(mistake(each, hints.get(key, Any), f"{where}.{key}") for key, each in value.items())
-    if _plain(value, kind):
-        return None
-    text = repr(value)
-    return f"{where.lstrip('.')} is {text if len(text) < 40 else type(value).__name__}"
+        return {key: build(inner[1], each, f"{where}.{key}") for key, each in value.items()}
+    if dataclasses.is_dataclass(kind) and isinstance(value, dict):
+        hints = _hints(kind)  # type: ignore[arg-type]
+        if lacking := [name for name in hints if name not in value]:
+            raise ValueError(f"{where.lstrip('.') or 'it'} has no {lacking[0]!r}")
+        return kind(**{key: build(hints.get(key, Any), each, f"{where}.{key}") for key, each in value.items()})  # type: ignore[operator]
+    if not _plain(value, kind):
+        text = repr(value)
+        raise ValueError(f"{where.lstrip('.')} is {text if len(text) < 40 else type(value).__name__}")
+    return value
+
+
+def _either(kinds: tuple[Any, ...], value: Any, where: str) -> Any:
+    """Return a value as the first of several types that fits, or say what is wrong by the one that looked deepest."""
+    wrong = []
+    for kind in kinds:
+        try:
+            return build(kind, value, where)
+        except ValueError as error:
+            wrong.append(error)
+    raise max(wrong, key=lambda error: len(str(error)))
 
 
 def _plain(value: Any, kind: Any) -> bool:
@@ -35,15 +48,7 @@ def _plain(value: Any, kind: Any) -> bool:
     return kind is Any or (kind in (str, bool, NoneType) and isinstance(value, kind))
 
 
-def _least(found: list[str | None]) -> str | None:
-    """Return None if one of several types fits, or what is wrong by the one that looked deepest into the value."""
-    return None if None in found else max(found, key=lambda text: len(str(text)))
-
-
 @cache
 def _hints(kind: Any) -> dict[str, Any]:
-    return get_type_hints(kind)
-
-
-def _first(found: Any) -> str | None:
-    return next((text for text in found if text is not None), None)
+    hints = get_type_hints(kind)
+    return {entry.name: hints[entry.name] for entry in dataclasses.fields(kind)}

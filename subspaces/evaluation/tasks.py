@@ -12,7 +12,7 @@ from subspaces.evaluation import classification, regression
 from subspaces.evaluation.classification import Classes, each_top, in_bins, log_mean, to_reliability
 from subspaces.evaluation.metrics import Metric, Step, Tally, of_task
 from subspaces.evaluation.regression import Normal, mixture
-from subspaces.evaluation.selective import to_risk_coverage
+from subspaces.evaluation.selective import risk_coverage
 from subspaces.text import Catalogue, nearest
 
 LABELS = ("labels", "label", "targets", "target", "y")
@@ -103,6 +103,11 @@ def tensor_of(output: Any, name: str) -> Any:
     return output[0] if isinstance(output, (tuple, list)) and output else output
 
 
+def _binary(logits: Tensor, labels: Tensor) -> bool:
+    """Say whether labels are zeros and ones for one logit each, as those of `BCEWithLogitsLoss`."""
+    return logits.numel() == len(logits) == labels.numel() and bool(((labels == 0) | (labels == 1)).all())
+
+
 @dataclass(frozen=True)
 class Classification(Task):
     """Which of several classes: of an example, of each token, or of each pixel.
@@ -146,7 +151,7 @@ class Classification(Task):
                 f"the network returns a {type(output).__name__}: expected logits, or an output with .logits"
             )
         labels = torch.as_tensor(target, device=logits.device)
-        if labels.is_floating_point() or labels.is_complex():
+        if labels.is_complex() or (labels.is_floating_point() and not _binary(logits, labels)):
             raise TypeError(
                 f"targets of dtype {labels.dtype}: expected class numbers; for numbers pass task=Regression()"
             )
@@ -186,7 +191,7 @@ class Classification(Task):
         """Return reliability, and risk over coverage where every example is known."""
         bins, each = tally.state(in_bins), tally.state(each_top)
         found: dict[str, Any] = {} if bins is None else {"reliability": to_reliability(bins)}
-        return found if each is None else found | {"risk_coverage": to_risk_coverage(each)}
+        return found if each is None else found | {"risk_coverage": risk_coverage(each)}
 
     def temperature(self, prediction: Classes, target: Tensor) -> float | None:
         """Return the temperature of the best likelihood."""

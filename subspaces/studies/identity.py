@@ -15,8 +15,9 @@ from torch import Tensor
 from subspaces import storage
 from subspaces.data import Split
 from subspaces.evaluation.api import heeding, run_subjects, share
-from subspaces.evaluation.classification import accuracy, disagreement, total_variation
+from subspaces.evaluation.classification import DISTANCES, Classes
 from subspaces.evaluation.display import bars, counted
+from subspaces.evaluation.metrics import METRICS, tally
 from subspaces.evaluation.run_subject import RunSubject, run_predictor
 from subspaces.methods import integral
 from subspaces.studies.setting import Setting
@@ -105,7 +106,8 @@ def measure_identity(bench: RunSubject) -> Identity:
     nodes = integral.steps(recipe.epsilon)
     steps = integral.integral(g, recipe.epsilon, nodes)
     mean = integral.integral(g, recipe.epsilon, integral.middles(2 * len(nodes)))
-    p, q = end.softmax(1), mean.softmax(1)
+    p, q = (Classes(outputs.log_softmax(1)) for outputs in (end, mean))
+    apart = tally(DISTANCES, [(p, q)])
     return Identity(
         run=bench.run.folder.name,
         seed=recipe.seed,
@@ -113,11 +115,11 @@ def measure_identity(bench: RunSubject) -> Identity:
         epsilon=recipe.epsilon,
         images=len(labels),
         nodes=2 * len(nodes),
-        accuracy=accuracy(p, labels),
+        accuracy=METRICS["accuracy"](p, labels),
         rounding=float((steps - end).abs().max() / end.abs().max()),
-        accuracy_mean=accuracy(q, labels),
-        disagreement=disagreement(p, q),
-        total_variation=total_variation(p, q),
+        accuracy_mean=METRICS["accuracy"](q, labels),
+        disagreement=apart["disagreement"],
+        total_variation=apart["tv"],
     )
 
 

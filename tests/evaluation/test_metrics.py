@@ -14,23 +14,51 @@ from sklearn.metrics import accuracy_score, brier_score_loss, log_loss
 from torch import Tensor
 from torchmetrics.functional.classification import multiclass_accuracy, multiclass_calibration_error
 
-from subspaces.evaluation import metrics
+from subspaces.evaluation import accuracy, expected_calibration_error, metrics
 from subspaces.evaluation.classification import (
+    BINS,
+    DISTANCES,
     Classes,
-    accuracy,
-    adaptive_calibration_error,
-    brier,
-    disagreement,
-    expected_calibration_error,
-    feature_cosine,
+    adaptive_gap,
+    each_top,
+    in_bins,
     log_mean,
-    nll,
-    reliability,
-    summary,
-    total_variation,
+    to_reliability,
 )
-from subspaces.evaluation.metrics import METRICS, of_task
-from subspaces.evaluation.selective import aurc
+from subspaces.evaluation.metrics import METRICS, of_task, tally
+from subspaces.evaluation.record import Reliability
+
+
+def nll(log_probabilities: Tensor, labels: Tensor) -> float:
+    return METRICS["nll"](Classes(log_probabilities), labels)
+
+
+def brier(probabilities: Tensor, labels: Tensor) -> float:
+    return METRICS["brier"](Classes.of(probabilities), labels)
+
+
+def aurc(probabilities: Tensor, labels: Tensor) -> float:
+    return METRICS["aurc"](Classes.of(probabilities), labels)
+
+
+def adaptive_calibration_error(probabilities: Tensor, labels: Tensor, bins: int = BINS) -> float:
+    return float(adaptive_gap(each_top(Classes.of(probabilities), labels), bins))
+
+
+def reliability(probabilities: Tensor, labels: Tensor, bins: int = BINS) -> Reliability:
+    return to_reliability(in_bins(Classes.of(probabilities), labels, bins))
+
+
+def summary(log_probabilities: Tensor, labels: Tensor) -> dict[str, float]:
+    return tally(of_task("classification"), [(Classes(log_probabilities), labels)])
+
+
+def apart(name: str, p: Tensor, q: Tensor) -> float:
+    (metric,) = (each for each in DISTANCES if each.name == name)
+    first, second = Classes.of(p), Classes.of(q)
+    first.features, second.features = p, q
+    return metric(first, second)
+
 
 BINNED = (expected_calibration_error, adaptive_calibration_error)
 
@@ -253,19 +281,19 @@ def test_distances_are_scipys() -> None:
     q = p.roll(1, 0)
     pairs = list(zip(p.double().numpy(), q.double().numpy(), strict=True))
     expected = np.mean([distance.cityblock(a, b) / 2 for a, b in pairs])
-    assert total_variation(p, q) == pytest.approx(expected, abs=1e-7)
-    assert disagreement(p, q) == np.mean([a.argmax() != b.argmax() for a, b in pairs])
+    assert apart("tv", p, q) == pytest.approx(expected, abs=1e-7)
+    assert apart("disagreement", p, q) == np.mean([a.argmax() != b.argmax() for a, b in pairs])
     expected = np.mean([1 - distance.cosine(a - 0.1, b - 0.1) for a, b in pairs])
-    assert feature_cosine(p - 0.1, q - 0.1) == pytest.approx(expected, abs=1e-6)
+    assert apart("feature_cosine", p - 0.1, q - 0.1) == pytest.approx(expected, abs=1e-6)
 
 
 def test_distances_at_their_ends() -> None:
     p = torch.eye(3)
-    assert (total_variation(p, p), disagreement(p, p)) == (0.0, 0.0)
-    assert (total_variation(p, p.roll(1, 0)), disagreement(p, p.roll(1, 0))) == (1.0, 1.0)
-    assert feature_cosine(p, 5 * p) == pytest.approx(1)
-    assert feature_cosine(p, -p) == pytest.approx(-1)
-    assert feature_cosine(p, torch.zeros(3, 3)) == 0.0
+    assert (apart("tv", p, p), apart("disagreement", p, p)) == (0.0, 0.0)
+    assert (apart("tv", p, p.roll(1, 0)), apart("disagreement", p, p.roll(1, 0))) == (1.0, 1.0)
+    assert apart("feature_cosine", p, 5 * p) == pytest.approx(1)
+    assert apart("feature_cosine", p, -p) == pytest.approx(-1)
+    assert apart("feature_cosine", p, torch.zeros(3, 3)) == 0.0
 
 
 @pytest.mark.parametrize("members", [1, 2, 5])
@@ -302,7 +330,7 @@ HALVES = torch.full((2, 2), 0.5)
         (lambda: expected_calibration_error(HALVES, LABELS, 0), "bins=0: expected at least 1"),
         (lambda: adaptive_calibration_error(HALVES, LABELS, 0), "bins=0: expected at least 1"),
         (lambda: reliability(HALVES, LABELS, 0), "bins=0: expected at least 1"),
-        (lambda: total_variation(HALVES, HALVES[:1]), r"\(2, 2\) and \(1, 2\): expected two of the same shape"),
+        (lambda: apart("tv", HALVES, HALVES[:1]), r"\(2, 2\) and \(1, 2\): expected two of the same shape"),
         (lambda: log_mean(HALVES), r"logits of shape \(2, 2\): expected \[members, n, classes\]"),
         (lambda: log_mean(HALVES[None], "votes"), "average='votes': expected 'probabilities' or 'logits'"),
     ],

@@ -9,9 +9,33 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from subspaces.evaluation.selective import aurc, risk_coverage, selected, threshold_for_risk
+from subspaces.evaluation import METRICS
+from subspaces.evaluation.classification import Classes, each_top
+from subspaces.evaluation.record import RiskCoverage
+from subspaces.evaluation.selective import answered, threshold
+from subspaces.evaluation.selective import risk_coverage as curve_of
 
 LEVELS = [0.5, 0.6, 0.75, 0.9, 1.0]
+
+
+def each(probabilities: Tensor, labels: Tensor) -> Tensor:
+    return each_top(Classes.of(probabilities), labels)
+
+
+def aurc(probabilities: Tensor, labels: Tensor) -> float:
+    return METRICS["aurc"](Classes.of(probabilities), labels)
+
+
+def risk_coverage(probabilities: Tensor, labels: Tensor, points: int = 51) -> RiskCoverage:
+    return curve_of(each(probabilities, labels), points)
+
+
+def threshold_for_risk(probabilities: Tensor, labels: Tensor, risk: float) -> float | None:
+    return threshold(each(probabilities, labels), risk)
+
+
+def selected(probabilities: Tensor, labels: Tensor, threshold: float) -> dict[str, float]:
+    return answered(each(probabilities, labels), threshold)
 
 
 def of(confidence: list[float], correct: list[bool]) -> tuple[Tensor, Tensor]:
@@ -104,12 +128,12 @@ def test_the_threshold_is_the_lowest_that_keeps_the_risk(case: list[tuple[float,
         if sum(not right for right in kept) / len(kept) <= risk:
             allowed.append(level)
     probabilities, labels = of(*split(case))
-    threshold = threshold_for_risk(probabilities, labels, risk)
-    assert threshold == (allowed[0] if allowed else None)
-    if threshold is not None:
-        found = selected(probabilities, labels, threshold)
+    chosen = threshold_for_risk(probabilities, labels, risk)
+    assert chosen == (allowed[0] if allowed else None)
+    if chosen is not None:
+        found = selected(probabilities, labels, chosen)
         assert found["risk"] <= risk + 1e-12
-        assert found["coverage"] == sum(confidence >= threshold for confidence, _ in case) / len(case)
+        assert found["coverage"] == sum(confidence >= chosen for confidence, _ in case) / len(case)
 
 
 def test_equal_confidences_are_kept_or_left_together() -> None:

@@ -108,11 +108,12 @@ def test_a_class_that_is_nowhere_does_not_count_for_the_mean_iou() -> None:
     assert row.miou == pytest.approx((1 / 2 + 1 / 2 + 1) / 3)
 
 
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float32])  # which binary_cross_entropy_with_logits takes
 @pytest.mark.parametrize("column", [False, True])
-def test_one_logit_is_that_of_the_second_of_two_classes(column: bool) -> None:
+def test_one_logit_is_that_of_the_second_of_two_classes(column: bool, dtype: torch.dtype) -> None:
     logit, labels = 3 * normal(50), whole(2, 50)
     inputs = logit[:, None] if column else logit
-    goal = labels[:, None] if column else labels
+    goal = (labels[:, None] if column else labels).to(dtype)
     row = ss.evaluate(Given(), test=[(inputs[:30], goal[:30]), (inputs[30:], goal[30:])], **QUIET)["midpoint"]
     p = logit.double().sigmoid().numpy()
     assert row.nll == pytest.approx(log_loss(labels, p), rel=1e-5)
@@ -120,6 +121,14 @@ def test_one_logit_is_that_of_the_second_of_two_classes(column: bool) -> None:
         float(nn.functional.binary_cross_entropy_with_logits(logit, labels.float())), rel=1e-5
     )
     assert row.accuracy == accuracy_score(labels, p > 0.5)
+
+
+def test_labels_between_the_classes_and_floats_for_several_logits_are_refused() -> None:
+    for goal in (torch.full((50,), 0.5), torch.full((50,), 2.0)):
+        with pytest.raises(TypeError, match=r"targets of dtype torch\.float32: .*task=Regression\(\)"):
+            ss.evaluate(Given(), test=[(normal(50), goal)], **QUIET)
+    with pytest.raises(TypeError, match="expected class numbers"):
+        ss.evaluate(Given(), test=[(normal(50, 3), torch.ones(50))], **QUIET)
 
 
 # Regression
