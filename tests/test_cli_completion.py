@@ -39,6 +39,7 @@ def completed(line: str) -> list[str]:
         ("train digits-line --network cres", ["cresnet20"]),
         ("train digits-line --precision bf", ["bfloat16"]),
         ("evaluate run --choose-on va", ["validation"]),
+        ("evaluate run --answers mi", ["midpoint"]),
         ("st", ["study"]),
     ],
 )

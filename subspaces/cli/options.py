@@ -16,7 +16,7 @@ from typer.core import TyperCommand
 
 from subspaces.cli import completion
 from subspaces.data import loading
-from subspaces.methods import METHODS, own_fields
+from subspaces.methods import own_fields
 from subspaces.methods.fields import choices
 from subspaces.text import listed, nearest
 from subspaces.training.config import COMMON, Recipe
@@ -52,13 +52,14 @@ class Fields:
             names, kind, default = choices(field, hint), hint, field.default
             settings: dict[str, Any] = {"hidden": field.name in self.without, "show_default": self.defaults}
             settings["autocompletion"] = completion.FIELDS.get(field.name)
-            if names:
-                kind, complete = str, completion.completing(partial(choices, field, hint))
-                settings |= {"metavar": "NAME", "callback": _one_of(names), "autocompletion": complete}
-            elif typing.get_origin(hint) is Sequence:
+            several = typing.get_origin(hint) is Sequence
+            if several:
                 (inner,) = typing.get_args(hint)
                 kind, default = list[inner], None  # type: ignore[valid-type]
                 settings["metavar"] = f"{inner.__name__.upper()}..."
+            if names:
+                kind, complete = kind if several else str, completion.completing(partial(choices, field, hint))
+                settings |= {"metavar": "NAME", "callback": _one_of(names), "autocompletion": complete}
             option = typer.Option(help=text, rich_help_panel=field.metadata.get("panel", self.panel), **settings)
             yield inspect.Parameter(
                 field.name,
@@ -98,15 +99,15 @@ def _of(kind: type[Any]) -> "Iterator[tuple[dataclasses.Field[Any], Any, str]]":
     """Yield the fields of a dataclass."""
     hints = typing.get_type_hints(kind)
     for field in dataclasses.fields(kind):
-        names = choices(field, hints[field.name])
-        yield field, hints[field.name], field.metadata["help"] + (f" One of: {', '.join(names)}." if names else "")
+        yield field, hints[field.name], _explained(field, hints[field.name])
 
 
 def of_recipes() -> "Iterator[tuple[dataclasses.Field[Any], Any, str]]":
     """Yield the fields of recipes, with those of all methods, each of which says which methods it is for."""
     hints = typing.get_type_hints(Recipe)
     for name, field in COMMON.items():
-        yield field, hints[name], _listing(name, field.metadata["help"])
+        known = SCHEDULES if name == "schedule" else None  # methods may have others of their own
+        yield field, hints[name], _explained(field, hints[name], known)
         for own in own_fields().values() if name == "method" else ():
             by_text: dict[str, list[str]] = {}
             for kind, entry in own:
@@ -115,17 +116,20 @@ def of_recipes() -> "Iterator[tuple[dataclasses.Field[Any], Any, str]]":
             yield own[0][1], typing.get_type_hints(own[0][0])[own[0][1].name], text
 
 
-def _listing(name: str, text: str) -> str:
-    """Return a help text with the names that may be chosen."""
-    if name == "method":
-        return f"{text} {'; '.join(f'{kind.name}: {kind.meaning}' for kind in METHODS.values())}."
-    return f"{text} One of: {', '.join(SCHEDULES)}." if name == "schedule" else text
+def _explained(field: "dataclasses.Field[Any]", hint: Any, known: Iterable[str] | None = None) -> str:
+    """Return the help of a field with the names that it may be, and what each of them is where that is known."""
+    text, names = field.metadata["help"], tuple(known or choices(field, hint))
+    things = field.metadata.get("choices", dict)()
+    if things:
+        return f"{text} {'; '.join(f'{name}: {things[name].meaning}' for name in names)}."
+    return f"{text} One of: {', '.join(names)}." if names else text
 
 
-def _one_of(choices: Sequence[str]) -> Callable[[str | None], str | None]:
-    def check(value: str | None) -> str | None:
-        if value is not None and value not in choices:
-            raise typer.BadParameter(f"{value!r}: {nearest(value, choices)}")
+def _one_of(choices: Sequence[str]) -> Callable[[Any], Any]:
+    def check(value: str | Sequence[str] | None) -> Any:
+        for each in [value] if isinstance(value, str) else value or ():
+            if each not in choices:
+                raise typer.BadParameter(f"{each!r}: {nearest(each, choices)}")
         return value
 
     return check

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from subspaces.evaluation.schema import build
 from subspaces.text import nearest
 from subspaces.training import seals
-from subspaces.training.config import Recipe
+from subspaces.training.recipe import MissingMethodError, Recipe
 from subspaces.training.runs import RunError
 
 SCHEMA = 2
@@ -249,6 +249,8 @@ class Record:
             if (wrong := next(_misfits(record), None)) is not None:
                 raise ValueError(wrong)
             return record
+        except MissingMethodError as error:  # nothing is wrong with the file
+            raise RunError(f"{file}: {error}") from None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise seals.damaged(file, error, REMEDY) from None
 

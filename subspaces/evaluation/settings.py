@@ -33,8 +33,8 @@ POINTS_PANEL = "Points: where the subspace is measured"
 PLANE_PANEL = "Plane: error and loss around three networks"
 
 
-def _help(text: str, default: Any, panel: str | None = None) -> Any:
-    return field(default=default, metadata={"help": text, **({"panel": panel} if panel else {})})
+def _help(text: str, default: Any, panel: str | None = None, **more: Any) -> Any:
+    return field(default=default, metadata={"help": text, **({"panel": panel} if panel else {}), **more})
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,10 @@ class Settings:
         POINTS_PANEL,
     )
     answers: Sequence[str] = _help(
-        "How the networks answer together, by name; by default as their method does.", (), POINTS_PANEL
+        "How the networks answer, once for each way; by default as their method does.",
+        (),
+        POINTS_PANEL,
+        choices=lambda: ANSWERS,
     )
     dropout_passes: int = _help("How often MC-dropout asks a network that has dropout.", PASSES, POINTS_PANEL)
     plane: bool = _help("Also the plane through the first three vertices.", False, PLANE_PANEL)

@@ -34,6 +34,10 @@ ALWAYS = {  # fields that every recipe once had: they are part of every key, so 
 }
 
 
+class MissingMethodError(ValueError):
+    """A recipe of a method that is not there."""
+
+
 @dataclass(frozen=True, init=False, kw_only=True)
 class Recipe:
     """Everything that decides the result of a run; two runs with the same recipe are the same run.
@@ -199,7 +203,10 @@ class Recipe:
     def from_dict(cls, values: Mapping[str, Any]) -> "Recipe":
         """Return the recipe with these fields; of other methods' fields, which older files have, none is kept."""
         method = values.get("method", COMMON["method"].default)
-        kind = METHODS.find(method)
+        if method not in METHODS:
+            known = nearest(method, METHODS)
+            raise MissingMethodError(f"unknown method {method!r}: {known}; import or install the package that adds it")
+        kind = METHODS[method]
         others = [name for name in own_fields() if name not in kind.names()]
         for name in values:
             if name not in all_fields():

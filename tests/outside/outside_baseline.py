@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from subspaces.methods import METHODS, POSITIVE, Hooks, Method, setting
 from subspaces.methods.checkpoints import Checkpoints, spanned
-from subspaces.shapes import Simplex
+from subspaces.shapes import Line, Shape, Simplex
 from subspaces.subspace import Subspace
 from subspaces.training import RECIPES, Recipe
 
@@ -37,8 +37,8 @@ class Polyak(Method):
     hooks = Collecting
     last_epochs: int = setting(2, "How many epochs are averaged.", POSITIVE, symbol="last")
 
-    def result_shape(self) -> Simplex:
-        return Simplex(self.last_epochs)
+    def result_shape(self) -> Shape:
+        return Line() if self.last_epochs == 2 else Simplex(self.last_epochs)
 
     def rate(self, epoch: int, epochs: int, peak: float) -> float:
         return peak if epoch < epochs - self.last_epochs else peak / 2

@@ -1,0 +1,234 @@
+"""What a package outside of this one adds is as good as what there is: a method, a metric, an answer, a task."""
+
+import importlib
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from typer.testing import CliRunner, Result
+
+import subspaces as ss
+from subspaces import cli
+from subspaces.evaluation import ANSWERS, Record
+from subspaces.methods import METHODS, Method, setting
+from subspaces.networks import MLP
+from subspaces.reports.reading import gather
+from subspaces.training import RECIPES, Recipe, Run, RunError
+
+OUTSIDE = Path(__file__).parent / "outside"
+MODULE = "outside_baseline"
+WIDE = {"COLUMNS": "240", "TERMINAL_WIDTH": "240"}
+
+
+@pytest.fixture
+def _registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The method and its recipe, as long as a test lasts."""
+    monkeypatch.syspath_prepend(OUTSIDE)
+    sys.modules.pop(MODULE, None)
+    importlib.import_module(MODULE)
+    yield
+    METHODS.remove("polyak")
+    RECIPES.remove("digits-polyak")
+    sys.modules.pop(MODULE)
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(cli.build(), arguments, prog_name="subspaces", env=WIDE)
+
+
+def network() -> nn.Module:
+    return MLP(64, 10)
+
+
+@pytest.mark.usefixtures("_registered")
+def test_it_is_trained_evaluated_and_labelled(tmp_path: Path):
+    (run,) = ss.train("digits-polyak", epochs=2, out=tmp_path, device="cpu", show="quiet", tensorboard=False)
+    assert run.recipe.rate(0) == run.recipe.rate(1) == 0.05
+    assert [row["learning_rate"] for row in run.log()] == [0.05, 0.05]
+    family = ss.load(run.family_file, network)
+    assert family.shape == run.recipe.result_shape() == ss.Line()
+    assert not torch.equal(family.omega["weights"][0], family.omega["weights"][1])
+    evaluation = ss.evaluate(run, device="cpu", progress=False)
+    assert [answer.name for answer in evaluation.answers] == ["midpoint", "vertices"]
+    assert evaluation["midpoint"].accuracy == pytest.approx(run.result["test_accuracy"], abs=1e-6)
+    assert evaluation["vertices"].nll != evaluation["midpoint"].nll
+    (group,) = gather([run.folder])
+    assert group.label == "polyak"
+    assert run.recipe.definition.middle() == "average of 2"
+
+
+@pytest.mark.usefixtures("_registered")
+def test_its_field_is_a_field_of_recipes_and_an_option():
+    recipe = RECIPES["digits-polyak"]
+    assert replace(recipe, last_epochs=3).last_epochs == 3
+    assert replace(recipe, last_epochs=3).result_shape() == ss.Simplex(3)
+    assert Recipe.from_dict(recipe.to_dict()) == recipe
+    with pytest.raises(ValueError, match="last_epochs=3: standard makes no use of it; it is for polyak"):
+        Recipe(last_epochs=3)
+    with pytest.raises(ValueError, match=r"epochs=1, last_epochs=2 with schedule='polyak': the last 2 of 1 epochs"):
+        replace(recipe, epochs=1)
+    shown = " ".join(call("train", "--help").output.split())
+    assert "How many epochs are averaged. For polyak." in shown
+    assert "polyak: the average of the last epochs" in shown
+    assert "polyak" in call("recipes").output
+    assert "last_epochs" in call("recipes", "digits-polyak").output
+    wrong = call("train", "digits-polyak", "--last-epochs", "0")
+    assert (wrong.exit_code, wrong.stderr) == (2, "error: --last-epochs=0: expected at least 1\n")
+
+
+def test_without_it_nothing_of_it_is_known():
+    assert "--last-epochs" not in call("train", "--help").output
+    with pytest.raises(ValueError, match="unknown method 'polyak'"):
+        Recipe.from_dict({"method": "polyak", "last_epochs": 2})
+
+
+def test_a_method_that_cannot_be_is_refused():
+    @dataclass(frozen=True)
+    class Mute(Method):
+        name = "mute"
+        meaning = "a field that nobody can explain"
+        strength: float = 0.5
+
+    @dataclass(frozen=True)
+    class Clash(Method):
+        name = "clash"
+        meaning = "a field that every recipe has"
+        epochs: int = setting(3, "Other epochs.")
+
+    for kind, message in ((Mute, "mute does not say what strength is for"), (Clash, "clash has a field 'epochs'")):
+        METHODS.add(kind)
+        try:
+            with pytest.raises(TypeError, match=message):
+                Recipe(method=kind.name, strength=1.0)
+        finally:
+            METHODS.remove(kind.name)
+    with pytest.raises(ValueError, match="there is a method called 'line' already"):
+        METHODS.add(type("Line", (Method,), {"name": "line"}))
+
+
+# Installed packages
+
+METADATA = "Metadata-Version: 2.1\nName: more-methods\nVersion: 1.0\n"
+
+
+def install(folder: Path, **modules: str) -> None:
+    """Put a package as pip leaves it: its modules, each with an entry point."""
+    info = folder / "more_methods-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(METADATA)
+    (info / "entry_points.txt").write_text("\n".join(["[subspaces]", *(f"{name} = {name}" for name in modules), ""]))
+    for name, text in modules.items():
+        (folder / f"{name}.py").write_text(text)
+
+
+def test_an_installed_package_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    install(tmp_path, more="raise RuntimeError('not\\ntoday')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["subspaces", "recipes"])
+    with pytest.raises(SystemExit, match=r"error: more-methods \(more = 'more'\) .*: not today; mend it"):
+        cli.main()
+
+
+class Caller:
+    """Calls Python in a folder of its own, where the package is on the path and nothing else is said of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, package = folder / "here", folder / "installed"
+        self.folder.mkdir()
+        package.mkdir()
+        install(package, **{file.stem: file.read_text() for file in OUTSIDE.glob("*.py")})
+        path = os.pathsep.join([str(Path(ss.__file__).parents[1]), str(package)])
+        self.environment = {**os.environ, **WIDE, "PYTHONPATH": path}
+
+    def python(self, *arguments: str) -> str:
+        """Return what Python prints, in single spaces."""
+        settings = {"cwd": self.folder, "env": self.environment, "capture_output": True, "text": True}
+        done = subprocess.run([sys.executable, *arguments], check=False, **settings)
+        assert done.returncode == 0, done.stderr
+        return " ".join(done.stdout.split())
+
+    def __call__(self, *arguments: str) -> str:
+        """Return what the command line prints."""
+        return self.python("-m", "subspaces", *arguments)
+
+
+@pytest.fixture(scope="module")
+def caller(tmp_path_factory: pytest.TempPathFactory) -> Caller:
+    return Caller(tmp_path_factory.mktemp("outside"))
+
+
+@pytest.fixture(scope="module")
+def measured(caller: Caller) -> tuple[str, str]:
+    """The folder of a run of the package's recipe, and what its evaluation prints."""
+    caller("train", "digits-polyak", "--epochs", "2", "--device", "cpu", "--quiet")
+    (folder,) = (caller.folder / "runs").glob("digits-polyak-*")
+    ways = ("--answers", "midpoint", "--answers", "thirds")
+    return str(folder), caller("evaluate", str(folder), *ways, "--quiet", "--device", "cpu")
+
+
+def test_an_installed_package_adds_to_the_help(caller: Caller):
+    shown = re.sub(r"[│ ]+", " ", caller("train", "--help"))
+    assert "--last-epochs <int> How many epochs are averaged. For polyak." in shown
+    shown = re.sub(r"[│ ]+", " ", caller("evaluate", "--help"))
+    for answer in ANSWERS.values():
+        assert f"{answer.name}: {answer.meaning}" in shown
+    assert "thirds: two points a third from the ends, averaged" in shown
+
+
+def test_what_it_adds_is_trained_evaluated_drawn_and_reported(caller: Caller, measured: tuple[str, str]):
+    run, printed = measured
+    assert "sureness %" in printed
+    record = json.loads((Path(run) / "evaluation.json").read_text())
+    (meaning,) = (each["meaning"] for each in record["metrics"] if each["name"] == "sureness")
+    assert [answer["name"] for answer in record["answers"]] == ["midpoint", "thirds"]
+    for answer, words in zip(record["answers"], ("average of 2", "ensemble of thirds"), strict=True):
+        places = (answer["role"], answer["alphas"], answer["average"], "test")
+        (row,) = (r for r in record["rows"] if (r["role"], r["alphas"], r["average"], r["split"]) == places)
+        assert 0 < row["metrics"]["sureness"] < 1
+        assert f"{100 * row['metrics']['sureness']:.2f}" in printed.partition(f" {words} – ")[2].split()[:6]
+    assert caller("plot", "along", run, "-o", "a.png", "--metric", "sureness") == "wrote a.png"
+    assert (caller.folder / "a.png").read_bytes().startswith(b"\x89PNG")
+    assert caller("report", run, "-o", "r.html").startswith("wrote r.html")
+    page = (caller.folder / "r.html").read_text()
+    for words in ("Sureness", meaning, "ensemble of thirds"):
+        assert words in page
+
+
+def test_without_it_its_run_is_not_called_damaged(measured: tuple[str, str]):
+    for read in (Record.read, Run.open):
+        with pytest.raises(RunError, match=r"unknown method 'polyak': .*; import or install the package") as error:
+            read(Path(measured[0]))
+        assert "damaged" not in str(error.value)
+
+
+SCRIPT = """
+import sys, torch
+import outside_baseline, outside_measures
+import subspaces as ss
+from sklearn.metrics import mean_poisson_deviance
+
+print(ss.plot("along", sys.argv[1], metric="sureness").axes[0].get_ylabel())
+family = ss.Subspace(lambda: torch.nn.Linear(1, 1), ss.Line())
+x, counts = torch.ones(2, 1), torch.tensor([[1.0], [3.0]])
+evaluation = ss.evaluate(family, test=[(x, counts)], task="counts", answers=["midpoint", "thirds"], progress=False)
+with torch.no_grad():
+    middle, first, second = (family.at(alpha)(x).exp().flatten() for alpha in (1 / 2, 1 / 3, 2 / 3))
+for answer, rate in (("midpoint", middle), ("thirds", (first + second) / 2)):
+    print(evaluation[answer].deviance, mean_poisson_deviance(counts.flatten(), rate))
+"""
+
+
+def test_it_adds_to_the_calls_of_python(caller: Caller, measured: tuple[str, str]):
+    label, *numbers = caller.python("-c", SCRIPT, measured[0]).rsplit(" ", 4)
+    assert label == "sureness (%)"
+    single, expected, together, expected_together = map(float, numbers)
+    assert (single, together) == pytest.approx((expected, expected_together), rel=1e-5)
+    assert single != together
