@@ -1,8 +1,10 @@
 """Evaluating again: what is done is not measured twice, and what was interrupted continues."""
 
+import gc
 import os
 import shutil
 import signal
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from evaluation_cases import Independent, check_row, evaluate
 from helpers import resealed, unsealed
 
 import subspaces as ss
-from subspaces import files
+from subspaces import files, storage
 from subspaces.evaluation import Record, journal
 from subspaces.evaluation.predictor import Predictor
 from subspaces.training import Run, RunError, Stopped
@@ -202,3 +204,21 @@ def test_a_folder_may_be_given_another_name(runs: Callable[..., list[Path]], cal
     assert len(calls) == 3
     assert again.name == "renamed"
     assert again.rows == first.rows
+
+
+def test_a_family_is_let_go_before_the_next_is_read(runs: Callable[..., list[Path]], monkeypatch) -> None:
+    """On a GPU all families of a long list would not fit."""
+    read: list[weakref.ref[ss.Subspace]] = []
+    alive: list[int] = []
+    load = storage.load
+
+    def watched(*args: Any, **more: Any) -> ss.Subspace:
+        gc.collect()
+        alive.append(sum(one() is not None for one in read))
+        family = load(*args, **more)
+        read.append(weakref.ref(family))
+        return family
+
+    monkeypatch.setattr(storage, "load", watched)
+    evaluate(*runs("line", "curve", "simplex"), grid=(0.0,), triangle=0, random=0)
+    assert alive == [0, 0, 0]
