@@ -4,9 +4,10 @@ import inspect
 import json
 import re
 import shlex
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -15,10 +16,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import subspaces as ss
-from subspaces import methods, networks, training
+from subspaces import evaluation, methods, networks, training
 from subspaces.cli import app
-from subspaces.methods import method
-from subspaces.shapes import _Interval
 
 ROOT = Path(__file__).parent.parent
 PAGES = ("README.md", "RESULTS.md", "CONTRIBUTING.md", "docs/guide.md", "docs/performance.md", "results/README.md")
@@ -151,11 +150,35 @@ def test_links_exist(name: str) -> None:
         )
 
 
-def test_the_shape_in_contributing_is_a_shape(tmp_path: Path) -> None:
-    code, _ = blocks("CONTRIBUTING.md")
-    names = {"dataclass": dataclass, "_Interval": _Interval, "Tensor": Tensor, "torch": torch, "F": F}
-    exec(code, names)
-    polygon = names["Polygon"](5)
+# What CONTRIBUTING adds
+
+CATALOGUES: list[Any] = [methods.METHODS, training.RECIPES, evaluation.METRICS, evaluation.ANSWERS, evaluation.TASKS]
+
+
+@pytest.fixture
+def added() -> Iterator[dict[str, Any]]:
+    """All names that the examples of CONTRIBUTING define, and what they add, as long as a test lasts."""
+    names: dict[str, Any] = {"dataclass": dataclass, "torch": torch, "Tensor": Tensor, "F": F}
+    names |= {"Any": Any, "ClassVar": ClassVar, "Sequence": Sequence, "__name__": __name__}
+    before = [set(catalogue) for catalogue in CATALOGUES]
+    for code in blocks("CONTRIBUTING.md"):
+        exec(code, names)
+    yield names
+    for catalogue, known in zip(CATALOGUES, before, strict=True):
+        for name in set(catalogue) - known:
+            catalogue.remove(name)
+
+
+def test_there_is_an_example_for_each_kind_of_thing(added: dict[str, Any]) -> None:
+    last = [list(catalogue)[-1] for catalogue in CATALOGUES]
+    assert last == ["clipped", "digits-clipped", "apart", "thirds", "counts"]
+    expected = ["A shape", "A method", "A metric", "An answer", "A task", "For the command line"]
+    assert headings("CONTRIBUTING.md")[3:9] == expected
+    assert len([word for word in text_of("CONTRIBUTING.md").split() if word != "|"]) <= 1700
+
+
+def test_the_shape_in_contributing_is_a_shape(added: dict[str, Any], tmp_path: Path) -> None:
+    polygon = added["Polygon"](5)
     alpha = torch.linspace(0, 1, 101)
     c = polygon.coefficients(alpha)
     torch.testing.assert_close(c.sum(-1), torch.ones(101))
@@ -172,17 +195,29 @@ def test_the_shape_in_contributing_is_a_shape(tmp_path: Path) -> None:
     assert torch.equal(loaded(x, 0.7), family(x, 0.7))
 
 
-def test_the_method_in_contributing_is_a_method(tmp_path: Path) -> None:
-    _, code = blocks("CONTRIBUTING.md")
-    names = {"dataclass": dataclass, "torch": torch, "Backward": method.Backward, **vars(training), **vars(methods)}
-    exec(code, names)
-    try:
-        trained = [
-            ss.train("digits-clipped", epochs=1, longest=longest, out=tmp_path, device="cpu", show="quiet")[0]
-            for longest in (1e9, 1e-9)
-        ]
-        moved = [ss.load(run.family_file, lambda: networks.MLP(64, 10)).omega["weights"] for run in trained]
-        assert not torch.equal(*moved)
-    finally:
-        methods.METHODS.remove("clipped")
-        training.RECIPES.remove("digits-clipped")
+QUIET: dict[str, Any] = {"epochs": 1, "device": "cpu", "show": "quiet", "tensorboard": False}
+
+
+def test_the_shape_in_contributing_is_trained_and_measured_by_name(added: dict[str, Any], tmp_path: Path) -> None:
+    (run,) = ss.train("digits-line", method="ring", out=tmp_path, **QUIET)
+    assert run.recipe.result_shape() == added["Polygon"](4)
+    settings: dict[str, Any] = {"grid": [0, 0.5], "device": "cpu", "progress": False}
+    evaluation = ss.evaluate(run, answers=["midpoint", "pair", "thirds"], **settings)
+    assert evaluation["midpoint"].accuracy < evaluation["midpoint"].top2 < 1
+    assert [answer.words for answer in evaluation.answers][2] == "ensemble of thirds"
+    assert "top-2 accuracy %" in evaluation.table()
+
+
+def test_the_method_in_contributing_is_a_method(added: dict[str, Any], tmp_path: Path) -> None:
+    trained = [ss.train("digits-clipped", longest=longest, out=tmp_path, **QUIET)[0] for longest in (1e9, 1e-9)]
+    moved = [ss.load(run.family_file, lambda: networks.MLP(64, 10)).omega["weights"] for run in trained]
+    assert not torch.equal(*moved)
+
+
+def test_the_task_in_contributing_is_a_task(added: dict[str, Any]) -> None:
+    family = ss.Subspace(lambda: nn.Linear(2, 1), ss.Line())
+    x, counts = torch.randn(6, 2), torch.arange(6.0)
+    with torch.no_grad():
+        rates = [family.at(alpha)(x).exp().flatten() for alpha in (0.1, 0.9)]
+    evaluation = ss.evaluate(family, test=[(x, counts)], task="counts", answers=["pair"], progress=False)
+    assert evaluation["pair"].apart == pytest.approx(float(((rates[0] + rates[1]) / 2 - counts).abs().mean()))

@@ -3,7 +3,7 @@
 # isort: off
 from subspaces.methods import subspaces, swa, swag, snapshot, fge, ema, early_stopping, sam, integral
 from subspaces.methods.fields import ABOVE_ZERO, FRACTION, NATURAL, POSITIVE, Limit, setting
-from subspaces.methods.method import METHODS, Hooks, Method, own_fields, users
+from subspaces.methods.method import METHODS, Backward, Hooks, Method, own_fields, users
 
 __all__ = [
     "ABOVE_ZERO",
@@ -11,6 +11,7 @@ __all__ = [
     "METHODS",
     "NATURAL",
     "POSITIVE",
+    "Backward",
     "Hooks",
     "Limit",
     "Method",
