@@ -36,6 +36,7 @@ ORDER = (
         "subspace",
         "batchnorm",
         "storage",
+        "graphs",
         "networks",
         "data",
         "methods",

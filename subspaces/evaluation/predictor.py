@@ -20,9 +20,9 @@ from subspaces.batchnorm import recalibrate
 from subspaces.data import ResidentLoader
 from subspaces.evaluation.tasks import Task
 from subspaces.features import watch
+from subspaces.graphs import captured
 from subspaces.networks import registry
 
-WARMUP = 2
 Weights = Mapping[str, Tensor]
 
 
@@ -265,21 +265,3 @@ class CapturedPredictor(Predictor):
             self.network.eval()
             for norm, momentum in zip(self._norms, momenta, strict=True):
                 norm.momentum = momentum
-
-
-def captured(work: Callable[[], Any], device: torch.device) -> tuple[torch.cuda.CUDAGraph, Any]:
-    """Return a graph of some work, after running it often enough to be warm, and what the work returns."""
-    stream = torch.cuda.Stream(device)
-    stream.wait_stream(torch.cuda.current_stream(device))
-    graph = torch.cuda.CUDAGraph()
-    cudnn = torch.backends.cudnn
-    kept = {"deterministic": cudnn.deterministic, "allow_tf32": cudnn.allow_tf32}
-    with cudnn.flags(enabled=True, benchmark=True, **kept):
-        with torch.cuda.stream(stream):
-            for _ in range(WARMUP):
-                work()
-        stream.synchronize()
-        with torch.cuda.graph(graph, stream=stream):
-            result = work()
-    torch.cuda.current_stream(device).wait_stream(stream)
-    return graph, result

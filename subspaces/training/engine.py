@@ -20,6 +20,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from subspaces import data
 from subspaces.features import Sampled
+from subspaces.graphs import captured
 from subspaces.memory import keep_memory
 from subspaces.networks import registry
 from subspaces.subspace import Subspace
@@ -159,17 +160,15 @@ class Engine:
         """Record steps as a graph; what runs here to warm up leaves no trace."""
         before = {key: value.clone() for key, value in self.live().items()}
         generator = torch.cuda.get_rng_state(self.device)
-        cudnn = torch.backends.cudnn
-        kept = {"deterministic": cudnn.deterministic, "allow_tf32": cudnn.allow_tf32}
-        with cudnn.flags(enabled=True, benchmark=True, benchmark_limit=0, **kept):  # the fastest of all its kernels
+
+        def warm_up() -> None:
             for _ in range(WARMUP):
                 self.loader.position.zero_()
                 self._steps(size, steps)
-            torch.cuda.current_stream().synchronize()
             self.optimizer.zero_grad(set_to_none=True)
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, stream=self.stream):
-                self._steps(size, steps)
+
+        record = partial(self._steps, size, steps)
+        graph, _ = captured(record, self.device, self.stream, warm_up, kernels=0)  # the fastest of all
         with torch.no_grad():
             for key, value in self.live().items():
                 if key in before:
