@@ -2,14 +2,17 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
-from subspaces.evaluation.cache import Measured
+from subspaces.evaluation.cache import Measured, Shelf
 from subspaces.evaluation.record import Row
+from subspaces.evaluation.run_ensembles import FILE
 from subspaces.evaluation.statistics import Difference, Spread, paired, spread
 from subspaces.reports.reading import Curve, Group, Reading, value
-from subspaces.training.runs import RunError
+from subspaces.training.config import Recipe
+from subspaces.training.runs import Run, RunError
 
 Seeds = tuple[int, ...]
 Scores = dict[Seeds, dict[str, float]]
@@ -166,6 +169,43 @@ def together(group: Group, measured: Iterable[Measured], split: str) -> list[Ans
         for size, scores in sorted(found.items())
         if scores
     ]
+
+
+def beside(groups: Sequence[Group], *folders: Path) -> list[Measured]:
+    """Return what `ensembles.json` holds, in the folders of the runs and in these."""
+    around = [run.folder.parent for group in groups for run in group.runs]
+    places = dict.fromkeys(folder.resolve() for folder in (*around, *folders))
+    return [one for place in places for one in Shelf(place / FILE).read()]
+
+
+def of_these(measured: Iterable[Measured], groups: Sequence[Group], split: str, images: int) -> list[Measured]:
+    """Return the ensembles of networks that were trained by one of these recipes, with at least one of these runs."""
+    runs = {family: run for group in groups for run in group.runs if (family := run.record.family) is not None}
+    found: dict[tuple[str, ...], Measured] = {}
+    for one in measured:
+        families = tuple(one.key["families"])
+        known = [runs[family] for family in families if family in runs]
+        if known and one.images.get(split) == images and _alike(one, known[0], runs):
+            found.setdefault(tuple(sorted(families)), one)
+    return list(found.values())
+
+
+def _alike(one: Measured, first: Reading, runs: dict[str, Reading]) -> bool:
+    """Say whether all members have the recipe of the first, and the ensemble its batch-norm statistics."""
+
+    def recipe(name: str, family: str) -> Recipe | None:
+        if family in runs:
+            return runs[family].recipe
+        try:  # one that is not shown, if its folder holds the network that was measured
+            run = Run.open(first.folder.parent / Path(name).name)
+            return run.recipe if run.family_checksum == family else None
+        except RunError:
+            return None
+
+    members = [recipe(*each) for each in zip(one.key["runs"], one.key["families"], strict=True)]
+    told = [None if each is None else each.distinguishing() for each in (first.recipe, *members)]
+    same = told[0] is not None and all(each == told[0] for each in told)
+    return same and one.key.get("batches") == first.record.statistics.get("batches")
 
 
 def standard_for(group: Group, groups: Sequence[Group]) -> Group | None:

@@ -9,8 +9,7 @@ import pytest
 from subspaces.evaluation.answers import ANSWERS, Family
 from subspaces.evaluation.cache import Measured, Shelf
 from subspaces.evaluation.record import Record
-from subspaces.reports import ensembles
-from subspaces.reports.answers import Answer, answers, compare, own, standard_for
+from subspaces.reports.answers import Answer, answers, beside, compare, of_these, own, standard_for
 from subspaces.reports.page import content, write_report
 from subspaces.reports.page.words import duration
 from subspaces.reports.reading import gather
@@ -200,11 +199,11 @@ def test_an_ensemble_that_leaves_out_a_seed_says_so_and_gets_no_bold(standard):
 
 def test_they_are_found_beside_the_runs_and_beside_the_page(standard, tmp_path: Path):
     groups = gather(standard)
-    assert ensembles.beside(groups) == []
+    assert beside(groups) == []
     Shelf(standard[0].parent / "ensembles.json").add(together(standard[:2], 0.9))
     (tmp_path / "page").mkdir()
     Shelf(tmp_path / "page" / "ensembles.json").add(together(standard[2:], 0.8))
-    found = ensembles.beside(groups, tmp_path / "page")
+    found = beside(groups, tmp_path / "page")
     assert [one.metrics["test"]["accuracy"] for one in found] == [0.9, 0.8]
     text = write_report(standard, tmp_path / "page" / "report.html").read_text()
     assert "ensemble of 2 independent networks" in text
@@ -225,8 +224,8 @@ def test_what_is_not_of_these_runs_is_left_out(change, standard, tmp_path: Path)
     if change == "other statistics":
         one = together(standard[:2], 0.9, batches=3)
     groups = gather([*standard, *other])
-    assert ensembles.of_these([one], groups, "test", 297) == []
-    assert ensembles.of_these([together(standard[:2], 0.9)], groups, "test", 297) != []
+    assert of_these([one], groups, "test", 297) == []
+    assert of_these([together(standard[:2], 0.9)], groups, "test", 297) != []
 
 
 def test_where_they_are_missing_a_note_says_how_to_measure_them(standard):

@@ -250,7 +250,7 @@ def test_what_was_chosen_on_the_images_shown_is_marked(splits, hollow, tmp_path:
     assert (star.get_markerfacecolor() == "white") is hollow
     text = "\n".join(words(figure))
     assert f"best on the {choice.chosen_on} split" in text
-    assert ("chosen on the images shown here" in text) is hollow
+    assert ("chosen on the split shown here" in text) is hollow
     assert not any(line.get_marker() == "*" for line in figures.draw("along", [folder], metric="ece").axes[0].lines)
 
 

@@ -1,6 +1,7 @@
 """What all figures share: size, colours, bands, legends, files."""
 
 import io
+import itertools
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -81,16 +82,16 @@ class Look:
 
 def looks(groups: Sequence[Group]) -> list[Look]:
     """Return a look for each group: greys and hollow markers for single networks, colours for subspaces."""
-    found, singles, others = [], 0, 0
     shade = shading(sum(not group.runs[0].single for group in groups))
-    for group in groups:
+    singles, others = itertools.count(), itertools.count()
+
+    def look(group: Group) -> Look:
         if group.runs[0].single:
-            found.append(alone(singles))
-            singles += 1
-        else:
-            found.append(Look(COLOURS[others % len(COLOURS)], MARKERS[others % len(MARKERS)], shade=shade))
-            others += 1
-    return found
+            return alone(next(singles))
+        place = next(others)
+        return Look(COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)], shade=shade)
+
+    return [look(group) for group in groups]
 
 
 def alone(number: int) -> Look:
@@ -182,29 +183,21 @@ def legend(
 ) -> Legend:
     """Put a legend below the axes, or above them, in as many columns as fit, and lengthen the figure by its height."""
     width, height = figure.get_size_inches()
-    made, size = _put(figure, handles, columns, title, place)
-    while size[0] > width and columns > 1:
+    across = width
+    for count in range(columns, -1, -1):
+        if count == 0:  # not even one column fits: long labels take two lines
+            longest = max(len(str(handle.get_label())) for handle in handles)
+            for handle in handles:
+                handle.set_label(textwrap.fill(str(handle.get_label()), max(12, int(longest * width / across) - 6)))
+        made = figure.legend(handles=list(handles), loc=place, ncols=max(1, count), title=title or None)
+        made.get_title().set_multialignment("center")
+        extent = made.get_window_extent(figure.canvas.get_renderer())  # type: ignore[attr-defined]
+        across = extent.width / figure.dpi
+        if across <= width or count == 0:
+            break
         made.remove()
-        columns -= 1
-        made, size = _put(figure, handles, columns, title, place)
-    if size[0] > width:  # long labels take two lines
-        made.remove()
-        longest = max(len(str(handle.get_label())) for handle in handles)
-        for handle in handles:
-            handle.set_label(textwrap.fill(str(handle.get_label()), max(12, int(longest * width / size[0]) - 6)))
-        made, size = _put(figure, handles, columns, title, place)
-    figure.set_size_inches(width, height + size[1])
+    figure.set_size_inches(width, height + extent.height / figure.dpi)
     return made
-
-
-def _put(
-    figure: Figure, handles: Sequence[Any], columns: int, title: str, place: Place
-) -> tuple[Legend, tuple[float, float]]:
-    """Add a legend and return it with its size in inches."""
-    made = figure.legend(handles=list(handles), loc=place, ncols=columns, title=title or None)
-    made.get_title().set_multialignment("center")
-    extent = made.get_window_extent(figure.canvas.get_renderer())  # type: ignore[attr-defined]
-    return made, (extent.width / figure.dpi, extent.height / figure.dpi)
 
 
 def wrapped(text: str, width: float) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 from subspaces import files
 from subspaces.evaluation.cache import Measured
-from subspaces.reports.ensembles import beside
+from subspaces.reports.answers import beside
 from subspaces.reports.page.content import page
 from subspaces.reports.reading import Group, Source, gather
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from subspaces.evaluation.cache import Measured
 from subspaces.evaluation.record import Description
-from subspaces.reports.answers import Answer, answers, headed
-from subspaces.reports.ensembles import of_these
+from subspaces.reports.answers import Answer, answers, headed, of_these
 from subspaces.reports.measures import places, shared, usual
 from subspaces.reports.page.commands import folders
 from subspaces.reports.page.notes import common_seeds, examples_of, notes, trained_with
