@@ -110,7 +110,7 @@ class Reading:
         """Return what was measured on a split, or say which splits there are."""
         found = [row for row in self.record.rows if row.split == split]
         if not found:
-            there = list(dict.fromkeys(row.split for row in self.record.rows))
+            there = self.record.splits
             hint = nearest(split, there) if there else f"run `subspaces evaluate {self.folder}`"
             raise RunError(f"{self.folder} was not evaluated on {split!r}: {hint}")
         return found

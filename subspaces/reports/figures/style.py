@@ -24,34 +24,23 @@ COLUMN, PAGE = 3.4, 6.9  # inches: the widths of a column and of a page of two c
 FONT = 8.0
 LINE = 0.135  # inches from one line of text to the next
 CHARACTER = 0.06  # the width of one, on average
+TEXTS = ("font.size", "axes.labelsize", "axes.titlesize", "xtick.labelsize", "ytick.labelsize", "legend.fontsize")
+THIN = ("axes.linewidth", "xtick.major.width", "ytick.major.width", "hatch.linewidth")
 STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",  # comes with matplotlib, so that a figure is the same everywhere
-    "font.size": FONT,
-    "axes.labelsize": FONT,
-    "axes.titlesize": FONT,
+    **dict.fromkeys((*TEXTS, "legend.title_fontsize"), FONT),
+    **dict.fromkeys(THIN, 0.6),
+    **dict.fromkeys(("axes.spines.top", "axes.spines.right", "legend.frameon"), False),
+    **dict.fromkeys(("axes.grid", "axes.axisbelow"), True),
     "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.linewidth": 0.6,
-    "axes.grid": True,
-    "axes.axisbelow": True,
     "grid.color": "#e3e3e3",
-    "grid.linewidth": 0.5,
-    "xtick.labelsize": FONT,
-    "ytick.labelsize": FONT,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "legend.fontsize": FONT,
-    "legend.title_fontsize": FONT,
-    "legend.frameon": False,
+    **dict.fromkeys(("grid.linewidth", "lines.markeredgewidth"), 0.5),
     "legend.handlelength": 3.2,
     "legend.columnspacing": 1.2,
     "lines.linewidth": 1.3,
-    "lines.markeredgewidth": 0.5,
     "figure.dpi": 100,
     "savefig.dpi": 300,
     "pdf.fonttype": 42,  # TrueType, as publishers ask for
-    "hatch.linewidth": 0.6,
 }
 # Okabe and Ito's palette without yellow, which is too light for a thin line; black is for single networks.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")

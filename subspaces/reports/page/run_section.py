@@ -20,15 +20,9 @@ CHOSEN = {"point": "best point", "pair": "best pair", "threshold": "least confid
 def run_section(
     run: Reading, group: int, split: str, pictures: int, known: Mapping[str, str], metrics: Sequence[str]
 ) -> dict[str, Any]:
-    """Return what the page shows of one run.
+    """Return what the page shows of one run of a group: these metrics on a split, and so many pictures at most.
 
-    Args:
-        run: the run.
-        group: the place of its group.
-        split: the images whose numbers are shown.
-        pictures: how many images at most.
-        known: where the other runs are, by the names that planes give them.
-        metrics: the names of those that are shown.
+    `known` says where the other runs are, by the names that planes give them.
     """
     points, ensembles = _points(run, split), _ensembles(run, split)
     places = {key: index for index, key in enumerate(ensembles)}
