@@ -18,9 +18,9 @@ from subspaces.cli import completion
 from subspaces.data import loading
 from subspaces.methods import own_fields
 from subspaces.methods.fields import choices
+from subspaces.methods.rates import SCHEDULES
 from subspaces.text import listed, nearest
 from subspaces.training.config import COMMON, Recipe
-from subspaces.training.schedule import SCHEDULES
 
 Command = TypeVar("Command", bound=Callable[..., None])
 ROOT = Path(loading.ROOT)

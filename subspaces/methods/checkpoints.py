@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from subspaces.methods.fields import POSITIVE, setting
-from subspaces.methods.method import Hooks, Method
+from subspaces.methods.method import Hooks, M, Method
 from subspaces.shapes import Shape, Simplex
 from subspaces.subspace import Subspace
 
@@ -35,63 +35,36 @@ def spanned(family: Subspace, networks: Sequence[Rows], shape: Shape, seed: int 
     return result
 
 
-class Checkpoints:
-    """The weights after chosen epochs.
+class Collecting(Hooks[M]):
+    """Keeps the weights after the method's checkpoints, which span the result."""
 
-    Args:
-        epochs: after how many epochs weights are kept.
-    """
-
-    def __init__(self, epochs: Sequence[int]) -> None:
-        self.epochs = tuple(epochs)
-        self.kept: dict[int, Rows] = {}
-
-    def offer(self, epoch: int, family: Subspace) -> None:
-        """Keep the weights if this is one of the epochs."""
-        if epoch in self.epochs:
-            self.kept[epoch] = rows(family)
-
-    def networks(self) -> list[Rows]:
-        """Return the weights of all epochs, in their order."""
-        missing = [epoch for epoch in self.epochs if epoch not in self.kept]
-        if missing:
-            raise ValueError(f"the weights after epochs {missing} are not there: training has not come that far")
-        return [self.kept[epoch] for epoch in self.epochs]
-
-    def state(self) -> dict[str, Tensor]:
-        """Return what is kept so far, by name."""
-        return {f"{epoch}.{name}": row for epoch, kept in self.kept.items() for name, row in kept.items()}
-
-    def load(self, state: Mapping[str, Tensor], device: torch.device) -> None:
-        """Continue with what `state()` returned earlier."""
-        self.kept = {}
-        for key, row in state.items():
-            epoch, _, name = key.partition(".")
-            self.kept.setdefault(int(epoch), {})[name] = row.to(device)
-
-
-class Collecting(Hooks["Collected"]):
-    """Keeps checkpoints, which span the result."""
-
-    def __init__(self, method: "Collected", family: Subspace, epochs: int, seed: int) -> None:
+    def __init__(self, method: M, family: Subspace, epochs: int, seed: int) -> None:
         super().__init__(method, family, epochs, seed)
-        self.checkpoints = Checkpoints(method.checkpoints(epochs))
+        self.moments = method.checkpoints(epochs)
+        self.weights: dict[int, Rows] = {}  # by the epoch
 
     def after_epoch(self, epoch: int, scores: Mapping[str, float]) -> None:
-        self.checkpoints.offer(epoch, self.family)
+        if epoch in self.moments:
+            self.weights[epoch] = rows(self.family)
 
     def networks(self) -> list[Rows]:
         """Return the vertices of the result."""
-        return self.checkpoints.networks()
+        missing = [epoch for epoch in self.moments if epoch not in self.weights]
+        if missing:
+            raise ValueError(f"the weights after epochs {missing} are not there: training has not come that far")
+        return [self.weights[epoch] for epoch in self.moments]
 
     def result(self) -> Subspace:
         return spanned(self.family, self.networks(), self.method.result_shape(), self.seed)
 
     def kept(self) -> dict[str, Tensor]:
-        return self.checkpoints.state()
+        return {f"{epoch}.{name}": row for epoch, kept in self.weights.items() for name, row in kept.items()}
 
     def load(self, kept: Mapping[str, Tensor]) -> None:
-        self.checkpoints.load(kept, self.family.device)
+        self.weights = {}
+        for key, row in kept.items():
+            epoch, _, name = key.partition(".")
+            self.weights.setdefault(int(epoch), {})[name] = row.to(self.family.device)
 
 
 @dataclass(frozen=True)

@@ -15,24 +15,33 @@ from subspaces.subspace import Subspace
 SPLITS = ("validation", "test")
 
 
-class BestEpoch:
+class Stopping(Hooks["EarlyStopping"]):
     """Keeps the weights of the epoch with the highest accuracy on validation images, the first of equals.
 
     The accuracy on test images is only noted beside it, to say what a choice on them would have given.
     """
 
-    def __init__(self) -> None:
+    watch = 50
+
+    def __init__(self, method: "EarlyStopping", family: Subspace, epochs: int, seed: int) -> None:
+        super().__init__(method, family, epochs, seed)
         self.scores: list[tuple[float, float]] = []  # of each epoch, on validation and test images
         self.best: Rows = {}
 
-    def offer(self, family: Subspace, scores: Mapping[str, float]) -> None:
-        """Take in the next epoch: its weights are kept if it is better than all before it."""
+    def after_epoch(self, epoch: int, scores: Mapping[str, float]) -> None:
         validation, test = (scores[f"{split}_accuracy"] for split in SPLITS)
         if all(validation > before for before, _ in self.scores):
-            self.best = rows(family)
+            self.best = rows(self.family)
         self.scores.append((validation, test))
 
-    def choices(self) -> list[dict[str, Any]]:
+    def result(self) -> Subspace:
+        return spanned(self.family, [self.best], Point(), self.seed)
+
+    @property
+    def epoch(self) -> int:
+        return int(self.summary()["stopping"][0]["epoch"])
+
+    def summary(self) -> dict[str, Any]:
         """Return which epoch each split chooses, and its accuracies."""
         found = []
         for index, split in enumerate(SPLITS):
@@ -40,46 +49,16 @@ class BestEpoch:
             epoch = column.index(max(column))
             accuracies = {f"{name}_accuracy": self.scores[epoch][i] for i, name in enumerate(SPLITS)}
             found.append({"chosen_on": split, "epoch": epoch + 1, **accuracies})
-        return found
-
-    def state(self) -> dict[str, Tensor]:
-        """Return what is kept so far, by name."""
-        kept = {f"best.{name}": row for name, row in self.best.items()}
-        return kept | {"scores": torch.tensor(self.scores, dtype=torch.float64).reshape(-1, 2)}
-
-    def load(self, state: Mapping[str, Tensor], device: torch.device) -> None:
-        """Continue with what `state()` returned earlier."""
-        self.scores = [(validation, test) for validation, test in state["scores"].tolist()]
-        self.best = {key.removeprefix("best."): row.to(device) for key, row in state.items() if key != "scores"}
-
-
-class Stopping(Hooks["EarlyStopping"]):
-    """Looks at every epoch, and keeps the best."""
-
-    watch = 50
-
-    def __init__(self, method: "EarlyStopping", family: Subspace, epochs: int, seed: int) -> None:
-        super().__init__(method, family, epochs, seed)
-        self.best = BestEpoch()
-
-    def after_epoch(self, epoch: int, scores: Mapping[str, float]) -> None:
-        self.best.offer(self.family, scores)
-
-    def result(self) -> Subspace:
-        return spanned(self.family, [self.best.best], Point(), self.seed)
-
-    @property
-    def epoch(self) -> int:
-        return int(self.best.choices()[0]["epoch"])
-
-    def summary(self) -> dict[str, Any]:
-        return {"stopping": self.best.choices()}
+        return {"stopping": found}
 
     def kept(self) -> dict[str, Tensor]:
-        return self.best.state()
+        best = {f"best.{name}": row for name, row in self.best.items()}
+        return best | {"scores": torch.tensor(self.scores, dtype=torch.float64).reshape(-1, 2)}
 
     def load(self, kept: Mapping[str, Tensor]) -> None:
-        self.best.load(kept, self.family.device)
+        self.scores = [(validation, test) for validation, test in kept["scores"].tolist()]
+        best = {key.removeprefix("best."): row for key, row in kept.items() if key != "scores"}
+        self.best = {name: row.to(self.family.device) for name, row in best.items()}
 
 
 @METHODS.add

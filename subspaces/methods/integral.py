@@ -17,16 +17,15 @@ while the sum over steps of epsilon telescopes, and is g(1) for every epsilon th
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from subspaces.initial import Factory
 from subspaces.methods.checkpoints import rows, spanned
 from subspaces.methods.fields import ABOVE_ZERO, setting
-from subspaces.methods.method import METHODS, Hooks, Method
-from subspaces.methods.subspaces import apart, start
+from subspaces.methods.method import METHODS, Hooks
+from subspaces.methods.subspaces import Apart
 from subspaces.shapes import Line, Point, Shape
 from subspaces.subspace import Subspace
 
@@ -99,15 +98,13 @@ class Integrating(Hooks["Integral"]):
 
 @METHODS.add
 @dataclass(frozen=True)
-class Integral(Method):
+class Integral(Apart):
     """The end of a line, at one alpha for the whole network and batch."""
 
     name = "integral"
     meaning = "one network in place of a whole line"
     cost = 3.0
     hooks = Integrating
-    beta: float = apart()
-    init: Literal["independent", "point"] = start()
     epsilon: float = setting(
         0.1,
         "How far apart on the line the two networks are whose difference stands for the slope.",
@@ -121,6 +118,3 @@ class Integral(Method):
 
     def result_shape(self) -> Shape:
         return Point()
-
-    def family(self, network: Factory, seed: int) -> Subspace:
-        return Subspace(network, self.shape(), init=self.init, seed=seed)

@@ -1,17 +1,4 @@
-"""A method: all that is known of it, said once.
-
-A new method is a frozen dataclass of its own, in any file:
-
-    @METHODS.add
-    @dataclass(frozen=True)
-    class Mine(Method):
-        name = "mine"
-        meaning = "one network, trained in my way"
-        strength: float = setting(0.5, "How much of it there is.", NATURAL)
-        hooks = MyHooks
-
-Recipes, options, help texts, labels and tables take from it what they need.
-"""
+"""A method: all that is known of it, said once; recipes, options, help texts, labels and tables take it from here."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -137,10 +124,6 @@ class Method:
         """Return the family at its start."""
         return Subspace(network, self.shape(), seed=seed)
 
-    def begin(self, family: Subspace, epochs: int, seed: int) -> Hooks[Any]:
-        """Return what goes along with the training of a family."""
-        return self.hooks(self, family, epochs, seed)
-
     def rate(self, epoch: int, epochs: int, peak: float) -> float:
         """Return the learning rate of an epoch, counted from 0, where the schedule is its own."""
         return warmup_cosine(epoch, epochs, peak)
@@ -163,9 +146,9 @@ class Method:
         return "network" if count == 1 else "midpoint" if self.shape().vertices > 1 else f"average of {count}"
 
     def label(self) -> str:
-        """Return the name with those fields that belong to it."""
-        told = {entry.name: entry.metadata["label"] for entry in self.entries() if "label" in entry.metadata}
-        return self.name + "".join(tell(getattr(self, name)) for name, tell in told.items())
+        """Return the name with those fields that belong to it, its own before those of what it derives from."""
+        told = [entry for entry in reversed(self.entries()) if "label" in entry.metadata]
+        return self.name + "".join(entry.metadata["label"](getattr(self, entry.name)) for entry in told)
 
     @classmethod
     def entries(cls) -> "tuple[dataclasses.Field[Any], ...]":
@@ -188,11 +171,6 @@ class Method:
 METHODS: Catalogue[type[Method]] = Catalogue("method")
 
 
-def users(field: str) -> list[str]:
-    """Return the methods that have a field of that name."""
-    return [name for name, kind in METHODS.items() if field in kind.names()]
-
-
 def own_fields() -> "dict[str, list[tuple[type[Method], dataclasses.Field[Any]]]]":
     """Return the own fields of all methods by name, each with the methods that have it."""
     found: dict[str, list[tuple[type[Method], dataclasses.Field[Any]]]] = {}
@@ -200,3 +178,8 @@ def own_fields() -> "dict[str, list[tuple[type[Method], dataclasses.Field[Any]]]
         for entry in kind.entries():
             found.setdefault(entry.name, []).append((kind, entry))
     return found
+
+
+def users(field: str) -> list[str]:
+    """Return the methods that have a field of that name."""
+    return [kind.name for kind, _ in own_fields().get(field, [])]

@@ -1,6 +1,10 @@
 """Learning rates as functions of (epoch, epochs, peak), with epoch from 0 to epochs - 1; none knows a fixed number."""
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from subspaces.text import Catalogue
 
 
 def cosine(position: float) -> float:
@@ -29,3 +33,14 @@ def cycle(epoch: int, ends: list[int]) -> tuple[int, int]:
     """Return start and end of the cycle that the epoch lies in."""
     start = max((end for end in ends if end <= epoch), default=0)
     return start, min(end for end in ends if end > epoch)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A learning rate that a recipe may choose by its name; some methods have one of their own instead."""
+
+    name: str
+    rate: Callable[[int, int, float], float]
+
+
+SCHEDULES = Catalogue("schedule", [Schedule("warmup-cosine", warmup_cosine), Schedule("constant", constant)])

@@ -33,17 +33,6 @@ class Sampling(Hooks["Spanned"]):
         return [*found, self.family.feature_similarity(outputs, self.method.feature_similarity)]
 
 
-def apart() -> Any:
-    """Return the field for the strength of the penalty."""
-    text = "How strongly vertices are kept apart: the factor of the penalty, their cos²."
-    return setting(1.0, text, NATURAL, symbol="β", ordinary=(0, 1e3))
-
-
-def start() -> Any:
-    """Return the field for where vertices start."""
-    return setting("independent", "Where the vertices start: each with weights of its own, or all at one point.")
-
-
 @METHODS.add
 @dataclass(frozen=True)
 class Standard(Method):
@@ -54,22 +43,32 @@ class Standard(Method):
 
 
 @dataclass(frozen=True)
-class Counted(Method):
-    """A subspace whose number of vertices is free."""
+class Apart(Method):
+    """A subspace whose vertices are kept apart."""
 
-    vertices: int = setting(3, "Vertices of the subspace.", POSITIVE, label=lambda m: f" (m = {m})")
+    beta: float = setting(
+        1.0,
+        "How strongly vertices are kept apart: the factor of the penalty, their cos².",
+        NATURAL,
+        symbol="β",
+        ordinary=(0, 1e3),
+    )
+    init: Literal["independent", "point"] = setting(
+        "independent", "Where the vertices start: each with weights of its own, or all at one point."
+    )
+
+    def family(self, network: Factory, seed: int) -> Subspace:
+        return Subspace(network, self.shape(), init=self.init, seed=seed)
 
 
 @dataclass(frozen=True)
-class Spanned(Method):
+class Spanned(Apart):
     """A subspace that is trained as such."""
 
     hooks = Sampling
     layerwise: bool = setting(
         False, "Draw a point for every layer of the network.", label=lambda yes: ", layerwise" if yes else ""
     )
-    beta: float = apart()
-    init: Literal["independent", "point"] = start()
     samples: int = setting(1, "Points for a batch, which is cut into as many groups.", POSITIVE)
     feature_similarity: float = setting(
         0.0,
@@ -110,7 +109,7 @@ class Line(Spanned):
 
 @METHODS.add
 @dataclass(frozen=True)
-class Curve(Spanned, Counted):
+class Curve(Spanned):
     """A Bézier curve, which has one bend unless told otherwise."""
 
     name = "curve"
@@ -126,12 +125,13 @@ class Curve(Spanned, Counted):
 
 @METHODS.add
 @dataclass(frozen=True)
-class Simplex(Spanned, Counted):
+class Simplex(Spanned):
     """All weighted means of some networks."""
 
     name = "simplex"
     meaning = "all averages of several networks"
     answers = ("midpoint", "vertices", "random")
+    vertices: int = setting(3, "Vertices of the subspace.", POSITIVE, label=lambda m: f" (m = {m})")
 
     def shape(self) -> Shape:
         return Corners(self.vertices)

@@ -58,7 +58,7 @@ class Engine:
         if self.device.type == "cuda":
             self.learning_rate = torch.tensor(recipe.learning_rate, device=self.device)
         self.optimizer = build_optimizer(recipe, self.family, self.learning_rate, fused=not execution.compile)
-        self.hooks = recipe.definition.begin(self.family, recipe.epochs, recipe.seed)
+        self.hooks = recipe.definition.hooks(recipe.definition, self.family, recipe.epochs, recipe.seed)
         self.totals = torch.zeros(2, device=self.device)  # sum of the loss, correct predictions
         self.stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
         self._take, self._objective = self.loader.take, self.objective

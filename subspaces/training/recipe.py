@@ -13,9 +13,9 @@ import torch
 from subspaces import streams, values
 from subspaces.methods import METHODS, Method, fields, own_fields, users
 from subspaces.methods.fields import ABOVE_ZERO, FRACTION, NATURAL, POSITIVE, setting
+from subspaces.methods.rates import SCHEDULES
 from subspaces.shapes import Shape
 from subspaces.text import listed, nearest
-from subspaces.training.schedule import SCHEDULES
 
 UNFIT = {  # optimisers that cannot train the vertices, which are the rows of one matrix
     "LBFGS": "it runs the network several times in a step",

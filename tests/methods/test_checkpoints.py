@@ -7,7 +7,8 @@ from torch.optim.swa_utils import AveragedModel
 from torch.testing import assert_close
 
 import subspaces as ss
-from subspaces.methods.checkpoints import Checkpoints, rows, spanned
+from subspaces.methods import Method
+from subspaces.methods.checkpoints import Collecting, rows, spanned
 
 
 def network() -> nn.Module:
@@ -18,6 +19,16 @@ def network() -> nn.Module:
 def trained(seed: int) -> ss.Subspace:
     torch.manual_seed(seed)
     return ss.Subspace(network, ss.Point(), seed=seed)
+
+
+def collecting(*epochs: int) -> Collecting[Method]:
+    """What keeps the weights of a network after these epochs."""
+
+    class Chosen(Method):
+        def checkpoints(self, _epochs: int) -> list[int]:
+            return list(epochs)
+
+    return Collecting(Chosen(), trained(0), max(epochs), 0)
 
 
 @pytest.mark.parametrize("shape", [ss.Line(), ss.Simplex(2), ss.Bezier(1), ss.Simplex(4)], ids=str)
@@ -63,32 +74,30 @@ def test_a_shape_with_another_number_of_vertices_is_refused():
 
 
 def test_checkpoints_are_copies_after_the_chosen_epochs():
-    family = trained(0)
-    checkpoints = Checkpoints([2, 3])
+    hooks = collecting(2, 3)
     for epoch in (1, 2, 3, 4):
         with torch.no_grad():
-            for omega in family.omega.values():
+            for omega in hooks.family.omega.values():
                 omega.fill_(epoch)
-        checkpoints.offer(epoch, family)
-    first, second = checkpoints.networks()
+        hooks.after_epoch(epoch, {})
+    first, second = hooks.networks()
     assert all(row.eq(2).all() for row in first.values())
     assert all(row.eq(3).all() for row in second.values())
 
 
 def test_checkpoints_come_back_from_their_state_in_order():
-    checkpoints = Checkpoints([2, 10])
-    family = trained(0)
-    checkpoints.offer(10, trained(1))
-    checkpoints.offer(2, family)
-    other = Checkpoints([2, 10])
-    other.load(checkpoints.state(), torch.device("cpu"))
-    for actual, expected in zip(other.networks(), checkpoints.networks(), strict=True):
+    hooks, family = collecting(2, 10), trained(0)
+    for epoch, hooks.family in ((10, trained(1)), (2, family)):
+        hooks.after_epoch(epoch, {})
+    other = collecting(2, 10)
+    other.load(hooks.kept())
+    for actual, expected in zip(other.networks(), hooks.networks(), strict=True):
         assert all(torch.equal(actual[name], row) for name, row in expected.items())
     assert all(torch.equal(other.networks()[0][name], row) for name, row in rows(family).items())
 
 
 def test_checkpoints_that_are_not_there_are_named():
-    checkpoints = Checkpoints([2, 3])
-    checkpoints.offer(2, trained(0))
+    hooks = collecting(2, 3)
+    hooks.after_epoch(2, {})
     with pytest.raises(ValueError, match=r"after epochs \[3\] are not there"):
-        checkpoints.networks()
+        hooks.networks()

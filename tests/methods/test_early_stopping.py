@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 import subspaces as ss
-from subspaces.methods.early_stopping import BestEpoch
+from subspaces.methods.early_stopping import EarlyStopping, Stopping
 
 SCORES = [(0.5, 0.4), (0.8, 0.6), (0.7, 0.9), (0.8, 0.8)]
 
@@ -17,16 +17,22 @@ def filled(value: float) -> ss.Subspace:
     return family
 
 
-def offered(best: BestEpoch, scores: list[tuple[float, float]], start: int = 1) -> BestEpoch:
+def hooks() -> Stopping:
+    return Stopping(EarlyStopping(), filled(0), len(SCORES), 0)
+
+
+def offered(stopping: Stopping, scores: list[tuple[float, float]], start: int = 1) -> Stopping:
     for epoch, (validation, test) in enumerate(scores, start):
-        best.offer(filled(epoch), {"validation_accuracy": validation, "test_accuracy": test})
-    return best
+        stopping.family = filled(epoch)
+        stopping.after_epoch(epoch, {"validation_accuracy": validation, "test_accuracy": test})
+    return stopping
 
 
 def test_the_first_of_the_best_is_kept_and_the_test_set_chooses_nothing():
-    best = offered(BestEpoch(), SCORES)
-    assert all(row.eq(2).all() for row in best.best.values())
-    assert best.choices() == [
+    stopping = offered(hooks(), SCORES)
+    assert all(row.eq(2).all() for row in stopping.best.values())
+    assert stopping.epoch == 2
+    assert stopping.summary()["stopping"] == [
         {"chosen_on": "validation", "epoch": 2, "validation_accuracy": 0.8, "test_accuracy": 0.6},
         {"chosen_on": "test", "epoch": 3, "validation_accuracy": 0.7, "test_accuracy": 0.9},
     ]
@@ -34,10 +40,10 @@ def test_the_first_of_the_best_is_kept_and_the_test_set_chooses_nothing():
 
 def test_it_continues_from_its_state():
     for middle in range(len(SCORES) + 1):
-        first = offered(BestEpoch(), SCORES[:middle])
-        other = BestEpoch()
-        other.load(first.state(), torch.device("cpu"))
+        first = offered(hooks(), SCORES[:middle])
+        other = hooks()
+        other.load(first.kept())
         offered(other, SCORES[middle:], middle + 1)
-        whole = offered(BestEpoch(), SCORES)
-        assert other.choices() == whole.choices()
+        whole = offered(hooks(), SCORES)
+        assert other.summary() == whole.summary()
         assert all(torch.equal(other.best[name], row) for name, row in whole.best.items())

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from subspaces.methods import METHODS
-from subspaces.training.schedule import SCHEDULES
+from subspaces.methods.rates import SCHEDULES
 
 lengths = st.integers(1, 400)
 quick = settings(max_examples=60, deadline=None, derandomize=True)

@@ -1,27 +1,11 @@
 """A method that the package does not know: Polyak's average of the last epochs, in one file."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from subspaces.methods import METHODS, POSITIVE, Hooks, Method, setting
-from subspaces.methods.checkpoints import Checkpoints, spanned
+from subspaces.methods import METHODS, POSITIVE, Method, setting
+from subspaces.methods.checkpoints import Collecting
 from subspaces.shapes import Line, Shape, Simplex
-from subspaces.subspace import Subspace
 from subspaces.training import RECIPES, Recipe
-
-
-class Collecting(Hooks["Polyak"]):
-    """Keeps the weights after each of the last epochs."""
-
-    def __init__(self, method: "Polyak", family: Subspace, epochs: int, seed: int) -> None:
-        super().__init__(method, family, epochs, seed)
-        self.checkpoints = Checkpoints(method.checkpoints(epochs))
-
-    def after_epoch(self, epoch: int, scores: Mapping[str, float]) -> None:
-        self.checkpoints.offer(epoch, self.family)
-
-    def result(self) -> Subspace:
-        return spanned(self.family, self.checkpoints.networks(), self.method.result_shape(), self.seed)
 
 
 @METHODS.add

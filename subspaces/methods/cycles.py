@@ -1,13 +1,37 @@
-"""Fast geometric ensembles: members on short triangles of the learning rate (Garipov et al., 2018)."""
+"""Ensembles of checkpoints, at the low points of a learning rate that goes up and down.
+
+Snapshot ensembles have long cycles (Huang et al., 2017), fast geometric ensembles short ones late in training (Garipov
+et al., 2018).
+"""
 
 from dataclasses import dataclass
 
 from subspaces.methods.checkpoints import Collected
 from subspaces.methods.method import METHODS
-from subspaces.methods.rates import cycle, short, warmup_cosine
+from subspaces.methods.rates import cosine, cycle, short, warmup_cosine
 
 START = 0.8
-RATES = (0.5, 0.005)  # of the peak: where a cycle begins and where a member is taken
+RATES = (0.5, 0.005)  # of the peak: where a short cycle begins and where a member is taken
+
+
+@METHODS.add
+@dataclass(frozen=True)
+class Snapshot(Collected):
+    """An ensemble of the ends of cycles."""
+
+    name = "snapshot"
+    meaning = "an ensemble of checkpoints, a long cycle of the learning rate apart"
+    schedule = "snapshot"
+
+    def rate(self, epoch: int, epochs: int, peak: float) -> float:
+        """Fall from the peak to nearly 0 in each of m equal parts."""
+        start, end = cycle(epoch, self.checkpoints(epochs))
+        return peak * cosine((epoch - start) / (end - start))
+
+    def checkpoints(self, epochs: int) -> list[int]:
+        if self.vertices > epochs:
+            raise ValueError(f"{self.vertices} cycles in {epochs} epochs: expected an epoch for each")
+        return [epochs * (i + 1) // self.vertices for i in range(self.vertices)]
 
 
 @METHODS.add
