@@ -1,7 +1,8 @@
 """What was measured of one family, in hand: the call `evaluate`, and the `Evaluation` that it gives."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, overload
 
@@ -9,11 +10,16 @@ from torch import nn
 
 from subspaces import values
 from subspaces.data.dataset import Progress
-from subspaces.evaluation import choices
-from subspaces.evaluation.api import Metrics, OneRun, evaluate_networks, evaluate_runs
+from subspaces.evaluation import choices, measuring
+from subspaces.evaluation.display import bars, heeding
+from subspaces.evaluation.journal import Journal, RunJournal
+from subspaces.evaluation.metrics import Metric, measured_by
+from subspaces.evaluation.plane import Network
 from subspaces.evaluation.record import Alpha, Record, Row
+from subspaces.evaluation.run_subject import OneRun, RunSubject, run_subjects, share
 from subspaces.evaluation.settings import Settings
-from subspaces.evaluation.tasks import Task
+from subspaces.evaluation.subject import left_alone, subject_of
+from subspaces.evaluation.tasks import Task, task_of
 from subspaces.reports import figures
 from subspaces.reports.page import write_report
 from subspaces.reports.reading import Source
@@ -21,6 +27,7 @@ from subspaces.reports.table import text_table
 from subspaces.text import nearest
 from subspaces.training.config import Execution
 from subspaces.training.runs import Run
+from subspaces.training.signals import stop_on_signals
 
 
 class Evaluation(Record):
@@ -131,7 +138,7 @@ def evaluate(
     validation: Iterable[Any] | None = None,
     statistics: Iterable[Any] | None = None,
     task: Task | str | None = None,
-    metrics: Metrics = None,
+    metrics: Mapping[str, Any] | Iterable[Metric] | None = None,
     name: str | None = None,
     data: str | os.PathLike[str] | None = None,
     device: str = "auto",
@@ -169,30 +176,50 @@ def evaluate(
     wanted = Settings.of(settings)
     if not isinstance(progress, bool):
         values.function("progress", progress, "True, False, or a function of (what, done, total)")
-    if _networks(what):
-        if test is None:
-            raise TypeError("evaluate got a network without test=: expected the loader that it is measured on")
-        given = {"test": test, "validation": validation, "statistics": statistics}
-        loaders = {name: _loader(name, each) for name, each in given.items() if each is not None}
-        statistics = loaders.pop("statistics", None)
-        record = evaluate_networks(
-            what,  # type: ignore[arg-type]
-            wanted,
-            loaders=loaders,
-            statistics=statistics,
-            task=task,
-            metrics=metrics,
-            name=name,
-            progress=progress,
-        )
-        return Evaluation.of(record)
-    for option, value in (("test", test), ("validation", validation), ("statistics", statistics), ("task", task)):
-        if value is not None:
+    own = {"test": test, "validation": validation, "statistics": statistics, "task": task, "metrics": metrics}
+    networks = _networks(what)
+    if networks and test is None:
+        raise TypeError("evaluate got a network without test=: expected the loader that it is measured on")
+    for option, value in own.items():
+        if value is not None and not networks:
             raise TypeError(f"{option}={values.shown(value)}: a run brings its own; expected it with a network only")
     execution = Execution(device=device, precision=wanted.precision, workers=workers).resolved()
-    records = evaluate_runs(what, wanted, data=data, execution=execution, trust=trust, progress=progress)  # type: ignore[arg-type]
-    made = [Evaluation.of(record) for record in records]
-    return made[0] if isinstance(what, (Run, str, os.PathLike)) else made
+    open_run = run_subjects(None if data is None else values.folder("data", data), execution, trust)
+    if not networks:
+        found = _evaluate_runs(what, wanted, open_run, progress)
+        return found[0] if isinstance(what, (Run, str, os.PathLike)) else found
+    loaders = {split: _loader(split, own[split]) for split in ("test", "validation") if own[split] is not None}
+    chosen = task_of(task)
+    statistics = None if statistics is None else _loader("statistics", statistics)
+    subject = subject_of(what, chosen, loaders, statistics, name)  # type: ignore[arg-type]
+    measured = measured_by(chosen.metrics, metrics)
+    others = [Network.named(each, number, open_run) for number, each in enumerate(wanted.through, 1)]
+    measuring.check(subject, wanted, others)
+    with bars(progress) as shown, left_alone(what):  # type: ignore[arg-type]
+        return Evaluation.of(measuring.measure_all(Journal(subject, measured, wanted), others, shown))
+
+
+def _evaluate_runs(
+    what: Any, settings: Settings, open_run: Callable[[Run], RunSubject], progress: bool | Progress
+) -> list[Evaluation]:
+    """Measure what is missing of finished runs."""
+    several = values.all_of("evaluate", what, (Run, str, os.PathLike), "a run, its folder, or several of them")
+    known = [one for one in several if isinstance(one, Run) or Run.begun([one])]
+    if several and not known:
+        raise ValueError(f"{several[0]}: holds no run that was begun; expected the folder of a finished one")
+    opened = [one if isinstance(one, Run) else Run.open(values.folder("evaluate", one)) for one in known]
+    subjects = list(dict.fromkeys(open_run(run) for run in opened))
+    others = [Network.named(each, number, open_run) for number, each in enumerate(settings.through, 1)]
+    for one in subjects:
+        measuring.check(one, settings, others)
+    with stop_on_signals() as stop, bars(progress) as shown:
+
+        def work(one: RunSubject) -> Evaluation:
+            found = measuring.measure_all(RunJournal(one, settings), others, partial(heeding, stop, shown))
+            one.release()
+            return Evaluation.of(found)
+
+        return share(subjects, work, stop)
 
 
 def _loader(name: str, loader: Any) -> Iterable[Any]:
@@ -206,6 +233,5 @@ def _loader(name: str, loader: Any) -> Iterable[Any]:
 
 def _networks(what: Any) -> bool:
     """Say whether networks are to be measured, and not runs."""
-    if isinstance(what, nn.Module):
-        return True
-    return isinstance(what, (list, tuple)) and bool(what) and all(isinstance(each, nn.Module) for each in what)
+    several = what if isinstance(what, (list, tuple)) else [what]
+    return bool(several) and all(isinstance(each, nn.Module) for each in several)

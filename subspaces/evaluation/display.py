@@ -1,9 +1,10 @@
-"""A progress bar for each thing that is measured."""
+"""How far it is: a progress bar for each thing that is measured."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from subspaces.data.dataset import Progress
+from subspaces.training.signals import Stop
 
 
 @contextmanager
@@ -42,3 +43,9 @@ def counted(progress: Progress, what: str, done: int, total: int) -> Callable[[i
         progress(what, reached, total)
 
     return tick
+
+
+def heeding(stop: Stop, progress: Progress, what: str, done: int, total: int) -> None:
+    """Tell how far it is, and stop if that was asked for."""
+    progress(what, done, total)
+    stop.heed()

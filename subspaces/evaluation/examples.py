@@ -5,38 +5,39 @@ import base64
 import torch
 from torch import Tensor
 
-from subspaces.evaluation.journal import Journal
 from subspaces.evaluation.points import to_place
-from subspaces.evaluation.record import Examples
+from subspaces.evaluation.predictions import Predictions
+from subspaces.evaluation.record import Examples, Record
+from subspaces.evaluation.subject import Subject
 
 LIMIT = 48
 SPLIT = "test"
 
 
-def renew(journal: Journal, measured: bool) -> None:
-    """Add the examples to a record, unless they are there and nothing was measured since."""
-    record, predictions = journal.record, journal.predictions
+def renew(record: Record, predictions: Predictions, subject: Subject, anew: bool) -> bool:
+    """Add the examples to a record, unless they are there and nothing was measured since; say whether it changed."""
     alphas = [row.alphas[0] for row in record.rows if row.kind == "point" and row.split == SPLIT]
     if len(alphas) < 2 or SPLIT not in predictions.labels:
-        return
-    if not measured and record.examples is not None and record.examples.alphas == alphas:
-        return
+        return False
+    if not anew and record.examples is not None and record.examples.alphas == alphas:
+        return False
     said = predictions.stacked(SPLIT, [to_place(alpha) for alpha in alphas])
     chosen = choose(said.predicted, said.confidence)
-    images = journal.subject.images(SPLIT, chosen.tolist())
+    labels = predictions.labels[SPLIT]
+    images = subject.images(SPLIT, chosen.tolist(), labels)
     if images is None:
-        return
+        return False
     record.examples = Examples(
         split=SPLIT,
         alphas=alphas,
         size=list(images.shape[1:]),
         images=base64.b64encode(images.contiguous().numpy().tobytes()).decode(),
-        labels=predictions.labels[SPLIT][chosen].tolist(),
+        labels=labels[chosen].tolist(),
         indices=chosen.tolist(),
         predicted=said.predicted[:, chosen].tolist(),
         confidence=said.confidence[:, chosen].tolist(),
     )
-    journal.touch()
+    return True
 
 
 def pictures(examples: Examples) -> Tensor:

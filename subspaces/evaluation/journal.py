@@ -3,14 +3,13 @@
 import json
 import time
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 from subspaces.evaluation.answers import ANSWERS, Family
 from subspaces.evaluation.metrics import Metric
 from subspaces.evaluation.points import Item, kind, to_alpha
 from subspaces.evaluation.predictions import Predictions
-from subspaces.evaluation.record import FILE, REMEDY, Record, Row
+from subspaces.evaluation.record import FILE, REMEDY, Choice, Record, Row
 from subspaces.evaluation.run_subject import RunSubject
 from subspaces.evaluation.settings import Settings
 from subspaces.evaluation.subject import Subject
@@ -22,25 +21,15 @@ SECONDS = 3.0  # between two writes: what a kill may lose
 
 
 class Journal:
-    """The record and the predictions of a subject, in memory.
-
-    Args:
-        subject: what is measured.
-        metrics: how.
-        settings: what is measured of it.
-    """
+    """The record and the predictions of a subject, measured by some metrics, in memory."""
 
     def __init__(self, subject: Subject, metrics: Sequence[Metric], settings: Settings) -> None:
         self.subject, self.metrics, self.settings = subject, list(metrics), settings
-        self._found: Record | None = None
-        self._predictions: Predictions | None = None
+        self.record, self.predictions = self._begun()
 
-    @property
-    def record(self) -> Record:
-        """The record; a new one where there is none to continue."""
-        if self._found is None:
-            self._found = self._new_record()
-        return self._found
+    def _begun(self) -> tuple[Record, Predictions]:
+        """Return both as they are at the beginning."""
+        return self._new_record(), Predictions()
 
     def _new_record(self) -> Record:
         subject = self.subject
@@ -65,32 +54,34 @@ class Journal:
         return environment(Execution(device=self.subject.device))
 
     @property
-    def predictions(self) -> Predictions:
-        """What the points have said so far."""
-        if self._predictions is None:
-            self._predictions = Predictions()
-        return self._predictions
+    def shown(self) -> list[str]:
+        """The metrics that planes show and by which points are chosen: those that the task names, or the first two."""
+        names = [each.name for each in self.metrics]
+        return [name for name in names if name in self.subject.task.shown] or names[:2]
 
     def answer(self, family: Family) -> None:
         """Note how the family answers, in words."""
         average = self.subject.task.averages[0]
-        names = self.settings.answers or self.subject.answers
-        found = [ANSWERS.find(name).of(family, average) for name in names]
+        found = [ANSWERS.find(name).of(family, average) for name in self.settings.answers or self.subject.answers]
         answers = [each for each in found if each is not None]
         if answers != self.record.answers:
             self.record.answers = answers
             self.touch()
 
+    def choose(self, choices: list[Choice]) -> None:
+        """Note what was chosen."""
+        if choices != self.record.choices:
+            self.record.choices = choices
+            self.touch()
+
     def missing(self, items: Iterable[Item]) -> list[Item]:
         """Return the items that are not, or not wholly, measured."""
-        if self._found is None or self._predictions is None:
-            return list(items)
-        done = {row.key for row in self._found.rows}
-        known = self._predictions.points
+        done = {row.key for row in self.record.rows}
+        known = self.predictions.points.keys() if self.subject.task.keeps else None
         return [
             item
             for item in items
-            if not (item.masks or known.keys() >= set(item.places)) or not done.issuperset(self._keys(item))
+            if not done.issuperset(self._keys(item)) or not (item.masks or known is None or known >= set(item.places))
         ]
 
     def _keys(self, item: Item) -> list[str]:
@@ -125,19 +116,22 @@ class RunJournal(Journal):
     continued; else they begin empty, and replace what is there with the first thing that is measured.
     """
 
-    def __init__(self, subject: RunSubject, metrics: Sequence[Metric], settings: Settings) -> None:
-        super().__init__(subject, metrics, settings)
-        self.run = subject
-        self.folder: Path = subject.run.folder
-        self.changed = False
-        self.written_at = time.monotonic()
-        self.statistics = {"batch": subject.recipe.batch, "batches": settings.statistics_batches}
-        self._stamp = json.dumps({"family": subject.checksum, **self.statistics})
-        self._found = self._continued(settings.precision)
-        if self._found is not None:
-            self._predictions = Predictions.read(self.folder, subject.recipe.key, self._stamp)
+    subject: RunSubject
 
-    def _continued(self, precision: str) -> Record | None:
+    def __init__(self, subject: RunSubject, settings: Settings) -> None:
+        self.folder = subject.run.folder
+        self.changed, self.written_at = False, time.monotonic()
+        self.statistics = {"batch": subject.recipe.batch, "batches": settings.statistics_batches}
+        super().__init__(subject, subject.task.metrics, settings)
+
+    def _begun(self) -> tuple[Record, Predictions]:
+        key = self.subject.recipe.key
+        stamp = json.dumps({"family": self.subject.checksum, **self.statistics})
+        record = self._continued()
+        known = None if record is None else Predictions.read(self.folder, key, stamp)
+        return record or self._new_record(), known or Predictions(key, stamp)
+
+    def _continued(self) -> Record | None:
         """Return the record that is there, unless it was made from something else.
 
         Whatever the device chooses by itself may change from one call to the next; a precision that is asked for
@@ -146,43 +140,31 @@ class RunJournal(Journal):
         if not seals.there(self.folder / FILE, REMEDY):
             return None
         found = Record.read(self.folder)
-        same = found.family == self.run.checksum and found.key == self.run.recipe.key
+        same = found.family == self.subject.checksum and found.key == self.subject.recipe.key
         same &= all(found.statistics.get(name) == value for name, value in self.statistics.items())
         same &= found.metrics == [metric.described for metric in self.metrics]
-        if precision != "auto":
-            same &= found.environment.get("execution", {}).get("precision") == precision
-        if not same:
+        used = found.environment.get("execution", {}).get("precision")
+        if not same or self.settings.precision not in ("auto", used):
             return None
         found.name = self.folder.name  # a folder may have another name by now
         return found
 
     def _new_record(self) -> Record:
         made = super()._new_record()
-        made.recipe = self.run.recipe.to_dict()
+        made.recipe = self.subject.recipe.to_dict()
         made.statistics = {"images": 0, **self.statistics}
         return made
 
     def _environment(self) -> dict[str, Any]:
-        return {**environment(self.run.execution), "family": self.run.checksum}
-
-    def _note_environment(self) -> None:
-        """Note where it went on, if that is somewhere else or with another version than where it began."""
-        first, now = self.record.environment, self._environment()
-        known = [first, *first.get("later", [])]
-        if not any(all(old.get(name) == now[name] for name in now if name != "time") for old in known):
-            first["later"] = [*known[1:], now]
-
-    @property
-    def predictions(self) -> Predictions:
-        """What the points have said so far."""
-        if self._predictions is None:
-            self._predictions = Predictions(self.run.recipe.key, self._stamp)
-        return self._predictions
+        return {**environment(self.subject.execution), "family": self.subject.checksum}
 
     def touch(self) -> None:
-        """Note that the record has changed, and write it if the last time was some seconds ago."""
+        """Note that the record has changed, and where; write it if the last time was some seconds ago."""
         if not self.changed:
-            self._note_environment()
+            first, now = self.record.environment, self._environment()
+            known = [first, *first.get("later", [])]  # where, and with which version, it began and went on
+            if not any(all(old.get(name) == now[name] for name in now if name != "time") for old in known):
+                first["later"] = [*known[1:], now]
         self.changed = True
         if time.monotonic() - self.written_at > SECONDS:
             self.write()

@@ -86,12 +86,16 @@ def average(each: Callable[[Any, Any], Tensor | None]) -> dict[str, Any]:
     return {"step": step, "value": lambda sums: sums[0] / sums[1]}
 
 
-def given(metrics: Mapping[str, Any] | Iterable[Metric] | None) -> list[Metric]:
-    """Return what a user asks for beside a task's metrics: ours, or by name what has update, compute and reset."""
-    if metrics is None:
-        return []
-    named = metrics.items() if isinstance(metrics, Mapping) else [(getattr(each, "name", ""), each) for each in metrics]
-    return [_named(name, each) for name, each in named]
+def measured_by(usual: Iterable[Metric], more: Mapping[str, Any] | Iterable[Metric] | None) -> list[Metric]:
+    """Return a task's metrics and those beside them: ours, or by name what has update, compute and reset."""
+    beside = more.items() if isinstance(more, Mapping) else [(getattr(each, "name", ""), each) for each in more or ()]
+    found = [*usual, *(_named(name, each) for name, each in beside)]
+    names = [metric.name for metric in found]
+    if not found:
+        raise ValueError("the task has no metrics; give it some, or pass metrics=")
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"metrics={{{twice[0]!r}: …}}: the task measures {twice[0]!r} already; expected another name")
+    return found
 
 
 def _named(name: str, found: Any) -> Metric:
@@ -108,21 +112,15 @@ def _named(name: str, found: Any) -> Metric:
 
 
 class Tally:
-    """The metrics of one answer, over batches.
+    """The metrics of one answer, over batches, and further steps, each with whether it is joined or added up."""
 
-    Args:
-        metrics: what is measured.
-        gathered: further steps that are joined.
-        summed: further steps that are added up.
-    """
-
-    def __init__(self, metrics: Iterable[Metric], gathered: Iterable[Step] = (), summed: Iterable[Step] = ()) -> None:
+    def __init__(self, metrics: Iterable[Metric], steps: Mapping[Step, bool] | None = None) -> None:
         self.metrics = list(metrics)
         self._counters = {each.name: copy.deepcopy(each.counter) for each in self.metrics if each.counter is not None}
         for counter in self._counters.values():
             counter.reset()
         joins = {each.step: each.gathers for each in self.metrics if each.name not in self._counters}
-        self._joins = dict.fromkeys(summed, False) | joins | dict.fromkeys(gathered, True)
+        self._joins = {**joins, **(steps or {})}
         self._states: dict[Step, list[Tensor]] = {}
 
     def add(self, prediction: Any, target: Any) -> None:

@@ -5,19 +5,25 @@ towards the third (Gram and Schmidt). A point of the plane is an affine combinat
 weights are mixed like those of a simplex, off its domain too.
 """
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from subspaces import geometry
 from subspaces.evaluation.answers import middle_of
-from subspaces.evaluation.points import coefficients, kind, outline, vertex_names
+from subspaces.evaluation.points import Place, coefficients, kind, outline, vertex_names
 from subspaces.evaluation.record import Corner, Drawn, Plane
+from subspaces.evaluation.run_subject import RunSubject
 from subspaces.evaluation.subject import Subject
 from subspaces.layout import Layout
+from subspaces.points import to_alpha
 from subspaces.subspace import Subspace
+from subspaces.training.runs import Run
 
 MARGIN = 0.2  # of the extent of the three networks, on every side
 SPLIT = "test"
@@ -49,10 +55,54 @@ class Network:
         omega, c = self.subject.family.omega, torch.tensor(self.coefficients, dtype=torch.float64)
         return {name: geometry.mix(c.to(omega[name].device), omega[name]) for name in omega}
 
+    @classmethod
+    def at_middle(cls, subject: Subject, label: str) -> "Network":
+        """Return the network in the middle of a family."""
+        return cls(label, subject, tuple(coefficients(subject.shape, middle_of(subject.shape))))
 
-def at_middle(subject: Subject, label: str) -> Network:
-    """Return the network in the middle of a family."""
-    return Network(label, subject, tuple(coefficients(subject.shape, middle_of(subject.shape))))
+    @classmethod
+    def named(cls, name: Any, number: int, open_run: Callable[[Run], RunSubject]) -> "Network":
+        """Return a module, or a network of another run: its folder, perhaps with a point."""
+        if isinstance(name, nn.Module):
+            return cls(f"network {number}", module=name)
+        folder, place = parse_network(name)
+        subject = open_run(Run.open(folder))
+        shape, label = subject.shape, subject.label
+        if place is None:
+            return cls.at_middle(subject, label if kind(shape) == "single" else f"{label} midpoint")
+        checked = to_alpha(place, shape, shape.midpoint(), outside=True)
+        if checked.shape != shape.point:
+            raise ValueError(f"{str(name)!r}: expected one point of {shape}, {shape.domain}")
+        return cls(f"{label} at {str(name).rpartition(':')[2]}", subject, tuple(coefficients(shape, place)))
+
+
+def parse_network(name: str | os.PathLike[str]) -> tuple[Path, Place | None]:
+    """Return the folder of a run and the point that is named with it, `runs/a:0.3`; None for the midpoint."""
+    path = Path(name)
+    folder, colon, numbers = str(name).rpartition(":")
+    if path.is_dir() or not colon:
+        return path, None
+    try:
+        found = [float(number) for number in numbers.split(",")]
+    except ValueError:
+        raise ValueError(
+            f"{str(name)!r}: expected a run folder, or one with a point such as {folder}:0.5 or {folder}:0.2,0.3,0.5"
+        ) from None
+    return Path(folder), found[0] if len(found) == 1 else tuple(found)
+
+
+def _check_alike(first: Subject, others: Sequence[Network]) -> None:
+    """Refuse networks of runs with other data sets or networks for one plane."""
+    for other in (network.subject for network in others):
+        if not isinstance(first, RunSubject) or not isinstance(other, RunSubject):
+            continue
+        for name, what in (("dataset", "data set"), ("network", "network")):
+            ours, theirs = getattr(first.recipe, name), getattr(other.recipe, name)
+            if ours != theirs:
+                raise ValueError(
+                    f"{first.run.folder} has the {what} {ours!r} and {other.run.folder} {theirs!r}: "
+                    f"a plane goes through networks of one {what}"
+                )
 
 
 def corners(subject: Subject, others: Sequence[Network]) -> list[Network]:
@@ -61,8 +111,7 @@ def corners(subject: Subject, others: Sequence[Network]) -> list[Network]:
     Without others these are its first three vertices; with one other its first and last, with two its midpoint.
     """
     m, shape = subject.shape.vertices, subject.shape
-    if len(others) > 3:
-        raise ValueError(f"{len(others)} networks for one plane: expected three at most")
+    _check_alike(subject, others)
     chosen = {0: [0, 1, 2], 1: [0, m - 1]}.get(len(others), [])
     if len(set(chosen)) < len(chosen) or max(chosen, default=0) >= m:
         raise ValueError(
@@ -72,7 +121,7 @@ def corners(subject: Subject, others: Sequence[Network]) -> list[Network]:
     names = vertex_names(shape)
     own = [Network(names[index], subject, tuple(float(index == each) for each in range(m))) for index in chosen]
     if len(others) == 2:
-        own = [at_middle(subject, "network" if kind(shape) == "single" else "midpoint")]
+        own = [Network.at_middle(subject, "network" if kind(shape) == "single" else "midpoint")]
     return [*own, *others]
 
 

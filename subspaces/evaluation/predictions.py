@@ -36,12 +36,7 @@ class Predictions:
 
     def add(self, place: Place, split: str, said: Said, labels: Tensor) -> None:
         """Add what a point says on a split, which must be the same examples in the same order each time."""
-        known = self.labels.setdefault(split, labels)
-        if not torch.equal(known, labels):
-            raise ValueError(
-                f"the {split} loader gave other labels, or another order of them, the second time: pass one that does "
-                "not shuffle"
-            )
+        same_order(split, self.labels.setdefault(split, labels), labels)
         self.points.setdefault(place, {})[split] = said
 
     def stacked(self, split: str, places: list[Place]) -> Said:
@@ -86,9 +81,17 @@ class Predictions:
         return read
 
 
-def said(probabilities: Tensor) -> Said:
-    """Return the most probable classes of probabilities [n, classes]."""
-    confidence, predicted = probabilities.max(1)
+def same_order(split: str, first: Tensor, second: Tensor) -> None:
+    """Refuse a loader whose labels are others the second time."""
+    if not torch.equal(first, second):
+        raise ValueError(
+            f"the {split} loader gave other labels, or another order of them, the second time: pass one that does "
+            "not shuffle"
+        )
+
+
+def said(confidence: Tensor, predicted: Tensor) -> Said:
+    """Return the most probable classes of a batch, as they are kept."""
     return Said(predicted.to("cpu", torch.int32), confidence.float().cpu())
 
 

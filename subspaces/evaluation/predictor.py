@@ -8,20 +8,21 @@ a batch of that and the whole pass over a split are each captured once as a CUDA
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from subspaces import nested
+from subspaces import nested, streams
 from subspaces.batchnorm import recalibrate
 from subspaces.data import ResidentLoader
 from subspaces.evaluation.tasks import Task
 from subspaces.features import watch
 from subspaces.graphs import captured
 from subspaces.networks import registry
+from subspaces.networks.dropout import dropping
 
 Weights = Mapping[str, Tensor]
 
@@ -34,33 +35,22 @@ class Answers(NamedTuple):
 
 
 class Predictor:
-    """Predicts with any weights of one network.
+    """Predicts with any weights of one network, which is changed."""
 
-    Args:
-        network: the network; it is changed.
-        task: what its outputs mean.
-        splits: the batches of each split, by its name; each is walked over again and again.
-        statistics: returns training batches from their beginning, for batch-norm statistics; None where the network
-            keeps its own.
-        batches: how many of those are used; by default all.
-        device: where the network runs.
-        dtype: of autocast; None for none.
-        seed: of random numbers that are drawn while statistics are made, the same for every point.
-        expected_images: how many training images the statistics are of, where that is known beforehand.
-    """
+    _head: str | None = None
 
     def __init__(
         self,
         network: nn.Module,
         task: Task,
-        splits: Mapping[str, Iterable[Any]],
-        statistics: Callable[[], Iterable[Any]] | None = None,
+        splits: Mapping[str, Iterable[Any]],  # the batches of each, walked over again and again
+        statistics: Callable[[], Iterable[Any]] | None = None,  # training batches from their beginning
         *,
-        batches: int | None = None,
+        batches: int | None = None,  # how many of those are used; by default all
         device: torch.device | None = None,
-        dtype: torch.dtype | None = None,
-        seed: int = 0,
-        expected_images: int = 0,
+        dtype: torch.dtype | None = None,  # of autocast
+        seed: int = 0,  # of random numbers that are drawn while statistics are made, the same for every point
+        expected_images: int = 0,  # how many training images the statistics are of, if that is known beforehand
     ) -> None:
         self.device = device or next((each.device for each in network.parameters()), torch.device("cpu"))
         self.task, self.splits, self.seed, self.dtype = task, splits, seed, dtype
@@ -68,8 +58,9 @@ class Predictor:
         self._names = {name for name, value in named if value.requires_grad}  # frozen ones are shared
         self._networks = [network.eval().requires_grad_(False)]
         self._statistics, self._batches = statistics, batches
-        self._normed = any(_tracks(part) for part in network.modules())
-        self._head = _head(network)
+        self._normed = bool(batch_norms(network))
+        with suppress(ValueError):  # that it has no head which one could name
+            self._head = registry.head_name(network)
         self.expected_images = self.statistics_images = expected_images if self._normed else 0
 
     @property
@@ -91,34 +82,35 @@ class Predictor:
     def __call__(self, weights: Sequence[Weights]) -> dict[str, Iterable[Answers]]:
         """Return what the networks with these weights say, batch by batch, on each split."""
         networks = self.prepare(weights)
-        return {split: self.answers(networks, split) for split in self.splits}
+        return {split: (self._ask(networks, batch, self.seed) for batch in self.splits[split]) for split in self.splits}
+
+    def dropping(self, weights: Weights, passes: int, seed: int) -> dict[str, Iterable[Answers]]:
+        """Return what a network says so many times, each time without other parts of it; members are the passes.
+
+        p(y | x) = 1/n sum_i softmax(f(x; theta * mask_i)), with batch norm as at test time: MC-dropout (Gal and
+        Ghahramani, 2016).
+        """
+        (network,) = self.prepare([weights])
+
+        def answers(split: str) -> Iterator[Answers]:
+            for number, batch in enumerate(self.splits[split]):
+                with dropping(network):
+                    yield self._ask([network] * passes, batch, streams.number(seed, "dropout", number))
+
+        return {split: answers(split) for split in self.splits}
 
     def whole(self, weights: Weights) -> dict[str, tuple[Tensor, Tensor]]:
         """Return the logits of one network for each split as a whole, and the labels."""
         found = {}
         for split, batches in self([weights]).items():
-            several = list(batches)
-            found[split] = tuple(
-                map(torch.cat, zip(*((each.members[0].logs, each.target) for each in several), strict=True))
-            )
-        return found  # type: ignore[return-value]
-
-    def answers(self, networks: Sequence[nn.Module], split: str) -> Iterator[Answers]:
-        """Yield what networks say about the batches of a split."""
-        for batch in self.batches(split):
-            yield self.ask(networks, batch, self.seed)
-
-    def batches(self, split: str) -> Iterator[Any]:
-        """Yield the batches of a split, on the device."""
-        for batch in self.splits[split]:
-            yield nested.apply(self._move, batch)
-
-    def _move(self, tensor: Tensor) -> Tensor:
-        return tensor.to(self.device, non_blocking=True)
+            logits, labels = zip(*((each.members[0].logs, each.target) for each in batches), strict=True)
+            found[split] = torch.cat(logits), torch.cat(labels)
+        return found
 
     @torch.no_grad()
-    def ask(self, networks: Sequence[nn.Module], batch: Any, seed: int) -> Answers:
+    def _ask(self, networks: Sequence[nn.Module], batch: Any, seed: int) -> Answers:
         """Return what networks say about a batch, with random numbers that start from a seed."""
+        batch = nested.apply(lambda tensor: tensor.to(self.device, non_blocking=True), batch)
         target = self.task.target(batch)
         with self._settings(seed):
             outputs = [self._run(network, batch) for network in networks]
@@ -177,15 +169,10 @@ class GivenNetworks(Predictor):
         return [self._networks[number] for number in weights]
 
 
-def _tracks(part: nn.Module) -> bool:
-    return isinstance(part, _BatchNorm) and part.track_running_stats
-
-
-def _head(network: nn.Module) -> str | None:
-    try:
-        return registry.head_name(network)
-    except ValueError:
-        return None
+def batch_norms(network: nn.Module) -> dict[str, _BatchNorm]:
+    """Return the batch norms that keep statistics, by name; instance norm, say, is none."""
+    parts = network.named_modules()
+    return {name: part for name, part in parts if isinstance(part, _BatchNorm) and part.track_running_stats}
 
 
 class CapturedPredictor(Predictor):
@@ -195,7 +182,7 @@ class CapturedPredictor(Predictor):
         super().__init__(*args, **settings)
         self._training = training
         self._start = training.state_dict()
-        self._norms = [part for part in self.network.modules() if isinstance(part, _BatchNorm) and _tracks(part)]
+        self._norms = list(batch_norms(self.network).values())
         self._graph: tuple[torch.cuda.CUDAGraph, list[Tensor]] | None = None
         self._passes: dict[str, tuple[torch.cuda.CUDAGraph, tuple[Any, ...]]] = {}
 

@@ -15,11 +15,10 @@ from torch import Tensor
 from subspaces import files, values
 from subspaces.data.dataset import Progress
 from subspaces.evaluation.answers import middle_of
-from subspaces.evaluation.api import OneRun, heeding, run_subjects
 from subspaces.evaluation.cache import Measured, Shelf
 from subspaces.evaluation.classification import log_mean
-from subspaces.evaluation.display import bars, counted
-from subspaces.evaluation.run_subject import RunSubject
+from subspaces.evaluation.display import bars, counted, heeding
+from subspaces.evaluation.run_subject import OneRun, RunSubject, run_subjects
 from subspaces.training import sharing
 from subspaces.training.config import Execution, Precision
 from subspaces.training.environment import environment

@@ -1,12 +1,15 @@
 """Finished runs as what is measured: their folders bring recipe, data and family."""
 
+import os
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
-from typing import Any
+from functools import cache, cached_property, partial
+from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from subspaces import data as datasets
 from subspaces import storage
 from subspaces.data import Dataset, ResidentLoader
 from subspaces.evaluation.answers import Family
@@ -14,17 +17,20 @@ from subspaces.evaluation.predictor import CapturedPredictor, Predictor
 from subspaces.evaluation.subject import Subject, small_pictures
 from subspaces.evaluation.tasks import Classification
 from subspaces.subspace import Subspace
+from subspaces.training import sharing
 from subspaces.training.batches import evaluation_batches, statistics_batches, statistics_seed
 from subspaces.training.config import Execution
 from subspaces.training.engine import build_family
 from subspaces.training.runs import Run, RunError
+from subspaces.training.sharing import Waiting
+from subspaces.training.signals import Stop, stop_on_signals
+
+R = TypeVar("R")
+OneRun = Run | str | os.PathLike[str]
 
 
 class RunSubject(Subject):
-    """A finished run, its data and its family on the device.
-
-    With `trust` its network is built whoever trained it.
-    """
+    """A finished run, its data and its family on the device; with `trust` its network is built whoever trained it."""
 
     def __init__(self, run: Run, data: Callable[[], Dataset], execution: Execution, trust: bool = False) -> None:
         if trust is not True:
@@ -34,24 +40,16 @@ class RunSubject(Subject):
         self.recipe, self.execution, self._data = run.recipe, execution, data
         splits = ["test", *(["validation"] if run.recipe.validation else [])]
         super().__init__(run.folder.name, run.recipe.result_shape(), Classification(), splits, run.recipe.seed)
+        self.label = f"{run.recipe.name} seed {run.recipe.seed}"
         self.answers = tuple(run.recipe.answers)
-
-    @property
-    def label(self) -> str:
-        """What planes call it."""
-        return f"{self.recipe.name} seed {self.recipe.seed}"
+        definition = run.recipe.definition
+        self.terms = Family(self.shape, middle=definition.middle(), vertices=definition.members)
 
     def check(self) -> None:
         """Refuse a run that is not finished."""
         if not self.run.finished:
             lacking = "no trained family" if not self.run.family_file.is_file() else "no result"
             raise RunError(f"{self.run.folder} is not finished, it has {lacking}: train it to the end first")
-
-    @property
-    def terms(self) -> Family:
-        """What answers may depend on: what the method calls its networks."""
-        definition = self.recipe.definition
-        return Family(self.shape, middle=definition.middle(), vertices=definition.members)
 
     @cached_property
     def images_of(self) -> Dataset:
@@ -84,10 +82,9 @@ class RunSubject(Subject):
         """Let go of the family."""
         self.__dict__.pop("family", None)
 
-    def images(self, split: str, indices: Sequence[int]) -> Tensor | None:
+    def images(self, split: str, indices: Sequence[int], labels: Tensor) -> Tensor | None:
         """Return images of a split that is in memory and has small ones."""
-        found = getattr(self.images_of, split)
-        images = getattr(found, "images", None)
+        images = getattr(getattr(self.images_of, split), "images", None)
         return small_pictures(images[list(indices)]) if isinstance(images, Tensor) else None
 
 
@@ -123,3 +120,44 @@ def run_predictor(
     if execution.graph and isinstance(training, ResidentLoader) and resident:
         return CapturedPredictor(network, subject.task, loaders, beginning, training=training, **settings)
     return Predictor(network, subject.task, loaders, beginning, **settings)
+
+
+def run_subjects(
+    data: str | os.PathLike[str] | None, execution: Execution, trust: bool = False
+) -> Callable[[Run], RunSubject]:
+    """Return a function that gives each run's subject, one for each folder, with data that runs may share."""
+
+    @cache
+    def load(name: str, label_noise: float, validation: int, seed: int) -> Dataset:
+        return datasets.load(name, data, label_noise=label_noise, validation=validation, seed=seed)
+
+    found: dict[Path, RunSubject] = {}
+
+    def subject(run: Run) -> RunSubject:
+        folder, one = run.folder.resolve(), run.recipe
+        if folder not in found:
+            _until_trained(run)
+            read = partial(load, one.dataset, one.label_noise, one.validation, one.data_seed)
+            found[folder] = RunSubject(run, read, execution, trust)
+        return found[folder]
+
+    return subject
+
+
+def _until_trained(run: Run) -> None:
+    """Wait for a run that is not finished if another process is at it."""
+    wait = Waiting("training")
+    with stop_on_signals() as stop:
+        while not run.finished and (holder := run.holder()) is not None:
+            wait({run.folder.name: holder}, stop)
+        stop.heed()
+
+
+def share(subjects: Sequence[RunSubject], work: Callable[[RunSubject], R], stop: Stop) -> list[R]:
+    """Do what is to be done with each run, together with other processes that do the same; see `sharing.share`."""
+
+    def checked(one: RunSubject) -> R:
+        one.check()  # it may be trained anew by now
+        return work(one)
+
+    return sharing.share(subjects, lambda one: one.run.attempt(), checked, lambda one: one.run.folder.name, stop)

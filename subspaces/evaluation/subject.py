@@ -3,56 +3,48 @@
 A run folder brings its own data; for any other family the user brings loaders.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from subspaces import template
 from subspaces.ensembles import Ensemble
 from subspaces.evaluation.answers import Family, usual
 from subspaces.evaluation.points import Place, to_alpha
-from subspaces.evaluation.predictor import GivenNetworks, Predictor
+from subspaces.evaluation.predictions import same_order
+from subspaces.evaluation.predictor import GivenNetworks, Predictor, batch_norms
 from subspaces.evaluation.tasks import Task
 from subspaces.shapes import Point, Shape, Simplex
 from subspaces.subspace import Subspace
 from subspaces.training.engine import spread
 
 Loaders = Mapping[str, Iterable[Any]]
-"""The batches of each split, by its name."""
+"""The batches of each split, by its name: "test", and perhaps "validation"."""
+PIXELS = 64 * 64  # of a picture: a page holds 48 of them
 
 
 class Subject:
-    """Something that has points, and answers with the networks at them.
+    """Something that has points, and answers with the networks at them."""
 
-    Args:
-        name: what it is called.
-        shape: of the subspace.
-        task: what is predicted.
-        splits: the names of the splits that there are, "test" and perhaps "validation".
-        seed: of random points.
-    """
+    answers: tuple[str, ...]
+    """How it answers, by name."""
+    device = "cpu"
+    walks = True
+    """Whether points between the vertices are measured too."""
 
-    def __init__(self, name: str, shape: Shape, task: Task, splits: Sequence[str], seed: int = 0) -> None:
+    def __init__(self, name: str, shape: Shape, task: Task, splits: Iterable[str], seed: int = 0) -> None:
         self.name, self.shape, self.task, self.splits, self.seed = name, shape, task, list(splits), seed
-        self.answers: tuple[str, ...] = usual(shape)
-        self.device = "cpu"
-        self.walks = True  # whether points between the vertices are measured too
-
-    @property
-    def label(self) -> str:
-        """What planes call it."""
-        return self.name
-
-    @property
-    def terms(self) -> Family:
-        """What answers may depend on."""
-        return Family(self.shape)
+        self.label = name  # in planes
+        self.answers = usual(shape)
+        self.terms = Family(shape)  # what answers may depend on
 
     @property
     def family(self) -> Subspace:
         """The family."""
-        raise ValueError(f"{self.name} is no family: there is no plane through its vertices")
+        raise NotImplementedError
 
     @property
     def distances(self) -> dict[str, float]:
@@ -68,21 +60,42 @@ class Subject:
         """Return what predicts on these splits, with batch-norm statistics of so many batches."""
         raise NotImplementedError
 
+    @torch.no_grad()
     def weights(self, place: Place) -> Any:
         """Return the weights at a point, as the predictor takes them."""
-        family = self.family
-        with torch.no_grad():
-            return family.theta(family.coefficients(to_alpha(place), outside=True))
+        return self.family.theta(self.family.coefficients(to_alpha(place), outside=True))
 
-    def release(self) -> None:
-        """Let go of what takes memory on the device; it is made again when it is needed."""
-
-    def images(self, split: str, indices: Sequence[int]) -> Tensor | None:
-        """Return small pictures of some examples, uint8 [k, C, H, W]; None where they are no small pictures."""
-        return None
+    def images(self, split: str, indices: Sequence[int], labels: Tensor) -> Tensor | None:
+        """Return pictures of some of the examples with these labels, uint8 [k, C, H, W]; None if they are not small."""
+        raise NotImplementedError
 
 
-PIXELS = 64 * 64  # of a picture: a page holds 48 of them
+class _OnLoaders(Subject):
+    """What is measured on loaders of the user's own."""
+
+    def __init__(self, name: str, shape: Shape, task: Task, loaders: Loaders, device: object) -> None:
+        super().__init__(name, shape, task, loaders)
+        self.loaders, self.device = loaders, str(device)
+
+    def images(self, split: str, indices: Sequence[int], labels: Tensor) -> Tensor | None:
+        """Return the first inputs of some examples, in the order of the indices, if they are small pictures."""
+        first = 0
+        found: dict[int, Tensor] = {}
+        for batch in self.loaders[split]:
+            args, named = self.task.inputs(batch)
+            inputs = next((value for value in (*args, *named.values()) if isinstance(value, Tensor)), None)
+            target = torch.as_tensor(self.task.target(batch)).flatten()
+            if inputs is None or inputs.ndim != 4 or len(inputs) != len(target):
+                return None
+            counts = target.ne(getattr(self.task, "ignore", -100))
+            inputs, target = inputs[counts.to(inputs.device)], target[counts].cpu().long()
+            known = labels[first : first + len(target)]
+            same_order(split, known, target[: len(known)])
+            found |= {index: inputs[index - first] for index in indices if first <= index < first + len(inputs)}
+            first += len(inputs)
+            if len(found) == len(set(indices)):
+                break
+        return small_pictures(torch.stack([found[index] for index in indices])) if found else None
 
 
 def small_pictures(images: Tensor) -> Tensor | None:
@@ -97,27 +110,18 @@ def small_pictures(images: Tensor) -> Tensor | None:
     return stretched.round().to(torch.uint8).reshape(images.shape)
 
 
-class FamilySubject(Subject):
-    """A family of the user's own, with loaders."""
+class FamilySubject(_OnLoaders):
+    """A family of the user's own."""
 
     def __init__(
-        self,
-        family: Subspace,
-        task: Task,
-        loaders: Mapping[str, Iterable[Any]],
-        statistics: Iterable[Any] | None,
-        **more: Any,
+        self, family: Subspace, task: Task, loaders: Loaders, statistics: Iterable[Any] | None, name: str = "family"
     ) -> None:
-        super().__init__(more.pop("name", "family"), family.shape, task, list(loaders), **more)
-        self._family, self._loaders, self._statistics = family, dict(loaders), statistics
-        self.device = str(family.device)
-        norms = [
-            name for name, part in family.template.named_modules() if getattr(part, "running_mean", None) is not None
-        ]
-        if norms and statistics is None:
+        super().__init__(name, family.shape, task, loaders, family.device)
+        self._family, self._statistics = family, statistics
+        if statistics is None and (norms := batch_norms(family.template)):
             raise ValueError(
-                f"the network has batch norm ({norms[0]}), whose statistics belong to no point of a family: pass "
-                "statistics=, the training loader"
+                f"the network has batch norm ({next(iter(norms))}), whose statistics belong to no point of a family: "
+                "pass statistics=, the training loader"
             )
 
     @property
@@ -136,62 +140,33 @@ class FamilySubject(Subject):
         return Predictor(
             self._family.midpoint(),
             self.task,
-            {split: self._loaders[split] for split in splits},
+            {split: self.loaders[split] for split in splits},
             None if given is None else lambda: given,
             batches=statistics,
             device=self._family.device,
         )
 
-    def images(self, split: str, indices: Sequence[int]) -> Tensor | None:
-        """Return examples of a loader that are small pictures."""
-        return _picked(self.task, self._loaders[split], indices)
 
-
-class NetworksSubject(Subject):
+class NetworksSubject(_OnLoaders):
     """Networks that are there already, which answer alone and together."""
 
-    def __init__(
-        self, networks: Sequence[nn.Module], task: Task, loaders: Mapping[str, Iterable[Any]], name: str
-    ) -> None:
-        shape: Shape = Point() if len(networks) == 1 else Simplex(len(networks))
-        super().__init__(name, shape, task, list(loaders))
-        self._networks, self._loaders = list(networks), dict(loaders)
-        self.device = str(next((each.device for each in networks[0].parameters()), "cpu"))
-        self.answers = ("midpoint",) if len(networks) == 1 else ("vertices",)
-        self.walks = False
+    walks = False
 
-    @property
-    def terms(self) -> Family:
-        """What answers may depend on."""
-        return Family(self.shape, middle="network", vertices="networks")
+    def __init__(self, networks: Sequence[nn.Module], task: Task, loaders: Loaders, name: str) -> None:
+        alone = len(networks) == 1
+        device = next((each.device for each in networks[0].parameters()), "cpu")
+        super().__init__(name, Point() if alone else Simplex(len(networks)), task, loaders, device)
+        self._networks = list(networks)
+        self.answers = ("midpoint",) if alone else ("vertices",)
+        self.terms = Family(self.shape, middle="network", vertices="networks")
 
     def predictor(self, splits: Sequence[str], statistics: int | None) -> Predictor:
         """Return what asks the networks."""
-        return GivenNetworks(self._networks, self.task, {split: self._loaders[split] for split in splits})
+        return GivenNetworks(self._networks, self.task, {split: self.loaders[split] for split in splits})
 
     def weights(self, place: Place) -> int:
         """Return the number of the network at a vertex."""
         return list(place).index(1.0) if isinstance(place, tuple) else 0
-
-    def images(self, split: str, indices: Sequence[int]) -> Tensor | None:
-        """Return examples of a loader that are small pictures."""
-        return _picked(self.task, self._loaders[split], indices)
-
-
-def _picked(task: Task, loader: Iterable[Any], indices: Sequence[int]) -> Tensor | None:
-    """Return the first inputs of some examples, in the order of the indices, if they are small pictures."""
-    wanted, first = set(indices), 0
-    found: dict[int, Tensor] = {}
-    for batch in loader:
-        args, named = task.inputs(batch)
-        inputs = next((value for value in (*args, *named.values()) if isinstance(value, Tensor)), None)
-        if inputs is None or inputs.ndim != 4:
-            return None
-        found |= {index: inputs[index - first] for index in wanted if first <= index < first + len(inputs)}
-        first += len(inputs)
-        if len(found) == len(wanted):
-            break
-    return small_pictures(torch.stack([found[index] for index in indices])) if found else None
 
 
 class _Selected(nn.Module):
@@ -205,7 +180,36 @@ class _Selected(nn.Module):
         return self.select(self.member(*args, **named))
 
 
-def members_of(ensemble: Ensemble) -> list[nn.Module]:
-    """Return the networks of an ensemble, each of which returns logits."""
-    select = ensemble.select
-    return [member if select is None else _Selected(member, select) for member in ensemble.members]
+def subject_of(
+    networks: nn.Module | Sequence[nn.Module],
+    task: Task,
+    loaders: Loaders,
+    statistics: Iterable[Any] | None,
+    name: str | None,
+) -> Subject:
+    """Return a family, an ensemble, a network or several of them as what is measured on loaders."""
+    alone = template.unwrapped(networks) if isinstance(networks, nn.Module) else None
+    if isinstance(alone, Subspace):
+        return FamilySubject(alone, task, loaders, statistics, name or "family")
+    several = [networks] if isinstance(networks, nn.Module) else list(networks)
+    if isinstance(alone, Ensemble):
+        select = alone.select
+        several = [member if select is None else _Selected(member, select) for member in alone.members]
+    usual_name = "network" if len(several) == 1 and not isinstance(alone, Ensemble) else "ensemble"
+    return NetworksSubject(several, task, loaders, name or usual_name)
+
+
+@contextmanager
+def left_alone(networks: nn.Module | Sequence[nn.Module]) -> Iterator[None]:
+    """Give modules back as they came: in their modes, with the gradients that they wanted; and the random numbers."""
+    several = [networks] if isinstance(networks, nn.Module) else networks
+    modes = {part: part.training for network in several for part in network.modules()}
+    trained = {value: value.requires_grad for network in several for value in network.parameters()}
+    try:
+        with torch.random.fork_rng():
+            yield
+    finally:
+        for part, mode in modes.items():
+            part.training = mode
+        for value, wanted in trained.items():
+            value.requires_grad_(wanted)

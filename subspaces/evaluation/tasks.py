@@ -74,8 +74,10 @@ class Task:
 
     # What more a row may hold
 
-    gathered: ClassVar[tuple[Step, ...]] = ()
-    summed: ClassVar[tuple[Step, ...]] = ()
+    keeps: ClassVar[bool] = False
+    """Whether what is answered to each example is kept, as classes and confidences."""
+    steps: ClassVar[Mapping[Step, bool]] = {}
+    """What the curves are made of; whether it is joined over batches or added up."""
 
     def curves(self, tally: Tally) -> dict[str, Any]:
         """Return what a row holds beside its metrics."""
@@ -137,11 +139,14 @@ class Classification(Task):
         return "classification" if self.of == "examples" else self.of
 
     @property
-    def gathered(self) -> tuple[Step, ...]:  # type: ignore[override]
-        """Of examples their confidences are kept; tokens and pixels are too many."""
-        return (each_top,) if self.of == "examples" else ()
+    def keeps(self) -> bool:  # type: ignore[override]
+        """Of examples their answers are kept; tokens and pixels are too many."""
+        return self.of == "examples"
 
-    summed: ClassVar[tuple[Step, ...]] = (in_bins,)
+    @property
+    def steps(self) -> Mapping[Step, bool]:  # type: ignore[override]
+        """The bins, and where they are kept, all confidences."""
+        return {in_bins: False, each_top: True} if self.keeps else {in_bins: False}
 
     def parts(self, output: Any, target: Any, features: Tensor | None = None) -> tuple[Classes, Tensor]:
         """Return logits [n, classes] and labels [n], without those that do not count."""

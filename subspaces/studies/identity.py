@@ -14,11 +14,10 @@ from torch import Tensor
 
 from subspaces import storage
 from subspaces.data import Split
-from subspaces.evaluation.api import heeding, run_subjects, share
 from subspaces.evaluation.classification import DISTANCES, Classes
-from subspaces.evaluation.display import bars, counted
+from subspaces.evaluation.display import bars, counted, heeding
 from subspaces.evaluation.metrics import METRICS, tally
-from subspaces.evaluation.run_subject import RunSubject, run_predictor
+from subspaces.evaluation.run_subject import RunSubject, run_predictor, run_subjects, share
 from subspaces.methods import integral
 from subspaces.studies.setting import Setting
 from subspaces.training import seals

@@ -13,9 +13,9 @@ from typing import Any
 from torch import Tensor
 
 from subspaces import files, streams, values
-from subspaces.evaluation.api import heeding, run_subjects
 from subspaces.evaluation.cache import Measured, Shelf
-from subspaces.evaluation.display import bars, counted
+from subspaces.evaluation.display import bars, counted, heeding
+from subspaces.evaluation.run_subject import run_subjects
 from subspaces.studies.branches import Cell, InstabilityStudy, Plan
 from subspaces.studies.measuring import train_missing
 from subspaces.studies.mixing import KINDS, PER, Kind, Mixing

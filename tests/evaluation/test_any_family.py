@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from evaluation_cases import CPU, Independent, expected_metrics, softmax
-from family_cases import CLASSES, LOADERS, TEST, TRAINING, VALIDATION, Batches, family, network, normless
+from family_cases import CLASSES, INPUTS, LOADERS, TEST, TRAINING, VALIDATION, Batches, family, network, normless
 from helpers import assert_same_state, snapshot
 from sklearn.metrics import accuracy_score, log_loss
 from torch import Tensor, nn
@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import subspaces as ss
 from subspaces.evaluation import Row
+from subspaces.evaluation.examples import pictures
 from subspaces.training.batches import evaluation_batches, statistics_batches
 
 
@@ -142,6 +143,54 @@ def test_a_loader_gives_the_rows_of_its_batches_and_one_that_shuffles_is_refused
         ss.evaluate(one, test=loader(shuffle=True), progress=False)
     with pytest.raises(ValueError, match="the validation loader gave other labels"):
         ss.evaluate(one, test=TEST, validation=loader(shuffle=True), progress=False)
+
+
+def pictured() -> list[nn.Module]:
+    torch.manual_seed(2)
+    return [nn.Sequential(nn.Flatten(), nn.Linear(16, 4)) for _ in range(3)]
+
+
+def small_images(shuffle: bool = False, ignored: int = 0) -> DataLoader[Any]:
+    generator = torch.Generator().manual_seed(9)
+    x, y = torch.randn(200, 1, 4, 4, generator=generator), torch.randint(4, (200,), generator=generator)
+    y[:ignored] = -100
+    return DataLoader(TensorDataset(x, y), batch_size=64, shuffle=shuffle)
+
+
+def test_networks_whose_examples_are_shown_are_refused_a_loader_that_shuffles() -> None:
+    found = ss.evaluate(pictured(), test=small_images(), progress=False)
+    assert found.examples is not None
+    with pytest.raises(ValueError, match="the test loader gave other labels, or another order"):
+        ss.evaluate(pictured(), test=small_images(shuffle=True), progress=False)
+
+
+def test_the_pictures_are_of_the_examples_that_count() -> None:
+    found = ss.evaluate(pictured(), test=small_images(ignored=70), progress=False).examples
+    assert found is not None
+    x, y = (torch.cat(parts)[70:] for parts in zip(*small_images(ignored=70), strict=True))
+    assert found.labels == y[found.indices].tolist()
+    low, high = (x[found.indices].flatten(1).quantile(end, 1, keepdim=True) for end in (0.0, 1.0))
+    expected = 255 * (x[found.indices].flatten(1) - low) / (high - low)
+    assert np.abs(pictures(found).flatten(1).double().numpy() - expected.numpy()).max() <= 0.5 + 1e-3
+
+
+class Instances(nn.Module):
+    """A network with statistics that are no batch norm's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.head = nn.InstanceNorm1d(3, track_running_stats=True), nn.Linear(INPUTS, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.head(self.norm(x.view(len(x), 3, -1)).flatten(1))
+        return out
+
+
+def test_instance_norm_needs_no_training_batches() -> None:
+    one = family(ss.Line(), Instances)
+    found = ss.evaluate(one, test=TEST, grid=(0.2,), progress=False)
+    for row in found.rows:
+        check(row, [logits(one.at(alpha), TEST) for alpha in row.alphas])
 
 
 def test_statistics_may_come_from_a_loader_that_shuffles_and_every_point_gets_the_same() -> None:

@@ -13,7 +13,7 @@ from torch import nn
 
 import subspaces as ss
 from subspaces import data, streams
-from subspaces.evaluation.dropout import dropping
+from subspaces.networks.dropout import dropping
 from subspaces.training import Run
 from subspaces.training.batches import evaluation_batches, statistics_batches, statistics_seed
 

@@ -122,6 +122,12 @@ def test_a_point_without_a_number_is_never_the_best() -> None:
         (lambda: ss.evaluate("runs/x", test=TEST), TypeError, "(?s)test=.*a run brings its own"),
         (lambda: ss.evaluate(normless(), test=[(TEST[0][0], TEST[0][1] + 0.5)]), TypeError, r"task=Regression\(\)"),
         (lambda: ss.evaluate([], test=TEST), TypeError, "test="),
+        (lambda: ss.evaluate([normless()] * 3, test=TEST, plane=True), ValueError, "plane=…: ensemble is no family"),
+        (
+            lambda: ss.evaluate([normless()] * 3, test=TEST, check_statistics=[1]),
+            ValueError,
+            "check_statistics=…: ensemble is no family of networks; expected a Subspace",
+        ),
     ],
 )
 def test_what_does_not_fit_is_named(call: Any, kind: type[Exception], words: str) -> None:

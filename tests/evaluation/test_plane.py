@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import subspaces as ss
 from subspaces.evaluation import Plane, Record
-from subspaces.evaluation.api import parse_network
+from subspaces.evaluation.plane import parse_network
 from subspaces.networks import MLP
 from subspaces.training import Run, RunError, seals
 from subspaces.training.batches import statistics_batches

@@ -140,7 +140,7 @@ def test_dropout(change: str, runs: Callable[..., list[Path]], tmp_path: Path) -
 
 def test_what_points_said_is_taken_only_as_it_was_made(tmp_path: Path) -> None:
     made = Predictions("0123456789", "one")
-    made.add(0.5, "test", said(torch.tensor([[0.75, 0.25], [0.125, 0.875]])), torch.tensor([1, 2]))
+    made.add(0.5, "test", said(*torch.tensor([[0.75, 0.25], [0.125, 0.875]]).max(1)), torch.tensor([1, 2]))
     made.write(tmp_path)
     found = Predictions.read(tmp_path, "0123456789", "one")
     assert found is not None

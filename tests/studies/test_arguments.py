@@ -188,14 +188,14 @@ class Reached(Exception):
     ("module", "call"),
     [
         ("api", lambda **settings: ss.evaluate(Run(Path("nowhere"), LINE), **settings)),
-        ("run_ensembles", lambda **settings: evaluate_together([], to="x", **settings)),
+        ("evaluation.run_ensembles", lambda **settings: evaluate_together([], to="x", **settings)),
     ],
 )
 def test_where_and_how_it_is_measured(module: str, call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def run_subjects(*given: Any) -> None:
         raise Reached(*given)
 
-    monkeypatch.setattr(f"subspaces.evaluation.{module}.run_subjects", run_subjects)
+    monkeypatch.setattr(f"subspaces.{module}.run_subjects", run_subjects)
     with pytest.raises(Reached) as reached:
         call(data=THERE, **WHERE)
     data, execution, trust = reached.value.args

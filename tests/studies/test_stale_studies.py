@@ -10,8 +10,8 @@ import retrained
 from study_cases import without_pictures
 
 import subspaces as ss
-from subspaces.evaluation.api import run_subjects
 from subspaces.evaluation.cache import Shelf
+from subspaces.evaluation.run_subject import run_subjects
 from subspaces.studies.identity import measure_identities as check
 from subspaces.studies.mixing import Mixing
 from subspaces.studies.setting import Setting
