@@ -1,7 +1,7 @@
 """What was measured of one family, in hand: the call `evaluate`, and the `Evaluation` that it gives."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, overload
@@ -183,31 +183,38 @@ def evaluate(
     for option, value in own.items():
         if value is not None and not networks:
             raise TypeError(f"{option}={values.shown(value)}: a run brings its own; expected it with a network only")
-    execution = Execution(device=device, precision=wanted.precision, workers=workers).resolved()
-    open_run = run_subjects(None if data is None else values.folder("data", data), execution, trust)
+    execution = Execution(device=device, precision=wanted.precision, workers=workers)
     if not networks:
-        found = _evaluate_runs(what, wanted, open_run, progress)
+        found = evaluate_runs(what, wanted, data=data, execution=execution, trust=trust, progress=progress)
         return found[0] if isinstance(what, (Run, str, os.PathLike)) else found
     loaders = {split: _loader(split, own[split]) for split in ("test", "validation") if own[split] is not None}
     chosen = task_of(task)
     statistics = None if statistics is None else _loader("statistics", statistics)
     subject = subject_of(what, chosen, loaders, statistics, name)  # type: ignore[arg-type]
     measured = measured_by(chosen.metrics, metrics)
+    open_run = run_subjects(data, execution, trust)
     others = [Network.named(each, number, open_run) for number, each in enumerate(wanted.through, 1)]
     measuring.check(subject, wanted, others)
     with bars(progress) as shown, left_alone(what):  # type: ignore[arg-type]
         return Evaluation.of(measuring.measure_all(Journal(subject, measured, wanted), others, shown))
 
 
-def _evaluate_runs(
-    what: Any, settings: Settings, open_run: Callable[[Run], RunSubject], progress: bool | Progress
+def evaluate_runs(
+    what: Any,
+    settings: Settings,
+    *,
+    data: str | os.PathLike[str] | None,
+    execution: Execution,
+    trust: bool,
+    progress: bool | Progress,
 ) -> list[Evaluation]:
-    """Measure what is missing of finished runs."""
+    """Measure what is missing of finished runs, as `evaluate` does."""
     several = values.all_of("evaluate", what, (Run, str, os.PathLike), "a run, its folder, or several of them")
     known = [one for one in several if isinstance(one, Run) or Run.begun([one])]
     if several and not known:
         raise ValueError(f"{several[0]}: holds no run that was begun; expected the folder of a finished one")
     opened = [one if isinstance(one, Run) else Run.open(values.folder("evaluate", one)) for one in known]
+    open_run = run_subjects(data, execution, trust)
     subjects = list(dict.fromkeys(open_run(run) for run in opened))
     others = [Network.named(each, number, open_run) for number, each in enumerate(settings.through, 1)]
     for one in subjects:

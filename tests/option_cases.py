@@ -115,7 +115,7 @@ COMMANDS = {
         {**of_fields(method=CURVE), **output(table=False), "seeds": SEEDS},
     ),
     "evaluate": Command(
-        "subspaces.api:evaluate",
+        "subspaces.evaluation.api:evaluate_runs",
         ["one", "two"],
         {
             "grid": Row("--grid 0 0.5 0.25", "grid", (0.0, 0.25, 0.5)),
@@ -125,7 +125,7 @@ COMMANDS = {
             "answers": Row("--answers midpoint --answers vertices", "answers", ("midpoint", "vertices")),
             "dropout_passes": PASSES,
             "plane": Row("--plane", "plane", True),
-            "plane_through": Row("--plane-through a --plane-through b:0.5", "through", ("a", "b:0.5")),
+            "plane_through": Row("--plane-through a --plane-through b:0.5", "through", (Path("a"), Path("b:0.5"))),
             "cells": Row("--cells 5", "cells", 5),
             "plane_statistics_batches": Row("--plane-statistics-batches 7", "plane_statistics_batches", 7),
             **NETWORK,

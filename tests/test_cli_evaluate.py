@@ -22,6 +22,7 @@ from subspaces.cli.evaluate import _steps
 from subspaces.evaluation import Record
 from subspaces.evaluation.predictor import Predictor
 from subspaces.evaluation.settings import Settings
+from subspaces.training import Execution
 
 WIDE = {"COLUMNS": "240", "TERMINAL_WIDTH": "240"}
 
@@ -50,14 +51,15 @@ def runs(trained: list[Path], tmp_path: Path) -> list[Path]:
 
 @pytest.fixture
 def received(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What `evaluation.evaluate` is called with; nothing is measured."""
+    """What is measured and how, as the command says it; nothing is measured."""
     seen: dict[str, Any] = {}
 
-    def pretend(runs: list[Path], **settings: Any) -> None:
-        seen.update(settings, runs=runs)
+    def pretend(runs: list[Path], settings: Settings, *, execution: Execution, **others: Any) -> None:
+        where = {name: getattr(execution, name) for name in ("device", "precision", "workers")}
+        seen.update(vars(settings), **others, **where, runs=runs)
         raise typer.Exit
 
-    monkeypatch.setattr("subspaces.api.evaluate", pretend)
+    monkeypatch.setattr("subspaces.evaluation.api.evaluate_runs", pretend)
     return seen
 
 
@@ -86,7 +88,7 @@ def test_every_option_arrives(received: dict[str, Any]) -> None:
         "answers": ("midpoint",),
         "dropout_passes": 8,
         "plane": True,
-        "through": ("a", "b:0.5"),
+        "through": (Path("a"), Path("b:0.5")),
         "cells": 5,
         "plane_statistics_batches": 7,
         "statistics_batches": 9,
@@ -102,12 +104,11 @@ def test_every_option_arrives(received: dict[str, Any]) -> None:
 
 def test_the_defaults_are_those_of_the_call(received: dict[str, Any]) -> None:
     assert call("evaluate", "one", "--quiet").exit_code == 0
-    assert Settings(**{name: received[name] for name in vars(Settings()) if name in received}) == Settings()
+    assert {name: received[name] for name in vars(Settings())} == vars(Settings())
     defaults = {name: value.default for name, value in inspect.signature(real).parameters.items()}
     assert {name: received[name] for name in ("device", "workers", "trust")} == {
         name: defaults[name] for name in ("device", "workers", "trust")
     }
-    assert "grid" not in received
     assert received["progress"] is False
 
 

@@ -24,6 +24,7 @@ from typer.testing import CliRunner, Result
 import subspaces as ss
 from subspaces import demo
 from subspaces.cli import app
+from subspaces.evaluation.settings import Settings
 from subspaces.training import RECIPES, Run
 from subspaces.training.config import all_fields
 
@@ -68,7 +69,8 @@ without = cache(run)
 
 def flat(arguments: dict[str, Any]) -> dict[str, Any]:
     """The arguments of a call, or what is planned, by name, with a list of values for each field of the recipes."""
-    found = {**arguments, **arguments.get("changes", arguments.get("settings", {}))}
+    settings = arguments.get("settings", {})
+    found = {**arguments, **arguments.get("changes", vars(settings) if isinstance(settings, Settings) else settings)}
     found = {
         name: value for name, value in found.items() if name not in ("changes", "settings") and not callable(value)
     }
@@ -143,7 +145,7 @@ def test_every_option_of_every_command_has_a_row() -> None:
 def test_what_is_not_given_is_the_default_of_the_call(name: str) -> None:
     """So that a command and the call do the same."""
     command = COMMANDS[name]
-    module, function = ("subspaces", "train") if name == "train" else command.calls.split(":")
+    module, function = ("subspaces", name) if name in ("train", "evaluate") else command.calls.split(":")
     real = inspect.signature(getattr(importlib.import_module(module), function)).parameters
     seen, _, _ = without(name, *command.base)
     assert seen is not None

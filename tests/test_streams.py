@@ -12,7 +12,7 @@ from torch import nn
 import subspaces as ss
 from subspaces import streams
 from subspaces.randomness import new_state
-from subspaces.studies.mixing import KINDS
+from subspaces.studies.network_mixtures import KINDS
 from subspaces.training import Recipe
 
 seeds = st.integers(0, streams.SEEDS - 1)

@@ -2,9 +2,8 @@
 
 from typing import Annotated, Any
 
-from subspaces.cli import completion
 from subspaces.cli.running import Asked, study_command
-from subspaces.cli.shared import COMPARISON, DropoutPasses, Ensembles, Recipes, option
+from subspaces.cli.shared import COMPARISON, DropoutPasses, Ensembles, Recipes, option, recipe_names
 from subspaces.evaluation.settings import PASSES
 
 
@@ -19,7 +18,7 @@ def compare(
             "The recipe that all are compared with; by default the first standard one.",
             "RECIPE",
             COMPARISON,
-            autocompletion=completion.recipes,
+            autocompletion=recipe_names,
         ),
     ] = None,
     dropout_passes: DropoutPasses = PASSES,

@@ -8,15 +8,16 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from subspaces import data as sets
-from subspaces.cli import completion, printing
+from subspaces.cli import printing
 from subspaces.cli.errors import usage
 from subspaces.cli.options import ROOT
-from subspaces.cli.shared import Data, Quiet, option
+from subspaces.cli.shared import Data, Quiet, data_names, option
 from subspaces.text import nearest
 
 app = typer.Typer(help="List, fetch and check data sets.", no_args_is_help=True)
 Name = Annotated[
-    str, typer.Argument(help="The data set: see `subspaces data list`.", autocompletion=completion.data_sets)
+    str,
+    typer.Argument(help="The data set: see `subspaces data list`.", autocompletion=data_names),
 ]
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from subspaces import files
+from subspaces import api, files
 from subspaces.cli import printing
 from subspaces.cli.errors import usage
 from subspaces.cli.options import ROOT, with_fields
@@ -68,18 +68,13 @@ def evaluate(
     """
     with usage(*FIELDS, *OWN, through="plane-through"):
         check_output(quiet, as_json)
-        device = {name: fields.pop(name) for name in DEVICE}
-        settings = {**fields, "through": tuple(plane_through or ()), "precision": device["precision"]}
-        for name in ("check_statistics", "answers"):
-            settings[name] = tuple(fields[name] or ())
-        if grid is not None:
-            settings["grid"] = _steps(*grid)
-        Settings(**settings)  # which refuse what cannot be measured
-        Execution(**device).resolved()
-    from subspaces import api
-
-    progress = not (quiet or as_json)
-    records = api.evaluate(runs, progress=progress, data=data, trust=trust, **{**settings, **device})
+        execution = Execution(**{name: fields.pop(name) for name in DEVICE})
+        execution.resolved()  # which refuses what is not there
+        fields |= {name: fields[name] or () for name in ("check_statistics", "answers")}
+        fields |= {} if grid is None else {"grid": _steps(*grid)}
+        settings = Settings(**fields, through=plane_through or (), precision=execution.precision)
+    how: dict[str, Any] = {"data": data, "execution": execution, "trust": trust}
+    records = api.evaluate_runs(runs, settings, progress=not (quiet or as_json), **how)
     folders = dict.fromkeys(run.resolve() for run in Run.begun(runs))
     if as_json:
         for folder, record in zip(folders, records, strict=True):

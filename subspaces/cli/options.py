@@ -14,7 +14,8 @@ from typing import Annotated, Any, TypeVar
 import typer
 from typer.core import TyperCommand
 
-from subspaces.cli import completion
+from subspaces import networks
+from subspaces.cli.shared import completing, data_names
 from subspaces.data import loading
 from subspaces.methods import own_fields
 from subspaces.methods.fields import choices
@@ -24,6 +25,10 @@ from subspaces.training.config import COMMON, Recipe
 
 Command = TypeVar("Command", bound=Callable[..., None])
 ROOT = Path(loading.ROOT)
+COMPLETED = {  # beside what is one of a few
+    "dataset": data_names,
+    "network": completing(lambda: (*networks.names(), "timm:", "torchvision:")),
+}
 
 
 @dataclass(frozen=True)
@@ -51,14 +56,14 @@ class Fields:
                 continue
             names, kind, default = choices(field, hint), hint, field.default
             settings: dict[str, Any] = {"hidden": field.name in self.without, "show_default": self.defaults}
-            settings["autocompletion"] = completion.FIELDS.get(field.name)
+            settings["autocompletion"] = COMPLETED.get(field.name)
             several = typing.get_origin(hint) is Sequence
             if several:
                 (inner,) = typing.get_args(hint)
                 kind, default = list[inner], None  # type: ignore[valid-type]
                 settings["metavar"] = f"{inner.__name__.upper()}..."
             if names:
-                kind, complete = kind if several else str, completion.completing(partial(choices, field, hint))
+                kind, complete = kind if several else str, completing(partial(choices, field, hint))
                 settings |= {"metavar": "NAME", "callback": _one_of(names), "autocompletion": complete}
             option = typer.Option(help=text, rich_help_panel=field.metadata.get("panel", self.panel), **settings)
             yield inspect.Parameter(

@@ -6,16 +6,15 @@ from typing import Annotated
 
 import typer
 
-from subspaces.cli import completion
 from subspaces.cli.errors import usage
-from subspaces.cli.shared import RunFolders, option, out_option
+from subspaces.cli.shared import RunFolders, figure_names, metric_names, option, out_option
 from subspaces.reports import figures
 
 
 def plot(
     name: Annotated[
         str,
-        typer.Argument(metavar="NAME", help="The figure: one of those above.", autocompletion=completion.figures),
+        typer.Argument(metavar="NAME", help="The figure: one of those above.", autocompletion=figure_names),
     ],
     runs: RunFolders,
     out: Annotated[
@@ -26,7 +25,7 @@ def plot(
         option(
             "What is shown, such as accuracy, nll, brier, ece, adaptive_ece or aurc; each figure has its default.",
             "NAME",
-            autocompletion=completion.metrics,
+            autocompletion=metric_names,
         ),
     ] = None,
     split: Annotated[

@@ -7,9 +7,9 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from subspaces.cli import completion, printing
+from subspaces.cli import printing
 from subspaces.cli.errors import usage
-from subspaces.cli.shared import json_option
+from subspaces.cli.shared import json_option, recipe_names
 from subspaces.training import RECIPES, Recipe
 from subspaces.training.config import all_fields
 from subspaces.training.recipes import find
@@ -18,7 +18,7 @@ from subspaces.training.recipes import find
 def recipes(
     name: Annotated[
         str | None,
-        typer.Argument(help="Show all fields of this one.", show_default=False, autocompletion=completion.recipes),
+        typer.Argument(help="Show all fields of this one.", show_default=False, autocompletion=recipe_names),
     ] = None,
     as_json: Annotated[bool, json_option("a line of JSON for each recipe")] = False,
 ) -> None:

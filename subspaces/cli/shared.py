@@ -1,14 +1,17 @@
-"""The options that several commands have in common, each defined once."""
+"""The options that several commands have in common, each defined once, and the names that a shell completes."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from subspaces.cli import completion
+from subspaces.data import SOURCES
+from subspaces.evaluation.metrics import METRICS
+from subspaces.reports.figures import KINDS
+from subspaces.training import RECIPES
 from subspaces.training.display import Mode
 
 RECIPE = "Recipe: what is trained (what is not given is as in the recipe)"
@@ -28,6 +31,21 @@ def _search_last(context: typer.Context, folder: Path | None) -> Path | None:
     return folder
 
 
+def completing(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """Return what a shell asks for the ends of a word; the names are those that there are then."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [name for name in names() if name.startswith(incomplete)]
+
+    return complete
+
+
+recipe_names = completing(lambda: RECIPES)
+metric_names = completing(lambda: METRICS)
+data_names = completing(lambda: SOURCES)
+figure_names = completing(lambda: KINDS)
+
+
 def option(help: str, metavar: str | None, panel: str | None = None, default: bool | str = False, **more: Any) -> Any:
     """Return an option that shows no default, or this one."""
     return typer.Option(help=help, metavar=metavar, show_default=default, rich_help_panel=panel, **more)
@@ -44,7 +62,7 @@ Code = Annotated[
 ]
 Recipes = Annotated[
     list[str],
-    typer.Argument(metavar="RECIPE", help="See `subspaces recipes`.", autocompletion=completion.recipes),
+    typer.Argument(metavar="RECIPE", help="See `subspaces recipes`.", autocompletion=recipe_names),
 ]
 RunFolders = Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of finished runs.")]
 Seeds = Annotated[
@@ -60,10 +78,6 @@ TensorBoard = Annotated[
     bool, typer.Option(help="Also log for TensorBoard, if it is installed.", rich_help_panel=OUTPUT)
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be trained.", rich_help_panel=OUTPUT)]
-Levels = Annotated[
-    list[float] | None,
-    option("Fractions of training labels that are drawn at random.", "FLOAT...", RECIPE, "0 0.2 0.4 0.6"),
-]
 Ensembles = Annotated[
     list[int] | None,
     option(

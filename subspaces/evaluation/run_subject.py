@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from subspaces import data as datasets
-from subspaces import storage
+from subspaces import storage, values
 from subspaces.data import Dataset, ResidentLoader
 from subspaces.evaluation.answers import Family
 from subspaces.evaluation.predictor import CapturedPredictor, Predictor
@@ -126,6 +126,7 @@ def run_subjects(
     data: str | os.PathLike[str] | None, execution: Execution, trust: bool = False
 ) -> Callable[[Run], RunSubject]:
     """Return a function that gives each run's subject, one for each folder, with data that runs may share."""
+    data, execution = None if data is None else values.folder("data", data), execution.resolved()
 
     @cache
     def load(name: str, label_noise: float, validation: int, seed: int) -> Dataset:

@@ -8,9 +8,8 @@ from typing import Any
 from subspaces import files
 from subspaces.evaluation.settings import PASSES
 from subspaces.reports.page import write_page
-from subspaces.studies.comparison import Comparison
-from subspaces.studies.measuring import measure, train_missing
-from subspaces.studies.setting import Folder, OneRecipe, Setting, check, find_reference, resolve
+from subspaces.studies.comparison import Comparison, measure
+from subspaces.studies.setting import Folder, OneRecipe, Setting, check, find_reference, resolve, train_missing
 from subspaces.studies.tables import attempt
 from subspaces.training.config import Recipe
 from subspaces.training.display import Mode
@@ -59,7 +58,7 @@ def compare(
 
     Example:
         >>> comparison = ss.compare(["digits-standard", "digits-line"], seeds=[0, 1], epochs=20)
-        >>> {entry.name: entry.values("accuracy") for entry in comparison.entries}
+        >>> {entry.named: entry.values("accuracy") for entry in comparison.entries}
     """
     asked = {"ensembles": ensembles, "dropout_passes": dropout_passes, "show": show, "tensorboard": tensorboard}
     return run(plan(recipe, Setting.of(runs, out, data, **asked), seeds, reference, changes))

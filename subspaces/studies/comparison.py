@@ -1,24 +1,36 @@
-"""Methods that were measured on the same data, and their table; every number comes from the runs' own files."""
+"""Methods that are measured on the same data, and their table; every number comes from the runs' own files."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from subspaces.api import evaluate
+from subspaces.data import size_of
 from subspaces.evaluation.cache import Measured
+from subspaces.evaluation.record import Record
+from subspaces.evaluation.run_ensembles import evaluate_together
 from subspaces.evaluation.statistics import CONFIDENCE, errors
-from subspaces.reports.reading import Group
+from subspaces.reports.reading import Group, Reading, grouped
 from subspaces.studies import tables
-from subspaces.studies.entries import Entry, names, titles
+from subspaces.studies.entries import Entry, entries_of, names, recipe_of, run_of, titles
+from subspaces.studies.setting import Setting, independent, same
 from subspaces.studies.tables import Result, Sheet, Table
 from subspaces.training.config import Recipe
-from subspaces.training.runs import Run
+from subspaces.training.runs import Run, RunError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SCHEMA = 1
-SPLIT = "test"
 MARK = "*"  # chosen on the very images it is reported on
 UNDRAWN = "no figure: no method shares its seeds with a reference (--reference) to differ from"
+COST = (
+    "Cost of training: network-steps, each one batch forward and backward through one network, without the passes for "
+    "batch-norm statistics. Networks: how many of them see each test image."
+)
+OF_RUNS = "Ensembles of one size share no run. Each is compared with the mean of the reference over the seeds of its "
+OF_RUNS += "members."
 
 
 @dataclass(frozen=True)
@@ -50,7 +62,6 @@ class Comparison(Result):
 
     def tabulate(self) -> Sheet:
         """Return everything that is to be written."""
-        undrawn = UNDRAWN if len(self.entries) > 1 else ""
         columns = ("method", "answer", *titles(), "training", "networks")
         return Sheet(
             name="comparison",
@@ -58,7 +69,8 @@ class Comparison(Result):
             notes=self.notes(),
             summary=self.summary(),
             rows={"comparison": [self._row(entry) for entry in self.entries]},
-            **({"draw": self.draw} if self.pairs else {"undrawn": undrawn}),
+            draw=self.draw if self.pairs else None,
+            undrawn=UNDRAWN if len(self.entries) > 1 else "",
         )
 
     def draw(self) -> "Figure":
@@ -77,11 +89,11 @@ class Comparison(Result):
             "label_noise": recipe.label_noise,
             "validation": recipe.validation,
             "data_seed": recipe.data_seed,
-            "split": SPLIT,
+            "split": "test",
             "images": self.test_images,
             "training_images": self.training_images,
             "seeds": self.seeds,
-            "reference": None if reference is None else reference.name,
+            "reference": None if reference is None else reference.named,
             "confidence": CONFIDENCE,
             "notes": self.notes(),
             "environments": tables.environments(self.runs),
@@ -92,11 +104,11 @@ class Comparison(Result):
     def _entry(self, entry: Entry) -> dict[str, Any]:
         differences = entry.differences(self.reference)
         return {
-            "method": entry.method,
-            "answer": entry.answer,
+            "method": entry.group.label,
+            "answer": entry.name,
             "recipe": tables.without_seed(entry.recipe),
-            "seeds": [list(seeds) for seeds in entry.seeds],
-            "runs": entry.runs,
+            "seeds": [list(seeds) for seeds in entry.by_seeds],
+            "runs": [run.folder.name for run in entry.group.runs if run.seed in entry.seeds],
             **self._cost(entry),
             **({"stopping": entry.stopping} if entry.stopping else {}),
             "metrics": {name: {**each, "difference": differences[name]} for name, each in entry.metrics().items()},
@@ -104,7 +116,7 @@ class Comparison(Result):
 
     def _row(self, entry: Entry) -> dict[str, Any]:
         """Return the row of an entry in a CSV file."""
-        found = {"method": entry.method, "answer": entry.answer, "n": len(entry.seeds)}
+        found = {"method": entry.group.label, "answer": entry.name, "n": len(entry.by_seeds)}
         return {**found, **self._cost(entry), **entry.columns(self.reference)}
 
     def _cost(self, entry: Entry) -> dict[str, Any]:
@@ -118,55 +130,45 @@ class Comparison(Result):
         """Return the cells of an entry, with the difference to the reference on a line of its own."""
         relative = entry.relative_cost(self.reference)
         training = f"{entry.steps:,.0f}" + ("" if relative is None else f"\n× {relative:.3g}")
-        return [entry.method, entry.answer, *entry.cells(self.reference), training, str(entry.networks)]
+        return [entry.group.label, entry.name, *entry.cells(self.reference), training, str(entry.networks)]
 
     def heading(self) -> str:
         """Return what all methods share."""
         recipes, told = [entry.recipe for entry in self.entries], []
-        for name, words in (
-            ("epochs", "{} epochs"),
-            ("dropout", "dropout {:g}"),
-            ("label_smoothing", "smoothing {:g}"),
-        ):
+        words = {"epochs": "{} epochs", "dropout": "dropout {:g}", "label_smoothing": "smoothing {:g}"}
+        for name, text in words.items():
             values = {getattr(recipe, name) for recipe in recipes}
-            told += [words.format(value) for value in values if value and len(values) == 1]
+            told += [text.format(value) for value in values if value and len(values) == 1]
         return tables.heading(recipes, self.test_images, " · ".join(told), self.recipe.label_noise)
 
     def notes(self) -> list[str]:
         """Return what a reader has to know to judge the numbers."""
         first, *others = self.common_notes()
-        cost = (
-            "Cost of training: network-steps, each one batch forward and backward through one network, without the "
-            "passes for batch-norm statistics. Networks: how many of them see each test image."
-        )
-        return [first, cost, *others, *(_stopping(entry) for entry in self.entries if entry.stopping)]
+        return [first, COST, *others, *(_stopping(entry) for entry in self.entries if entry.stopping)]
 
     def common_notes(self) -> list[str]:
         """Return the notes that also a table of several comparisons needs: on seeds, differences and intervals."""
-        count, named = max(len(entry.seeds) for entry in self.entries), self._named_seeds()
+        count = max(len(entry.by_seeds) for entry in self.entries)
+        single = {frozenset(entry.seeds) for entry in self.entries if entry.runs == 1}  # an ensemble may leave one out
+        named = "the seeds of each method" if len(single) > 1 else tables.named_seeds(self.seeds)
         found = [f"Mean ± standard deviation (n − 1) over {named}." if count > 1 else f"Trained once ({named})."]
         found += self._notes_on_differences(count)
-        if any(entry.of_runs for entry in self.entries):
-            found.append(
-                "Ensembles of one size share no run. Each is compared with the mean of the reference over the seeds "
-                "of its members."
-            )
-        return found
+        return found + [OF_RUNS] * any(entry.runs > 1 for entry in self.entries)
 
     def _notes_on_differences(self, count: int) -> list[str]:
         reference, paired = self.reference, self.pairs
         if reference is None:
             return ["No standard training is among the recipes, so there are no differences to it."]
-        alike = {reference.method, *(entry.method for entry in paired)}
-        missing = [name for name in dict.fromkeys(entry.method for entry in self.entries) if name not in alike]
-        found = [f"No difference is given for {', '.join(missing)}: {reference.name} lacks some of its seeds."]
+        alike = {reference.group.label, *(entry.group.label for entry in paired)}
+        missing = [name for name in dict.fromkeys(entry.group.label for entry in self.entries) if name not in alike]
+        found = [f"No difference is given for {', '.join(missing)}: {reference.named} lacks some of its seeds."]
         found = found if missing else []
         if not paired:
             return found
         interval = (
             f"with its {CONFIDENCE:.0%} confidence interval (Student's t)" if count > 1 else "without an interval"
         )
-        found.append(f"Second line: difference to {reference.name}, paired by the seed, {interval}.")
+        found.append(f"Second line: difference to {reference.named}, paired by the seed, {interval}.")
         if 2 <= count <= 3:
             found.append(
                 f"With {count} seeds the interval reaches {errors(count):.1f} standard errors to each side: "
@@ -177,11 +179,6 @@ class Comparison(Result):
         if count > 1 and len(self.entries) > 2:
             found.append("Each interval stands for itself: expect one in twenty to miss the true difference.")
         return found
-
-    def _named_seeds(self) -> str:
-        """Return the seeds that all methods have, in words; ensembles of runs may leave one out."""
-        single = [entry.seeds for entry in self.entries if not entry.of_runs]
-        return "the seeds of each method" if len(set(map(frozenset, single))) > 1 else tables.named_seeds(self.seeds)
 
 
 def _equal(entry: Entry, reference: Entry) -> bool:
@@ -200,7 +197,45 @@ def _stopping(entry: Entry) -> str:
     """Return what early stopping would be if the test set chose the epoch, as the paper does it."""
     epochs, accuracy = entry.stopped("test")
     return (
-        f"{MARK} {entry.method}: the epochs {entry.stopped('validation')[0]} are chosen on held-out images. The test "
-        f"set itself, as the paper chooses, takes {epochs} and gives {accuracy} % {MARK}: too good, as it is chosen on "
-        "the images that it is reported on."
+        f"{MARK} {entry.group.label}: the epochs {entry.stopped('validation')[0]} are chosen on held-out images. The "
+        f"test set itself, as the paper chooses, takes {epochs} and gives {accuracy} % {MARK}: too good, as it is "
+        "chosen on the images that it is reported on."
     )
+
+
+# Measuring
+
+
+def measure(runs: Sequence[Run], setting: Setting, reference: Recipe | None) -> Comparison:
+    """Measure what is missing of finished runs on the same data, and return all of it."""
+    records = evaluate(runs, dropout_passes=setting.dropout_passes, **setting.measuring(), **setting.evaluation)
+    splits = records[0].dataset["splits"]
+    images = _training_images(runs[0].recipe, records[0], setting.data)
+    groups = grouped(Reading(run, record) for run, record in zip(runs, records, strict=True))
+    standard, entries, together = independent([run.recipe for run in runs]), list[Entry](), list[Measured]()
+    for group in groups:
+        if any(same(recipe_of(group), one) for one in standard):
+            sizes = setting.sizes(len(group.runs))
+            members = [[run_of(group.runs[at]) for at in one] for k in sizes for one in disjoint(len(group.runs), k)]
+            together += evaluate_together(members, to=setting.out, **setting.measuring())
+        entries += entries_of(group, list(splits), images, together, setting.scaled)
+    known = (entry for entry in entries if reference is not None and same(entry.recipe, reference))
+    return Comparison(entries, next(known, None), list(runs), images, splits["test"], groups=groups, together=together)
+
+
+def disjoint(count: int, size: int) -> list[list[int]]:
+    """Return as many groups of `size` of the numbers below `count` as there are without one number in two of them.
+
+    Ensembles with members in common would vary less than independent ones do.
+    """
+    return [list(range(start, start + size)) for start in range(0, count - size + 1, size)]
+
+
+def _training_images(recipe: Recipe, record: Record, data: Path | None) -> int:
+    """Return how many images runs were trained on: batch-norm statistics are of all of them, else the data says it."""
+    if record.statistics["images"]:
+        return int(record.statistics["images"])
+    size = size_of(recipe.dataset, data, count=True)
+    if size is None:
+        raise RunError(f"{record.name}: how many images it was trained on is not known without its data; see --data")
+    return size.training - recipe.validation

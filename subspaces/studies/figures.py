@@ -1,6 +1,6 @@
 """Figures of comparisons and studies, in the style of the report's."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -8,11 +8,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from subspaces.evaluation.statistics import Difference
+from subspaces.evaluation.statistics import Difference, Spread
 from subspaces.reports.figures import style
 from subspaces.reports.measures import measure
 from subspaces.reports.reading import Curve
 from subspaces.studies.entries import Entry
+from subspaces.studies.network_mixtures import KINDS, WORDS, Kind
 from subspaces.studies.setting import plain
 
 SHOWN = ("accuracy", "nll", "ece")
@@ -27,7 +28,7 @@ def differences(title: str, entries: Sequence[Entry], reference: Entry) -> Figur
         for each, metric in zip(axes, SHOWN, strict=True):
             _panel(each, entries, reference, metric)
         first, last = axes[0], axes[-1]
-        first.set_yticks(range(len(entries)), [entry.short for entry in entries])
+        first.set_yticks(range(len(entries)), [entry.label.replace("ensemble of ", "") for entry in entries])
         first.set_ylim(len(entries) - 0.5, -0.7)
         drawing.suptitle(title, x=0.005, ha="left", fontsize=style.FONT)
         right = last.secondary_yaxis("right")
@@ -36,7 +37,7 @@ def differences(title: str, entries: Sequence[Entry], reference: Entry) -> Figur
         right.spines["right"].set_visible(False)
         right.tick_params(length=0)
         last.text(1.04, 1.0, "cost", transform=last.transAxes, va="bottom", fontsize=style.FONT)
-        _legend(drawing, reference, max(len(entry.seeds) for entry in entries))
+        _legend(drawing, reference, max(len(entry.by_seeds) for entry in entries))
     return drawing
 
 
@@ -48,9 +49,9 @@ def _panel(axes: Axes, entries: Sequence[Entry], reference: Entry, metric: str) 
     limits = min(values) - margin, max(values) + margin  # of the seeds: few of them have intervals that dwarf them
     axes.axvline(0, color="black", linewidth=0.8, zorder=1.5)
     axes.set_xlim(limits)
-    methods = list(dict.fromkeys(entry.method for entry in entries))
+    methods = list(dict.fromkeys(entry.group.label for entry in entries))
     for place, entry in enumerate(entries):
-        if methods.index(entry.method) % 2:  # stripes keep the answers of a method together
+        if methods.index(entry.group.label) % 2:  # stripes keep the answers of a method together
             axes.axhspan(place - 0.5, place + 0.5, color="#f4f4f4", linewidth=0, zorder=0)
     for place, each in enumerate(drawn):
         _row(axes, place, each, metric, shown.scale, limits)
@@ -87,7 +88,7 @@ def _legend(drawing: Figure, reference: Entry, seeds: int) -> None:
         handles.append(key(".", SEED, "each seed", 3))
         handles.append(Line2D([], [], color="#555555", linewidth=1.1, label="95 % interval; arrow: wider than shown"))
     told = f"{seeds} seeds" if seeds > 1 else "one seed: no interval"
-    title = f"difference to {reference.name}, paired by the seed ({told})\n"
+    title = f"difference to {reference.named}, paired by the seed ({told})\n"
     title += "cost: training relative to it / networks at test"
     style.legend(drawing, handles, columns=len(handles), title=title)
 
@@ -129,3 +130,65 @@ def _looks(found: Mapping[str, bool]) -> dict[str, style.Look]:
         line = "-" if i < len(style.COLOURS) else style.DASHED
         looks[name] = style.Look(style.COLOURS[i % len(style.COLOURS)], marker, line, shade)
     return looks
+
+
+# Instability
+
+AVERAGES: tuple[Kind, ...] = ("average", "ensemble")
+MIXTURES: tuple[Kind, ...] = ("global", "layerwise", "per-weight")
+LOOKS: dict[Kind, style.Look] = {
+    "branch": style.Look(style.GREYS[0], "*", style.DOTS[0]),
+    **{kind: style.Look(style.COLOURS[i], style.MARKERS[i]) for i, kind in enumerate((*AVERAGES, *MIXTURES))},
+}
+BELOW = 5.0  # points of accuracy below the lowest branch where a panel ends
+Accuracy = Callable[[int, int, Kind], Spread]
+"""Of so many models that share so many epochs."""
+
+
+def over_shared_epochs(title: str, models: Sequence[int], shared: Sequence[int], accuracy: Accuracy) -> Figure:
+    """Draw averages and ensembles of the fewest models, their mixtures, and averages and ensembles of the most."""
+    fewest, most = models[0], models[-1]
+    wanted = [(fewest, AVERAGES), (fewest, MIXTURES), *([(most, AVERAGES)] if most > fewest else [])]
+    found = [(kind, accuracy(m, k, kind)) for m in models for k in shared for kind in KINDS]
+    with style.styled():
+        drawing = style.blank(style.PAGE, 2.4)
+        axes = drawing.subplots(1, len(wanted), sharey=True)
+        bottom, top = _limits(found)
+        for each, (count, kinds) in zip(axes, wanted, strict=True):
+            drawn: dict[Kind, list[Spread]] = {
+                kind: [accuracy(count, k, kind) for k in shared] for kind in ("branch", *kinds)
+            }
+            _shared_panel(each, shared, drawn, bottom)
+            each.set_title(f"{'random mixtures of' if kinds == MIXTURES else 'average and ensemble of'} {count}")
+        axes[0].set(ylabel=measure("accuracy").axis, ylim=(bottom, top))
+        drawing.suptitle(title, x=0.005, ha="left", fontsize=style.FONT)
+        handles = [style.key(look, WORDS[kind]) for kind, look in LOOKS.items()]
+        cut = "" if bottom is None else "; triangles at the bottom: below the panel"
+        style.legend(drawing, handles, columns=3, title="mean ± standard deviation" + cut)
+    return drawing
+
+
+def _limits(found: Sequence[tuple[Kind, Spread]]) -> tuple[float | None, float]:
+    """Return where panels end; below only if some means are so low that the others could not be told apart."""
+    floor = 100 * min(each.mean for kind, each in found if kind == "branch") - BELOW
+    lowest = 100 * min(each.mean for _, each in found)
+    highest = 100 * max(each.mean + (each.std or 0.0) for _, each in found)
+    bottom = floor if lowest < floor else None
+    return bottom, highest + 0.05 * (highest - max(lowest, floor))
+
+
+def _shared_panel(axes: Axes, shared: Sequence[int], found: dict[Kind, list[Spread]], bottom: float | None) -> None:
+    """Draw some kinds beside the branches themselves; the numbers of shared epochs are equally far apart."""
+    places = np.arange(len(shared))
+    for index, (kind, each) in enumerate(found.items()):
+        mean, std = (
+            100 * np.array(column) for column in zip(*((one.mean, one.std or 0.0) for one in each), strict=True)
+        )
+        look = LOOKS[kind]
+        axes.plot(places, mean, color=look.colour, linestyle=look.line, **look.mark)
+        axes.fill_between(places, mean - std, mean + std, color=look.colour, alpha=look.shade, linewidth=0)
+        if bottom is not None and (low := mean < bottom).any():
+            beside = places[low] + 0.16 * (index - len(found) / 2)  # others may be there too
+            axes.plot(beside, [bottom] * int(low.sum()), "v", color=look.colour, markersize=4, clip_on=False)
+    axes.set_xticks(places, [str(k) for k in shared])
+    axes.set_xlabel("shared epochs")

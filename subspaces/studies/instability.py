@@ -7,8 +7,9 @@ statistics are made anew for every network.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
@@ -16,20 +17,49 @@ from subspaces import files, streams, values
 from subspaces.evaluation.cache import Measured, Shelf
 from subspaces.evaluation.display import bars, counted, heeding
 from subspaces.evaluation.run_subject import run_subjects
-from subspaces.studies.branches import Cell, InstabilityStudy, Plan
-from subspaces.studies.measuring import train_missing
-from subspaces.studies.mixing import KINDS, PER, Kind, Mixing
-from subspaces.studies.setting import Folder, OneRecipe, Setting, resolve, whole_numbers
+from subspaces.evaluation.statistics import Spread, spread
+from subspaces.studies import tables
+from subspaces.studies.entries import Scores, in_columns, names, shown
+from subspaces.studies.network_mixtures import KINDS, PER, WORDS, Kind, Mixing
+from subspaces.studies.setting import Folder, OneRecipe, Setting, resolve, train_missing, whole_numbers
+from subspaces.studies.tables import Result, Sheet, Table
 from subspaces.training import feasible, sharing
 from subspaces.training.config import Recipe
 from subspaces.training.display import Mode
 from subspaces.training.runs import Run
 from subspaces.training.signals import stop_on_signals
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SCHEMA = 1
 PARTS = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4)  # of the epochs, shared beside none
 MODELS = (2, 5)
 FILE = "measured.json"
 DRAWS = 2**16 - 1  # which have 16 bits of the seeds
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that a study of instability is to do."""
+
+    recipe: Recipe
+    seeds: list[int]
+    shared: list[int]
+    models: list[int]
+    draws: int
+    setting: Setting
+
+    def branches(self, seed: int, shared: int) -> list[Recipe]:
+        """Return the branches of one trunk, as many as the largest number of models."""
+        name = f"{self.recipe.name}-shared{shared}"
+        numbers = range(1, max(self.models) + 1)
+        return [replace(self.recipe, name=f"{name}-branch{b}", seed=seed, trunk=shared, branch=b) for b in numbers]
+
+    @property
+    def recipes(self) -> list[Recipe]:
+        """All runs, those of short trunks first: a longer trunk goes on from there."""
+        return [one for seed in self.seeds for shared in self.shared for one in self.branches(seed, shared)]
 
 
 def study_instability(
@@ -45,7 +75,7 @@ def study_instability(
     show: Mode = "bar",
     tensorboard: bool = True,
     **changes: Any,
-) -> InstabilityStudy:
+) -> "InstabilityStudy":
     """Train and measure what is missing of networks that share their first epochs; write a table and a figure.
 
     The shared epochs are trained once, for all branches and for longer trunks; they stay in `.trunks` beside the runs,
@@ -107,10 +137,104 @@ def _shared_epochs(recipe: Recipe, shared: Sequence[int] | None) -> list[int]:
     return found
 
 
-def run(plan: Plan) -> InstabilityStudy:
+def run(plan: Plan) -> "InstabilityStudy":
     """Train, measure and write what is missing."""
     with files.made(plan.setting.out):
         return measure(plan, train_missing(plan.recipes, plan.setting)).write(plan.setting.out)
+
+
+# The table
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What was measured of some models that share k epochs: one value for each branch, draw or seed."""
+
+    models: int
+    shared: int
+    kind: Kind
+    scores: list[Scores]
+
+    def spread(self, metric: str) -> Spread:
+        """Return a metric over all of them."""
+        return spread([score["test"][metric] for score in self.scores])
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """Which cell it is, for files."""
+        return {"models": self.models, "shared": self.shared, "kind": self.kind}
+
+
+@dataclass(frozen=True)
+class InstabilityStudy(Result):
+    """All cells, by the number of models and the shared epochs."""
+
+    plan: Plan
+    cells: list[Cell]
+    runs: list[Run]
+    images: int
+
+    def accuracy(self, models: int, shared: int, kind: Kind) -> Spread:
+        """Return the accuracy of so many models that share so many epochs."""
+        cells = (one for one in self.cells if (one.models, one.shared, one.kind) == (models, shared, kind))
+        return next(cells).spread("accuracy")
+
+    def tabulate(self) -> Sheet:
+        """Return everything that is to be written."""
+        lines = [
+            [str(models), str(shared), *(shown(self.accuracy(models, shared, kind), "accuracy") for kind in KINDS)]
+            for models in self.plan.models
+            for shared in self.plan.shared
+        ]
+        rows = []
+        for cell in self.cells:
+            numbers = [in_columns(metric, cell.spread(metric), "mean", "std") for metric in names()]
+            rows.append({**cell.key, "n": len(cell.scores)} | {name: x for each in numbers for name, x in each.items()})
+        table = Table(self.heading(), ("models", "shared epochs", *(f"{WORDS[kind]} %" for kind in KINDS)), lines)
+        return Sheet("instability", [table], self.notes(), self.summary(), {"instability": rows}, self.draw)
+
+    def draw(self) -> "Figure":
+        """Draw the accuracies over the number of shared epochs."""
+        from subspaces.studies import figures
+
+        return figures.over_shared_epochs(self.heading(), self.plan.models, self.plan.shared, self.accuracy)
+
+    def summary(self) -> dict[str, Any]:
+        """Return everything, for a JSON file; the same runs give the same."""
+        return {
+            "schema": SCHEMA,
+            "recipe": tables.without_seed(self.plan.recipe),
+            **{name: getattr(self.plan, name) for name in ("seeds", "shared", "models", "draws")},
+            "split": "test",
+            "images": self.images,
+            "notes": self.notes(),
+            "environments": tables.environments(self.runs),
+            "cells": [
+                {**cell.key, "metrics": {metric: asdict(cell.spread(metric)) for metric in names()}}
+                for cell in self.cells
+            ],
+            "runs": [tables.started(run) for run in self.runs],
+        }
+
+    def heading(self) -> str:
+        """Return what all networks share."""
+        recipe = self.plan.recipe
+        return tables.heading([recipe], self.images, f"{recipe.epochs} epochs", recipe.label_noise)
+
+    def notes(self) -> list[str]:
+        """Return what a reader has to know to judge the numbers."""
+        plan = self.plan
+        return [
+            "The networks share their first epochs and then see the images in another order; "
+            f"{tables.named_seeds(plan.seeds)}. Accuracies: mean ± standard deviation (n − 1) over branches, draws and "
+            "seeds.",
+            f"Mixtures: {plan.draws} draws of coefficients that are uniform on the simplex, one for the network, for "
+            "each layer, or for each weight.",
+            "Batch-norm statistics are made anew for every network from all training images.",
+        ]
+
+
+# Measuring
 
 
 def measure(plan: Plan, runs: Sequence[Run]) -> InstabilityStudy:

@@ -5,10 +5,8 @@ from typing import Any
 
 from subspaces import files
 from subspaces.evaluation.settings import PASSES
-from subspaces.studies.levels import LEVELS, Plan, measure_levels, plan_levels
-from subspaces.studies.lines import Study
-from subspaces.studies.measuring import train_missing
-from subspaces.studies.setting import Folder, OneRecipe, Setting
+from subspaces.studies.noise_levels import LEVELS, NoiseStudy, Plan, measure_levels, plan_levels
+from subspaces.studies.setting import Folder, OneRecipe, Setting, train_missing
 from subspaces.training.display import Mode
 
 RATES = (0.05, 0.1, 0.2, 0.4, 0.8)
@@ -30,7 +28,7 @@ def study_noise(
     show: Mode = "bar",
     tensorboard: bool = True,
     **changes: Any,
-) -> Study:
+) -> NoiseStudy:
     """Train and evaluate what is missing of methods at several levels of label noise, and write a table and a figure.
 
     Args:
@@ -49,7 +47,7 @@ def study_noise(
     return run(plan_levels(recipe, setting, levels, LISTS if lists is None else lists, by, seeds, changes))
 
 
-def run(plan: Plan) -> Study:
+def run(plan: Plan) -> NoiseStudy:
     """Train, measure and write what is missing."""
     with files.made(plan.setting.out):
         return measure_levels(plan, train_missing(plan.recipes, plan.setting)).write(plan.setting.out)

@@ -12,7 +12,7 @@ from subspaces.evaluation.settings import PASSES
 from subspaces.methods.fields import MOST
 from subspaces.text import nearest
 from subspaces.training import feasible
-from subspaces.training.api import configure
+from subspaces.training.api import configure, train_recipes
 from subspaces.training.config import Execution, Recipe
 from subspaces.training.display import Mode, check_mode
 from subspaces.training.recipes import RECIPES
@@ -150,6 +150,18 @@ def find_reference(recipes: Sequence[Recipe], name: OneRecipe | None = None) -> 
         compared = f"expected one of those compared, {', '.join(sorted(known))}"
         raise ValueError(f"reference={name!r}: {compared if name in RECIPES else nearest(name, known)}")
     return known[name]
+
+
+def train_missing(recipes: Sequence[Recipe], setting: Setting) -> list[Run]:
+    """Train what is missing.
+
+    Runs with dropout come first: whether the network has any shows at once.
+    """
+    ordered = sorted(recipes, key=lambda one: not one.dropout)
+    where: dict[str, Any] = {"data": setting.data, "out": setting.runs, "show": setting.show}
+    runs = train_recipes(ordered, setting.execution, tensorboard=setting.tensorboard, **where)
+    found = {run.recipe.key: run for run in runs}
+    return [found[one.key] for one in recipes]
 
 
 def states(recipes: Sequence[Recipe], folder: Path) -> list[tuple[Run, State]]:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from helpers import unsealed
+from pretended import Pretended
 from torch import Tensor, nn
 
 import subspaces as ss
@@ -28,6 +29,12 @@ NO_FIGURE = "no figure: figures need matplotlib: pip install 'subspaces[figures]
 def without_matplotlib(*_: Any) -> None:
     """In the place of what writes a figure: what happens where matplotlib is not installed."""
     raise ModuleNotFoundError("No module named 'matplotlib'", name="matplotlib")
+
+
+def pretend(patch: pytest.MonkeyPatch, stand_in: Pretended) -> None:
+    """Let studies train and measure with stand-ins."""
+    for module in ("setting", "comparison"):
+        stand_in.patch(patch, f"subspaces.studies.{module}")
 
 
 def without_pictures(patch: pytest.MonkeyPatch) -> None:

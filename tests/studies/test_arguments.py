@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from number_cases import DROPOUT, PLAIN
 from pretended import SPLITS, Pretended, scores
-from study_cases import LINE, without_pictures
+from study_cases import LINE, pretend, without_pictures
 
 import subspaces as ss
 from subspaces.evaluation.cache import Measured
 from subspaces.evaluation.run_ensembles import evaluate_together
 from subspaces.studies import study_instability, study_integral, study_noise
-from subspaces.studies.mixing import KINDS
+from subspaces.studies.network_mixtures import KINDS
 from subspaces.training import RECIPES, Execution, Run
 
 THERE = Path("there")
@@ -31,7 +31,7 @@ SHARED: dict[str, Any] = {"data": THERE, "tensorboard": False, "show": "json", "
 @pytest.fixture
 def pretended(monkeypatch: pytest.MonkeyPatch) -> Pretended:
     stand_in = Pretended()
-    stand_in.patch(monkeypatch, "subspaces.studies.measuring")
+    pretend(monkeypatch, stand_in)
     without_pictures(monkeypatch)
     return stand_in
 
@@ -174,7 +174,7 @@ def test_study_instability(pretended: Pretended, mixed: list[dict[str, Any]], tm
     }
     same = [each["known"] is other["known"] for each, other in itertools.pairwise(mixings)]
     assert same == [True, False] * 3 + [True]  # branches of one trunk are asked once
-    values = [made.cell(m, k, "global").values() for m in (2, 3) for k in (0, 5)]
+    values = [made.accuracy(m, k, "global").values for m in (2, 3) for k in (0, 5)]
     order = [[2, 6], [4, 8], [3, 7], [5, 9]]  # the mixings that each of these cells is made of
     assert values == [[scores("global", at)["test"]["accuracy"] for at in cell] for cell in order]
     assert {path.parent for path in made.files} == {out}

@@ -33,8 +33,8 @@ from subspaces.evaluation.cache import Shelf
 from subspaces.evaluation.predictor import Predictor
 from subspaces.networks import MLP
 from subspaces.reports.reading import Reading
-from subspaces.studies.comparison import Comparison
-from subspaces.studies.entries import disjoint, entries_of, training_steps
+from subspaces.studies.comparison import Comparison, disjoint
+from subspaces.studies.entries import entries_of, training_steps
 from subspaces.studies.setting import resolve, states
 from subspaces.training import RECIPES, Execution, Recipe, Run, RunError, Stopped
 from subspaces.training.batches import statistics_batches
@@ -167,7 +167,7 @@ def test_ensembles_share_no_member(count: int, size: int, expected: list[list[in
 
 def test_what_was_measured_beside_does_not_stand_for_an_answer(comparison: Comparison) -> None:
     """Another number of random points, and other pairs, as `evaluate` with other options leaves them."""
-    expected = {entry.name: entry.scores for entry in comparison.entries}
+    expected = {entry.named: (entry.by_seeds, entry.held_out) for entry in comparison.entries}
     for group in (one for one in comparison.groups if one.recipe.method in ("line", "simplex")):
         runs = []
         for run in group.runs:
@@ -176,7 +176,7 @@ def test_what_was_measured_beside_does_not_stand_for_an_answer(comparison: Compa
             nearby = [replace(row, alphas=[0.11, 0.89], metrics={}) for row in ensembles if row.alphas == [0.1, 0.9]]
             runs.append(Reading(run.run, replace(run.record, rows=[*fewer, *nearby, *run.record.rows])))
         for entry in entries_of(replace(group, runs=runs), ["test", "validation"], 1000):
-            assert entry.scores == expected[entry.name]
+            assert (entry.by_seeds, entry.held_out) == expected[entry.named]
         runs = [Reading(run.run, replace(run.record, rows=run.record.rows[:1])) for run in runs]
         with pytest.raises(RunError, match=r"was not evaluated for '.*' on 'test': run `subspaces evaluate "):
             entries_of(replace(group, runs=runs), ["test"], 1000)
@@ -193,8 +193,8 @@ def test_notes_say_how_wide_few_seeds_are(comparison: Comparison) -> None:
     assert not any("it is wide" in note for note in comparison.notes())
 
     def first(n: int) -> Comparison:
-        single = [entry for entry in comparison.entries if all(len(seeds) == 1 for seeds in entry.seeds)]
-        entries = [replace(entry, seeds=entry.seeds[:n], scores=entry.scores[:n]) for entry in single]
+        single = [entry for entry in comparison.entries if all(len(seeds) == 1 for seeds in entry.by_seeds)]
+        entries = [replace(entry, by_seeds=dict(list(entry.by_seeds.items())[:n])) for entry in single]
         runs = [run for run in comparison.runs if run.recipe.seed < n]
         return replace(comparison, entries=entries, reference=entries[0], runs=runs)
 
@@ -202,8 +202,8 @@ def test_notes_say_how_wide_few_seeds_are(comparison: Comparison) -> None:
     assert first(1).notes()[0] == "Trained once (seed 0)."
     assert not any("without width" in note for note in comparison.notes())
     reference = comparison.entries[0]
-    better = [{"test": {name: value + 0.1 for name, value in one["test"].items()}} for one in reference.scores]
-    entries = [reference, replace(reference, method="better", scores=better)]
+    better = {seeds: {name: value + 0.1 for name, value in one.items()} for seeds, one in reference.by_seeds.items()}
+    entries = [reference, replace(reference, group=replace(reference.group, label="better"), by_seeds=better)]
     equal = replace(comparison, entries=entries, reference=reference)
     assert any("An interval without width: all seeds" in note for note in equal.notes())
     alone = replace(comparison, reference=None).notes()
@@ -266,11 +266,9 @@ def test_what_was_stopped_continues(
     made = call()
     assert {path: path.stat().st_mtime_ns for path in results} == results
     for entry in made.entries:
-        (same,) = (
-            one for one in comparison.entries if (one.recipe.name, one.answer) == (entry.recipe.name, entry.answer)
-        )
+        (same,) = (one for one in comparison.entries if (one.recipe.name, one.name) == (entry.recipe.name, entry.name))
         for metric in METRICS:
-            assert entry.values(metric) == same.values(metric)[: len(entry.seeds)]
+            assert entry.values(metric) == same.values(metric)[: len(entry.by_seeds)]
 
 
 def test_a_plan_says_what_is_left(comparison: Comparison, folder: Path, tmp_path: Path) -> None:
@@ -288,7 +286,7 @@ def test_a_plan_says_what_is_left(comparison: Comparison, folder: Path, tmp_path
 
 def test_one_seed_without_a_reference(tmp_path: Path) -> None:
     made = ss.compare(RECIPES["digits-line"], epochs=1, runs=tmp_path / "runs", out=tmp_path / "to", **QUIET)
-    assert [entry.answer for entry in made.entries] == ["midpoint", "ensemble of 0.1 and 0.9"]
+    assert [entry.name for entry in made.entries] == ["midpoint", "ensemble of 0.1 and 0.9"]
     assert made.reference is None
     assert not (tmp_path / "to" / "comparison.png").exists()
     text = (tmp_path / "to" / "comparison.md").read_text()
@@ -300,9 +298,9 @@ def test_baselines_answer_in_their_own_way(tmp_path: Path) -> None:
     names = ("standard", "swa-cyclic", "snapshot", "early-stopping", "sam", "label-smoothing")
     settings = {**QUIET, "epochs": 8, "validation": 200, "runs": tmp_path / "runs", "out": tmp_path / "to"}
     made = ss.compare([f"digits-{name}" for name in names], **settings)
-    plain = [entry for entry in made.entries if not entry.answer.endswith(SCALED)]
+    plain = [entry for entry in made.entries if not entry.name.endswith(SCALED)]
     assert len(made.entries) == 2 * len(plain)
-    assert {entry.name: (entry.networks, entry.relative_cost(made.reference)) for entry in plain} == {
+    assert {entry.named: (entry.networks, entry.relative_cost(made.reference)) for entry in plain} == {
         "standard, network": (1, 1),
         "standard, label smoothing = 0.1, network": (1, 1),
         "swa-cyclic (m = 3), average of 3": (1, 1),
@@ -325,7 +323,7 @@ def test_the_checkpoints_of_swa_also_answer_together(m: int, tmp_path: Path) -> 
     """As an ensemble of all of them, computed anew from the family; two of them are the ends of a line."""
     settings = {**QUIET, "epochs": 8, "vertices": m, "runs": tmp_path / "runs", "out": tmp_path / "to"}
     made = ss.compare("digits-swa-constant", **settings)
-    assert [entry.answer for entry in made.entries] == [f"average of {m}", f"ensemble of {m} checkpoints"]
+    assert [entry.name for entry in made.entries] == [f"average of {m}", f"ensemble of {m} checkpoints"]
     assert [entry.networks for entry in made.entries] == [1, m]
     (run,) = made.runs
     family = ss.load(run.family_file, lambda: MLP(64, 10))
@@ -345,7 +343,7 @@ def test_another_reference(comparison: Comparison, folder: Path, tmp_path: Path)
     settings = {**SMALL, "ensembles": [2], "runs": folder / "runs", "out": tmp_path}
     made = ss.compare([STANDARD, LINE], seeds=[0, 1], reference="digits-line", **settings)
     assert made.reference is not None
-    assert made.reference.name == "line, midpoint"
+    assert made.reference.named == "line, midpoint"
     standard = made.entries[0]
     found = standard.against(made.reference, "nll")
     assert found is not None
@@ -397,7 +395,7 @@ def test_seeds_that_are_not_shared_are_told(tmp_path: Path) -> None:
 def test_an_ensemble_that_leaves_a_seed_out_does_not_hide_the_seeds(tmp_path: Path) -> None:
     folders = {"runs": tmp_path / "runs", "out": tmp_path / "to"}
     made = ss.compare([STANDARD, LINE], seeds=[0, 1, 2], **folders, **QUIET, epochs=1)
-    assert [entry.seeds for entry in made.entries][1] == [(0, 1)]
+    assert [list(entry.by_seeds) for entry in made.entries][1] == [(0, 1)]
     assert made.notes()[0] == "Mean ± standard deviation (n − 1) over seeds 0, 1, 2."
 
 
@@ -412,7 +410,7 @@ def test_what_is_set_for_all_is_in_the_heading_and_leaves_the_ensemble(tmp_path:
         epochs=2,
     )
     assert made.heading() == "digits, 40 % label noise · mlp · 2 epochs · smoothing 0.1 · 597 test images"
-    assert [entry.answer for entry in made.entries][:2] == ["network", "ensemble of 2 runs"]
+    assert [entry.name for entry in made.entries][:2] == ["network", "ensemble of 2 runs"]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from matplotlib.axes import Axes
 from number_cases import DROPOUT, METRICS, PLAIN, Expected, cells_of, check_csv, lines_of, number, printed, row_of
 from pretended import Pretended, scores
-from study_cases import LINE, SIMPLEX, without_pictures
+from study_cases import LINE, SIMPLEX, pretend, without_pictures
 from typer.testing import CliRunner
 
 from subspaces.cli import app
@@ -43,7 +43,7 @@ METHODS |= {"digits-standard": "standard", "digits-simplex": "simplex (m = 3)"}
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Comparison, Path]:
     folder = tmp_path_factory.mktemp("pretended")
     with pytest.MonkeyPatch.context() as patch:
-        Pretended().patch(patch, "subspaces.studies.measuring")
+        pretend(patch, Pretended())
         without_pictures(patch)
         settings: dict[str, Any] = {"seeds": SEEDS, "ensembles": [3, 2], "dropout_passes": 7, "show": "quiet"}
         return compare(RECIPES, runs=folder / "runs", out=folder / "to", **settings), folder

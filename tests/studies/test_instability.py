@@ -16,10 +16,9 @@ import subspaces as ss
 from subspaces import randomness
 from subspaces.cli import app
 from subspaces.networks import MLP
-from subspaces.studies.branches import Cell, InstabilityStudy
+from subspaces.studies.instability import Cell, InstabilityStudy, study_instability
 from subspaces.studies.instability import plan as planned
-from subspaces.studies.instability import study_instability
-from subspaces.studies.mixing import KINDS, Kind
+from subspaces.studies.network_mixtures import KINDS, Kind
 from subspaces.studies.setting import Setting
 from subspaces.training import Run, seals
 from subspaces.training.batches import statistics_batches
@@ -86,16 +85,16 @@ def test_branches_average_and_ensemble_by_hand(made: InstabilityStudy, shared: i
     answers = [probabilities(run, own) for run, own in zip(runs, weights, strict=True)]
     for models in (2, 3):
         expected = [accuracy(answer) for answer in answers[:models]]
-        assert made.cell(models, shared, "branch").values() == pytest.approx(expected, abs=2e-3)
+        assert made.accuracy(models, shared, "branch").values == pytest.approx(expected, abs=2e-3)
         average = {name: sum(own[name] for own in weights[:models]) / models for name in weights[0]}
         expected = [accuracy(probabilities(runs[0], average))]
-        assert made.cell(models, shared, "average").values() == pytest.approx(expected, abs=2e-3)
+        assert made.accuracy(models, shared, "average").values == pytest.approx(expected, abs=2e-3)
         mean = torch.stack([answer for answer, _ in answers[:models]]).mean(0)
-        found = made.cell(models, shared, "ensemble")
-        assert found.values() == pytest.approx([accuracy((mean, answers[0][1]))], abs=2e-3)
+        (found,) = (cell for cell in made.cells if cell.key == {"models": models, "shared": shared, "kind": "ensemble"})
+        assert found.spread("accuracy").values == pytest.approx([accuracy((mean, answers[0][1]))], abs=2e-3)
         labels = answers[0][1]
         nll = -mean[torch.arange(len(labels)), labels].log().mean().item()
-        assert found.values("nll") == pytest.approx([nll], rel=1e-4)
+        assert found.spread("nll").values == pytest.approx([nll], rel=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["global", "layerwise", "per-weight"])
@@ -120,8 +119,9 @@ def test_mixtures_by_hand(made: InstabilityStudy, kind: Kind):
             alphas = {name: drawn[family.layers.index(name.rpartition(".")[0])] for name in weights[0]}
         mixed = {name: sum(alphas[name][..., i] * weights[i][name] for i in range(3)) for name in weights[0]}
         accuracies.append(accuracy(probabilities(runs[0], mixed)))
-    assert made.cell(3, 0, kind).values() == pytest.approx(accuracies, abs=2e-3)
-    assert len(set(made.cell(3, 0, kind).values("nll"))) == 2
+    assert made.accuracy(3, 0, kind).values == pytest.approx(accuracies, abs=2e-3)
+    (cell,) = (cell for cell in made.cells if cell.key == {"models": 3, "shared": 0, "kind": kind})
+    assert len(set(cell.spread("nll").values)) == 2
 
 
 def test_the_files_say_the_same(made: InstabilityStudy):
@@ -129,10 +129,12 @@ def test_the_files_say_the_same(made: InstabilityStudy):
     assert [path.name for path in made.files] == [f"instability.{end}" for end in ("json", "csv", "md", "png", "pdf")]
     stored = json.loads((folder / "instability.json").read_bytes())
     assert [stored[name] for name in ("seeds", "shared", "models", "draws")] == [[0], [0, 2], [2, 3], 2]
-    assert [cell["metrics"]["accuracy"]["values"] for cell in stored["cells"]] == [c.values() for c in made.cells]
+    assert [cell["metrics"]["accuracy"]["values"] for cell in stored["cells"]] == [
+        c.spread("accuracy").values for c in made.cells
+    ]
     assert {run["commit"] for run in stored["runs"]} != set()
     assert stored["environments"] == environments_of(run.folder for run in made.runs)
-    mean = 100 * np.mean(made.cell(2, 0, "branch").values())
+    mean = 100 * np.mean(made.accuracy(2, 0, "branch").values)
     assert f"| 2 | 0 | {mean:.2f} ± " in (folder / "instability.md").read_text()
     assert len((folder / "instability.csv").read_text().splitlines()) == 1 + len(made.cells)
 
@@ -221,4 +223,4 @@ def test_the_command_shows_plan_table_and_json(made: InstabilityStudy):
 
     assert "0 of 6 runs would be trained" in call("--dry-run")
     assert json.loads(call("--json")) == json.loads((folder / "instability.json").read_bytes())
-    assert f"{100 * made.cell(3, 2, 'average').values()[0]:.2f}" in call("--quiet")
+    assert f"{100 * made.accuracy(3, 2, 'average').values[0]:.2f}" in call("--quiet")

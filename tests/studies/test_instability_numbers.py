@@ -11,9 +11,9 @@ from study_cases import STANDARD, without_pictures
 from typer.testing import CliRunner
 
 from subspaces.cli import app
-from subspaces.studies.branches import Cell, InstabilityStudy
+from subspaces.studies.instability import Cell, InstabilityStudy
 from subspaces.studies.instability import plan as planned
-from subspaces.studies.mixing import KINDS, WORDS
+from subspaces.studies.network_mixtures import KINDS, WORDS
 from subspaces.studies.setting import Setting
 
 

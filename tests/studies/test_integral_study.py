@@ -15,8 +15,7 @@ from typer.testing import CliRunner
 import subspaces as ss
 from subspaces.cli import app
 from subspaces.networks import MLP
-from subspaces.studies.identity import BATCHES, TOLERANCE
-from subspaces.studies.integral import IntegralStudy, study_integral
+from subspaces.studies.integral import BATCHES, TOLERANCE, IntegralStudy, study_integral
 from subspaces.training import Run, RunError
 from subspaces.training.batches import statistics_batches
 
@@ -48,8 +47,8 @@ def test_every_method_has_a_line_at_every_level_with_one_rate(made: IntegralStud
     assert len(runs) == 6
     assert {run.recipe.learning_rate for run in runs} == {0.02}
     for line in made.study.lines:
-        for name, accuracy in zip(line.chosen.runs, line.chosen.values("accuracy"), strict=True):
-            result = Run.open(folder_of(made).parent / "runs" / name).result
+        for run, accuracy in zip(line.chosen.group.runs, line.chosen.values("accuracy"), strict=True):
+            result = Run.open(folder_of(made).parent / "runs" / run.folder.name).result
             if line.method != "line":
                 assert accuracy == pytest.approx(result["test_accuracy"], abs=2e-3)
 

@@ -1,5 +1,6 @@
 """The label-noise study: what is chosen where, its table and figure, going on, and errors."""
 
+import copy
 import csv
 import json
 import shutil
@@ -16,9 +17,8 @@ from study_cases import LINE, NO_FIGURE, SMALL, STANDARD, environments_of, witho
 from subspaces.evaluation import Record
 from subspaces.studies import study_noise
 from subspaces.studies.entries import Entry
-from subspaces.studies.levels import methods_of
-from subspaces.studies.lines import Line, Study
 from subspaces.studies.noise import LISTS
+from subspaces.studies.noise_levels import Line, NoiseStudy, methods_of
 from subspaces.studies.tables import rows_as_csv
 from subspaces.training import RECIPES, Run
 
@@ -38,12 +38,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def study(place: Path) -> Study:
+def study(place: Path) -> NoiseStudy:
     return study_noise([STANDARD, LINE], runs=place / "runs", out=place / "to", **SETTINGS)
 
 
 @pytest.fixture(scope="module")
-def written(study: Study, place: Path) -> dict[str, Any]:
+def written(study: NoiseStudy, place: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((place / "to" / "noise.json").read_text())
     return found
 
@@ -111,7 +111,7 @@ def test_differences_are_to_standard_training_at_the_same_level(written: dict[st
             assert line["differences"]["accuracy"]["values"] == pytest.approx(expected)
 
 
-def test_a_choice_on_the_test_set_is_marked(study: Study, place: Path) -> None:
+def test_a_choice_on_the_test_set_is_marked(study: NoiseStudy, place: Path) -> None:
     text = (place / "to" / "noise.md").read_text()
     lines = [line for line in text.splitlines() if line.startswith(("| 0 ", "| 40 "))]
     assert len(lines) == len(study.lines)
@@ -148,22 +148,22 @@ def test_csv_has_the_differences_and_what_was_chosen_on_test_where_something_was
     assert filled == 2 * level  # the reference and the only ensemble have no interval
 
 
-def test_one_value_in_a_list_is_no_choice(study: Study) -> None:
+def test_one_value_in_a_list_is_no_choice(study: NoiseStudy) -> None:
     line = next(line for line in study.lines if line.setting == "dropout")
     alone = replace(line, candidates=[line.chosen], on_test=line.chosen)
     (row,) = csv.DictReader(rows_as_csv(replace(study, lines=[alone]).rows()).splitlines())
-    assert row["chosen"] == str(line.value)
+    assert row["chosen"] == str(line.value(line.chosen))
     assert {value for name, value in row.items() if name.endswith("best_on_test")} == {""}
 
 
-def test_it_says_where_runs_of_all_levels_were_trained(study: Study, written: dict[str, Any]) -> None:
+def test_it_says_where_runs_of_all_levels_were_trained(study: NoiseStudy, written: dict[str, Any]) -> None:
     folders = [run.folder for comparison in study.comparisons for run in comparison.runs]
     assert written["environments"] == environments_of(folders)
     levels = [[run.folder for run in comparison.runs] for comparison in study.comparisons]
     assert [one["environments"] for one in written["comparisons"]] == [environments_of(level) for level in levels]
 
 
-def test_environments_of_a_second_level_are_there_too(study: Study, tmp_path: Path) -> None:
+def test_environments_of_a_second_level_are_there_too(study: NoiseStudy, tmp_path: Path) -> None:
     first, second = study.comparisons
     folder = tmp_path / second.runs[0].folder.name
     shutil.copytree(second.runs[0].folder, folder)
@@ -173,28 +173,28 @@ def test_environments_of_a_second_level_are_there_too(study: Study, tmp_path: Pa
     assert sum(one["hardware"] == "elsewhere" for one in found) == 1
 
 
-def test_early_stopping_chooses_by_accuracy_whatever_by_is(study: Study) -> None:
-    def told(study: Study) -> list[str]:
+def test_early_stopping_chooses_by_accuracy_whatever_by_is(study: NoiseStudy) -> None:
+    def told(study: NoiseStudy) -> list[str]:
         return [note for note in study.notes() if note.startswith("early-stopping")]
 
     assert told(study) == []
     line = study.lines[0]
-    recipe = replace(line.chosen.recipe, method="early-stopping")
-    stopping = replace(line, chosen=replace(line.chosen, recipe=recipe))
+    reading = copy.copy(line.chosen.group.runs[0])
+    reading.recipe = replace(line.chosen.recipe, method="early-stopping")
+    stopping = replace(line, chosen=replace(line.chosen, group=replace(line.chosen.group, runs=[reading])))
     (note,) = told(replace(study, by="nll", lines=[*study.lines, stopping]))
     assert "by the accuracy on held-out images, whatever metric chooses settings (here nll)" in note
 
 
-def test_notes_are_of_what_is_reported(study: Study) -> None:
+def test_notes_are_of_what_is_reported(study: NoiseStudy) -> None:
     """A setting that was tried and not chosen has no interval in the table, and so none that is explained."""
     line = next(line for line in study.lines if line.setting == "label_smoothing")
     (other,) = (entry for entry in line.candidates if entry is not line.chosen)
     comparison = study.comparisons[study.levels.index(line.level)]
     reference = comparison.reference
     assert reference is not None
-    equal = replace(
-        other, scores=[{**one, "test": {k: v + 0.1 for k, v in one["test"].items()}} for one in reference.scores]
-    )
+    better = {seeds: {k: v + 0.1 for k, v in one.items()} for seeds, one in reference.by_seeds.items()}
+    equal = replace(other, by_seeds=better)
 
     def explained(*entries: Entry, lines: list[Line]) -> bool:
         changed = [replace(one, entries=[*one.entries, *entries]) for one in study.comparisons]
@@ -206,7 +206,7 @@ def test_notes_are_of_what_is_reported(study: Study) -> None:
     assert explained(equal, lines=[*standard, replace(line, chosen=equal)])
 
 
-def test_a_figure_of_every_method(study: Study, place: Path) -> None:
+def test_a_figure_of_every_method(study: NoiseStudy, place: Path) -> None:
     assert [path.name for path in study.files] == [f"noise.{ending}" for ending in ("json", "csv", "md", "png", "pdf")]
     drawn = study.own_lines()
     assert list(drawn) == ["standard", "standard: ensemble of 2 runs", "line", "dropout", "label smoothing"]
@@ -214,7 +214,7 @@ def test_a_figure_of_every_method(study: Study, place: Path) -> None:
 
 
 def test_without_matplotlib_the_numbers_are_there(
-    study: Study, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    study: NoiseStudy, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("subspaces.studies.tables.write_figure", without_matplotlib)
     made = study.write(tmp_path)
@@ -223,13 +223,13 @@ def test_without_matplotlib_the_numbers_are_there(
     assert all(path.read_bytes() == (place / "to" / path.name).read_bytes() for path in made.files)
 
 
-def test_the_title_is_of_all_levels(study: Study, place: Path) -> None:
+def test_the_title_is_of_all_levels(study: NoiseStudy, place: Path) -> None:
     title = f"{STANDARD.dataset} · {SMALL['network']} · label noise · 597 test images"
     assert study.heading() == title
     assert (place / "to" / "noise.md").read_text().startswith(f"# {title}\n")
 
 
-def test_the_same_again_trains_nothing(study: Study, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_again_trains_nothing(study: NoiseStudy, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written = (place / "to" / "noise.json").read_bytes()
     monkeypatch.setattr("subspaces.training.api.train_runs", None)
     monkeypatch.setattr("subspaces.evaluation.predictor.Predictor.__call__", None)

@@ -12,8 +12,8 @@ from study_cases import without_pictures
 import subspaces as ss
 from subspaces.evaluation.cache import Shelf
 from subspaces.evaluation.run_subject import run_subjects
-from subspaces.studies.identity import measure_identities as check
-from subspaces.studies.mixing import Mixing
+from subspaces.studies.integral import measure_identities as check
+from subspaces.studies.network_mixtures import Mixing
 from subspaces.studies.setting import Setting
 from subspaces.training import Execution, Run
 
@@ -47,7 +47,7 @@ def test_the_closed_form_with_other_settings(
     """As another version of the package may have them."""
     (folder,) = copies(trained, tmp_path, "integral")
     (before,) = check([Run.open(folder)], SETTING)
-    monkeypatch.setattr(importlib.import_module("subspaces.studies.identity"), name, value)
+    monkeypatch.setattr(importlib.import_module("subspaces.studies.integral"), name, value)
     assert check([Run.open(folder)], SETTING) != [before]
 
 
@@ -98,6 +98,6 @@ def test_a_comparison_shows_dropout_as_it_measures_it(tmp_path: Path, monkeypatc
     ss.evaluate(first.runs, dropout_passes=2, statistics_batches=1, device="cpu", progress=False)
     again = ss.compare("digits-standard", dropout_passes=2, **settings)
     for entry, other in zip(first.entries, again.entries, strict=True):
-        assert entry.scores == other.scores, entry.answer
-    answers = [entry.answer for entry in again.entries if "temperature" not in entry.answer]
+        assert (entry.by_seeds, entry.held_out) == (other.by_seeds, other.held_out), entry.name
+    answers = [entry.name for entry in again.entries if "temperature" not in entry.name]
     assert answers == ["network", "MC-dropout, 2 passes"]

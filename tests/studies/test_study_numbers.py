@@ -10,16 +10,14 @@ import numpy as np
 import pytest
 from number_cases import METRICS, PLAIN, Expected, cells_of, check_csv, lines_of, number, printed, row_of
 from pretended import Pretended, scores
-from study_cases import LINE, without_pictures
+from study_cases import LINE, pretend, without_pictures
 from typer.testing import CliRunner
 
 from subspaces.cli import app
 from subspaces.evaluation.metrics import METRICS as ALL
 from subspaces.studies import study_noise
-from subspaces.studies.identity import Identity
-from subspaces.studies.integral import IntegralStudy
-from subspaces.studies.levels import best
-from subspaces.studies.lines import Line, Study
+from subspaces.studies.integral import Identity, IntegralStudy
+from subspaces.studies.noise_levels import Line, NoiseStudy, best
 from subspaces.training import Run
 
 SEEDS, LEVELS, RATES = [1, 4, 6], [0.0, 0.4], (0.1, 0.2, 0.8)
@@ -27,10 +25,10 @@ LOWER = {"accuracy": False, "nll": True, "brier": True, "ece": True, "adaptive_e
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, Path]:
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[NoiseStudy, Path]:
     folder = tmp_path_factory.mktemp("pretended")
     with pytest.MonkeyPatch.context() as patch:
-        Pretended().patch(patch, "subspaces.studies.measuring")
+        pretend(patch, Pretended())
         without_pictures(patch)
         settings: dict[str, Any] = {"levels": LEVELS[::-1], "by": "nll", "seeds": SEEDS, "dropout_passes": 7}
         lists = {"dropout": RATES[::-1], "label_smoothing": RATES}
@@ -39,7 +37,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, Path]:
         return study, folder
 
 
-def runs_of(made: tuple[Study, Path], level: float, **fields: Any) -> list[Run]:
+def runs_of(made: tuple[NoiseStudy, Path], level: float, **fields: Any) -> list[Run]:
     """The runs of a setting, found in the folder."""
     wanted = {"method": "standard", "dropout": 0.0, "label_smoothing": 0.0, "label_noise": level, **fields}
     found = [run for comparison in made[0].comparisons for run in comparison.runs]
@@ -66,7 +64,7 @@ LINES = [
 ALL_LINES = [(level, *line) for level in LEVELS for line in LINES]
 
 
-def chosen(made: tuple[Study, Path], level: float, answer: str, setting: str | None, split: str) -> float | None:
+def chosen(made: tuple[NoiseStudy, Path], level: float, answer: str, setting: str | None, split: str) -> float | None:
     """The setting with the lowest NLL on a split, mean over the seeds."""
     if setting is None:
         return None
@@ -74,7 +72,7 @@ def chosen(made: tuple[Study, Path], level: float, answer: str, setting: str | N
     return min(means, key=lambda rate: means[rate])
 
 
-def expected(made: tuple[Study, Path], line: tuple[Any, ...], metric: str, split: str = "validation") -> Expected:
+def expected(made: tuple[NoiseStudy, Path], line: tuple[Any, ...], metric: str, split: str = "validation") -> Expected:
     """A metric of a line on the test set, with the setting that a split chooses."""
     level, method, answer, setting = line
     plain = values_of(runs_of(made, level), "network", metric)
@@ -88,13 +86,13 @@ def expected(made: tuple[Study, Path], line: tuple[Any, ...], metric: str, split
     return Expected(values, None if (method, answer) == ("standard", "network") else plain)
 
 
-def test_the_choices_on_both_splits_differ_somewhere(made: tuple[Study, Path]) -> None:
+def test_the_choices_on_both_splits_differ_somewhere(made: tuple[NoiseStudy, Path]) -> None:
     """Or the tests below could not tell them apart."""
     both = [[chosen(made, *line[:1], *line[2:], split) for line in ALL_LINES] for split in ("validation", "test")]
     assert both[0] != both[1]
 
 
-def test_noise_json(made: tuple[Study, Path]) -> None:
+def test_noise_json(made: tuple[NoiseStudy, Path]) -> None:
     stored = json.loads((made[1] / "to" / "noise.json").read_bytes())
     assert (stored["chosen_by"], stored["levels"], stored["seeds"]) == ("nll", LEVELS, SEEDS)
     for found, line in zip(stored["lines"], ALL_LINES, strict=True):
@@ -116,7 +114,7 @@ def test_noise_json(made: tuple[Study, Path]) -> None:
         assert found["candidates"] == tried
 
 
-def test_noise_csv(made: tuple[Study, Path]) -> None:
+def test_noise_csv(made: tuple[NoiseStudy, Path]) -> None:
     with open(made[1] / "to" / "noise.csv") as file:
         rows = list(csv.DictReader(file))
     for row, line in zip(rows, ALL_LINES, strict=True):
@@ -136,7 +134,7 @@ def test_noise_csv(made: tuple[Study, Path]) -> None:
             assert int(row["n"]) == len(one.values)
 
 
-def cells(made: tuple[Study, Path], line: tuple[Any, ...]) -> list[list[str]]:
+def cells(made: tuple[NoiseStudy, Path], line: tuple[Any, ...]) -> list[list[str]]:
     level, method, answer, setting = line
     numbers = [expected(made, line, metric).written(metric) for metric in METRICS]
     marked = ["–", "–"]
@@ -162,7 +160,7 @@ HEAD = [
 ]
 
 
-def test_noise_markdown_and_command(made: tuple[Study, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_noise_markdown_and_command(made: tuple[NoiseStudy, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     head, _, *rows = cells_of((made[1] / "to" / "noise.md").read_text())
     assert head == HEAD
     for row, line in zip(rows, ALL_LINES, strict=True):
@@ -178,7 +176,7 @@ def test_noise_markdown_and_command(made: tuple[Study, Path], monkeypatch: pytes
         assert [lines[lines.index(texts[0]) + at] for at in range(len(texts))] == texts
 
 
-def test_noise_figure(made: tuple[Study, Path]) -> None:
+def test_noise_figure(made: tuple[NoiseStudy, Path]) -> None:
     drawing = made[0].draw()
     own = [("line", "midpoint"), ("standard", "network"), ("standard", "ensemble of 2 runs"), ("dropout", "network")]
     own.append(("label smoothing", "network"))
@@ -205,24 +203,25 @@ def test_noise_figure(made: tuple[Study, Path]) -> None:
 @pytest.mark.parametrize("split", ["test", "validation"])
 @pytest.mark.parametrize("metric", LOWER)
 def test_the_best_is_the_lowest_or_the_highest_as_the_metric_wants(
-    metric: str, split: str, made: tuple[Study, Path]
+    metric: str, split: str, made: tuple[NoiseStudy, Path]
 ) -> None:
     assert {name: ALL[name].lower_is_better for name in LOWER} == LOWER
     for line in made[0].lines:
-        means = [np.mean([one[split][metric] for one in entry.scores]) for entry in line.candidates]
+        both = [{"test": entry.by_seeds, "validation": entry.held_out} for entry in line.candidates]
+        means = [np.mean([one[metric] for one in each[split].values()]) for each in both]
         pick = min if LOWER[metric] else max
         assert best(line.candidates, metric, split) is line.candidates[means.index(pick(means))]
     first, *others = made[0].lines[-1].candidates
-    same = [replace(one, scores=first.scores) for one in others]
+    same = [replace(one, by_seeds=first.by_seeds, held_out=first.held_out) for one in others]
     assert best([first, *same], metric, split) is first
 
 
-def test_early_stopping_shows_both_epochs_and_marks_that_of_the_test_set(made: tuple[Study, Path]) -> None:
+def test_early_stopping_shows_both_epochs_and_marks_that_of_the_test_set(made: tuple[NoiseStudy, Path]) -> None:
     study = made[0]
     epochs = [{"validation": (3, 0.61), "test": (7, 0.66)}, {"validation": (5, 0.58), "test": (9, 0.69)}]
     stopping = [{k: {"epoch": v[0], "test_accuracy": v[1]} for k, v in each.items()} for each in epochs]
     line = study.lines[2]
-    entry = replace(line.chosen, stopping=stopping, scores=line.chosen.scores[:2], seeds=line.chosen.seeds[:2])
+    entry = replace(line.chosen, stopping=stopping, by_seeds=dict(list(line.chosen.by_seeds.items())[:2]))
     row = study.cells(replace(line, chosen=entry))
     spread = f"{100 * np.mean([0.66, 0.69]):.2f} ± {100 * np.std([0.66, 0.69], ddof=1):.2f}"
     assert (row[3], row[-2:]) == ("3, 5", ["7, 9 *", f"{spread} *"])
@@ -237,7 +236,7 @@ IDENTITIES = [
 ]
 
 
-def test_integral_tables(made: tuple[Study, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_integral_tables(made: tuple[NoiseStudy, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     without_pictures(monkeypatch)
     study = IntegralStudy(made[0], IDENTITIES).write(tmp_path)
     stored = json.loads((tmp_path / "integral.json").read_bytes())
@@ -266,9 +265,9 @@ def test_integral_tables(made: tuple[Study, Path], tmp_path: Path, monkeypatch: 
         assert lines_of(line)[0] in printed(shown)
 
 
-def test_a_setting_of_a_line_is_that_of_its_entry(made: tuple[Study, Path]) -> None:
+def test_a_setting_of_a_line_is_that_of_its_entry(made: tuple[NoiseStudy, Path]) -> None:
     for line in made[0].lines:
         assert isinstance(line, Line)
         if line.setting is not None:
-            assert line.value == getattr(line.chosen.recipe, line.setting)
+            assert line.value(line.chosen) == getattr(line.chosen.recipe, line.setting)
     assert number(0.123, "ece") == "12.30"

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 import torch
 from seed_cases import BASE, CHANGED, FIELDS, Call, numbered, taken, use_numbered
+from subspaces.evaluation.api import workbench
+from subspaces.evaluation.dropout import evaluate_dropout
 from torch import Tensor
 
 import subspaces as ss
 from subspaces import data, storage
 from subspaces.data import Dataset
-from subspaces.evaluation.api import workbench
 from subspaces.evaluation.cache import Shelf
-from subspaces.evaluation.dropout import evaluate_dropout
-from subspaces.studies.mixing import PER, Mixing
+from subspaces.studies.network_mixtures import PER, Mixing
 from subspaces.training import Execution, Recipe, Run, api
 from subspaces.training.engine import Engine
 

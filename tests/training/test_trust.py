@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 from helpers import unsealed
+from subspaces.evaluation.dropout import evaluate_dropout
 from training_cases import DIGITS, train_one
 from typer.testing import CliRunner
 
 import subspaces as ss
 from subspaces.cli import app
-from subspaces.evaluation.dropout import evaluate_dropout
 from subspaces.evaluation.run_ensembles import evaluate_together
-from subspaces.studies.measuring import measure
+from subspaces.studies.comparison import measure
 from subspaces.studies.setting import Setting
 from subspaces.training import Execution, Recipe, Run, RunError, seals, trust
 
