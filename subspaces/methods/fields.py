@@ -4,6 +4,7 @@ import dataclasses
 import typing
 from collections.abc import Callable, Iterable
 from numbers import Integral, Real
+from types import NoneType
 from typing import Any, Literal, NamedTuple
 
 from subspaces import values
@@ -50,6 +51,11 @@ def check(owner: Any, entries: "Iterable[dataclasses.Field[Any]]") -> None:
 def checked(entry: "dataclasses.Field[Any]", value: Any, kind: Any) -> Any:
     """Return the value of one field as its type, so that 1 and 1.0 are one configuration."""
     name, limit, most = entry.name, entry.metadata["limit"], entry.metadata.get("most", MOST)
+    parts = typing.get_args(kind)
+    if NoneType in parts:
+        if value is None:
+            return None
+        (kind,) = (part for part in parts if part is not NoneType)
     value = _typed(name, value, kind)
     if limit is not None and not limit.good(value):
         raise ValueError(f"{name}={value!r}: expected {limit.expected}")
@@ -76,5 +82,5 @@ def _typed(name: str, value: Any, kind: Any) -> Any:
             return float(value)
         if kind not in (int, float) and isinstance(value, bool if kind is bool else str):
             return value
-    expected = {int: "an integer", float: "a finite number", bool: "True or False"}.get(kind, "a name")
+    expected = {int: "an integer", float: "a finite number", bool: "True or False"}.get(kind, "text")
     raise ValueError(f"{name}={values.shown(value)}: expected {expected}")

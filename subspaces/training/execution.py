@@ -2,17 +2,14 @@
 
 import dataclasses
 from dataclasses import dataclass
-from numbers import Real
-from typing import Any, Literal, get_args
+from typing import Literal
 
 import torch
 
-from subspaces import values
-from subspaces.methods.fields import MOST, setting
-from subspaces.text import nearest
+from subspaces.methods import fields
+from subspaces.methods.fields import NATURAL, POSITIVE, setting
 
 Precision = Literal["auto", "float32", "bfloat16"]
-PRECISIONS: tuple[str, ...] = get_args(Precision)
 WORKERS = 1024
 
 
@@ -27,18 +24,24 @@ class Execution:
     graph: bool | None = setting(None, "Capture the step as a CUDA graph; by default on a GPU.")
     resident: bool | None = setting(None, "Keep images on the device; by default if they take at most half of it.")
     workers: int | None = setting(
-        None, "Processes that read images that are not on the device; by default one per core."
+        None, "Processes that read images that are not on the device; by default one per core.", NATURAL, most=WORKERS
     )
-    at_once: int | None = setting(None, "Runs trained at once on a GPU; by default as many as fit into its memory.")
-    evaluate_every: int = setting(20, "Epochs between evaluations of the midpoint; 0: at the end; early-stopping: 1.")
-    evaluate_batches: int = setting(50, "Batches for batch-norm statistics of these evaluations; early-stopping: 50.")
-    checkpoint_seconds: float = setting(60.0, "Seconds between checkpoints.")
+    at_once: int | None = setting(
+        None, "Runs trained at once on a GPU; by default as many as fit into its memory.", POSITIVE
+    )
+    evaluate_every: int = setting(
+        20, "Epochs between evaluations of the midpoint; 0: at the end; early-stopping: 1.", NATURAL
+    )
+    evaluate_batches: int = setting(
+        50, "Batches for batch-norm statistics of these evaluations; early-stopping: 50.", POSITIVE
+    )
+    checkpoint_seconds: float = setting(60.0, "Seconds between checkpoints.", NATURAL)
+
+    def __post_init__(self) -> None:
+        fields.check(self, dataclasses.fields(self))
 
     def resolved(self) -> "Execution":
         """Return the same with every choice made."""
-        if self.precision not in PRECISIONS:
-            raise ValueError(f"precision={values.shown(self.precision)}: {nearest(self.precision, PRECISIONS)}")
-        self._check_types()
         name = self.device if self.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
         try:
             device = torch.device(name)
@@ -60,21 +63,3 @@ class Execution:
         if graph and not gpu:
             raise ValueError(f"graph=True on {name}: a CUDA graph needs a CUDA device")
         return dataclasses.replace(self, device=name, precision=precision, compile=compiled, graph=graph)
-
-    def _check_types(self) -> None:
-        """Refuse numbers and switches that are none."""
-        values.whole("evaluate_every", self.evaluate_every, 0, MOST)
-        values.whole("evaluate_batches", self.evaluate_batches, 1, MOST)
-        if self.workers is not None:
-            values.whole("workers", self.workers, 0, WORKERS, beside=", or None for one per core")
-        if self.at_once is not None:
-            values.whole("at_once", self.at_once, 1, MOST, beside=", or None for as many as fit")
-        seconds: Any = self.checkpoint_seconds
-        if isinstance(seconds, bool) or not isinstance(seconds, Real) or not float(seconds) >= 0:
-            raise ValueError(f"checkpoint_seconds={values.shown(seconds)}: expected a number of at least 0")
-        for name in ("channels_last", "compile", "graph", "resident"):
-            value = getattr(self, name)
-            if not isinstance(value, bool) and (value is not None or name == "channels_last"):
-                raise ValueError(f"{name}={values.shown(value)}: expected True or False")
-        if not isinstance(self.device, str):
-            raise ValueError(f"device={values.shown(self.device)}: expected text, auto, cpu, cuda or cuda:N")

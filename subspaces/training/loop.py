@@ -16,18 +16,6 @@ from subspaces.training.turns import Begin, Tick, Turns, Watchers, nobody
 Held = Callable[[Run, str], None]
 
 
-def _once(begin: Begin) -> Begin:
-    """Return what tells of a run when it begins, and not again when it goes on after its trunk."""
-    told: set[Run] = set()
-
-    def tell(run: Run, epoch: int, done: int) -> None:
-        if run not in told:
-            told.add(run)
-            begin(run, epoch, done)
-
-    return tell
-
-
 def train_runs(
     runs: Sequence[Run],
     dataset: Dataset,
@@ -43,7 +31,7 @@ def train_runs(
     each run that is left out because another process trains it, and of which; without it that is an error.
     """
     gpu = execution.device.startswith("cuda")
-    watchers = Watchers(report, tick, _once(begin))
+    watchers = Watchers(report, tick, begin)
     failures: list[TrainingError] = []
     runs = sorted(runs, key=_trunk)  # a short trunk is part of a long one
     together = _together(runs, execution)

@@ -37,6 +37,7 @@ class Turns:
         self.places = Places(execution)
         self.images: ResidentLoader | None = None  # of the first run, which the others may share
         self.running: dict[Trainer, Iterator[int]] = {}
+        self.begun: set[Run] = set()
 
     def train(self, runs: Sequence[Run], until: int | None = None) -> list[TrainingError]:
         """Train runs to their end, or until so many epochs are done; return what went wrong with those that failed."""
@@ -56,7 +57,9 @@ class Turns:
         with self.places.taken():
             trainer = Trainer(run, self.dataset, self.execution, self.watchers.report, self.images)
             run.start(self.execution)  # not before its network can be built
-            self.watchers.begin(run, trainer.epoch, trainer.done)
+            if run not in self.begun:  # it may have gone ahead on a trunk before
+                self.begun.add(run)
+                self.watchers.begin(run, trainer.epoch, trainer.done)
             self.running[trainer] = trainer.steps(until)
             failures = self._turn(trainer, until)
         if self.images is None and isinstance(trainer.engine.loader, ResidentLoader):
