@@ -26,9 +26,10 @@ from torch.utils.data import DataLoader, Dataset
 
 from subspaces import data
 from subspaces.networks import CResNet20
-from subspaces.training.config import Execution, Recipe
 from subspaces.training.engine import GRAPH_STEPS, Engine
 from subspaces.training.environment import commit, environment
+from subspaces.training.execution import Execution
+from subspaces.training.recipe import Recipe
 
 METHODS = {
     "standard": Recipe(),

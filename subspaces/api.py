@@ -25,7 +25,7 @@ from subspaces.reports.page import write_report
 from subspaces.reports.reading import Source
 from subspaces.reports.table import text_table
 from subspaces.text import nearest
-from subspaces.training.config import Execution
+from subspaces.training.execution import Execution
 from subspaces.training.runs import Run
 from subspaces.training.signals import stop_on_signals
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from subspaces.training import Execution
-from subspaces.training.config import all_fields
+from subspaces.training.recipe import all_fields
 
 ALL = [f"digits-{name}" for name in ("standard", "line", "simplex", "ema", "sam", "integral")]  # each field has a user
 

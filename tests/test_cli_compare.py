@@ -16,7 +16,7 @@ from subspaces.cli.options import expanded
 from subspaces.evaluation import Record
 from subspaces.studies.setting import Setting
 from subspaces.training import Execution, Run
-from subspaces.training.config import all_fields
+from subspaces.training.recipe import all_fields
 
 WIDE = {"COLUMNS": "240", "TERMINAL_WIDTH": "240"}
 FIELDS = [*all_fields(), *(entry.name for entry in dataclasses.fields(Execution))]

@@ -26,7 +26,7 @@ from subspaces import demo
 from subspaces.cli import app
 from subspaces.evaluation.settings import Settings
 from subspaces.training import RECIPES, Run
-from subspaces.training.config import all_fields
+from subspaces.training.recipe import all_fields
 
 WIDE = {"COLUMNS": "240", "TERMINAL_WIDTH": "240"}
 ROWS = [(name, option) for name, command in COMMANDS.items() for option in command.rows]

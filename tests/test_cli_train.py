@@ -21,7 +21,7 @@ from subspaces.cli.options import expanded
 from subspaces.methods import METHODS, users
 from subspaces.text import listed
 from subspaces.training import RECIPES, Execution, Recipe, api
-from subspaces.training.config import all_fields
+from subspaces.training.recipe import all_fields
 
 WIDE = {"COLUMNS": "240", "TERMINAL_WIDTH": "240"}
 FIELDS = [*all_fields().values(), *dataclasses.fields(Execution)]

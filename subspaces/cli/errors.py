@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 
 from subspaces import memory
 from subspaces.training import Execution, RunError, Stopped, TrainingError
-from subspaces.training.config import all_fields
+from subspaces.training.recipe import all_fields
 
 EXPECTED = (ValueError, OSError, ImportError, TypeError, RunError, TrainingError)
 NEED_LESS = "lower --batch or --pad, ask for fewer vertices, points or --cells, or take a machine with more memory"

@@ -21,7 +21,7 @@ from subspaces.methods import own_fields
 from subspaces.methods.fields import choices
 from subspaces.methods.rates import SCHEDULES
 from subspaces.text import listed, nearest
-from subspaces.training.config import COMMON, Recipe
+from subspaces.training.recipe import COMMON, Recipe
 
 Command = TypeVar("Command", bound=Callable[..., None])
 ROOT = Path(loading.ROOT)

@@ -11,7 +11,7 @@ from subspaces.cli import printing
 from subspaces.cli.errors import usage
 from subspaces.cli.shared import json_option, recipe_names
 from subspaces.training import RECIPES, Recipe
-from subspaces.training.config import all_fields
+from subspaces.training.recipe import all_fields
 from subspaces.training.recipes import find
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from subspaces import storage, values
 from subspaces.evaluation import record
 from subspaces.training import seals
-from subspaces.training.config import Recipe
+from subspaces.training.recipe import Recipe
 from subspaces.training.runs import FAMILY, LOG, STATE, TRAINED, Run, RunError
 
 TRUNKS = ".trunks"

@@ -14,8 +14,8 @@ from subspaces.evaluation.run_subject import RunSubject
 from subspaces.evaluation.settings import Settings
 from subspaces.evaluation.subject import Subject
 from subspaces.training import seals
-from subspaces.training.config import Execution
 from subspaces.training.environment import environment
+from subspaces.training.execution import Execution
 
 SECONDS = 3.0  # between two writes: what a kill may lose
 

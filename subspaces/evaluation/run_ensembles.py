@@ -20,8 +20,8 @@ from subspaces.evaluation.classification import log_mean
 from subspaces.evaluation.display import bars, counted, heeding
 from subspaces.evaluation.run_subject import OneRun, RunSubject, run_subjects
 from subspaces.training import sharing
-from subspaces.training.config import Execution, Precision
 from subspaces.training.environment import environment
+from subspaces.training.execution import Execution, Precision
 from subspaces.training.runs import Run, RunError
 from subspaces.training.signals import stop_on_signals
 

@@ -19,8 +19,8 @@ from subspaces.evaluation.tasks import Classification
 from subspaces.subspace import Subspace
 from subspaces.training import sharing
 from subspaces.training.batches import evaluation_batches, statistics_batches, statistics_seed
-from subspaces.training.config import Execution
 from subspaces.training.engine import build_family
+from subspaces.training.execution import Execution
 from subspaces.training.runs import Run, RunError
 from subspaces.training.sharing import Waiting
 from subspaces.training.signals import Stop, stop_on_signals

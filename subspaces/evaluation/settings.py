@@ -13,7 +13,7 @@ from subspaces.evaluation.answers import ANSWERS
 from subspaces.evaluation.points import GRID
 from subspaces.evaluation.subject import Subject
 from subspaces.text import nearest
-from subspaces.training.config import Precision
+from subspaces.training.execution import Precision
 
 ChooseOn = Literal["auto", "validation", "test"]
 PASSES = 20  # of MC-dropout

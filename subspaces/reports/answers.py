@@ -11,7 +11,7 @@ from subspaces.evaluation.record import Row
 from subspaces.evaluation.run_ensembles import FILE
 from subspaces.evaluation.statistics import Difference, Spread, paired, spread
 from subspaces.reports.reading import Curve, Group, Reading, value
-from subspaces.training.config import Recipe
+from subspaces.training.recipe import Recipe
 from subspaces.training.runs import Run, RunError
 
 Seeds = tuple[int, ...]

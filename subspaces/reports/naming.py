@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from subspaces.methods import METHODS
-from subspaces.training.config import Recipe, all_fields
+from subspaces.training.recipe import Recipe, all_fields
 
 ABSENT = ("validation", "dropout", "label_smoothing", "trunk", "branch")  # not worth a word where they are 0
 

@@ -17,7 +17,7 @@ from subspaces.evaluation.record import Record, Row
 from subspaces.evaluation.statistics import deviation
 from subspaces.reports.naming import labels, place
 from subspaces.text import nearest
-from subspaces.training.config import Recipe
+from subspaces.training.recipe import Recipe
 from subspaces.training.runs import Run, RunError
 
 Array = NDArray[np.float64]

@@ -11,8 +11,8 @@ from subspaces.reports.page import write_page
 from subspaces.studies.comparison import Comparison, measure
 from subspaces.studies.setting import Folder, OneRecipe, Setting, check, find_reference, resolve, train_missing
 from subspaces.studies.tables import attempt
-from subspaces.training.config import Recipe
 from subspaces.training.display import Mode
+from subspaces.training.recipe import Recipe
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from subspaces.studies import tables
 from subspaces.studies.entries import Entry, entries_of, names, recipe_of, run_of, titles
 from subspaces.studies.setting import Setting, independent, same
 from subspaces.studies.tables import Result, Sheet, Table
-from subspaces.training.config import Recipe
+from subspaces.training.recipe import Recipe
 from subspaces.training.runs import Run, RunError
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from subspaces.reports import answers
 from subspaces.reports.answers import Answer
 from subspaces.reports.reading import Group, Reading
 from subspaces.shapes import Point
-from subspaces.training.config import Recipe
+from subspaces.training.recipe import Recipe
 from subspaces.training.runs import Run, RunError
 
 Scores = dict[str, dict[str, float]]

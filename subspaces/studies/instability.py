@@ -24,8 +24,8 @@ from subspaces.studies.network_mixtures import KINDS, PER, WORDS, Kind, Mixing
 from subspaces.studies.setting import Folder, OneRecipe, Setting, resolve, train_missing, whole_numbers
 from subspaces.studies.tables import Result, Sheet, Table
 from subspaces.training import feasible, sharing
-from subspaces.training.config import Recipe
 from subspaces.training.display import Mode
+from subspaces.training.recipe import Recipe
 from subspaces.training.runs import Run
 from subspaces.training.signals import stop_on_signals
 

@@ -25,8 +25,8 @@ from subspaces.studies.noise_levels import LEVELS, NoiseStudy, Plan, columns, me
 from subspaces.studies.setting import Folder, OneRecipe, Setting, train_missing
 from subspaces.studies.tables import Result, Sheet, Table
 from subspaces.training import seals
-from subspaces.training.config import Precision
 from subspaces.training.display import Mode
+from subspaces.training.execution import Precision
 from subspaces.training.runs import Run
 from subspaces.training.signals import stop_on_signals
 

@@ -14,8 +14,8 @@ from subspaces.evaluation.predictor import Predictor
 from subspaces.evaluation.run_subject import RunSubject
 from subspaces.shapes import Simplex
 from subspaces.subspace import Subspace
-from subspaces.training.config import Execution
 from subspaces.training.environment import environment
+from subspaces.training.execution import Execution
 
 Kind = Literal["branch", "average", "ensemble", "global", "layerwise", "per-weight"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -13,7 +13,7 @@ from subspaces.studies.entries import Entry, in_columns, names, shown, titles
 from subspaces.studies.setting import OneRecipe, Setting, check, find_reference, resolve, same
 from subspaces.studies.tables import Result, Sheet, Table
 from subspaces.text import nearest
-from subspaces.training.config import Recipe
+from subspaces.training.recipe import Recipe
 from subspaces.training.runs import Run
 
 if TYPE_CHECKING:

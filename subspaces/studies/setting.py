@@ -13,8 +13,9 @@ from subspaces.methods.fields import MOST
 from subspaces.text import nearest
 from subspaces.training import feasible
 from subspaces.training.api import configure, train_recipes
-from subspaces.training.config import Execution, Recipe
 from subspaces.training.display import Mode, check_mode
+from subspaces.training.execution import Execution
+from subspaces.training.recipe import Recipe
 from subspaces.training.recipes import RECIPES
 from subspaces.training.runs import Run
 

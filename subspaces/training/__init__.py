@@ -1,7 +1,8 @@
 """Training: recipes, the engine, run folders."""
 
 from subspaces.training.api import train
-from subspaces.training.config import Execution, Recipe
+from subspaces.training.execution import Execution
+from subspaces.training.recipe import Recipe
 from subspaces.training.recipes import RECIPES
 from subspaces.training.runs import Run, RunError
 from subspaces.training.signals import Stopped

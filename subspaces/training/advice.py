@@ -1,7 +1,8 @@
 """What to change in a recipe that cannot be trained as it is."""
 
 from subspaces import memory
-from subspaces.training.config import Execution, Recipe, all_fields
+from subspaces.training.execution import Execution
+from subspaces.training.recipe import Recipe, all_fields
 
 
 def against_divergence(recipe: Recipe) -> str:

@@ -13,9 +13,10 @@ from subspaces.text import nearest
 from subspaces.training import feasible
 from subspaces.training import recipes as book
 from subspaces.training.advice import against_memory
-from subspaces.training.config import COMMON, Execution, Recipe, all_fields
 from subspaces.training.display import Mode, check_mode, display
+from subspaces.training.execution import Execution
 from subspaces.training.loop import Held, train_runs
+from subspaces.training.recipe import COMMON, Recipe, all_fields
 from subspaces.training.runs import Run
 from subspaces.training.sharing import Waiting
 from subspaces.training.signals import stop_on_signals

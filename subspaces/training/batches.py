@@ -9,7 +9,8 @@ from torch import Tensor
 
 from subspaces import streams
 from subspaces.data import Dataset, Files, Images, ResidentLoader, Split, StreamingLoader
-from subspaces.training.config import Execution, Recipe
+from subspaces.training.execution import Execution
+from subspaces.training.recipe import Recipe
 
 Batch = tuple[Tensor, Tensor]
 

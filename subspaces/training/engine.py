@@ -25,7 +25,8 @@ from subspaces.memory import keep_memory
 from subspaces.networks import registry
 from subspaces.subspace import Subspace
 from subspaces.training.batches import Stream, leave_trunk, training_batches
-from subspaces.training.config import Execution, Recipe
+from subspaces.training.execution import Execution
+from subspaces.training.recipe import Recipe
 
 GRAPH_SAFE = ("SGD", "Adam", "AdamW", "RMSprop")  # optimisers whose state may start as zeros
 FUSED = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW)

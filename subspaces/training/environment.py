@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from subspaces.training.config import Execution
+from subspaces.training.execution import Execution
 from subspaces.version import __version__
 
 

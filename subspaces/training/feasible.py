@@ -15,7 +15,7 @@ from subspaces.batchnorm import ONE_VALUE
 from subspaces.data import Dataset, Size, size_of
 from subspaces.data.loading import check_name_and_root
 from subspaces.networks import registry
-from subspaces.training.config import Recipe
+from subspaces.training.recipe import Recipe
 
 
 def check(recipes: Sequence[Recipe], data: str | os.PathLike[str] | None) -> None:

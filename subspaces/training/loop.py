@@ -7,7 +7,7 @@ import torch
 
 from subspaces.data import Dataset
 from subspaces.training import trunks
-from subspaces.training.config import Execution
+from subspaces.training.execution import Execution
 from subspaces.training.runs import Run
 from subspaces.training.signals import stop_on_signals
 from subspaces.training.trainer import Report, TrainingError

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from subspaces.text import Catalogue, nearest
-from subspaces.training.config import Recipe
+from subspaces.training.recipe import Recipe
 
 SUBSPACES = ("line", "curve", "simplex")
 

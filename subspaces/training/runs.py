@@ -23,9 +23,10 @@ from torch import Tensor
 
 from subspaces import files, locks, storage
 from subspaces.training import seals, trust
-from subspaces.training.config import Execution, Recipe
 from subspaces.training.environment import environment
+from subspaces.training.execution import Execution
 from subspaces.training.logs import Log
+from subspaces.training.recipe import Recipe
 from subspaces.training.seals import RunError
 
 __all__ = ["RESERVED", "Run", "RunError"]

@@ -16,8 +16,8 @@ from subspaces.training import trunks
 from subspaces.training.advice import against_divergence
 from subspaces.training.batches import Stream, evaluation_batches, statistics_batches, statistics_seed
 from subspaces.training.clock import Clock
-from subspaces.training.config import Execution
 from subspaces.training.engine import Engine, spread
+from subspaces.training.execution import Execution
 from subspaces.training.runs import Run, RunError
 
 Report = Callable[[Run, dict[str, Any]], None]

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from subspaces import files
 from subspaces.training import seals
-from subspaces.training.config import Recipe
+from subspaces.training.recipe import Recipe
 from subspaces.training.runs import Run
 
 

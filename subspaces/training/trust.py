@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from subspaces.networks.factories import is_factory
-from subspaces.training.config import Recipe
+from subspaces.training.recipe import Recipe
 
 FIELD = "signature"
 LENGTH = 32

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from subspaces.data import Dataset, ResidentLoader
-from subspaces.training.config import Execution
+from subspaces.training.execution import Execution
 from subspaces.training.places import Places
 from subspaces.training.runs import Run
 from subspaces.training.signals import Stop

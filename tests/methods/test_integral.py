@@ -17,8 +17,8 @@ from subspaces import data
 from subspaces.methods.integral import integral, middles, outputs, steps
 from subspaces.training import RECIPES, Execution
 from subspaces.training.batches import statistics_batches, training_batches
-from subspaces.training.config import Recipe
 from subspaces.training.engine import build_family
+from subspaces.training.recipe import Recipe
 
 CPU = Execution(device="cpu").resolved()
 DIGITS = replace(RECIPES["digits-integral"], epochs=2, batch=400, label_noise=0.0)

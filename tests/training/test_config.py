@@ -14,7 +14,7 @@ import torch
 import subspaces as ss
 from subspaces.methods import METHODS, users
 from subspaces.training import RECIPES, Execution, Recipe
-from subspaces.training.config import COMMON, all_fields
+from subspaces.training.recipe import COMMON, all_fields
 
 BAD = {
     "name": [3, "", "../../x", "a/b", "a b", "a\n"],

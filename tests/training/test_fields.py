@@ -15,8 +15,8 @@ from subspaces import streams
 from subspaces.data import ResidentLoader, Split, loading
 from subspaces.networks import MLP
 from subspaces.training import Execution, Recipe, Run
-from subspaces.training.config import all_fields
 from subspaces.training.engine import Engine
+from subspaces.training.recipe import all_fields
 from subspaces.training.trainer import Trainer
 
 BASE = Recipe(
