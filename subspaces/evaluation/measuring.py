@@ -23,6 +23,7 @@ from subspaces.evaluation.record import Record, Row
 from subspaces.evaluation.settings import Settings
 from subspaces.evaluation.subject import Subject
 from subspaces.evaluation.tasks import Task
+from subspaces.text import listed
 
 FITTED = 10_000  # validation examples to which a temperature is fitted, at most
 
@@ -35,6 +36,11 @@ def check(subject: Subject, settings: Settings, others: Sequence[Network]) -> No
             raise ValueError(f"{name}=…: {subject.name} is no family of networks; expected a Subspace, or a run of one")
     if settings.wants_plane:
         corners(subject, others)
+    _, family = items_of(subject, settings)
+    known = [name for name, answer in ANSWERS.items() if answer.item(family) is not None]
+    if settings.answers and not set(settings.answers) & set(known):
+        asked, names = listed(settings.answers), ", ".join(map(repr, known))
+        raise ValueError(f"answers={asked}: {subject.name} has none of these; expected {names}")
 
 
 def measure_all(journal: Journal, others: Sequence[Network], progress: Progress) -> Record:

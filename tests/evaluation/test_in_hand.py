@@ -119,6 +119,11 @@ def test_a_point_without_a_number_is_never_the_best() -> None:
             "held no images out.*validation=",
         ),
         (lambda: ss.evaluate(normless(), test=TEST, answers=["pairs"]), ValueError, "did you mean 'pair'"),
+        (
+            lambda: ss.evaluate(normless(), test=TEST, answers=["pair", "random"]),
+            ValueError,
+            "answers=pair and random: network has none of these; expected 'midpoint'",
+        ),
         (lambda: ss.evaluate("runs/x", test=TEST), TypeError, "(?s)test=.*a run brings its own"),
         (lambda: ss.evaluate(normless(), test=[(TEST[0][0], TEST[0][1] + 0.5)]), TypeError, r"task=Regression\(\)"),
         (lambda: ss.evaluate([], test=TEST), TypeError, "test="),
