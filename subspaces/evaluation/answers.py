@@ -48,7 +48,7 @@ class Answer:
         item = self.item(family)
         if item is None:
             return None
-        together = item.networks > 1
+        together = bool(item.masks) or item.networks > 1  # a single mask is an average too
         return Answered(
             name=self.name,
             words=self.words(family, item),

@@ -16,6 +16,7 @@ import subspaces as ss
 from subspaces import data, storage
 from subspaces.data import Dataset
 from subspaces.evaluation.cache import Shelf
+from subspaces.evaluation.run_subject import run_subjects
 from subspaces.studies.network_mixtures import PER, Mixing
 from subspaces.training import Execution, Recipe, Run, api
 from subspaces.training.engine import Engine
@@ -78,7 +79,7 @@ class Observed:
         self.learning = [call for call in calls if call.learning]
         self.statistics = [call for call in calls if call.training and not call.learning]
         self.execution = Execution(device="cpu", resident=resident, workers=0).resolved()
-        self.bench = workbench(None, self.execution)(self.run)
+        self.bench = run_subjects(None, self.execution)(self.run)
         self.drawn = {**self._training(recipe), **self._measuring()}
         if resident:  # the rest asks for no training images
             self.drawn |= self._evaluation()
@@ -106,27 +107,28 @@ class Observed:
         """Two samples of a Gaussian fitted to the same three checkpoints."""
         changes = {"method": "swag", "schedule": "swa-cyclic", "vertices": 3, "epochs": 8}
         hooks: Any = self._engine(dataclasses.replace(recipe, **changes)).hooks
-        for place, epoch in enumerate(hooks.checkpoints.epochs):
-            rows = {name: torch.full_like(omega[0], place) for name, omega in hooks.family.omega.items()}
-            hooks.checkpoints.kept[epoch] = rows
+        for place, epoch in enumerate(hooks.moments):
+            hooks.weights[epoch] = {
+                name: torch.full_like(omega[0], place) for name, omega in hooks.family.omega.items()
+            }
         return [row.tolist() for sample in hooks.networks() for _, row in sorted(sample.items())]
 
     def _measuring(self) -> dict[str, Any]:
         taken()
-        self.bench.predictor(["test"], None)(self.bench.weights((1.0, 0.0, 0.0)))
+        self.bench.predictor(["test"], None)([self.bench.weights((1.0, 0.0, 0.0))])
         statistics = [call for call in taken() if call.training]
         return {
-            "label noise in evaluation": self.bench.dataset.train.labels.tolist(),
-            "held-out images in evaluation": self.bench.dataset.validation.images[:, 0, 0, 0].tolist(),
+            "label noise in evaluation": self.bench.images_of.train.labels.tolist(),
+            "held-out images in evaluation": self.bench.images_of.validation.images[:, 0, 0, 0].tolist(),
             "order of the images for statistics in evaluation": ranks(statistics),
         }
 
     def _evaluation(self) -> dict[str, Any]:
         options = {"device": "cpu", "workers": 0, "progress": False}
-        (record,) = ss.evaluate(self.run.folder, random=2, triangle=0, **options)
+        record = ss.evaluate(self.run.folder, random=2, triangle=0, **options)
         points = [row.alphas for row in record.rows if (row.role, row.kind, row.split) == ("random", "point", "test")]
         taken()
-        evaluate_dropout(self.run.folder, passes=1, **options)
+        ss.evaluate(self.run.folder, random=2, triangle=0, answers=["dropout"], dropout_passes=1, **options)
         dropping = [call for call in taken() if call.dropping and not call.training]
         return {
             "random points of an evaluation": points,

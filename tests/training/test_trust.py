@@ -81,7 +81,7 @@ def test_who_trained_a_run_may_measure_it(folder: Path) -> None:
     found = config(folder)
     assert len(found.pop("signature")) == 64
     assert found == RECIPE.to_dict()
-    (record,) = ss.evaluate(folder, **QUIET)
+    record = ss.evaluate(folder, **QUIET)
     assert record.rows
 
 
@@ -97,7 +97,7 @@ def test_nothing_that_somebody_elses_run_names_is_imported(folder: Path, trained
         lambda: ss.evaluate(folder, **QUIET),
         lambda: ss.evaluate([trained[0], folder], **QUIET),
         lambda: ss.evaluate(trained[0], through=others, **QUIET),
-        lambda: evaluate_dropout(folder, **QUIET),
+        lambda: ss.evaluate(folder, answers=["dropout"], **QUIET),
         lambda: evaluate_together([others], to=folder.parent, **QUIET),
     ):
         with pytest.raises(RunError, match=ASKS):
@@ -108,9 +108,10 @@ def test_nothing_that_somebody_elses_run_names_is_imported(folder: Path, trained
 
 @pytest.mark.usefixtures("another_user")
 def test_with_trust_it_is(folder: Path) -> None:
-    assert ss.evaluate(folder, trust=True, **QUIET)[0].rows
+    assert ss.evaluate(folder, trust=True, **QUIET).rows
     assert MODULE in sys.modules
-    assert evaluate_dropout(folder, trust=True, passes=1, **QUIET)
+    found = ss.evaluate(folder, trust=True, answers=["dropout"], dropout_passes=1, **QUIET)
+    assert found["dropout"].accuracy > 0
 
 
 @pytest.mark.usefixtures("another_user")
