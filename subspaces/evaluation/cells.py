@@ -21,7 +21,7 @@ Points = Mapping[tuple[float, ...], Callable[[], Any]]
 def measure_plane(journal: Journal, networks: Sequence[Network], progress: Progress) -> dict[str, Points]:
     """Measure the cells that are missing in a plane; return by its name where the statistics may be checked."""
     settings, subject = journal.settings, journal.subject
-    span = Span(networks)
+    span = Span(subject, networks)
     predictor = subject.predictor([SPLIT], settings.plane_statistics_batches)
     plane = _planned(journal, span, predictor)
     missing, total = unmeasured(plane), settings.cells**2
@@ -38,7 +38,7 @@ def _planned(journal: Journal, span: Span, predictor: Predictor) -> Plane:
     """Return the plane of a record that has these cells, whatever of it is measured; an empty one if there is none."""
     record = journal.record
     count = record.dataset["splits"].get(SPLIT, 0)
-    wanted = span.empty(journal.subject, journal.settings.cells, count, predictor.expected_images, journal.shown)
+    wanted = span.empty(journal.settings.cells, count, predictor.expected_images, journal.shown)
     same = next((each for each in record.planes if same_grid(each, wanted)), None)
     if same is not None:
         return same

@@ -14,20 +14,20 @@ LIMIT = 48
 SPLIT = "test"
 
 
-def renew(record: Record, predictions: Predictions, subject: Subject, anew: bool) -> bool:
-    """Add the examples to a record, unless they are there and nothing was measured since; say whether it changed."""
+def renew(record: Record, predictions: Predictions, subject: Subject, anew: bool) -> Examples | None:
+    """Return the examples of a record: those that are there, unless more was measured since."""
     alphas = [row.alphas[0] for row in record.rows if row.kind == "point" and row.split == SPLIT]
     if len(alphas) < 2 or SPLIT not in predictions.labels:
-        return False
+        return record.examples
     if not anew and record.examples is not None and record.examples.alphas == alphas:
-        return False
+        return record.examples
     said = predictions.stacked(SPLIT, [to_place(alpha) for alpha in alphas])
     chosen = choose(said.predicted, said.confidence)
     labels = predictions.labels[SPLIT]
     images = subject.images(SPLIT, chosen.tolist(), labels)
     if images is None:
-        return False
-    record.examples = Examples(
+        return record.examples
+    return Examples(
         split=SPLIT,
         alphas=alphas,
         size=list(images.shape[1:]),
@@ -37,7 +37,6 @@ def renew(record: Record, predictions: Predictions, subject: Subject, anew: bool
         predicted=said.predicted[:, chosen].tolist(),
         confidence=said.confidence[:, chosen].tolist(),
     )
-    return True
 
 
 def pictures(examples: Examples) -> Tensor:

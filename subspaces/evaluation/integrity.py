@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from subspaces import storage, values
@@ -42,7 +43,9 @@ def checked(folder: Path) -> Iterator[tuple[Path, list[str]]]:
     for path in runs:
         yield path, _complaints(path)
     if (trunks := sorted((folder / TRUNKS).glob("*.safetensors"))) and runs:
-        yield folder / TRUNKS, list(_wrong(_of_trunk(path) for path in trunks))
+        remedy = "remove it, and the trunk is trained again"
+        checks = [partial(seals.read_tensors, path, path.name.partition("-")[0], remedy) for path in trunks]
+        yield folder / TRUNKS, list(_wrong(checks))
     if not runs:
         yield folder, [f"{folder} is no run folder and holds none: expected one of a run, or of several"]
 
@@ -60,55 +63,47 @@ def _complaints(folder: Path) -> list[str]:
                 return [f"{folder} is in use by {holder}: check it when that has ended"]
         except RunError as error:
             return [f"{error}: check it when that has ended"]
-    return list(_wrong(_of_run(folder)))
+    found: list[str] = []
+    try:
+        for problem in _wrong(_of_run(Run.open(folder))):
+            found.append(problem)
+    except (RunError, OSError) as error:  # a file that tells which others there are
+        found.append(str(error))
+    return found
 
 
-def _wrong(parts: Iterable[Callable[[], object]]) -> Iterator[str]:
-    """Yield what each part of a check complains about; a file that cannot be read at all ends it."""
-    waiting = iter(parts)
-    while True:
+def _wrong(checks: Iterable[Callable[[], object]]) -> Iterator[str]:
+    """Yield what each of some checks complains about."""
+    for check in checks:
         try:
-            part = next(waiting, None)
-        except (RunError, OSError) as error:
-            yield str(error)
-            return
-        if part is None:
-            return
-        try:
-            part()
+            check()
         except (RunError, storage.FileError, OSError) as error:
             yield str(error)
 
 
-def _of_run(folder: Path) -> Iterator[Callable[[], object]]:
-    """Yield the checks of one run folder."""
-    run = Run.open(folder)
+def _of_run(run: Run) -> Iterator[Callable[[], object]]:
+    """Yield the checks of one run."""
     yield run.starts
     yield run.log
-    if (folder / "result.json").exists() and not run.finished:
+    if (run.folder / "result.json").exists() and not run.finished:
         yield lambda: seals.there(run.family_file, "put it back")
         yield lambda: _without_family(run)
     if run.finished:
-        yield lambda: run.check_family(run.family_file)
-        yield lambda: run.check_family(run.trained_file)
+        yield partial(run.check_family, run.family_file)
+        yield partial(run.check_family, run.trained_file)
     special = {"config.json", "environment.json", FAMILY, TRAINED, record.FILE}
-    for path in sorted(folder.iterdir()):
-        if path.name not in special and path.suffix == ".json":
-            yield lambda path=path: seals.read_json(path, run.recipe.key, "remove it")  # type: ignore[misc]
-        elif path.name not in special and path.suffix == ".safetensors":
-            yield lambda path=path: seals.read_tensors(path, run.recipe.key, "remove it")  # type: ignore[misc]
-    if (folder / record.FILE).exists():
-        yield lambda: measured_of(run)
+    readers = {".json": seals.read_json, ".safetensors": seals.read_tensors}
+    for path in sorted(run.folder.iterdir()):
+        if path.name not in special and path.suffix in readers:
+            yield partial(readers[path.suffix], path, run.recipe.key, "remove it")
+    if (run.folder / record.FILE).exists():
+        yield partial(measured_of, run)
 
 
 def _without_family(run: Run) -> None:
     raise RunError(
         f"{run.folder} has a result without its networks: put {FAMILY} back to evaluate it, or train it anew"
     )
-
-
-def _of_trunk(path: Path) -> Callable[[], object]:
-    return lambda: seals.read_tensors(path, path.name.partition("-")[0], "remove it, and the trunk is trained again")
 
 
 def measured_of(run: Run) -> record.Record:

@@ -5,11 +5,10 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from subspaces.evaluation.answers import ANSWERS, Family
 from subspaces.evaluation.metrics import Metric
 from subspaces.evaluation.points import Item, kind, to_alpha
 from subspaces.evaluation.predictions import Predictions
-from subspaces.evaluation.record import FILE, REMEDY, Choice, Record, Row
+from subspaces.evaluation.record import FILE, REMEDY, Record, Row
 from subspaces.evaluation.run_subject import RunSubject
 from subspaces.evaluation.settings import Settings
 from subspaces.evaluation.subject import Subject
@@ -59,20 +58,12 @@ class Journal:
         names = [each.name for each in self.metrics]
         return [name for name in names if name in self.subject.task.shown] or names[:2]
 
-    def answer(self, family: Family) -> None:
-        """Note how the family answers, in words."""
-        average = self.subject.task.averages[0]
-        found = [ANSWERS.find(name).of(family, average) for name in self.settings.answers or self.subject.answers]
-        answers = [each for each in found if each is not None]
-        if answers != self.record.answers:
-            self.record.answers = answers
-            self.touch()
-
-    def choose(self, choices: list[Choice]) -> None:
-        """Note what was chosen."""
-        if choices != self.record.choices:
-            self.record.choices = choices
-            self.touch()
+    def note(self, **parts: Any) -> None:
+        """Put parts into the record that are not there already."""
+        for name, value in parts.items():
+            if getattr(self.record, name) != value:
+                setattr(self.record, name, value)
+                self.touch()
 
     def missing(self, items: Iterable[Item]) -> list[Item]:
         """Return the items that are not, or not wholly, measured."""

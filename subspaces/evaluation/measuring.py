@@ -9,7 +9,7 @@ from torch import Tensor
 
 from subspaces.data.dataset import Progress
 from subspaces.evaluation import choices, examples
-from subspaces.evaluation.answers import ANSWERS, Family
+from subspaces.evaluation.answers import ANSWERS
 from subspaces.evaluation.cells import check_statistics, measure_plane
 from subspaces.evaluation.classification import Classes
 from subspaces.evaluation.display import counted
@@ -19,7 +19,7 @@ from subspaces.evaluation.plane import Network, corners
 from subspaces.evaluation.points import Item, Place, coefficients, plan, to_alpha
 from subspaces.evaluation.predictions import KEPT, Said, joined, said
 from subspaces.evaluation.predictor import Answers, Predictor
-from subspaces.evaluation.record import Record, Row
+from subspaces.evaluation.record import Answered, Record, Row
 from subspaces.evaluation.settings import Settings
 from subspaces.evaluation.subject import Subject
 from subspaces.evaluation.tasks import Task
@@ -47,31 +47,31 @@ def measure_all(journal: Journal, others: Sequence[Network], progress: Progress)
     """Measure what is missing of one subject, choose, and return its record."""
     settings, subject, record = journal.settings, journal.subject, journal.record
     try:
-        items, family = items_of(subject, settings)
+        items, answers = items_of(subject, settings)
         missing = journal.missing(items)
         _measure(journal, missing, sum(len(item.points) for item in items), progress)
-        journal.answer(family)
+        journal.note(answers=answers)
         plane = measure_plane(journal, corners(subject, others), progress) if settings.wants_plane else {}
         check_statistics(journal, plane, progress)
-        journal.choose(choices.renew(record, journal.predictions, settings.chosen_on(subject), journal.shown))
-        if examples.renew(record, journal.predictions, subject, anew=bool(missing)):
-            journal.touch()
+        splits = settings.chosen_on(subject)
+        journal.note(choices=choices.renew(record, journal.predictions, splits, journal.shown))
+        journal.note(examples=examples.renew(record, journal.predictions, subject, anew=bool(missing)))
     finally:  # also when it was stopped, or failed: what was measured is kept
         journal.write()
     return record
 
 
-def items_of(subject: Subject, settings: Settings) -> tuple[list[Item], Family]:
-    """Return everything that is to be measured of a subject, and what its answers depend on."""
+def items_of(subject: Subject, settings: Settings) -> tuple[list[Item], list[Answered]]:
+    """Return everything that is to be measured of a subject, and how it answers, in words."""
     points = {"grid": settings.grid, "random": settings.random, "triangle": settings.triangle}
     walk = plan(subject.shape, **points, seed=subject.seed) if subject.walks else []  # type: ignore[arg-type]
     family = subject.terms._replace(walk=walk, masks=settings.dropout_passes)
-    items = list(walk)
-    for name in settings.answers or subject.answers:
-        item = ANSWERS.find(name).item(family)
+    items, wanted = list(walk), [ANSWERS.find(name) for name in settings.answers or subject.answers]
+    for item in (answer.item(family) for answer in wanted):
         if item is not None and not any(_includes(known, item) for known in items):
             items.append(item)
-    return items, family
+    answers = [answer.of(family, subject.task.averages[0]) for answer in wanted]
+    return items, [each for each in answers if each is not None]
 
 
 def _includes(known: Item, item: Item) -> bool:

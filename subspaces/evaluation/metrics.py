@@ -24,15 +24,6 @@ Step = Callable[[Any, Any], Tensor | None]
 """Of a batch's prediction and target; None where the prediction does not have what it takes."""
 
 
-def nothing(_prediction: Any, _target: Any) -> None:
-    """Make nothing of a batch."""
-
-
-def zero(_sums: Tensor) -> Tensor:
-    """Return 0, whatever the sums are."""
-    return torch.zeros(())
-
-
 @dataclass(frozen=True)
 class Metric(Description):
     """One metric; everything that names, explains, orders or draws it is derived from here.
@@ -43,8 +34,10 @@ class Metric(Description):
         ...     **average(lambda p, y: (p.probabilities.topk(5).indices == y[:, None]).any(1))))
     """
 
-    step: Step = field(default=nothing, repr=False)  # makes a tensor of a batch's prediction and target
-    value: Callable[[Tensor], Tensor] = field(default=zero, repr=False)  # of what the steps add up to
+    step: Step = field(
+        default=lambda prediction, target: None, repr=False
+    )  # makes a tensor of a batch's prediction and target
+    value: Callable[[Tensor], Tensor] = field(default=lambda sums: sums, repr=False)  # of what the steps add up to
     gathers: bool = False  # the steps are joined, [n, …], instead of added
     tasks: tuple[str, ...] = ("classification",)  # the names of those that it is for
     counter: Any = field(default=None, repr=False)  # counts instead of step and value, as those of torchmetrics do

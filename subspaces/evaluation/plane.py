@@ -38,20 +38,17 @@ class Network:
     coefficients: tuple[float, ...] = ()
     module: nn.Module | None = None
 
-    @property
-    def layout(self) -> Layout | None:
-        """Where each parameter lies; None for a module, which takes that of the others."""
-        return None if self.subject is None else self.subject.family.layout
-
     def rows(self, layout: Layout) -> dict[str, Tensor]:
         """Return the weights by group, [n] each."""
-        if self.subject is None:
-            assert self.module is not None
+        if self.module is not None:
             named = dict(self.module.named_parameters(remove_duplicate=False))
             missing = [name for name in layout.entries if name not in named]
             if missing:
                 raise ValueError(f"{self.label} has no {missing[0]}: a plane goes through networks of one architecture")
             return {group.name: group.pack(named) for group in layout.groups}
+        assert self.subject is not None
+        if self.subject.family.layout != layout:
+            raise ValueError(f"{self.label} has another network: a plane goes through networks of one architecture")
         omega, c = self.subject.family.omega, torch.tensor(self.coefficients, dtype=torch.float64)
         return {name: geometry.mix(c.to(omega[name].device), omega[name]) for name in omega}
 
@@ -126,15 +123,10 @@ def corners(subject: Subject, others: Sequence[Network]) -> list[Network]:
 
 
 class Span:
-    """The plane through three networks of one architecture, and the coordinates in it."""
+    """The plane through three networks of a subject's architecture, and the coordinates in it."""
 
-    def __init__(self, networks: Sequence[Network]) -> None:
-        self.networks = list(networks)
-        layouts = [network.layout for network in networks if network.layout is not None]
-        self.layout = layouts[0]
-        for network in networks:
-            if network.layout not in (None, self.layout):
-                raise ValueError(f"{network.label} has another network than {networks[0].label}")
+    def __init__(self, subject: Subject, networks: Sequence[Network]) -> None:
+        self.subject, self.networks, self.layout = subject, networks, subject.family.layout
         with torch.no_grad():
             found = [network.rows(self.layout) for network in networks]
             device = found[0][self.layout.groups[0].name].device
@@ -184,8 +176,8 @@ class Span:
         squares = torch.einsum("ki,ij,kj->k", c, off @ off.T, c)
         return c @ places, squares.clamp_min(0).sqrt()
 
-    def empty(self, subject: Subject, cells: int, count: int, statistics_images: int, metrics: Sequence[str]) -> Plane:
-        """Return the plane around a subject with nothing measured yet."""
+    def empty(self, cells: int, count: int, statistics_images: int, metrics: Sequence[str]) -> Plane:
+        """Return the plane with nothing measured yet."""
         low, high = self.corners.min(0).values, self.corners.max(0).values
         margin = MARGIN * (high - low)
         xs, ys = (
@@ -202,14 +194,14 @@ class Span:
             split=SPLIT,
             count=count,
             statistics_images=statistics_images,
-            drawn=self._drawings(subject),
+            drawn=self._drawings(),
         )
 
-    def _drawings(self, subject: Subject) -> list[Drawn]:
+    def _drawings(self) -> list[Drawn]:
         """Return the subject's subspace and those that the three networks come from, in the plane's coordinates."""
         found = []
         owners = [network.subject for network in self.networks if network.subject is not None]
-        for one in dict.fromkeys([subject, *owners]):
+        for one in dict.fromkeys([self.subject, *owners]):
             single = kind(one.shape) == "single"
             if single and one in owners:
                 continue

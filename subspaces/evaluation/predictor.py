@@ -148,6 +148,8 @@ class Predictor:
     def _renew_statistics(self, network: nn.Module) -> None:
         assert self._statistics is not None
         self.statistics_images = 0
+        others = (part for part in network.modules() if not isinstance(part, _BatchNorm))
+        kept = [(each, each.clone()) for part in others for each in part.buffers(recurse=False)]
 
         def run(module: Any, batch: Any) -> None:
             self.statistics_images += nested.batch_size(self.task.inputs(batch)) or 0
@@ -155,6 +157,8 @@ class Predictor:
 
         with self._settings():  # far off a subspace all is infinite, and that is what is measured
             recalibrate(network, self._statistics(), batches=self._batches, finite=False, forward=run)
+        for buffer, value in kept:  # which a pass in train mode may change too
+            buffer.copy_(value)
 
 
 class GivenNetworks(Predictor):

@@ -4,7 +4,7 @@ p(y | x) = 1/k sum_i softmax(f(x; theta_i)), with theta_i the midpoint of run i,
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -43,16 +43,8 @@ def evaluate_together(
 ) -> list[Measured]:
     """Measure the midpoints of several runs as one ensemble, for each group of runs, unless that is there already.
 
-    Args:
-        groups: of finished runs on the same data; each is one ensemble.
-        to: the folder for `ensembles.json`.
-        data: the folder with the data sets.
-        device: "cpu", "cuda", …; "auto" takes a GPU if there is one.
-        statistics_batches: for the batch-norm statistics; by default the whole training set.
-        precision: as in `evaluate`.
-        workers: processes that read image files.
-        trust: as in `evaluate`.
-        progress: True for bars, False for none, or a function of (what, done, total).
+    The runs of a group are finished and on the same data; `to` is the folder for `ensembles.json`, the rest as in
+    `evaluate`.
     """
     open_run = run_subjects(data, Execution(device=device, precision=precision, workers=workers).resolved(), trust)
     groups = [values.several("groups", group, "lists of runs") for group in values.several("groups", groups, "lists")]
@@ -66,10 +58,11 @@ def evaluate_together(
     missing = [index for index in range(len(members)) if index not in found]
     if missing:
         with stop_on_signals() as stop, bars(progress) as shown, files.made(Path(to)):
+            tick = counted(partial(heeding, stop, shown), "ensembles of runs", 0, len(missing))
             new = sharing.share(
                 missing,
                 lambda index: sharing.beside(shelf.path, keys[index]),
-                _Measuring({i: members[i] for i in missing}, keys, shelf, precision, partial(heeding, stop, shown)),
+                _Measuring({index: members[index] for index in missing}, keys, shelf, precision, tick),
                 lambda index: f"the ensemble of {', '.join(keys[index]['runs'])}",
                 stop,
             )
@@ -86,50 +79,41 @@ class _Measuring:
         keys: Sequence[dict[str, Any]],
         shelf: Shelf,
         precision: Precision,
-        progress: Progress,
+        tick: Callable[[int], None],
     ) -> None:
-        self.left, self.keys, self.shelf, self.precision = groups, keys, shelf, precision
-        self.answers: dict[RunSubject, dict[str, Tensor]] = {}
-        self.tick = counted(progress, "ensembles of runs", 0, len(groups))
+        self.left, self.keys, self.shelf, self.precision, self.tick = groups, keys, shelf, precision, tick
+        self.logits: dict[RunSubject, dict[str, Tensor]] = {}  # of each run's midpoint [n, classes], on each split
 
     def __call__(self, index: int) -> Measured:
         """Return what another process has measured by now, or measure it."""
         key, group = self.keys[index], self.left.pop(index)
         found = self.shelf.find(key, self.precision)
         if found is None:
-            for one in group:
-                if one not in self.answers:
-                    self.answers[one] = midpoint_logits(one, key["batches"])
-                    self.tick(0)
-            found = _measured(key, group, self.answers)
+            found = self._measured(key, group)
             self.shelf.add(found)
         wanted = {one for others in self.left.values() for one in others}
-        self.answers = {one: logits for one, logits in self.answers.items() if one in wanted}
+        self.logits = {one: logits for one, logits in self.logits.items() if one in wanted}
         self.tick(1)
         return found
+
+    def _measured(self, key: dict[str, Any], group: Sequence[RunSubject]) -> Measured:
+        for one in group:
+            if one not in self.logits:
+                predictor = one.predictor(one.splits, key["batches"])
+                said = predictor.whole(one.weights(middle_of(one.shape)))
+                one.release()
+                self.logits[one] = {split: logits.cpu() for split, (logits, _) in said.items()}
+                self.tick(0)
+        first = group[0]
+        means = {split: log_mean(torch.stack([self.logits[one][split] for one in group])) for split in first.splits}
+        labels = {split: getattr(first.images_of, split).labels for split in first.splits}
+        return Measured.of(key, environment(first.execution), means, labels)
 
 
 def key_of(group: Sequence[RunSubject], statistics: int | None = None) -> dict[str, Any]:
     """Return what tells one measurement of this kind from another; the order of the runs does not matter."""
     runs = {one.checksum: one.run.folder.name for one in sorted(group, key=lambda one: one.run.folder.name)}
     return {"runs": list(runs.values()), "families": list(runs), "batches": statistics}
-
-
-def midpoint_logits(subject: RunSubject, statistics: int | None = None) -> dict[str, Tensor]:
-    """Return the logits [n, classes] of a run's midpoint on each split."""
-    predictor = subject.predictor(subject.splits, statistics)
-    found = predictor.whole(subject.weights(middle_of(subject.shape)))
-    subject.release()
-    return {split: logits.cpu() for split, (logits, _) in found.items()}
-
-
-def _measured(
-    key: dict[str, Any], group: Sequence[RunSubject], answers: dict[RunSubject, dict[str, Tensor]]
-) -> Measured:
-    first = group[0]
-    means = {split: log_mean(torch.stack([answers[one][split] for one in group])) for split in first.splits}
-    labels = {split: getattr(first.images_of, split).labels for split in first.splits}
-    return Measured.of(key, environment(first.execution), means, labels)
 
 
 def _check(group: Sequence[RunSubject]) -> None:

@@ -193,6 +193,16 @@ def test_instance_norm_needs_no_training_batches() -> None:
         check(row, [logits(one.at(alpha), TEST) for alpha in row.alphas])
 
 
+def test_other_statistics_stay_while_those_of_batch_norm_are_made() -> None:
+    made = nn.Sequential(nn.BatchNorm1d(INPUTS), Instances())
+    one = ss.Subspace.from_modules([made, made], ss.Line())  # every point is the same network
+    found = ss.evaluate(one, test=TEST, statistics=TRAINING, grid=(0.0, 0.2), progress=False)
+    (expected,) = ss.evaluate(one, test=TEST, statistics=TRAINING, grid=(), answers=["midpoint"], progress=False).rows[
+        :1
+    ]
+    assert [row.nll for row in found.rows if row.kind == "point"] == [pytest.approx(expected.nll, abs=1e-6)] * 5
+
+
 def test_statistics_may_come_from_a_loader_that_shuffles_and_every_point_gets_the_same() -> None:
     x, y = (torch.cat(parts) for parts in zip(*TRAINING, strict=True))
     training = DataLoader(TensorDataset(x, y), batch_size=32, shuffle=True)
@@ -278,5 +288,9 @@ def test_a_plane_through_a_line_and_a_network_of_the_users_own() -> None:
             assert plane.values["accuracy"][j][i] == pytest.approx(accuracy_score(target, out.argmax(1)), abs=1 / 300)
             expected = log_loss(target, softmax(out), labels=range(CLASSES))
             assert plane.values["nll"][j][i] == pytest.approx(expected, abs=1e-4)
+    (others,) = ss.evaluate(
+        one, test=TEST, through=[one.at(0.0), one.at(1.0), third], cells=4, grid=(), progress=False
+    ).planes
+    assert others.values == plane.values
     with pytest.raises(ValueError, match=r"network 1 has no 0\.weight: a plane goes through networks of one"):
         ss.evaluate(one, test=TEST, through=[nn.Identity()], cells=2, grid=(), progress=False)
