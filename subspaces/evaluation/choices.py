@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 from subspaces.evaluation import selective
+from subspaces.evaluation.examples import Predictions
 from subspaces.evaluation.points import to_place
-from subspaces.evaluation.predictions import Predictions
 from subspaces.evaluation.record import Choice, Record, Row
 
 SHARE = 0.5  # of the midpoint's error is what the threshold aims at

@@ -180,14 +180,7 @@ for _each in (
         tasks=CLASSES,
         headline=True,
     ),
-    Metric(
-        "nll",
-        "NLL",
-        "mean negative log-likelihood of the right class",
-        **LIKELIHOOD,
-        tasks=CLASSES,
-        headline=True,
-    ),
+    Metric("nll", "NLL", "mean negative log-likelihood of the right class", **LIKELIHOOD, tasks=CLASSES, headline=True),
     Metric(
         "brier",
         "Brier score",

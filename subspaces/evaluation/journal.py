@@ -5,9 +5,9 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from subspaces.evaluation.examples import Predictions
 from subspaces.evaluation.metrics import Metric
 from subspaces.evaluation.points import Item, kind, to_alpha
-from subspaces.evaluation.predictions import Predictions
 from subspaces.evaluation.record import FILE, REMEDY, Record, Row
 from subspaces.evaluation.run_subject import RunSubject
 from subspaces.evaluation.settings import Settings

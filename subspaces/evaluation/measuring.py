@@ -13,11 +13,11 @@ from subspaces.evaluation.answers import ANSWERS
 from subspaces.evaluation.cells import check_statistics, measure_plane
 from subspaces.evaluation.classification import Classes
 from subspaces.evaluation.display import counted
+from subspaces.evaluation.examples import KEPT, Said, joined, said
 from subspaces.evaluation.journal import Journal
 from subspaces.evaluation.metrics import Metric, Tally
 from subspaces.evaluation.plane import Network, corners
 from subspaces.evaluation.points import Item, Place, coefficients, plan, to_alpha
-from subspaces.evaluation.predictions import KEPT, Said, joined, said
 from subspaces.evaluation.predictor import Answers, Predictor
 from subspaces.evaluation.record import Answered, Record, Row
 from subspaces.evaluation.settings import Settings
@@ -55,7 +55,7 @@ def measure_all(journal: Journal, others: Sequence[Network], progress: Progress)
         check_statistics(journal, plane, progress)
         splits = settings.chosen_on(subject)
         journal.note(choices=choices.renew(record, journal.predictions, splits, journal.shown))
-        journal.note(examples=examples.renew(record, journal.predictions, subject, anew=bool(missing)))
+        journal.note(examples=examples.renew(record, journal.predictions, subject.images, anew=bool(missing)))
     finally:  # also when it was stopped, or failed: what was measured is kept
         journal.write()
     return record

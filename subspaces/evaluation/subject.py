@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from subspaces import template
 from subspaces.ensembles import Ensemble
 from subspaces.evaluation.answers import Family, usual
+from subspaces.evaluation.examples import same_order
 from subspaces.evaluation.points import Place, to_alpha
-from subspaces.evaluation.predictions import same_order
 from subspaces.evaluation.predictor import GivenNetworks, Predictor, batch_norms
 from subspaces.evaluation.tasks import Task
 from subspaces.shapes import Point, Shape, Simplex

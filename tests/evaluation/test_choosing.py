@@ -11,8 +11,8 @@ import torch
 import subspaces as ss
 from subspaces import randomness
 from subspaces.evaluation import choices, points
+from subspaces.evaluation.examples import Predictions, said
 from subspaces.evaluation.metrics import of_task
-from subspaces.evaluation.predictions import Predictions, said
 from subspaces.evaluation.record import Choice, Record, Row
 
 SPLITS = ("test", "validation")

@@ -12,7 +12,7 @@ import torch
 import subspaces as ss
 from subspaces.evaluation import Record
 from subspaces.evaluation.cache import Measured
-from subspaces.evaluation.predictions import Predictions, said
+from subspaces.evaluation.examples import Predictions, said
 from subspaces.evaluation.run_ensembles import evaluate_together
 
 WHOLE: dict[str, Any] = {"grid": (0.0, 0.2), "plane": True, "cells": 2, "check_statistics": (1,), "choose_on": "test"}
