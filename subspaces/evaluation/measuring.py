@@ -36,11 +36,9 @@ def check(subject: Subject, settings: Settings, others: Sequence[Network]) -> No
             raise ValueError(f"{name}=…: {subject.name} is no family of networks; expected a Subspace, or a run of one")
     if settings.wants_plane:
         corners(subject, others)
-    _, family = items_of(subject, settings)
-    known = [name for name, answer in ANSWERS.items() if answer.item(family) is not None]
-    if settings.answers and not set(settings.answers) & set(known):
-        asked, names = listed(settings.answers), ", ".join(map(repr, known))
-        raise ValueError(f"answers={asked}: {subject.name} has none of these; expected {names}")
+    if not items_of(subject, settings)[1]:
+        asked, usual = listed(settings.answers), ", ".join(map(repr, subject.answers))
+        raise ValueError(f"answers={asked}: {subject.name} has none of these; expected some such as {usual}")
 
 
 def measure_all(journal: Journal, others: Sequence[Network], progress: Progress) -> Record:

@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 import torch
 from seed_cases import BASE, CHANGED, FIELDS, Call, numbered, taken, use_numbered
-from subspaces.evaluation.api import workbench
-from subspaces.evaluation.dropout import evaluate_dropout
 from torch import Tensor
 
 import subspaces as ss

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from helpers import unsealed
-from subspaces.evaluation.dropout import evaluate_dropout
 from training_cases import DIGITS, train_one
 from typer.testing import CliRunner
 
