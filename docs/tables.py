@@ -174,6 +174,20 @@ def engine() -> str:
     return table(["", "two cores of an AMD EPYC, float32", "of standard", "H200, bfloat16", "of standard"], rows)
 
 
+def any_family() -> str:
+    """Return the times of a step and of an evaluation before and after the evaluation of any family."""
+    found = read("speed/any-family-h200")
+    rows = []
+    for name in ("standard", "line", "simplex 6"):
+        numbers = [found["engine_ms"][side][name] for side in ("before", "after")]
+        rows.append([f"engine: a step, {name}", *(f"{number:.3f} ms" for number in numbers)])
+    whole = "evaluate: 21 points and 11 ensembles, with reading the data"
+    for name, label in (("a point", "evaluation: a point"), (whole, "evaluation: 21 points and 11 ensembles")):
+        numbers = [statistics.median(each[name] for each in found["evaluate_seconds"][s]) for s in ("before", "after")]
+        rows.append([label, *(f"{number:.2f} s" for number in numbers)])
+    return table(["", "before", "after"], rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "comparison": partial(comparison, short=True),
     "comparison, all": partial(comparison, short=False),
@@ -186,6 +200,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "step": partial(step, short=True),
     "step, all": partial(step, short=False),
     "engine": engine,
+    "any family": any_family,
 }
 
 
