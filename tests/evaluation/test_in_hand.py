@@ -122,7 +122,7 @@ def test_a_point_without_a_number_is_never_the_best() -> None:
         (
             lambda: ss.evaluate(normless(), test=TEST, answers=["pair", "random"]),
             ValueError,
-            "answers=pair and random: network has none of these; expected 'midpoint'",
+            "answers=pair and random: network has none of these; expected some such as 'midpoint'",
         ),
         (lambda: ss.evaluate("runs/x", test=TEST), TypeError, "(?s)test=.*a run brings its own"),
         (lambda: ss.evaluate(normless(), test=[(TEST[0][0], TEST[0][1] + 0.5)]), TypeError, r"task=Regression\(\)"),
