@@ -2,14 +2,14 @@
 
 from typing import Annotated, Any
 
-from subspaces.cli.running import Asked, study_command
+from subspaces.cli.running import Ask, study_command
 from subspaces.cli.shared import COMPARISON, DropoutPasses, Ensembles, Recipes, option, recipe_names
 from subspaces.evaluation.settings import PASSES
 
 
 @study_command("comparison", "ensembles", "reference", "dropout_passes")
 def compare(
-    asked: Asked,
+    ask: Ask,
     recipes: Recipes,
     ensembles: Ensembles = None,
     reference: Annotated[
@@ -32,5 +32,4 @@ def compare(
     """
     from subspaces.studies.compare import plan, run
 
-    setting = asked.setting(ensembles=ensembles or None, dropout_passes=dropout_passes)
-    return plan(recipes, setting, asked.seeds, reference, asked.changes), run
+    return plan(recipes, ask(ensembles=ensembles or None, dropout_passes=dropout_passes), reference), run

@@ -3,8 +3,7 @@
 import inspect
 import json
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
@@ -31,7 +30,7 @@ from subspaces.cli.shared import (
 from subspaces.training import Execution, Recipe
 
 if TYPE_CHECKING:
-    from subspaces.studies.setting import Setting
+    from subspaces.studies.setting import Asked, Setting
     from subspaces.studies.tables import Result
 
 
@@ -45,26 +44,13 @@ class Plan(Protocol):
     def setting(self) -> "Setting": ...
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What was asked for with the options that all of these commands have."""
-
-    seeds: list[int] | None
-    changes: dict[str, Any]
-    where: dict[str, Any]  # the arguments of a `Setting`
-
-    def setting(self, **more: Any) -> "Setting":
-        """Return where and how it is done."""
-        from subspaces.studies.setting import Setting
-
-        return Setting.of(**self.where, **more)
-
-
+Ask = Callable[..., "Asked"]
+"""Makes what is asked for of a command's own options, and of those that all of these commands have."""
 Build = Callable[..., tuple[Any, Callable[[Any], "Result"]]]
 
 
 def study_command(out: str, *own: str, without: Collection[str] = ()) -> Callable[[Build], Callable[..., None]]:
-    """Make a command of a function that plans: of what was asked and its own options to a plan and what runs it.
+    """Make a command of a function that plans: of what is asked for and its own options to a plan and what runs it.
 
     Args:
         out: where the tables go unless said otherwise.
@@ -91,12 +77,12 @@ def study_command(out: str, *own: str, without: Collection[str] = ()) -> Callabl
 
         @wraps(build)
         def command(dry_run: bool, quiet: bool, as_json: bool, seeds: Any, code: Any, **fields: Any) -> None:
+            from subspaces.studies.setting import Asked
+
             arguments = {one.name: fields.pop(one.name) for one in mine}
-            where = {name: fields.pop(name) for name in ("runs", "out", "data", "tensorboard")}
             with usage("out", *own):
-                changes = given(fields, quiet, as_json, seeds)
-                asked = Asked(seeds or None, changes, {**where, "show": mode(quiet, as_json)})
-                plan, run = build(asked, **arguments)
+                common = {**given(fields, quiet, as_json, seeds), "seeds": seeds or None, "show": mode(quiet, as_json)}
+                plan, run = build(partial(Asked.of, **common), **arguments)
             carry_out(plan, run, dry_run, as_json)
 
         rest = inspect.Parameter("fields", inspect.Parameter.VAR_KEYWORD, annotation=Any)
@@ -114,13 +100,12 @@ def carry_out(plan: Plan, run: Callable[[Any], "Result"], dry_run: bool, as_json
         printing.show_plan(plan.recipes, plan.setting.runs, as_json)
         return
     made = run(plan)
-    assert made.sheet is not None
     if as_json:
-        typer.echo(json.dumps(made.sheet.summary))
+        typer.echo(json.dumps(made.summary()))
         return
-    for table in made.sheet.tables:
+    for table in made.tables():
         printing.show_table(table)
-    for note in made.sheet.notes:
+    for note in made.notes():
         typer.echo(f"- {note}")
     typer.echo(f"wrote {', '.join(map(str, made.files))}")
     for reason in made.left_out:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from subspaces.cli.options import Several, complete
-from subspaces.cli.running import Asked, study_command
+from subspaces.cli.running import Ask, study_command
 from subspaces.cli.shared import RECIPE as RECIPE_PANEL
 from subspaces.cli.shared import DropoutPasses, Ensembles, Recipes, metric_names, option, recipe_names
 from subspaces.evaluation.settings import PASSES
@@ -21,7 +21,7 @@ Levels = Annotated[
 
 @study_command("instability", "shared", "models", "draws", without=("trunk", "branch"))
 def instability(
-    asked: Asked,
+    ask: Ask,
     recipe: Annotated[
         str,
         typer.Argument(
@@ -49,13 +49,12 @@ def instability(
     """
     from subspaces.studies.instability import MODELS, plan, run
 
-    counts = models or MODELS
-    return plan(recipe, asked.setting(), shared or None, counts, draws, asked.seeds, asked.changes), run
+    return plan(recipe, ask(), shared or None, models or MODELS, draws), run
 
 
 @study_command("integral", without=("label_noise",))
 def integral(
-    asked: Asked,
+    ask: Ask,
     recipes: Annotated[
         list[str] | None,
         typer.Argument(
@@ -75,16 +74,15 @@ def integral(
 
     Example: subspaces study integral --data data --seeds 0 1 2 -o integral
     """
-    from subspaces.studies.integral import RATE, RECIPES, plan, run
+    from subspaces.studies.integral import RECIPES, plan, run
     from subspaces.studies.noise_levels import LEVELS
 
-    setting, changes = asked.setting(ensembles=()), {"learning_rate": RATE, **asked.changes}
-    return plan(recipes or RECIPES, setting, levels or LEVELS, asked.seeds, changes), run
+    return plan(recipes or RECIPES, ask(), levels or LEVELS), run
 
 
 @study_command("noise", "ensembles", "dropout_passes", "by", without=("label_noise",))
 def noise(
-    asked: Asked,
+    ask: Ask,
     recipes: Recipes,
     levels: Levels = None,
     dropout_rates: Annotated[
@@ -113,9 +111,9 @@ def noise(
     from subspaces.studies.noise_levels import LEVELS, plan_levels
 
     lists = {"dropout": dropout_rates or study.RATES, "label_smoothing": smoothing_rates or study.RATES}
-    setting = asked.setting(ensembles=ensembles or None, dropout_passes=dropout_passes)
+    asked = ask(ensembles=ensembles or None, dropout_passes=dropout_passes)
     try:
-        plan = plan_levels(recipes, setting, levels or LEVELS, lists, by, asked.seeds, asked.changes)
+        plan = plan_levels(recipes, asked, levels or LEVELS, lists, by)
     except ValueError as error:
         hint = "; --dropout-rates 0 leaves dropout out of the study" if str(error).startswith("dropout=") else ""
         raise ValueError(f"{error}{hint}") from None

@@ -9,7 +9,7 @@ from subspaces import files
 from subspaces.evaluation.settings import PASSES
 from subspaces.reports.page import write_page
 from subspaces.studies.comparison import Comparison, measure
-from subspaces.studies.setting import Folder, OneRecipe, Setting, check, find_reference, resolve, train_missing
+from subspaces.studies.setting import Asked, Folder, OneRecipe, Setting, check, find_reference, resolve, train_missing
 from subspaces.studies.tables import attempt
 from subspaces.training.display import Mode
 from subspaces.training.recipe import Recipe
@@ -60,22 +60,17 @@ def compare(
         >>> comparison = ss.compare(["digits-standard", "digits-line"], seeds=[0, 1], epochs=20)
         >>> {entry.named: entry.values("accuracy") for entry in comparison.entries}
     """
-    asked = {"ensembles": ensembles, "dropout_passes": dropout_passes, "show": show, "tensorboard": tensorboard}
-    return run(plan(recipe, Setting.of(runs, out, data, **asked), seeds, reference, changes))
+    where: dict[str, Any] = {"data": data, "runs": runs, "out": out, "show": show, "tensorboard": tensorboard}
+    asked = Asked.of(seeds, ensembles=ensembles, dropout_passes=dropout_passes, **where, **changes)
+    return run(plan(recipe, asked, reference))
 
 
-def plan(
-    recipe: OneRecipe | Sequence[OneRecipe],
-    setting: Setting,
-    seeds: Sequence[int] | None,
-    reference: OneRecipe | None,
-    changes: dict[str, Any],
-) -> Plan:
+def plan(recipe: OneRecipe | Sequence[OneRecipe], asked: Asked, reference: OneRecipe | None) -> Plan:
     """Check everything and return what is to be done; nothing is."""
-    recipes, execution = resolve(recipe, seeds, changes)
+    recipes, execution = resolve(recipe, asked.seeds, asked.changes)
     chosen = find_reference(recipes, reference)
-    check(recipes, setting)
-    return Plan(recipes, chosen, dataclasses.replace(setting.resolved(execution), scaled=True))
+    check(recipes, asked.setting)
+    return Plan(recipes, chosen, dataclasses.replace(asked.setting.resolved(execution), scaled=True))
 
 
 def run(plan: Plan) -> Comparison:

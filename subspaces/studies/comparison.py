@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from subspaces.api import evaluate
 from subspaces.data import size_of
@@ -15,7 +15,7 @@ from subspaces.reports.reading import Group, Reading, grouped
 from subspaces.studies import tables
 from subspaces.studies.entries import Entry, entries_of, names, recipe_of, run_of, titles
 from subspaces.studies.setting import Setting, independent, same
-from subspaces.studies.tables import Result, Sheet, Table
+from subspaces.studies.tables import Result, Table
 from subspaces.training.recipe import Recipe
 from subspaces.training.runs import Run, RunError
 
@@ -37,6 +37,7 @@ OF_RUNS += "members."
 class Comparison(Result):
     """Methods on the same data with the same seeds, and the one that they are compared with."""
 
+    name: ClassVar[str] = "comparison"
     entries: list[Entry]
     reference: Entry | None
     runs: list[Run]
@@ -56,32 +57,32 @@ class Comparison(Result):
         return sorted({run.recipe.seed for run in self.runs})
 
     @property
+    def undrawn(self) -> str:  # type: ignore[override]
+        """Why there is nothing to draw, where there could be."""
+        return UNDRAWN if len(self.entries) > 1 else ""
+
+    @property
     def pairs(self) -> list[Entry]:
         """The entries that can be set against the reference."""
         return [entry for entry in self.entries if entry.against(self.reference, names()[0]) is not None]
 
-    def tabulate(self) -> Sheet:
-        """Return everything that is to be written."""
+    def tables(self) -> list[Table]:
         columns = ("method", "answer", *titles(), "training", "networks")
-        return Sheet(
-            name="comparison",
-            tables=[Table(self.heading(), columns, [self.cells(entry) for entry in self.entries], left=2)],
-            notes=self.notes(),
-            summary=self.summary(),
-            rows={"comparison": [self._row(entry) for entry in self.entries]},
-            draw=self.draw if self.pairs else None,
-            undrawn=UNDRAWN if len(self.entries) > 1 else "",
-        )
+        return [Table(self.heading(), columns, [self.cells(entry) for entry in self.entries], left=2)]
+
+    def rows(self) -> dict[str, list[dict[str, Any]]]:
+        return {"comparison": [self._row(entry) for entry in self.entries]}
+
+    def drawn(self) -> bool:
+        return bool(self.pairs)
 
     def draw(self) -> "Figure":
-        """Draw the paired differences to the reference."""
         from subspaces.studies import figures
 
         assert self.reference is not None
         return figures.differences(self.heading(), self.pairs, self.reference)
 
     def summary(self) -> dict[str, Any]:
-        """Return everything, for a JSON file; the same runs give the same."""
         recipe, reference = self.recipe, self.reference
         return {
             "schema": SCHEMA,
@@ -142,7 +143,6 @@ class Comparison(Result):
         return tables.heading(recipes, self.test_images, " · ".join(told), self.recipe.label_noise)
 
     def notes(self) -> list[str]:
-        """Return what a reader has to know to judge the numbers."""
         first, *others = self.common_notes()
         return [first, COST, *others, *(_stopping(entry) for entry in self.entries if entry.stopping)]
 

@@ -9,7 +9,7 @@ statistics are made anew for every network.
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor
 
@@ -21,10 +21,9 @@ from subspaces.evaluation.statistics import Spread, spread
 from subspaces.studies import tables
 from subspaces.studies.entries import Scores, in_columns, names, shown
 from subspaces.studies.network_mixtures import KINDS, PER, WORDS, Kind, Mixing
-from subspaces.studies.setting import Folder, OneRecipe, Setting, resolve, train_missing, whole_numbers
-from subspaces.studies.tables import Result, Sheet, Table
+from subspaces.studies.setting import Asked, Folder, OneRecipe, Setting, resolve, train_missing, whole_numbers
+from subspaces.studies.tables import Result, Table
 from subspaces.training import feasible, sharing
-from subspaces.training.display import Mode
 from subspaces.training.recipe import Recipe
 from subspaces.training.runs import Run
 from subspaces.training.signals import stop_on_signals
@@ -37,6 +36,9 @@ PARTS = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4)  # of the epochs, shared be
 MODELS = (2, 5)
 FILE = "measured.json"
 DRAWS = 2**16 - 1  # which have 16 bits of the seeds
+KEY = ("models", "shared", "kind")
+Cell = tuple[int, int, Kind]
+"""So many models that share so many epochs, and what is made of them."""
 
 
 @dataclass(frozen=True)
@@ -68,13 +70,8 @@ def study_instability(
     shared: Sequence[int] | None = None,
     models: Sequence[int] = MODELS,
     draws: int = 5,
-    seeds: Sequence[int] | None = None,
-    data: Folder | None = None,
-    runs: Folder = "runs",
     out: Folder = "instability",
-    show: Mode = "bar",
-    tensorboard: bool = True,
-    **changes: Any,
+    **settings: Any,
 ) -> "InstabilityStudy":
     """Train and measure what is missing of networks that share their first epochs; write a table and a figure.
 
@@ -86,29 +83,23 @@ def study_instability(
         shared: the numbers k of shared epochs; by default none and 1/32, 1/16, …, 3/4 of them.
         models: of how many networks averages, ensembles and mixtures are made.
         draws: how many random mixtures of each kind.
-        seeds, data, runs, out, show, tensorboard, changes: as in `compare`.
+        out: the folder for the table and the figure.
+        settings: seeds, data, runs, show, tensorboard and changes, as in `compare`.
 
     Example:
         >>> ss.studies.study_instability("digits-standard", shared=[0, 10, 30], seeds=[0, 1])
     """
-    setting = Setting.of(runs, out, data, show=show, tensorboard=tensorboard)
-    return run(plan(recipe, setting, shared, models, draws, seeds, changes))
+    return run(plan(recipe, Asked.of(out=out, **settings), shared, models, draws))
 
 
 def plan(
-    recipe: OneRecipe,
-    setting: Setting,
-    shared: Sequence[int] | None,
-    models: Sequence[int],
-    draws: int,
-    seeds: Sequence[int] | None,
-    changes: dict[str, Any],
+    recipe: OneRecipe, asked: Asked, shared: Sequence[int] | None, models: Sequence[int] = MODELS, draws: int = 5
 ) -> Plan:
     """Check everything and return what is to be done; nothing is."""
     for name in ("trunk", "branch"):
-        if changes.get(name) is not None:
-            raise ValueError(f"{name}={changes[name]}: the study sets it itself, see shared and models")
-    found, execution = resolve(recipe, seeds, changes)
+        if asked.changes.get(name) is not None:
+            raise ValueError(f"{name}={asked.changes[name]}: the study sets it itself, see shared and models")
+    found, execution = resolve(recipe, asked.seeds, asked.changes)
     base = found[0]
     if base.shape().vertices > 1 or base.result_shape().vertices > 1:
         raise ValueError(f"method={base.method!r}: branches are of one network; expected a method such as standard")
@@ -120,9 +111,10 @@ def plan(
     for name, given in numbers.items():
         if not given:
             raise ValueError(f"{name}={len(given)}: expected at least one")
-    feasible.check(found, setting.data)
+    feasible.check(found, asked.setting.data)
     several = {name: sorted(set(given)) for name, given in numbers.items()}
-    return Plan(base, sorted({one.seed for one in found}), draws=draws, setting=setting.resolved(execution), **several)
+    seeds, setting = sorted({one.seed for one in found}), asked.setting.resolved(execution)
+    return Plan(base, seeds, draws=draws, setting=setting, **several)
 
 
 def _shared_epochs(recipe: Recipe, shared: Sequence[int] | None) -> list[int]:
@@ -147,60 +139,45 @@ def run(plan: Plan) -> "InstabilityStudy":
 
 
 @dataclass(frozen=True)
-class Cell:
-    """What was measured of some models that share k epochs: one value for each branch, draw or seed."""
-
-    models: int
-    shared: int
-    kind: Kind
-    scores: list[Scores]
-
-    def spread(self, metric: str) -> Spread:
-        """Return a metric over all of them."""
-        return spread([score["test"][metric] for score in self.scores])
-
-    @property
-    def key(self) -> dict[str, Any]:
-        """Which cell it is, for files."""
-        return {"models": self.models, "shared": self.shared, "kind": self.kind}
-
-
-@dataclass(frozen=True)
 class InstabilityStudy(Result):
     """All cells, by the number of models and the shared epochs."""
 
+    name: ClassVar[str] = "instability"
     plan: Plan
-    cells: list[Cell]
+    cells: dict[Cell, list[Scores]]  # one for each branch, draw or seed
     runs: list[Run]
     images: int
 
+    def spread(self, cell: Cell, metric: str) -> Spread:
+        """Return a metric over all that was measured of a cell."""
+        return spread([scores["test"][metric] for scores in self.cells[cell]])
+
     def accuracy(self, models: int, shared: int, kind: Kind) -> Spread:
         """Return the accuracy of so many models that share so many epochs."""
-        cells = (one for one in self.cells if (one.models, one.shared, one.kind) == (models, shared, kind))
-        return next(cells).spread("accuracy")
+        return self.spread((models, shared, kind), "accuracy")
 
-    def tabulate(self) -> Sheet:
-        """Return everything that is to be written."""
+    def tables(self) -> list[Table]:
         lines = [
             [str(models), str(shared), *(shown(self.accuracy(models, shared, kind), "accuracy") for kind in KINDS)]
             for models in self.plan.models
             for shared in self.plan.shared
         ]
-        rows = []
-        for cell in self.cells:
-            numbers = [in_columns(metric, cell.spread(metric), "mean", "std") for metric in names()]
-            rows.append({**cell.key, "n": len(cell.scores)} | {name: x for each in numbers for name, x in each.items()})
-        table = Table(self.heading(), ("models", "shared epochs", *(f"{WORDS[kind]} %" for kind in KINDS)), lines)
-        return Sheet("instability", [table], self.notes(), self.summary(), {"instability": rows}, self.draw)
+        return [Table(self.heading(), ("models", "shared epochs", *(f"{WORDS[kind]} %" for kind in KINDS)), lines)]
+
+    def rows(self) -> dict[str, list[dict[str, Any]]]:
+        rows: list[dict[str, Any]] = []
+        for cell, scores in self.cells.items():
+            rows.append({**dict(zip(KEY, cell, strict=True)), "n": len(scores)})
+            for metric in names():
+                rows[-1] |= in_columns(metric, self.spread(cell, metric), "mean", "std")
+        return {"instability": rows}
 
     def draw(self) -> "Figure":
-        """Draw the accuracies over the number of shared epochs."""
         from subspaces.studies import figures
 
         return figures.over_shared_epochs(self.heading(), self.plan.models, self.plan.shared, self.accuracy)
 
     def summary(self) -> dict[str, Any]:
-        """Return everything, for a JSON file; the same runs give the same."""
         return {
             "schema": SCHEMA,
             "recipe": tables.without_seed(self.plan.recipe),
@@ -210,7 +187,7 @@ class InstabilityStudy(Result):
             "notes": self.notes(),
             "environments": tables.environments(self.runs),
             "cells": [
-                {**cell.key, "metrics": {metric: asdict(cell.spread(metric)) for metric in names()}}
+                {**dict(zip(KEY, cell, strict=True)), "metrics": {m: asdict(self.spread(cell, m)) for m in names()}}
                 for cell in self.cells
             ],
             "runs": [tables.started(run) for run in self.runs],
@@ -222,7 +199,6 @@ class InstabilityStudy(Result):
         return tables.heading([recipe], self.images, f"{recipe.epochs} epochs", recipe.label_noise)
 
     def notes(self) -> list[str]:
-        """Return what a reader has to know to judge the numbers."""
         plan = self.plan
         return [
             "The networks share their first epochs and then see the images in another order; "
@@ -251,13 +227,12 @@ def measure(plan: Plan, runs: Sequence[Run]) -> InstabilityStudy:
             lambda trunk: f"the branches of seed {trunk[0]} that share {trunk[1]} epochs",
             stop,
         )
-    cells: dict[tuple[int, int, Kind], list[Measured]] = {}
+    cells: dict[Cell, list[Scores]]
+    cells = {(models, shared, kind): [] for models in plan.models for shared in plan.shared for kind in KINDS}
     for (_, shared), each in zip(trunks, found, strict=True):
         for models, kind, one in each:
-            cells.setdefault((models, shared, kind), []).append(one)
-    ordered = sorted(cells, key=lambda key: (key[0], key[1], KINDS.index(key[2])))
-    made = [Cell(*key, [one.metrics for one in cells[key]]) for key in ordered]
-    return InstabilityStudy(plan, made, list(runs), found[0][0][2].images["test"])
+            cells[models, shared, kind].append(one.metrics)
+    return InstabilityStudy(plan, cells, list(runs), found[0][0][2].images["test"])
 
 
 def _measure_trunks(

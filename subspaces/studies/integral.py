@@ -7,7 +7,7 @@ epsilon is g(1) but for rounding; the mean over all of [0, 1] differs from it as
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -22,13 +22,15 @@ from subspaces.methods import integral
 from subspaces.studies import tables
 from subspaces.studies.entries import titles
 from subspaces.studies.noise_levels import LEVELS, NoiseStudy, Plan, columns, measure_levels, plan_levels
-from subspaces.studies.setting import Folder, OneRecipe, Setting, train_missing
-from subspaces.studies.tables import Result, Sheet, Table
+from subspaces.studies.setting import Asked, Folder, OneRecipe, Setting, train_missing
+from subspaces.studies.tables import Result, Table
 from subspaces.training import seals
-from subspaces.training.display import Mode
 from subspaces.training.execution import Precision
 from subspaces.training.runs import Run
 from subspaces.training.signals import stop_on_signals
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 RECIPES = ("mnist-standard", "mnist-line", "mnist-integral")
 RATE = 0.02
@@ -48,39 +50,28 @@ def study_integral(
     recipe: OneRecipe | Sequence[OneRecipe] = RECIPES,
     *,
     levels: Sequence[float] = LEVELS,
-    seeds: Sequence[int] | None = None,
-    learning_rate: float = RATE,
-    data: Folder | None = None,
-    runs: Folder = "runs",
     out: Folder = "integral",
-    show: Mode = "bar",
-    tensorboard: bool = True,
-    **changes: Any,
+    **settings: Any,
 ) -> "IntegralStudy":
     """Train and evaluate what is missing of Integral and what it is compared with; write a table and a figure.
 
     Args:
         recipe: the methods, one of them integral.
         levels: the fractions of training labels that are drawn at random.
-        learning_rate: of all methods.
-        seeds, data, runs, out, show, tensorboard, changes: as in `compare`.
+        out: the folder for the tables and the figure.
+        settings: seeds, data, runs, show, tensorboard and changes, as in `compare`; the learning rate of all methods is
+            0.02 unless it is changed.
 
     Example:
         >>> ss.studies.study_integral(levels=[0, 0.4], seeds=[0, 1], data="data")
     """
-    setting = Setting.of(runs, out, data, ensembles=(), show=show, tensorboard=tensorboard)
-    return run(plan(recipe, setting, levels, seeds, {"learning_rate": learning_rate, **changes}))
+    return run(plan(recipe, Asked.of(out=out, **settings), levels))
 
 
-def plan(
-    recipe: OneRecipe | Sequence[OneRecipe],
-    setting: Setting,
-    levels: Sequence[float],
-    seeds: Sequence[int] | None,
-    changes: dict[str, Any],
-) -> Plan:
+def plan(recipe: OneRecipe | Sequence[OneRecipe], asked: Asked, levels: Sequence[float]) -> Plan:
     """Check everything and return what is to be done; nothing is."""
-    found = plan_levels(recipe, setting, levels, {}, "accuracy", seeds, changes)
+    setting, changes = replace(asked.setting, ensembles=()), {"learning_rate": RATE, **asked.changes}
+    found = plan_levels(recipe, Asked(setting, asked.seeds, changes), levels, {}, "accuracy")
     lines = [one for one in found.recipes if one.method == "integral"]
     if not lines:
         raise ValueError("no recipe has the method integral: expected one, such as mnist-integral")
@@ -140,38 +131,37 @@ class Identity:
 class IntegralStudy(Result):
     """Methods over levels of label noise, and the closed form of every Integral run."""
 
+    name: ClassVar[str] = "integral"
     study: NoiseStudy
     identities: list[Identity]
 
-    def tabulate(self) -> Sheet:
-        """Return everything that is to be written."""
-        study, told = self.study, f"Integral, {self.epsilons()}"
-        heads = ("noise %", "method", "answer", *titles())  # nothing was chosen
+    def tables(self) -> list[Table]:
+        heads = ("noise %", "method", "answer", *titles())
         kept = [columns().index(head) for head in heads]
-        rows = [[cells[index] for index in kept] for cells in map(study.cells, study.lines)]
+        rows = [[cells[index] for index in kept] for cells in map(self.study.cells, self.study.lines)]
         closed = Table("The closed form in each line", CHECKED, [one.cells() for one in self.identities], left=1)
-        summary = {
+        return [Table(self.study.heading(f"Integral, {self.epsilons()}"), heads, rows, left=3), closed]
+
+    def summary(self) -> dict[str, Any]:
+        return {
             "schema": SCHEMA,
             "tolerance": TOLERANCE,
-            "environments": tables.environments(study.runs),
+            "environments": tables.environments(self.study.runs),
             "identities": [{**asdict(one), "holds": one.holds} for one in self.identities],
-            "study": study.summary(),
+            "study": self.study.summary(),
         }
-        return Sheet(
-            name="integral",
-            tables=[Table(study.heading(told), heads, rows, left=3), closed],
-            notes=self.notes(),
-            summary=summary,
-            rows={"integral": study.rows(), "identity": [asdict(one) for one in self.identities]},
-            draw=study.draw,
-        )
+
+    def rows(self) -> dict[str, list[dict[str, Any]]]:
+        return {"integral": self.study.rows()["noise"], "identity": [asdict(one) for one in self.identities]}
+
+    def draw(self) -> "Figure":
+        return self.study.draw()
 
     def epsilons(self) -> str:
         """Return every ε that there is."""
         return f"ε = {', '.join(f'{value:g}' for value in sorted({one.epsilon for one in self.identities}))}"
 
     def notes(self) -> list[str]:
-        """Return what a reader has to know to judge the numbers."""
         held, images = sum(one.holds for one in self.identities), max(one.images for one in self.identities)
         recipe = self.study.comparisons[0].recipe
         return [

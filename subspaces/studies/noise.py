@@ -4,10 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from subspaces import files
-from subspaces.evaluation.settings import PASSES
 from subspaces.studies.noise_levels import LEVELS, NoiseStudy, Plan, measure_levels, plan_levels
-from subspaces.studies.setting import Folder, OneRecipe, Setting, train_missing
-from subspaces.training.display import Mode
+from subspaces.studies.setting import Asked, Folder, OneRecipe, train_missing
 
 RATES = (0.05, 0.1, 0.2, 0.4, 0.8)
 LISTS: dict[str, tuple[float, ...]] = {"dropout": RATES, "label_smoothing": RATES}
@@ -19,15 +17,8 @@ def study_noise(
     levels: Sequence[float] = LEVELS,
     lists: Mapping[str, Sequence[float]] | None = None,
     by: str = "accuracy",
-    seeds: Sequence[int] | None = None,
-    ensembles: Sequence[int] | None = None,
-    dropout_passes: int = PASSES,
-    data: Folder | None = None,
-    runs: Folder = "runs",
     out: Folder = "noise",
-    show: Mode = "bar",
-    tensorboard: bool = True,
-    **changes: Any,
+    **settings: Any,
 ) -> NoiseStudy:
     """Train and evaluate what is missing of methods at several levels of label noise, and write a table and a figure.
 
@@ -37,14 +28,13 @@ def study_noise(
         lists: settings of standard training to try, by the name of the field; each list is a method of its own, of
             which the best value on held-out images is reported, and beside it, marked, the best on the test set.
         by: the metric that chooses.
-        seeds, ensembles, dropout_passes, data, runs, out, show, tensorboard, changes: as in `compare`.
+        out: the folder for the table and the figure.
+        settings: seeds, ensembles, dropout_passes, data, runs, show, tensorboard and changes, as in `compare`.
 
     Example:
         >>> study_noise(["digits-standard", "digits-line"], lists={}, levels=[0, 0.4], seeds=[0, 1])
     """
-    asked = {"ensembles": ensembles, "dropout_passes": dropout_passes, "show": show, "tensorboard": tensorboard}
-    setting = Setting.of(runs, out, data, **asked)
-    return run(plan_levels(recipe, setting, levels, LISTS if lists is None else lists, by, seeds, changes))
+    return run(plan_levels(recipe, Asked.of(out=out, **settings), levels, LISTS if lists is None else lists, by))
 
 
 def run(plan: Plan) -> NoiseStudy:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from subspaces import values
 from subspaces.evaluation.metrics import metric as known_metric
@@ -10,8 +10,8 @@ from subspaces.evaluation.statistics import CONFIDENCE
 from subspaces.studies import tables
 from subspaces.studies.comparison import MARK, Comparison, measure
 from subspaces.studies.entries import Entry, in_columns, names, shown, titles
-from subspaces.studies.setting import OneRecipe, Setting, check, find_reference, resolve, same
-from subspaces.studies.tables import Result, Sheet, Table
+from subspaces.studies.setting import Asked, OneRecipe, Setting, check, find_reference, resolve, same
+from subspaces.studies.tables import Result, Table
 from subspaces.text import nearest
 from subspaces.training.recipe import Recipe
 from subspaces.training.runs import Run
@@ -51,28 +51,26 @@ class Plan:
 
 def plan_levels(
     recipe: OneRecipe | Sequence[OneRecipe],
-    setting: Setting,
+    asked: Asked,
     levels: Sequence[float],
     lists: Mapping[str, Sequence[float]],
     by: str,
-    seeds: Sequence[int] | None,
-    changes: dict[str, Any],
 ) -> Plan:
     """Check everything and return what is to be done; nothing is."""
-    if "label_noise" in changes:
-        raise ValueError(f"label_noise={changes['label_noise']}: the study has levels of it instead")
+    if "label_noise" in asked.changes:
+        raise ValueError(f"label_noise={asked.changes['label_noise']}: the study has levels of it instead")
     if not isinstance(by, str):
         raise ValueError(f"by={values.shown(by)}: expected the name of a metric, such as 'accuracy'")
     known_metric(by)
     _check_numbers(levels, lists)
-    base, execution = resolve(recipe, None, changes)
+    base, execution = resolve(recipe, None, asked.changes)
     methods = methods_of(base, lists)
-    grid = {level: _at_level(methods, level, seeds) for level in sorted({float(level) for level in levels})}
+    grid = {level: _at_level(methods, level, asked.seeds) for level in sorted({float(level) for level in levels})}
     if not grid:
         raise ValueError("no levels of label noise were given: expected one or more")
     for recipes in grid.values():
-        check(recipes, setting)
-    return Plan(by, methods, grid, setting.resolved(execution, **QUICK))
+        check(recipes, asked.setting)
+    return Plan(by, methods, grid, asked.setting.resolved(execution, **QUICK))
 
 
 def _check_numbers(levels: Any, lists: Any) -> None:
@@ -156,6 +154,7 @@ class Line:
 class NoiseStudy(Result):
     """All lines, by level, and the comparisons that they are taken from."""
 
+    name: ClassVar[str] = "noise"
     by: str
     levels: list[float]
     lines: list[Line]
@@ -170,13 +169,10 @@ class NoiseStudy(Result):
         """Return what a line is compared with: standard training at the same level."""
         return self.comparisons[self.levels.index(line.level)].reference
 
-    def tabulate(self) -> Sheet:
-        """Return everything that is to be written."""
-        table = Table(self.heading(), columns(), [self.cells(line) for line in self.lines], left=3)
-        return Sheet("noise", [table], self.notes(), self.summary(), {"noise": self.rows()}, self.draw)
+    def tables(self) -> list[Table]:
+        return [Table(self.heading(), columns(), [self.cells(line) for line in self.lines], left=3)]
 
     def draw(self) -> "Figure":
-        """Draw the methods over the levels."""
         from subspaces.studies import figures
 
         drawn = {
@@ -187,7 +183,6 @@ class NoiseStudy(Result):
         return figures.over_levels(self.heading(), drawn, len(self.comparisons[0].seeds), chose)
 
     def summary(self) -> dict[str, Any]:
-        """Return everything, for a JSON file; the same runs give the same."""
         first = self.comparisons[0]
         return {
             "schema": SCHEMA,
@@ -225,19 +220,19 @@ class NoiseStudy(Result):
             **({"stopping": line.chosen.stopping} if line.chosen.stopping else {}),
         }
 
-    def rows(self) -> list[dict[str, Any]]:
-        """Return a row of a CSV file for each line; what the test set would choose only where something was chosen."""
-        rows = []
-        for line in self.lines:
-            row: dict[str, Any] = {"label_noise": line.level, "method": line.method, "answer": line.answer}
-            row |= {"setting": line.setting, "chosen": line.value(line.chosen), "n": len(line.chosen.by_seeds)}
-            row |= line.chosen.columns(self.reference(line))
-            row["best_on_test"] = line.value(line.on_test) if line.chose else None
-            for metric in names():
-                best = in_columns(metric, line.on_test.spread(metric) if line.chose else None, "mean", "std")
-                row |= {f"{name}_best_on_test": value for name, value in best.items()}
-            rows.append(row)
-        return rows
+    def rows(self) -> dict[str, list[dict[str, Any]]]:
+        return {"noise": [self._row(line) for line in self.lines]}
+
+    def _row(self, line: Line) -> dict[str, Any]:
+        """Return the row of a line; what the test set would choose only where something was chosen."""
+        row: dict[str, Any] = {"label_noise": line.level, "method": line.method, "answer": line.answer}
+        row |= {"setting": line.setting, "chosen": line.value(line.chosen), "n": len(line.chosen.by_seeds)}
+        row |= line.chosen.columns(self.reference(line))
+        row["best_on_test"] = line.value(line.on_test) if line.chose else None
+        for metric in names():
+            best = in_columns(metric, line.on_test.spread(metric) if line.chose else None, "mean", "std")
+            row |= {f"{name}_best_on_test": value for name, value in best.items()}
+        return row
 
     def cells(self, line: Line) -> list[str]:
         """Return the cells of a line, with the difference to the reference on a line of its own."""
@@ -258,7 +253,6 @@ class NoiseStudy(Result):
         return tables.heading([entry.recipe for entry in first.entries], first.test_images, told)
 
     def notes(self) -> list[str]:
-        """Return what a reader has to know to judge the numbers."""
         reported = [
             replace(one, entries=[line.chosen for line in self.lines if line.level == level])
             for level, one in zip(self.levels, self.comparisons, strict=True)

@@ -22,6 +22,7 @@ from subspaces.training.runs import Run
 Folder = str | os.PathLike[str]
 OneRecipe = Recipe | str
 DEVICE = ("device", "precision", "workers")  # what of an execution matters for measuring
+WHERE = ("runs", "out", "data", "ensembles", "dropout_passes", "show", "tensorboard")  # the caller's part of a setting
 MOST_PASSES = 10_000
 MOST_VALUES = 1000
 State = Literal["to train", "to continue", "to evaluate", "evaluated"]
@@ -42,17 +43,16 @@ class Setting:
     execution: Execution = Execution()
     evaluation: dict[str, Any] = field(default_factory=dict)  # what `evaluate` is told beside
 
-    @classmethod
-    def of(cls, runs: Folder, out: Folder, data: Folder | None, **others: Any) -> "Setting":
-        """Return the setting of what a caller passed, checked."""
-        check_mode(others["show"])
-        folders: dict[str, Any] = {"runs": values.folder("runs", runs), "out": values.folder("out", out)}
-        if folders["runs"].resolve() == folders["out"].resolve():
-            raise ValueError(f"out={str(out)!r}: expected another folder than that of the runs")
-        if (given := others.get("ensembles")) is not None:
-            others["ensembles"] = whole_numbers("ensembles", given)
-        values.whole("dropout_passes", others.get("dropout_passes", PASSES), 1, MOST_PASSES)
-        return cls(**folders, data=None if data is None else values.folder("data", data), **others)
+    def __post_init__(self) -> None:
+        check_mode(self.show)
+        for name in ("runs", "out", "data"):
+            if name != "data" or self.data is not None:
+                object.__setattr__(self, name, values.folder(name, getattr(self, name)))
+        if self.runs.resolve() == self.out.resolve():
+            raise ValueError(f"out={str(self.out)!r}: expected another folder than that of the runs")
+        if self.ensembles is not None:
+            object.__setattr__(self, "ensembles", whole_numbers("ensembles", self.ensembles))
+        values.whole("dropout_passes", self.dropout_passes, 1, MOST_PASSES)
 
     def sizes(self, seeds: int) -> list[int]:
         """Return of how many independent runs ensembles are made: of two, unless told otherwise."""
@@ -65,14 +65,32 @@ class Setting:
         return replace(self, execution=execution, evaluation=evaluation)
 
     @property
+    def _device(self) -> dict[str, Any]:
+        return {name: getattr(self.execution, name) for name in DEVICE}
+
+    @property
     def measured_on(self) -> Execution:
         """Where things are measured: how they were trained does not matter for that."""
-        return Execution(**{name: getattr(self.execution, name) for name in DEVICE})
+        return Execution(**self._device)
 
     def measuring(self) -> dict[str, Any]:
         """Return where and how everything is measured, as arguments of `evaluate`."""
-        asked = {name: getattr(self.execution, name) for name in DEVICE}
-        return {"data": self.data, "progress": self.show == "bar", **asked}
+        return {"data": self.data, "progress": self.show == "bar", **self._device}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a caller asks for beside a study's own arguments: where and how, the seeds, and changes of the recipes."""
+
+    setting: Setting = Setting()
+    seeds: Sequence[int] | None = None
+    changes: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, seeds: Sequence[int] | None = None, **given: Any) -> "Asked":
+        """Sort out what was passed; `compare` says what each of it is, and what it does not name are changes."""
+        where = {name: given.pop(name) for name in WHERE if name in given}
+        return cls(Setting(**where), seeds, given)
 
 
 def whole_numbers(name: str, given: int | Sequence[int]) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from subspaces import files
 from subspaces.training.recipe import Recipe
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 Made = tuple[list[Path], list[str]]
 """The files that were made, and what could not be made and why."""
 R = TypeVar("R", bound="Result")
+NEEDED = "figures need matplotlib: pip install 'subspaces[figures]'"
 
 
 @dataclass(frozen=True)
@@ -41,57 +42,60 @@ def _line(texts: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-@dataclass(frozen=True)
-class Sheet:
-    """Everything that is written of one result.
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What a comparison or a study found, in all its forms; once it is written, what was made and what could not be."""
 
-    Args:
-        name: of the files, without an ending.
-        tables: the first stands above the notes.
-        notes: what a reader has to know to judge the numbers.
-        summary: everything, for the JSON file; the same runs give the same.
-        rows: of each CSV file by its name, with numbers in full and shares as fractions.
-        draw: draws the result, if there is something to draw.
-        undrawn: why there is nothing to draw.
-    """
+    name: ClassVar[str]  # of the files, without an ending
+    undrawn: ClassVar[str] = ""  # why there is nothing to draw
+    files: list[Path] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
 
-    name: str
-    tables: list[Table]
-    notes: list[str]
-    summary: dict[str, Any]
-    rows: dict[str, list[dict[str, Any]]]
-    draw: "Callable[[], Figure] | None" = None
-    undrawn: str = ""
+    def tables(self) -> list[Table]:
+        """Return the tables; the first stands above the notes."""
+        raise NotImplementedError
+
+    def notes(self) -> list[str]:
+        """Return what a reader has to know to judge the numbers."""
+        raise NotImplementedError
+
+    def summary(self) -> dict[str, Any]:
+        """Return everything, for a JSON file; the same runs give the same."""
+        raise NotImplementedError
+
+    def rows(self) -> dict[str, list[dict[str, Any]]]:
+        """Return the rows of each CSV file by its name, with numbers in full and shares as fractions."""
+        raise NotImplementedError
+
+    def drawn(self) -> bool:
+        """Say whether there is something to draw."""
+        return True
+
+    def draw(self) -> "Figure":
+        """Draw the result."""
+        raise NotImplementedError
 
     def markdown(self) -> str:
         """Return the tables with their notes."""
-        first, *others = [table.markdown() for table in self.tables]
-        return "\n".join([first, "", *(f"- {note}" for note in self.notes), "", *(f"{one}\n\n" for one in others)])
+        first, *others = [table.markdown() for table in self.tables()]
+        return "\n".join([first, "", *(f"- {note}" for note in self.notes()), "", *(f"{one}\n\n" for one in others)])
 
-    def write(self, folder: Path) -> Made:
-        """Write all forms; the numbers are there also where they cannot be drawn."""
+    def write(self: R, folder: Path) -> R:
+        """Write all forms, and return the result with what was made; numbers are there also where nothing is drawn."""
         path = folder / self.name
-        texts = {path.with_name(f"{name}.csv"): rows_as_csv(rows) for name, rows in self.rows.items()}
+        texts = {path.with_name(f"{name}.csv"): rows_as_csv(rows) for name, rows in self.rows().items()}
         texts[path.with_suffix(".md")] = self.markdown()
-        files.write_json(path.with_suffix(".json"), self.summary)
+        files.write_json(path.with_suffix(".json"), self.summary())
         for place, content in texts.items():
             files.write(place, content.encode())
-        drawn, left_out = ([], [self.undrawn] if self.undrawn else []) if self.draw is None else _draw(self.draw, path)
+        drawn, left_out = _draw(self, path) if self.drawn() else ([], [self.undrawn] if self.undrawn else [])
         for place in {path.with_suffix(ending) for ending in (".png", ".pdf")} - set(drawn):
             place.unlink(missing_ok=True)  # of an earlier table
-        return [path.with_suffix(".json"), *texts, *drawn], left_out
+        return dataclasses.replace(self, files=[path.with_suffix(".json"), *texts, *drawn], left_out=left_out)
 
 
-def _draw(draw: "Callable[[], Figure]", path: Path) -> Made:
-    def make() -> list[Path]:
-        try:
-            return write_figure(draw(), path)
-        except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] != "matplotlib":
-                raise
-            raise ImportError("figures need matplotlib: pip install 'subspaces[figures]'") from None
-
-    return attempt("figure", make)
+def _draw(result: Result, path: Path) -> Made:
+    return attempt("figure", lambda: write_figure(result.draw(), path))
 
 
 def write_figure(figure: "Figure", path: Path) -> list[Path]:
@@ -105,42 +109,17 @@ def write_figure(figure: "Figure", path: Path) -> list[Path]:
     return made
 
 
-@dataclass(frozen=True, kw_only=True)
-class Result:
-    """What a comparison or a study found, and, once it is written, what was and what could not be made."""
-
-    sheet: Sheet | None = None
-    files: list[Path] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
-
-    def tabulate(self) -> Sheet:
-        """Return everything that is to be written."""
-        raise NotImplementedError
-
-    def write(self: R, folder: Path) -> R:
-        """Write everything, and return the result with what was made of it."""
-        sheet = self.tabulate()
-        made, left_out = sheet.write(folder)
-        return dataclasses.replace(self, sheet=sheet, files=made, left_out=left_out)
-
-
 def attempt(what: str, make: Callable[[], list[Path]]) -> Made:
     """Make some files, or say which package is missing for them."""
     try:
         return make(), []
     except ImportError as error:  # the numbers are there nevertheless
-        return [], [f"no {what}: {error}"]
+        missing = isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == "matplotlib"
+        return [], [f"no {what}: {NEEDED if missing else error}"]
 
 
 def heading(recipes: Iterable[Recipe], images: int, told: str = "", noise: float = 0.0) -> str:
-    """Return what all recipes share, for a title.
-
-    Args:
-        recipes: of all methods, on the same data; their network is named if it is one.
-        images: how many test images there are.
-        told: what the table is about, where that is more than the methods.
-        noise: the label noise, where it is one level.
-    """
+    """Return what recipes on the same data share, for a title, with what is told of them and their label noise."""
     found = list(recipes)
     level = f", {100 * noise:g} % label noise" if noise else ""
     networks = {recipe.network for recipe in found}

@@ -16,10 +16,10 @@ import subspaces as ss
 from subspaces import randomness
 from subspaces.cli import app
 from subspaces.networks import MLP
-from subspaces.studies.instability import Cell, InstabilityStudy, study_instability
+from subspaces.studies.instability import InstabilityStudy, study_instability
 from subspaces.studies.instability import plan as planned
 from subspaces.studies.network_mixtures import KINDS, Kind
-from subspaces.studies.setting import Setting
+from subspaces.studies.setting import Asked
 from subspaces.training import Run, seals
 from subspaces.training.batches import statistics_batches
 
@@ -72,10 +72,9 @@ def test_branches_share_the_trunk_and_nothing_after_it(made: InstabilityStudy):
 
 def test_there_is_a_cell_for_everything(made: InstabilityStudy):
     wanted = [(models, shared, kind) for models in (2, 3) for shared in (0, 2) for kind in KINDS]
-    assert [(cell.models, cell.shared, cell.kind) for cell in made.cells] == wanted
-    for cell in made.cells:
-        count = {"branch": cell.models, "average": 1, "ensemble": 1}.get(cell.kind, 2)
-        assert len(cell.scores) == count
+    assert list(made.cells) == wanted
+    for (models, _, kind), scores in made.cells.items():
+        assert len(scores) == {"branch": models, "average": 1, "ensemble": 1}.get(kind, 2)
 
 
 @pytest.mark.parametrize("shared", [0, 2])
@@ -90,11 +89,12 @@ def test_branches_average_and_ensemble_by_hand(made: InstabilityStudy, shared: i
         expected = [accuracy(probabilities(runs[0], average))]
         assert made.accuracy(models, shared, "average").values == pytest.approx(expected, abs=2e-3)
         mean = torch.stack([answer for answer, _ in answers[:models]]).mean(0)
-        (found,) = (cell for cell in made.cells if cell.key == {"models": models, "shared": shared, "kind": "ensemble"})
-        assert found.spread("accuracy").values == pytest.approx([accuracy((mean, answers[0][1]))], abs=2e-3)
+        assert made.accuracy(models, shared, "ensemble").values == pytest.approx(
+            [accuracy((mean, answers[0][1]))], abs=2e-3
+        )
         labels = answers[0][1]
         nll = -mean[torch.arange(len(labels)), labels].log().mean().item()
-        assert found.spread("nll").values == pytest.approx([nll], rel=1e-4)
+        assert made.spread((models, shared, "ensemble"), "nll").values == pytest.approx([nll], rel=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["global", "layerwise", "per-weight"])
@@ -120,8 +120,7 @@ def test_mixtures_by_hand(made: InstabilityStudy, kind: Kind):
         mixed = {name: sum(alphas[name][..., i] * weights[i][name] for i in range(3)) for name in weights[0]}
         accuracies.append(accuracy(probabilities(runs[0], mixed)))
     assert made.accuracy(3, 0, kind).values == pytest.approx(accuracies, abs=2e-3)
-    (cell,) = (cell for cell in made.cells if cell.key == {"models": 3, "shared": 0, "kind": kind})
-    assert len(set(cell.spread("nll").values)) == 2
+    assert len(set(made.spread((3, 0, kind), "nll").values)) == 2
 
 
 def test_the_files_say_the_same(made: InstabilityStudy):
@@ -130,7 +129,7 @@ def test_the_files_say_the_same(made: InstabilityStudy):
     stored = json.loads((folder / "instability.json").read_bytes())
     assert [stored[name] for name in ("seeds", "shared", "models", "draws")] == [[0], [0, 2], [2, 3], 2]
     assert [cell["metrics"]["accuracy"]["values"] for cell in stored["cells"]] == [
-        c.spread("accuracy").values for c in made.cells
+        made.accuracy(*cell).values for cell in made.cells
     ]
     assert {run["commit"] for run in stored["runs"]} != set()
     assert stored["environments"] == environments_of(run.folder for run in made.runs)
@@ -172,13 +171,13 @@ def test_what_was_stopped_continues(made: InstabilityStudy, tmp_path: Path):
 
 
 def test_panels_are_cut_where_mixtures_fail():
-    plan = planned("cifar10-standard", Setting(), None, (2, 5), 3, [0, 1], {})
+    plan = planned("cifar10-standard", Asked(seeds=[0, 1]), None, (2, 5), 3)
     assert plan.shared == [0, 5, 10, 20, 40, 80, 120]
     shares = {"branch": 0.9, "ensemble": 0.92}
 
     def study(low: float) -> InstabilityStudy:
         scores = {kind: [{"test": {"accuracy": shares.get(kind, low) + i / 1000}} for i in range(2)] for kind in KINDS}
-        cells = [Cell(m, k, kind, scores[kind]) for m in plan.models for k in plan.shared for kind in KINDS]
+        cells = {(m, k, kind): scores[kind] for m in plan.models for k in plan.shared for kind in KINDS}
         return InstabilityStudy(plan, cells, [], 10_000)
 
     cut, whole = (study(low).draw() for low in (0.3, 0.89))

@@ -11,21 +11,21 @@ from study_cases import STANDARD, without_pictures
 from typer.testing import CliRunner
 
 from subspaces.cli import app
-from subspaces.studies.instability import Cell, InstabilityStudy
+from subspaces.studies.instability import InstabilityStudy
 from subspaces.studies.instability import plan as planned
 from subspaces.studies.network_mixtures import KINDS, WORDS
-from subspaces.studies.setting import Setting
+from subspaces.studies.setting import Asked
 
 
 @pytest.fixture(scope="module")
 def unstable() -> InstabilityStudy:
-    plan = planned(STANDARD, Setting(), [0, 7, 15], (2, 3, 5), 4, [1, 2], {})
-    cells = [
-        Cell(m, k, kind, [scores(m, k, kind, at) for at in range(KINDS.index(kind) + 1)])
+    plan = planned(STANDARD, Asked(seeds=[1, 2]), [0, 7, 15], (2, 3, 5), 4)
+    cells = {
+        (m, k, kind): [scores(m, k, kind, at) for at in range(KINDS.index(kind) + 1)]
         for m in plan.models
         for k in plan.shared
         for kind in KINDS
-    ]
+    }
     return InstabilityStudy(plan, cells, [], 30)
 
 

@@ -92,7 +92,7 @@ def test_the_files_say_the_same(made: IntegralStudy):
     text = (folder / "integral.md").read_text()
     assert text.count("| integral | network |") == 2
     assert "in 2 of 2 runs" in text
-    assert all(len(row) == len(table.columns) for table in made.tabulate().tables for row in table.rows)
+    assert all(len(row) == len(table.columns) for table in made.tables() for row in table.rows)
 
 
 def test_the_table_has_the_differences_and_no_choices(made: IntegralStudy):
@@ -130,11 +130,11 @@ def test_notes_say_that_the_sum_checks_the_computation_alone(made: IntegralStudy
 
 
 def test_every_epsilon_is_told(made: IntegralStudy):
-    assert made.tabulate().tables[0].title == "digits · mlp · Integral, ε = 0.1 · 597 test images"
+    assert made.tables()[0].title == "digits · mlp · Integral, ε = 0.1 · 597 test images"
     coarse = [replace(one, epsilon=0.2, nodes=10) for one in made.identities]
     several = replace(made, identities=[*coarse, *made.identities])
-    assert several.tabulate().tables[0].title == "digits · mlp · Integral, ε = 0.1, 0.2 · 597 test images"
-    text = several.tabulate().markdown()
+    assert several.tables()[0].title == "digits · mlp · Integral, ε = 0.1, 0.2 · 597 test images"
+    text = several.markdown()
     assert "The closed form, ε = 0.1, 0.2: " in text
     assert "in 4 of 4 runs" in text
     assert not any(words in text for words in ("10 steps", "5 steps", "20 nodes", "10 nodes"))  # each has its own

@@ -151,7 +151,7 @@ def test_csv_has_the_differences_and_what_was_chosen_on_test_where_something_was
 def test_one_value_in_a_list_is_no_choice(study: NoiseStudy) -> None:
     line = next(line for line in study.lines if line.setting == "dropout")
     alone = replace(line, candidates=[line.chosen], on_test=line.chosen)
-    (row,) = csv.DictReader(rows_as_csv(replace(study, lines=[alone]).rows()).splitlines())
+    (row,) = csv.DictReader(rows_as_csv(replace(study, lines=[alone]).rows()["noise"]).splitlines())
     assert row["chosen"] == str(line.value(line.chosen))
     assert {value for name, value in row.items() if name.endswith("best_on_test")} == {""}
 

@@ -12,15 +12,37 @@ from study_cases import LINE, STANDARD, environments_of
 
 from subspaces.studies import tables
 from subspaces.studies.comparison import Comparison
-from subspaces.studies.tables import Made, Sheet, Table
+from subspaces.studies.tables import Made, Result, Table
 from subspaces.training import Run, seals
 
 FILES = ("name.json", "name.csv", "more.csv", "name.md")
 
 
 def write(folder: Path, figure: Callable[[], Figure] | None) -> Made:
-    rows: dict[str, list[dict[str, Any]]] = {"name": [{"a": 1}], "more": [{"é": None}]}
-    return Sheet("name", [Table("A", ["b", "c"], [["x|", "1\n2"]], 1)], ["d"], {"a": 1}, rows, figure).write(folder)
+    class Found(Result):
+        name = "name"
+
+        def tables(self) -> list[Table]:
+            return [Table("A", ["b", "c"], [["x|", "1\n2"]], 1)]
+
+        def notes(self) -> list[str]:
+            return ["d"]
+
+        def summary(self) -> dict[str, Any]:
+            return {"a": 1}
+
+        def rows(self) -> dict[str, list[dict[str, Any]]]:
+            return {"name": [{"a": 1}], "more": [{"é": None}]}
+
+        def drawn(self) -> bool:
+            return figure is not None
+
+        def draw(self) -> Figure:
+            assert figure is not None
+            return figure()
+
+    made = Found().write(folder)
+    return made.files, made.left_out
 
 
 def test_every_form_is_written_in_order(tmp_path: Path) -> None:
