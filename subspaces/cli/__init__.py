@@ -40,6 +40,7 @@ def build() -> typer.Typer:
     built.command(cls=Several)(complete(train.train))
     built.command(cls=Several)(complete(evaluate.evaluate))
     built.command(cls=Several)(complete(compare.compare))
+    plot.describe()
     for command in (plot.plot, report.report, check.check, recipes.recipes):
         built.command()(command)
     built.add_typer(study.build(), name="study")

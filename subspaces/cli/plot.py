@@ -8,6 +8,7 @@ import typer
 
 from subspaces.cli.errors import usage
 from subspaces.cli.shared import RunFolders, figure_names, metric_names, option, out_option
+from subspaces.evaluation import METRICS
 from subspaces.reports import figures
 
 
@@ -23,7 +24,7 @@ def plot(
     metric: Annotated[
         str | None,
         option(
-            "What is shown, such as accuracy, nll, brier, ece, adaptive_ece or aurc; each figure has its default.",
+            "The metric that is shown, one of those above; each figure has its default.",
             "NAME",
             autocompletion=metric_names,
         ),
@@ -32,7 +33,7 @@ def plot(
         str | None, option("The images whose numbers are shown: test or validation.", "NAME", default="test")
     ] = None,
 ) -> None:
-    """Draw a figure of finished runs, from the files that training and evaluation left in their folders.
+    """Draw a figure of finished runs, from the files in their folders, or of the files of saved evaluations.
 
     Runs of one recipe that differ in their seed are drawn as one: mean and standard deviation.
     """
@@ -44,10 +45,16 @@ def plot(
         typer.echo(f"wrote {path}")
 
 
-plot.__doc__ = "\n\n".join(
-    [
-        inspect.cleandoc(plot.__doc__ or ""),
-        *(f"{kind.name}: {kind.description} {kind.metric or ''}" for kind in figures.KINDS.values()),
-        "Example: subspaces plot along runs/digits-standard-* runs/digits-line-* -o along.pdf",
-    ]
-)
+TEXT = inspect.cleandoc(plot.__doc__ or "")
+
+
+def describe() -> None:
+    """Let the help list the figures and the metrics that there are by now."""
+    plot.__doc__ = "\n\n".join(
+        [
+            TEXT,
+            *(f"{kind.name}: {kind.description} {kind.metric or ''}" for kind in figures.KINDS.values()),
+            f"Metrics: {'; '.join(f'{each.name}, {each.meaning}' for each in METRICS.values())}.",
+            "Example: subspaces plot along runs/digits-standard-* runs/digits-line-* -o along.pdf",
+        ]
+    )

@@ -13,7 +13,7 @@ def report(
     runs: RunFolders,
     out: Annotated[Path, out_option("The HTML file.", "FILE")] = Path("report.html"),
 ) -> None:
-    """Write one page about evaluated runs, which opens offline in any browser.
+    """Write one page about evaluated runs, or files of saved evaluations, which opens offline in any browser.
 
     A summary in words, charts, a walk through each subspace, and how to make the runs again.
 

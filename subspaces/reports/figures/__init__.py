@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from subspaces.reports.reading import Source, gather
 from subspaces.text import nearest
@@ -115,11 +115,16 @@ def outputs(name: str, out: str | os.PathLike[str] | None = None) -> list[Path]:
 
 
 def plot(
-    name: str, sources: Source | Iterable[Source], out: str | os.PathLike[str] | None = None, **options: Any
+    name: str,
+    sources: Source | Iterable[Source],
+    out: str | os.PathLike[str] | None = None,
+    *,
+    metric: str | None = None,
+    split: str = "test",
 ) -> list[Path]:
-    """Draw a figure into files, with the options of `draw`, and return their paths."""
+    """Draw a figure into files, and return their paths."""
     paths = outputs(name, out)
-    figure = draw(name, sources, **options)
+    figure = draw(name, sources, metric=metric, split=split)
     for path in paths:
         save(figure, path)
     return paths
