@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, overload
 
@@ -11,7 +10,7 @@ from torch import nn
 from subspaces import values
 from subspaces.data.dataset import Progress
 from subspaces.evaluation import choices, measuring
-from subspaces.evaluation.display import bars, heeding
+from subspaces.evaluation.display import bars
 from subspaces.evaluation.journal import Journal, RunJournal
 from subspaces.evaluation.metrics import Metric, measured_by
 from subspaces.evaluation.plane import Network
@@ -219,10 +218,10 @@ def evaluate_runs(
     others = [Network.named(each, number, open_run) for number, each in enumerate(settings.through, 1)]
     for one in subjects:
         measuring.check(one, settings, others)
-    with stop_on_signals() as stop, bars(progress) as shown:
+    with stop_on_signals() as stop, bars(progress, stop) as shown:
 
         def work(one: RunSubject) -> Evaluation:
-            found = measuring.measure_all(RunJournal(one, settings), others, partial(heeding, stop, shown))
+            found = measuring.measure_all(RunJournal(one, settings), others, shown)
             one.release()
             return Evaluation.of(found)
 

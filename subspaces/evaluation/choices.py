@@ -5,7 +5,7 @@ confidence from which the midpoint's answers have at most half of its error.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, Literal
+from typing import Literal
 
 from subspaces.evaluation import selective
 from subspaces.evaluation.examples import Predictions
@@ -30,10 +30,6 @@ def _is_pair(row: Row) -> bool:
     return row.average not in (None, "logits") and two
 
 
-def _choice(split: str, what: Literal["point", "pair", "threshold"], by: str, value: Any, reported: Any) -> Choice:
-    return Choice(what, by, split, split == "test", value, reported)
-
-
 def best(
     record: Record, split: str, what: Literal["point", "pair"], by: str, wanted: Callable[[Row], bool]
 ) -> Choice | None:
@@ -46,7 +42,7 @@ def best(
     about = (chosen.kind, chosen.alphas, chosen.average)
     same = [row for row in record.rows if (row.kind, row.alphas, row.average) == about]
     value = chosen.alphas[0] if what == "point" else chosen.alphas
-    return _choice(split, what, by, value, {row.split: dict(row.metrics) for row in same})
+    return Choice(what, by, split, split == "test", value, {row.split: dict(row.metrics) for row in same})
 
 
 def _threshold(record: Record, predictions: Predictions, split: str) -> Choice | None:
@@ -62,7 +58,7 @@ def _threshold(record: Record, predictions: Predictions, split: str) -> Choice |
     if threshold is None:
         return None
     reported = {name: selective.answered(answer, threshold) for name, answer in answers.items()}
-    return _choice(split, "threshold", "risk", threshold, reported)
+    return Choice("threshold", "risk", split, split == "test", threshold, reported)
 
 
 def renew(record: Record, predictions: Predictions, splits: Iterable[str], by: Iterable[str]) -> list[Choice]:

@@ -10,9 +10,7 @@ from torch import Tensor
 from subspaces.ensembles import Average
 from subspaces.evaluation.metrics import METRICS, Metric, average
 from subspaces.evaluation.record import Reliability
-from subspaces.evaluation.selective import by_confidence, risks
-
-BINS = 20
+from subspaces.evaluation.selective import BINS, adaptive_gap, risks
 
 
 class Classes:
@@ -148,21 +146,6 @@ def _intersection_over_union(confusion: Tensor) -> Tensor:
 def _gap(sums: Tensor) -> Tensor:
     count, confidence, correct = sums.unbind()
     return (correct - confidence).abs().sum() / count.sum()
-
-
-def adaptive_gap(each: Tensor, bins: int = BINS) -> Tensor:
-    """Return sum_b |B_b|/n |acc(B_b) - conf(B_b)| over bins of equally many examples, in order of confidence.
-
-    The sizes of the bins differ by one at most; with fewer examples than bins, each is a bin of its own. Examples
-    of equal confidence share their mean accuracy, so that it does not matter which of them a border divides.
-    """
-    if bins < 1:
-        raise ValueError(f"bins={bins}: expected at least 1")
-    confidence, correct = by_confidence(each)
-    n = len(confidence)
-    borders = torch.arange(min(bins, n) + 1, device=confidence.device) * n // min(bins, n)
-    total = F.pad((correct - confidence).cumsum(0), (1, 0))[borders]
-    return total.diff().abs().sum() / n
 
 
 LIKELIHOOD = average(_minus_log)

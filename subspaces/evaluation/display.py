@@ -1,21 +1,31 @@
 """How far it is: a progress bar for each thing that is measured."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from subspaces.data.dataset import Progress
 from subspaces.training.signals import Stop
 
 
 @contextmanager
-def bars(wanted: bool | Progress) -> Iterator[Progress]:
+def bars(wanted: bool | Progress, stop: Stop | None = None) -> Iterator[Progress]:
     """Yield a function that is told what is measured, how much of it is done and how much there is of it.
 
-    With True it moves bars on standard error, with False nothing; a function of the caller's is passed through.
+    With True it moves bars on standard error, with False nothing; a function of the caller's is told the same. It
+    stops if that was asked for.
     """
-    if not isinstance(wanted, bool):
-        yield wanted
-        return
+    with _drawn(wanted) if isinstance(wanted, bool) else nullcontext(wanted) as show:
+
+        def progress(what: str, done: int, total: int) -> None:
+            show(what, done, total)
+            if stop is not None:
+                stop.heed()
+
+        yield progress
+
+
+@contextmanager
+def _drawn(wanted: bool) -> Iterator[Progress]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
@@ -24,12 +34,12 @@ def bars(wanted: bool | Progress) -> Iterator[Progress]:
     with Bars(*columns, console=Console(stderr=True), disable=not wanted) as shown:
         tasks: dict[str, TaskID] = {}
 
-        def progress(what: str, done: int, total: int) -> None:
+        def show(what: str, done: int, total: int) -> None:
             if what not in tasks:
                 tasks[what] = shown.add_task(what, total=total)
             shown.update(tasks[what], completed=done, total=total)
 
-        yield progress
+        yield show
 
 
 def counted(progress: Progress, what: str, done: int, total: int) -> Callable[[int], None]:
@@ -43,9 +53,3 @@ def counted(progress: Progress, what: str, done: int, total: int) -> Callable[[i
         progress(what, reached, total)
 
     return tick
-
-
-def heeding(stop: Stop, progress: Progress, what: str, done: int, total: int) -> None:
-    """Tell how far it is, and stop if that was asked for."""
-    progress(what, done, total)
-    stop.heed()

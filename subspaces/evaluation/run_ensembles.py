@@ -5,7 +5,6 @@ p(y | x) = 1/k sum_i softmax(f(x; theta_i)), with theta_i the midpoint of run i,
 
 import os
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from subspaces.data.dataset import Progress
 from subspaces.evaluation.answers import middle_of
 from subspaces.evaluation.cache import Measured, Shelf
 from subspaces.evaluation.classification import log_mean
-from subspaces.evaluation.display import bars, counted, heeding
+from subspaces.evaluation.display import bars, counted
 from subspaces.evaluation.run_subject import OneRun, RunSubject, run_subjects
 from subspaces.training import sharing
 from subspaces.training.environment import environment
@@ -57,8 +56,8 @@ def evaluate_together(
     found = {index: old for index, key in enumerate(keys) if (old := shelf.find(key, precision)) is not None}
     missing = [index for index in range(len(members)) if index not in found]
     if missing:
-        with stop_on_signals() as stop, bars(progress) as shown, files.made(Path(to)):
-            tick = counted(partial(heeding, stop, shown), "ensembles of runs", 0, len(missing))
+        with stop_on_signals() as stop, bars(progress, stop) as shown, files.made(Path(to)):
+            tick = counted(shown, "ensembles of runs", 0, len(missing))
             new = sharing.share(
                 missing,
                 lambda index: sharing.beside(shelf.path, keys[index]),

@@ -1,4 +1,4 @@
-"""Selective prediction: answer where the network is sure, and the error among the answers.
+"""Confidence: whether it is deserved, and the error among the answers where the network answers only if it is sure.
 
 Everything here is of `each`, float64 [n, 2]: of every example the confidence (the largest probability), and whether the
 predicted class is the label. Examples of equal confidence have no order among themselves, so none of the numbers
@@ -6,9 +6,12 @@ depends on the order in which the examples come.
 """
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from subspaces.evaluation.record import RiskCoverage
+
+BINS = 20
 
 
 def by_confidence(each: Tensor) -> tuple[Tensor, Tensor]:
@@ -26,6 +29,21 @@ def by_confidence(each: Tensor) -> tuple[Tensor, Tensor]:
     total = empty.scatter_add(0, group, correct)
     count = empty.scatter_add(0, group, torch.ones_like(correct))
     return confidence, (total / count)[group]
+
+
+def adaptive_gap(each: Tensor, bins: int = BINS) -> Tensor:
+    """Return sum_b |B_b|/n |acc(B_b) - conf(B_b)| over bins of equally many examples, in order of confidence.
+
+    The sizes of the bins differ by one at most; with fewer examples than bins, each is a bin of its own. Examples
+    of equal confidence share their mean accuracy, so that it does not matter which of them a border divides.
+    """
+    if bins < 1:
+        raise ValueError(f"bins={bins}: expected at least 1")
+    confidence, correct = by_confidence(each)
+    n = len(confidence)
+    borders = torch.arange(min(bins, n) + 1, device=confidence.device) * n // min(bins, n)
+    total = F.pad((correct - confidence).cumsum(0), (1, 0))[borders]
+    return total.diff().abs().sum() / n
 
 
 def risks(each: Tensor) -> Tensor:

@@ -107,7 +107,7 @@ def tensor_of(output: Any, name: str) -> Any:
 
 def _binary(logits: Tensor, labels: Tensor) -> bool:
     """Say whether labels are zeros and ones for one logit each, as those of `BCEWithLogitsLoss`."""
-    return logits.numel() == len(logits) == labels.numel() and bool(((labels == 0) | (labels == 1)).all())
+    return logits.shape[:1].numel() == logits.numel() == labels.numel() and bool(((labels == 0) | (labels == 1)).all())
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,13 @@ statistics are made anew for every network.
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor
 
 from subspaces import files, streams, values
 from subspaces.evaluation.cache import Measured, Shelf
-from subspaces.evaluation.display import bars, counted, heeding
+from subspaces.evaluation.display import bars, counted
 from subspaces.evaluation.run_subject import run_subjects
 from subspaces.evaluation.statistics import Spread, spread
 from subspaces.studies import tables
@@ -217,9 +216,9 @@ def measure(plan: Plan, runs: Sequence[Run]) -> InstabilityStudy:
     """Measure what is missing, and return all of it."""
     shelf = Shelf(plan.setting.out / FILE)
     trunks = [(seed, shared) for seed in plan.seeds for shared in plan.shared]
-    with stop_on_signals() as stop, bars(plan.setting.show == "bar") as shown:
+    with stop_on_signals() as stop, bars(plan.setting.show == "bar", stop) as shown:
         total = len(trunks) * sum(models + 2 + len(PER) * plan.draws for models in plan.models)
-        tick = counted(partial(heeding, stop, shown), "networks that share epochs", 0, total)
+        tick = counted(shown, "networks that share epochs", 0, total)
         found = sharing.share(
             trunks,
             lambda trunk: sharing.beside(shelf.path, trunk),

@@ -6,7 +6,6 @@ epsilon is g(1) but for rounding; the mean over all of [0, 1] differs from it as
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -15,7 +14,7 @@ from torch import Tensor
 from subspaces import files, storage
 from subspaces.data import Split
 from subspaces.evaluation.classification import DISTANCES, Classes
-from subspaces.evaluation.display import bars, counted, heeding
+from subspaces.evaluation.display import bars, counted
 from subspaces.evaluation.metrics import METRICS, tally
 from subspaces.evaluation.run_subject import RunSubject, run_predictor, run_subjects, share
 from subspaces.methods import integral
@@ -183,8 +182,8 @@ class IntegralStudy(Result):
 def measure_identities(runs: Sequence[Run], setting: Setting) -> list[Identity]:
     """Compare the integral of f with g(1) in every run, unless that is there already."""
     bench = run_subjects(setting.data, setting.measured_on.resolved())
-    with stop_on_signals() as stop, bars(setting.show == "bar") as shown:
-        tick = counted(partial(heeding, stop, shown), "integrals of f", 0, len(runs))
+    with stop_on_signals() as stop, bars(setting.show == "bar", stop) as shown:
+        tick = counted(shown, "integrals of f", 0, len(runs))
 
         def identity(one: RunSubject) -> Identity:
             found = _read_or_measure(one)

@@ -16,10 +16,8 @@ from torchmetrics.functional.classification import multiclass_accuracy, multicla
 
 from subspaces.evaluation import accuracy, expected_calibration_error, metrics
 from subspaces.evaluation.classification import (
-    BINS,
     DISTANCES,
     Classes,
-    adaptive_gap,
     each_top,
     in_bins,
     log_mean,
@@ -27,6 +25,7 @@ from subspaces.evaluation.classification import (
 )
 from subspaces.evaluation.metrics import METRICS, of_task, tally
 from subspaces.evaluation.record import Reliability
+from subspaces.evaluation.selective import BINS, adaptive_gap
 
 
 def nll(log_probabilities: Tensor, labels: Tensor) -> float:
