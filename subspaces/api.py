@@ -182,7 +182,7 @@ def evaluate(
     for option, value in own.items():
         if value is not None and not networks:
             raise TypeError(f"{option}={values.shown(value)}: a run brings its own; expected it with a network only")
-    execution = Execution(device=device, precision=wanted.precision, workers=workers)
+    execution = Execution(device=device, precision=wanted.precision, workers=workers).resolved()
     if not networks:
         found = evaluate_runs(what, wanted, data=data, execution=execution, trust=trust, progress=progress)
         return found[0] if isinstance(what, (Run, str, os.PathLike)) else found

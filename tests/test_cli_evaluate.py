@@ -59,7 +59,7 @@ def received(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         seen.update(vars(settings), **others, **where, runs=runs)
         raise typer.Exit
 
-    monkeypatch.setattr("subspaces.evaluation.api.evaluate_runs", pretend)
+    monkeypatch.setattr("subspaces.api.evaluate_runs", pretend)
     return seen
 
 
