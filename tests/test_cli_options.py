@@ -69,10 +69,12 @@ without = cache(run)
 
 def flat(arguments: dict[str, Any]) -> dict[str, Any]:
     """The arguments of a call, or what is planned, by name, with a list of values for each field of the recipes."""
-    settings = arguments.get("settings", {})
+    settings = arguments.get("settings", arguments.get("options", {}))
     found = {**arguments, **arguments.get("changes", vars(settings) if isinstance(settings, Settings) else settings)}
     found = {
-        name: value for name, value in found.items() if name not in ("changes", "settings") and not callable(value)
+        name: value
+        for name, value in found.items()
+        if name not in ("changes", "settings", "options") and not callable(value)
     }
     if (plan := found.pop("plan", None)) is not None:
         found |= {name: getattr(plan, name) for name in ("recipes", "by", "models", "draws") if hasattr(plan, name)}

@@ -6,7 +6,6 @@ import inspect
 import re
 import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -31,58 +30,54 @@ COMPLETED = {  # beside what is one of a few
 }
 
 
-@dataclass(frozen=True)
-class Fields:
-    """Options that a command is to have for the fields of a configuration.
+def with_fields(
+    kind: type[Any],
+    panel: str,
+    defaults: bool = True,
+    without: Collection[str] = (),
+    only: Collection[str] | None = None,
+) -> Callable[[Command], Command]:
+    """Let a command that takes `**fields` have the options of a configuration, once `complete` is called.
 
     Args:
-        fields: gives the fields by name, each with its type and its help text, when the command line is built.
+        kind: a dataclass whose fields have help texts; recipes also have the fields of all methods.
         panel: the heading of the options in the help, but for fields that name one.
         defaults: whether an option that is not given has the default of the field, or is None.
         without: fields that the command refuses: the help does not list them, and who gives one is told why.
         only: the fields that it takes, where it has no options for others.
     """
 
-    fields: Callable[[], "Iterable[tuple[dataclasses.Field[Any], Any, str]]"]
-    panel: str
-    defaults: bool = True
-    without: Collection[str] = ()
-    only: Collection[str] | None = None
-
-    def parameters(self) -> Iterator[inspect.Parameter]:
-        """Yield the parameters of the command."""
-        for field, hint, text in self.fields():
-            if self.only is not None and field.name not in self.only:
-                continue
-            names, kind, default = choices(field, hint), hint, field.default
-            settings: dict[str, Any] = {"hidden": field.name in self.without, "show_default": self.defaults}
-            settings["autocompletion"] = COMPLETED.get(field.name)
-            several = typing.get_origin(hint) is Sequence
-            if several:
-                (inner,) = typing.get_args(hint)
-                kind, default = list[inner], None  # type: ignore[valid-type]
-                settings["metavar"] = f"{inner.__name__.upper()}..."
-            if names:
-                kind, complete = kind if several else str, completing(partial(choices, field, hint))
-                settings |= {"metavar": "NAME", "callback": _one_of(names), "autocompletion": complete}
-            option = typer.Option(help=text, rich_help_panel=field.metadata.get("panel", self.panel), **settings)
-            yield inspect.Parameter(
-                field.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=default if self.defaults else None,
-                annotation=Annotated[kind | None, option],
-            )
-
-
-def with_fields(kind: type[Any], panel: str, **more: Any) -> Callable[[Command], Command]:
-    """Let a command that takes `**fields` have the options of a configuration, once `complete` is called."""
-    given = Fields(of_recipes if kind is Recipe else partial(_of, kind), panel, **more)
+    def parameters() -> Iterator[inspect.Parameter]:
+        for field, hint, text in _of_recipes() if kind is Recipe else _of(kind):
+            if only is None or field.name in only:
+                shown = {"rich_help_panel": field.metadata.get("panel", panel), "hidden": field.name in without}
+                yield _parameter(field, hint, defaults, help=text, **shown)
 
     def decorate(command: Command) -> Command:
-        vars(command).setdefault("fields", []).append(given)
+        vars(command).setdefault("fields", []).append(parameters)
         return command
 
     return decorate
+
+
+def _parameter(field: "dataclasses.Field[Any]", hint: Any, defaults: bool, **settings: Any) -> inspect.Parameter:
+    """Return the parameter of a command for a field of a configuration."""
+    names, kind, default = choices(field, hint), hint, field.default
+    settings |= {"show_default": defaults, "autocompletion": COMPLETED.get(field.name)}
+    several = typing.get_origin(hint) is Sequence
+    if several:
+        (inner,) = typing.get_args(hint)
+        kind, default = list[inner], None  # type: ignore[valid-type]
+        settings["metavar"] = f"{inner.__name__.upper()}..."
+    if names:
+        kind, complete = kind if several else str, completing(partial(choices, field, hint))
+        settings |= {"metavar": "NAME", "callback": _one_of(names), "autocompletion": complete}
+    return inspect.Parameter(
+        field.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default if defaults else None,
+        annotation=Annotated[kind | None, typer.Option(**settings)],
+    )
 
 
 def complete(command: Command) -> Command:
@@ -94,7 +89,7 @@ def complete(command: Command) -> Command:
 
     signature = inspect.signature(command)
     *own, _ = signature.parameters.values()
-    added = [parameter for each in vars(command)["fields"] for parameter in each.parameters()]
+    added = [parameter for parameters in vars(command)["fields"] for parameter in parameters()]
     whole.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
     whole.__annotations__ = {parameter.name: parameter.annotation for parameter in [*own, *added]}
     return whole  # type: ignore[return-value]
@@ -107,7 +102,7 @@ def _of(kind: type[Any]) -> "Iterator[tuple[dataclasses.Field[Any], Any, str]]":
         yield field, hints[field.name], _explained(field, hints[field.name])
 
 
-def of_recipes() -> "Iterator[tuple[dataclasses.Field[Any], Any, str]]":
+def _of_recipes() -> "Iterator[tuple[dataclasses.Field[Any], Any, str]]":
     """Yield the fields of recipes, with those of all methods, each of which says which methods it is for."""
     hints = typing.get_type_hints(Recipe)
     for name, field in COMMON.items():

@@ -5,43 +5,18 @@ import json
 from collections.abc import Callable, Collection
 from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from subspaces.cli import printing
+from subspaces.cli import printing, shared
 from subspaces.cli.errors import usage
 from subspaces.cli.options import ROOT, with_fields
-from subspaces.cli.shared import (
-    EXECUTION,
-    RECIPE,
-    Code,
-    Data,
-    DryRun,
-    Quiet,
-    Runs,
-    Seeds,
-    TensorBoard,
-    given,
-    json_option,
-    mode,
-    out_option,
-)
 from subspaces.training import Execution, Recipe
 
 if TYPE_CHECKING:
-    from subspaces.studies.setting import Asked, Setting
+    from subspaces.studies.setting import Asked
     from subspaces.studies.tables import Result
-
-
-class Plan(Protocol):
-    """All that is to be done."""
-
-    @property
-    def recipes(self) -> list[Recipe]: ...
-
-    @property
-    def setting(self) -> "Setting": ...
 
 
 Ask = Callable[..., "Asked"]
@@ -59,15 +34,15 @@ def study_command(out: str, *own: str, without: Collection[str] = ()) -> Callabl
     """
 
     def common(
-        seeds: Seeds = None,
-        dry_run: DryRun = False,
-        data: Data = ROOT,
-        code: Code = None,
-        runs: Runs = Path("runs"),
-        out: Annotated[Path, out_option("The folder for tables and figures.", "DIR")] = Path(out),
-        quiet: Quiet = False,
-        as_json: Annotated[bool, json_option("everything as one line of JSON instead of tables")] = False,
-        tensorboard: TensorBoard = True,
+        seeds: shared.Seeds = None,
+        dry_run: shared.DryRun = False,
+        data: shared.Data = ROOT,
+        code: shared.Code = None,
+        runs: shared.Runs = Path("runs"),
+        out: Annotated[Path, shared.out_option("The folder for tables and figures.", "DIR")] = Path(out),
+        quiet: shared.Quiet = False,
+        as_json: Annotated[bool, shared.json_option("everything as one line of JSON instead of tables")] = False,
+        tensorboard: shared.TensorBoard = True,
     ) -> None: ...
 
     options = inspect.signature(common).parameters
@@ -81,20 +56,21 @@ def study_command(out: str, *own: str, without: Collection[str] = ()) -> Callabl
 
             arguments = {one.name: fields.pop(one.name) for one in mine}
             with usage("out", *own):
-                common = {**given(fields, quiet, as_json, seeds), "seeds": seeds or None, "show": mode(quiet, as_json)}
-                plan, run = build(partial(Asked.of, **common), **arguments)
+                changes = shared.given(fields, quiet, as_json, seeds)
+                show = "quiet" if quiet or as_json else "bar"
+                plan, run = build(partial(Asked.of, seeds=seeds or None, show=show, **changes), **arguments)
             carry_out(plan, run, dry_run, as_json)
 
         rest = inspect.Parameter("fields", inspect.Parameter.VAR_KEYWORD, annotation=Any)
         shown = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*mine, *options.values())]
         command.__signature__ = inspect.Signature([*shown, rest])  # type: ignore[attr-defined]
-        recipe = with_fields(Recipe, RECIPE, defaults=False, without=without)
-        return with_fields(Execution, EXECUTION)(recipe(command))
+        recipe = with_fields(Recipe, shared.RECIPE, defaults=False, without=without)
+        return with_fields(Execution, shared.EXECUTION)(recipe(command))
 
     return decorate
 
 
-def carry_out(plan: Plan, run: Callable[[Any], "Result"], dry_run: bool, as_json: bool) -> None:
+def carry_out(plan: Any, run: Callable[[Any], "Result"], dry_run: bool, as_json: bool) -> None:
     """Show what would be done, or do it and show what came of it."""
     if dry_run:
         printing.show_plan(plan.recipes, plan.setting.runs, as_json)

@@ -12,7 +12,6 @@ from subspaces.data import SOURCES
 from subspaces.evaluation.metrics import METRICS
 from subspaces.reports.figures import KINDS
 from subspaces.training import RECIPES
-from subspaces.training.display import Mode
 
 RECIPE = "Recipe: what is trained (what is not given is as in the recipe)"
 COMPARISON = "Comparison: what is compared with what"
@@ -107,11 +106,6 @@ def given(fields: Mapping[str, Any], quiet: bool, as_json: bool, seeds: list[int
     if seeds and fields["seed"] is not None:
         raise ValueError("--seed and --seeds exclude each other")
     return {name: value for name, value in fields.items() if value is not None}
-
-
-def mode(quiet: bool, as_json: bool) -> Mode:
-    """Return how progress is shown while a table is made."""
-    return "quiet" if quiet or as_json else "bar"
 
 
 def check_output(quiet: bool, as_json: bool) -> None:

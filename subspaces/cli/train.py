@@ -8,37 +8,24 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from subspaces.cli import printing
+from subspaces.cli import printing, shared
 from subspaces.cli.errors import usage
 from subspaces.cli.options import ROOT, with_fields
-from subspaces.cli.shared import (
-    EXECUTION,
-    RECIPE,
-    Code,
-    Data,
-    Quiet,
-    Recipes,
-    Seeds,
-    TensorBoard,
-    given,
-    json_option,
-    out_option,
-)
 from subspaces.training import Execution, Recipe, Run, api, feasible
 from subspaces.training.display import Mode
 
 
-@with_fields(Execution, EXECUTION)
-@with_fields(Recipe, RECIPE, defaults=False)
+@with_fields(Execution, shared.EXECUTION)
+@with_fields(Recipe, shared.RECIPE, defaults=False)
 def train(
-    recipes: Recipes,
-    seeds: Seeds = None,
-    data: Data = ROOT,
-    code: Code = None,
-    out: Annotated[Path, out_option("The folder for the runs, one folder each.", "DIR")] = Path("runs"),
-    quiet: Quiet = False,
-    as_json: Annotated[bool, json_option("a line of JSON for each epoch and each finished run")] = False,
-    tensorboard: TensorBoard = True,
+    recipes: shared.Recipes,
+    seeds: shared.Seeds = None,
+    data: shared.Data = ROOT,
+    code: shared.Code = None,
+    out: Annotated[Path, shared.out_option("The folder for the runs, one folder each.", "DIR")] = Path("runs"),
+    quiet: shared.Quiet = False,
+    as_json: Annotated[bool, shared.json_option("a line of JSON for each epoch and each finished run")] = False,
+    tensorboard: shared.TensorBoard = True,
     **fields: Any,
 ) -> None:
     """Train recipes and show how good they are.
@@ -49,7 +36,7 @@ def train(
     Example: subspaces train digits-standard digits-line --seeds 0 1 2 --epochs 20
     """
     with usage():
-        chosen, execution = api.configure(recipes, seeds or None, given(fields, quiet, as_json, seeds))
+        chosen, execution = api.configure(recipes, seeds or None, shared.given(fields, quiet, as_json, seeds))
         feasible.check(chosen, data)
     before = {run.folder for run in (Run.under(out, recipe) for recipe in chosen) if run.finished}
     show: Mode = "json" if as_json else "quiet" if quiet else "bar"

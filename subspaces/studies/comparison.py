@@ -9,11 +9,11 @@ from subspaces.api import evaluate
 from subspaces.data import size_of
 from subspaces.evaluation.cache import Measured
 from subspaces.evaluation.record import Record
-from subspaces.evaluation.run_ensembles import evaluate_together
+from subspaces.evaluation.run_ensembles import ALIKE, evaluate_together
 from subspaces.evaluation.statistics import CONFIDENCE, errors
 from subspaces.reports.reading import Group, Reading, grouped
 from subspaces.studies import tables
-from subspaces.studies.entries import Entry, entries_of, names, recipe_of, run_of, titles
+from subspaces.studies.entries import Entry, entries_of, headlines, names, recipe_of, run_of
 from subspaces.studies.setting import Setting, independent, same
 from subspaces.studies.tables import Result, Table
 from subspaces.training.recipe import Recipe
@@ -67,11 +67,15 @@ class Comparison(Result):
         return [entry for entry in self.entries if entry.against(self.reference, names()[0]) is not None]
 
     def tables(self) -> list[Table]:
-        columns = ("method", "answer", *titles(), "training", "networks")
+        columns = ("method", "answer", *(each.title for each in headlines()), "training", "networks")
         return [Table(self.heading(), columns, [self.cells(entry) for entry in self.entries], left=2)]
 
     def rows(self) -> dict[str, list[dict[str, Any]]]:
-        return {"comparison": [self._row(entry) for entry in self.entries]}
+        rows = []
+        for entry in self.entries:
+            row: dict[str, Any] = {"method": entry.group.label, "answer": entry.name, "n": len(entry.by_seeds)}
+            rows.append({**row, **self._cost(entry), **entry.columns(self.reference)})
+        return {"comparison": rows}
 
     def drawn(self) -> bool:
         return bool(self.pairs)
@@ -83,18 +87,14 @@ class Comparison(Result):
         return figures.differences(self.heading(), self.pairs, self.reference)
 
     def summary(self) -> dict[str, Any]:
-        recipe, reference = self.recipe, self.reference
         return {
             "schema": SCHEMA,
-            "dataset": recipe.dataset,
-            "label_noise": recipe.label_noise,
-            "validation": recipe.validation,
-            "data_seed": recipe.data_seed,
+            **{name: getattr(self.recipe, name) for name in ALIKE},
             "split": "test",
             "images": self.test_images,
             "training_images": self.training_images,
             "seeds": self.seeds,
-            "reference": None if reference is None else reference.named,
+            "reference": None if self.reference is None else self.reference.named,
             "confidence": CONFIDENCE,
             "notes": self.notes(),
             "environments": tables.environments(self.runs),
@@ -114,11 +114,6 @@ class Comparison(Result):
             **({"stopping": entry.stopping} if entry.stopping else {}),
             "metrics": {name: {**each, "difference": differences[name]} for name, each in entry.metrics().items()},
         }
-
-    def _row(self, entry: Entry) -> dict[str, Any]:
-        """Return the row of an entry in a CSV file."""
-        found = {"method": entry.group.label, "answer": entry.name, "n": len(entry.by_seeds)}
-        return {**found, **self._cost(entry), **entry.columns(self.reference)}
 
     def _cost(self, entry: Entry) -> dict[str, Any]:
         return {

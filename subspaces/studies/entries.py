@@ -108,11 +108,6 @@ def names() -> list[str]:
     return [each.name for each in headlines()]
 
 
-def titles() -> list[str]:
-    """Return the heads of their columns."""
-    return [each.title for each in headlines()]
-
-
 def shown(values: Spread, metric: str) -> str:
     """Return mean ± standard deviation in the metric's unit."""
     found = metrics.metric(metric)
@@ -132,14 +127,10 @@ def training_steps(recipe: Recipe, images: int) -> float:
 def entries_of(
     group: Group, splits: Sequence[str], images: int, together: Iterable[Measured] = (), scaled: bool = False
 ) -> list[Entry]:
-    """Return the ways in which the runs of one recipe answer, the method's own first.
+    """Return the ways in which the runs of one recipe, trained on so many images, answer, the method's own first.
 
-    Args:
-        group: the runs.
-        splits: the names of those that were measured.
-        images: how many of them a run was trained on.
-        together: ensembles of several runs, of which those of the group come last.
-        scaled: whether to add each answer after temperature scaling, where held-out images have fitted one.
+    Then come these after temperature scaling, where that is asked for and held-out images have fitted a temperature,
+    and ensembles of several runs of the group among those that were measured together.
     """
     _check_measured(group, splits)
     recipe, measured = recipe_of(group), list(together)

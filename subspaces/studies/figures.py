@@ -94,14 +94,7 @@ def _legend(drawing: Figure, reference: Entry, seeds: int) -> None:
 
 
 def over_levels(title: str, found: Mapping[str, tuple[list[float], list[Entry]]], seeds: int, chosen: bool) -> Figure:
-    """Draw accuracy and ECE over the level of label noise.
-
-    Args:
-        title: what all methods share.
-        found: by the name of a method its levels, and what it answers at each of them.
-        seeds: how many there are.
-        chosen: whether settings were chosen on held-out images.
-    """
+    """Draw accuracy and ECE over the level of label noise, of methods by name: their levels, and the entry of each."""
     with style.styled():
         drawing = style.blank(style.PAGE, 2.5)
         axes = drawing.subplots(1, 2)

@@ -1,7 +1,7 @@
 """Networks measured alone, on average, together and in random mixtures, each with batch-norm statistics of its own."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from typing import Any, Literal, get_args
 
 import torch
@@ -59,7 +59,6 @@ class Mixing:
         self.benches, self.draws, self.shelf = benches, draws, shelf
         self.precision, self.known = precision, known
         self.first = benches[0]
-        self._made: tuple[Subspace, Predictor] | None = None
 
     def measure(self) -> Iterator[tuple[Kind, Measured]]:
         """Yield everything, measured or found on the shelf."""
@@ -84,18 +83,19 @@ class Mixing:
             self.shelf.add(found)
         return found
 
-    def _parts(self) -> tuple[Subspace, Predictor]:
-        """Return the simplex of the branches, and what predicts with any of its weights; made when first needed."""
-        if self._made is None:
-            networks = [bench.family.midpoint() for bench in self.benches]
-            family = Subspace.from_modules(networks, Simplex(len(networks)), seed=0).to(self.first.execution.device)
-            self._made = family, self.first.predictor(self.first.splits, None)
-        return self._made
+    @cached_property
+    def family(self) -> Subspace:
+        """The simplex of the branches."""
+        networks = [bench.family.midpoint() for bench in self.benches]
+        return Subspace.from_modules(networks, Simplex(len(networks)), seed=0).to(self.first.execution.device)
+
+    @cached_property
+    def _predictor(self) -> Predictor:
+        return self.first.predictor(self.first.splits, None)
 
     @torch.no_grad()
     def _at(self, alpha: Any) -> dict[str, Tensor]:
-        family, predictor = self._parts()
-        answers = predictor.whole(family.theta(family.coefficients(alpha)))
+        answers = self._predictor.whole(self.family.theta(self.family.coefficients(alpha)))
         return {split: logits for split, (logits, _) in answers.items()}
 
     def _vertex(self, index: int) -> dict[str, Tensor]:
@@ -104,14 +104,13 @@ class Mixing:
         return self.known[index]
 
     def _average(self) -> dict[str, Tensor]:
-        return self._at(self._parts()[0].shape.midpoint())
+        return self._at(self.family.shape.midpoint())
 
     def _ensemble(self) -> dict[str, Tensor]:
         members = [self._vertex(index) for index in range(len(self.benches))]
         return {split: log_mean(torch.stack([one[split] for one in members])) for split in members[0]}
 
     def _mixture(self, kind: Kind, draw: int) -> dict[str, Tensor]:
-        family = self._parts()[0]
         part = streams.mixture(KINDS.index(kind), draw)
-        family.rng.copy_(streams.stream(self.first.recipe.seed, "mixtures", part))
-        return self._at(family.sample(PER[kind]))
+        self.family.rng.copy_(streams.stream(self.first.recipe.seed, "mixtures", part))
+        return self._at(self.family.sample(PER[kind]))

@@ -9,7 +9,7 @@ from subspaces.evaluation.metrics import metric as known_metric
 from subspaces.evaluation.statistics import CONFIDENCE
 from subspaces.studies import tables
 from subspaces.studies.comparison import MARK, Comparison, measure
-from subspaces.studies.entries import Entry, in_columns, names, shown, titles
+from subspaces.studies.entries import Entry, headlines, in_columns, names, shown
 from subspaces.studies.setting import Asked, OneRecipe, Setting, check, find_reference, resolve, same
 from subspaces.studies.tables import Result, Table
 from subspaces.text import nearest
@@ -59,27 +59,21 @@ def plan_levels(
     """Check everything and return what is to be done; nothing is."""
     if "label_noise" in asked.changes:
         raise ValueError(f"label_noise={asked.changes['label_noise']}: the study has levels of it instead")
-    if not isinstance(by, str):
-        raise ValueError(f"by={values.shown(by)}: expected the name of a metric, such as 'accuracy'")
     known_metric(by)
-    _check_numbers(levels, lists)
-    base, execution = resolve(recipe, None, asked.changes)
-    methods = methods_of(base, lists)
-    grid = {level: _at_level(methods, level, asked.seeds) for level in sorted({float(level) for level in levels})}
-    if not grid:
-        raise ValueError("no levels of label noise were given: expected one or more")
-    for recipes in grid.values():
-        check(recipes, asked.setting)
-    return Plan(by, methods, grid, asked.setting.resolved(execution, **QUICK))
-
-
-def _check_numbers(levels: Any, lists: Any) -> None:
-    """Refuse levels and settings that are no lists of numbers."""
     if not isinstance(lists, Mapping):
         raise ValueError(f"lists={values.shown(lists)}: expected a dict of lists, such as {{'dropout': [0.1, 0.2]}}")
     for name, given in (("levels", levels), *lists.items()):
         for each in values.several(str(name), given, "a list of numbers, such as [0, 0.2]"):
             values.number(str(name), each)
+    base, execution = resolve(recipe, None, asked.changes)
+    methods, grid = methods_of(base, lists), dict[float, list[Recipe]]()
+    for level in sorted({float(level) for level in levels}):
+        recipes = [replace(one, label_noise=level) for each in methods for one in each.candidates]
+        grid[level], _ = resolve(recipes, asked.seeds, {})
+        check(grid[level], asked.setting)
+    if not grid:
+        raise ValueError("no levels of label noise were given: expected one or more")
+    return Plan(by, methods, grid, asked.setting.resolved(execution, **QUICK))
 
 
 def methods_of(recipes: Sequence[Recipe], lists: Mapping[str, Sequence[float]]) -> list[Method]:
@@ -119,12 +113,6 @@ def _named(recipe: Recipe) -> str:
     return ", ".join([recipe.definition.label(), *added])
 
 
-def _at_level(methods: Sequence[Method], level: float, seeds: Sequence[int] | None) -> list[Recipe]:
-    """Return the recipes of one level, each once."""
-    recipes = [replace(one, label_noise=level) for each in methods for one in each.candidates]
-    return resolve(recipes, seeds, {})[0]
-
-
 # The table
 
 
@@ -139,6 +127,7 @@ class Line:
     chosen: Entry
     on_test: Entry
     candidates: list[Entry]
+    reference: Entry | None  # standard training at the same level
 
     def value(self, entry: Entry) -> float | None:
         """Return the setting of one of the candidates."""
@@ -165,10 +154,6 @@ class NoiseStudy(Result):
         """The runs of all levels."""
         return (run for comparison in self.comparisons for run in comparison.runs)
 
-    def reference(self, line: Line) -> Entry | None:
-        """Return what a line is compared with: standard training at the same level."""
-        return self.comparisons[self.levels.index(line.level)].reference
-
     def tables(self) -> list[Table]:
         return [Table(self.heading(), columns(), [self.cells(line) for line in self.lines], left=3)]
 
@@ -186,9 +171,7 @@ class NoiseStudy(Result):
         first = self.comparisons[0]
         return {
             "schema": SCHEMA,
-            "dataset": first.recipe.dataset,
-            "validation": first.recipe.validation,
-            "data_seed": first.recipe.data_seed,
+            **{name: getattr(first.recipe, name) for name in ("dataset", "validation", "data_seed")},
             "levels": self.levels,
             "seeds": first.seeds,
             "chosen_by": self.by,
@@ -210,7 +193,7 @@ class NoiseStudy(Result):
             "chosen": line.value(line.chosen),
             "chosen_on": "validation" if line.chose else None,
             "metrics": line.chosen.metrics(),
-            "differences": line.chosen.differences(self.reference(line)),
+            "differences": line.chosen.differences(line.reference),
             "best_on_test": line.value(line.on_test),
             "metrics_best_on_test": line.on_test.metrics(),
             "candidates": [
@@ -227,7 +210,7 @@ class NoiseStudy(Result):
         """Return the row of a line; what the test set would choose only where something was chosen."""
         row: dict[str, Any] = {"label_noise": line.level, "method": line.method, "answer": line.answer}
         row |= {"setting": line.setting, "chosen": line.value(line.chosen), "n": len(line.chosen.by_seeds)}
-        row |= line.chosen.columns(self.reference(line))
+        row |= line.chosen.columns(line.reference)
         row["best_on_test"] = line.value(line.on_test) if line.chose else None
         for metric in names():
             best = in_columns(metric, line.on_test.spread(metric) if line.chose else None, "mean", "std")
@@ -244,7 +227,7 @@ class NoiseStudy(Result):
         if line.chosen.stopping:
             chosen, _ = line.chosen.stopped("validation")
             marked = [f"{text} {MARK}" for text in line.chosen.stopped("test")]
-        numbers = line.chosen.cells(self.reference(line))
+        numbers = line.chosen.cells(line.reference)
         return [f"{100 * line.level:g}", line.method, line.answer, chosen, *numbers, *marked]
 
     def heading(self, told: str = "label noise") -> str:
@@ -287,7 +270,8 @@ class NoiseStudy(Result):
 
 def columns() -> tuple[str, ...]:
     """Return the heads of the table."""
-    return ("noise %", "method", "answer", "chosen", *titles(), f"on test {MARK}", f"accuracy % {MARK}")
+    titles = [each.title for each in headlines()]
+    return ("noise %", "method", "answer", "chosen", *titles, f"on test {MARK}", f"accuracy % {MARK}")
 
 
 # Measuring
@@ -313,7 +297,8 @@ def _lines(method: Method, level: float, comparison: Comparison, by: str) -> lis
     for answer in dict.fromkeys(entry.name for entry in found):
         entries = [entry for entry in found if entry.name == answer]
         chosen = best(entries, by, "validation") if len(entries) > 1 else entries[0]
-        lines.append(Line(level, method.label, answer, method.setting, chosen, best(entries, by, "test"), entries))
+        two = chosen, best(entries, by, "test")
+        lines.append(Line(level, method.label, answer, method.setting, *two, entries, comparison.reference))
     return lines
 
 

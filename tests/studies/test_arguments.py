@@ -200,6 +200,7 @@ def test_where_and_how_it_is_measured(module: str, call: Any, monkeypatch: pytes
         call(data=THERE, **WHERE)
     data, execution, trust = reached.value.args
     assert (data, trust) == (THERE, False)
-    assert execution == dataclasses.replace(Execution(), **WHERE).resolved()
+    assert execution.resolved() == dataclasses.replace(Execution(), **WHERE).resolved()
+    monkeypatch.undo()
     with pytest.raises(ValueError, match="device='cuda:99'"):  # cpu may be what is taken anyway
         call(device="cuda:99")

@@ -139,7 +139,7 @@ class Observed:
         states = []
         for kind in PER:
             mixing._mixture(kind, 1)
-            states.append(mixing._parts()[0].rng.tolist())
+            states.append(mixing.family.rng.tolist())
         return states
 
 
