@@ -11,6 +11,7 @@ from subspaces.evaluation.cache import Measured
 from subspaces.evaluation.record import Record
 from subspaces.evaluation.run_ensembles import ALIKE, evaluate_together
 from subspaces.evaluation.statistics import CONFIDENCE, errors
+from subspaces.reports.naming import heading
 from subspaces.reports.reading import Group, Reading, grouped
 from subspaces.studies import tables
 from subspaces.studies.entries import Entry, entries_of, headlines, names, recipe_of, run_of
@@ -135,7 +136,7 @@ class Comparison(Result):
         for name, text in words.items():
             values = {getattr(recipe, name) for recipe in recipes}
             told += [text.format(value) for value in values if value and len(values) == 1]
-        return tables.heading(recipes, self.test_images, " · ".join(told), self.recipe.label_noise)
+        return heading(recipes, *told, f"{self.test_images:,} test images")
 
     def notes(self) -> list[str]:
         first, *others = self.common_notes()

@@ -17,6 +17,7 @@ from subspaces.evaluation.cache import Measured, Shelf
 from subspaces.evaluation.display import bars, counted
 from subspaces.evaluation.run_subject import run_subjects
 from subspaces.evaluation.statistics import Spread, spread
+from subspaces.reports.naming import heading
 from subspaces.studies import tables
 from subspaces.studies.entries import Scores, in_columns, names, shown
 from subspaces.studies.network_mixtures import KINDS, PER, WORDS, Kind, Mixing
@@ -195,7 +196,7 @@ class InstabilityStudy(Result):
     def heading(self) -> str:
         """Return what all networks share."""
         recipe = self.plan.recipe
-        return tables.heading([recipe], self.images, f"{recipe.epochs} epochs", recipe.label_noise)
+        return heading([recipe], f"{recipe.epochs} epochs", f"{self.images:,} test images")
 
     def notes(self) -> list[str]:
         plan = self.plan

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from subspaces import values
 from subspaces.evaluation.metrics import metric as known_metric
 from subspaces.evaluation.statistics import CONFIDENCE
+from subspaces.reports.naming import heading
 from subspaces.studies import tables
 from subspaces.studies.comparison import MARK, Comparison, measure
 from subspaces.studies.entries import Entry, headlines, in_columns, names, shown
@@ -233,7 +234,8 @@ class NoiseStudy(Result):
     def heading(self, told: str = "label noise") -> str:
         """Return what all methods share, and what is told of them over the levels."""
         first = self.comparisons[0]
-        return tables.heading([entry.recipe for entry in first.entries], first.test_images, told)
+        recipes = [entry.recipe for each in self.comparisons for entry in each.entries]
+        return heading(recipes, told, f"{first.test_images:,} test images")
 
     def notes(self) -> list[str]:
         reported = [

@@ -118,16 +118,6 @@ def attempt(what: str, make: Callable[[], list[Path]]) -> Made:
         return [], [f"no {what}: {NEEDED if missing else error}"]
 
 
-def heading(recipes: Iterable[Recipe], images: int, told: str = "", noise: float = 0.0) -> str:
-    """Return what recipes on the same data share, for a title, with what is told of them and their label noise."""
-    found = list(recipes)
-    level = f", {100 * noise:g} % label noise" if noise else ""
-    networks = {recipe.network for recipe in found}
-    network = networks.pop() if len(networks) == 1 else ""
-    parts = (f"{found[0].dataset}{level}", network, told, f"{images:,} test images")
-    return " · ".join(part for part in parts if part)
-
-
 def named_seeds(seeds: Sequence[int]) -> str:
     """Return seeds in words."""
     return f"{'seeds' if len(seeds) > 1 else 'seed'} {', '.join(map(str, seeds))}"

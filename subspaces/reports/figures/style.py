@@ -18,6 +18,7 @@ from matplotlib.lines import Line2D
 from matplotlib.transforms import Bbox
 
 from subspaces import files
+from subspaces.reports import naming
 from subspaces.reports.reading import Curve, Group
 
 COLUMN, PAGE = 3.4, 6.9  # inches: the widths of a column and of a page of two columns
@@ -140,13 +141,7 @@ def level(axes: Axes, curve: Curve, scale: float, look: Look, marked: bool = Tru
 def heading(groups: Sequence[Group], split: str | None = None) -> str:
     """Return what all groups have in common: data set, network, split."""
     recipes = [group.recipe for group in groups if group.recipe is not None]
-    parts = [f"{split} set"] if split else []
-    if len(recipes) == len(groups):
-        noises = {recipe.label_noise for recipe in recipes}
-        noise = f", {100 * noises.pop():g} % label noise" if len(noises) == 1 and recipes[0].label_noise else ""
-        networks = {recipe.network for recipe in recipes}
-        parts = [f"{recipes[0].dataset}{noise}", *(networks if len(networks) == 1 else []), *parts]
-    return " · ".join(parts)
+    return naming.heading(recipes if len(recipes) == len(groups) else [], f"{split} set" if split else "")
 
 
 def listed(groups: Sequence[Group]) -> str:
