@@ -14,8 +14,15 @@ def _a_key_of_the_tests_own(tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield
 
 
+LONG = ("test_campaign", "test_outside", "test_cli", "test_demo", "test_memory", "test_importing", "test_cli_train")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip the tests that need a GPU where there is none."""
+    """Begin with the files that take longest, so that no process is left alone with one at the end.
+
+    Skip the tests that need a GPU where there is none.
+    """
+    items.sort(key=lambda item: item.path.stem not in LONG)
     if not torch.cuda.is_available():
         for item in items:
             if item.get_closest_marker("gpu"):

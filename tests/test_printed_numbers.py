@@ -113,14 +113,14 @@ def evaluated(records: list[tuple[Path, Record]], monkeypatch: pytest.MonkeyPatc
 
 def test_evaluate_prints_the_numbers_of_each_answer_and_choice(evaluated: list[tuple[Path, Record]]) -> None:
     lines = lines_of(call("evaluate", *(folder for folder, _ in evaluated), "--quiet"))
-    assert "evaluation answer chosen on networks accuracy % NLL Brier score ECE %" in lines
+    assert "answer chosen on networks accuracy % NLL Brier score ECE %" in lines
     wanted = []
     for _, record in evaluated:
         texts = [f"{what} {chosen} {networks(what)} {numbers(metrics)}" for what, chosen, metrics in expected(record)]
         texts += (
             [f"{what} {chosen} {networks(what)} {found}" for what, chosen, found in CHOSEN] if record.choices else []
         )
-        wanted += [f"{record.name} {texts[0]}", *texts[1:]]
+        wanted += [record.name, *texts]
     first = lines.index(wanted[0])
     assert lines[first : first + len(wanted)] == wanted
 
@@ -139,7 +139,7 @@ def test_evaluate_says_the_same_as_json(evaluated: list[tuple[Path, Record]]) ->
             for (words, _, _), one in zip(CHOSEN, record.choices, strict=bool(record.choices))
         ]
         for one in (*own, *chosen):
-            one |= {"networks": networks(one["what"]), "scaled": None}
+            one |= {"networks": networks(one["what"])}
         assert found["results"] == own + chosen
 
 

@@ -14,27 +14,30 @@ from subspaces.reports.measures import shared
 
 CAPTION = "{split} examples{averaged}; * chosen on the very examples it is reported on"
 AVERAGED = {"probabilities": ", mean of probabilities", "mixture": ", mixture of what is predicted"}
-SCALED = "temperature T: fitted on validation examples, changes no answer, only how sure it is"
+SCALED = "the temperature T is fitted on validation examples; it changes no answer, only how sure it is"
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line: what answers, on which split it was chosen if it was, and how good it is, also after scaling."""
+    """One line: what answers, on which split it was chosen if it was, and how good it is."""
 
     what: str
     networks: int
     chosen_on: str | None
     on_test: bool
     metrics: dict[str, float]
-    scaled: dict[str, float] | None = None
 
 
 def lines(record: Record, split: str = "test") -> Iterator[Line]:
-    """Yield what a reader asks for first: the answers, fixed beforehand, and what was chosen."""
+    """Yield what a reader asks for first: the answers, fixed beforehand, each below it scaled; and what was chosen."""
     for answered in record.answers:
         row = record.answer(answered.name, split)
         if row is not None:
-            yield Line(answered.words, answered.networks, None, False, row.metrics, row.scaled)
+            yield Line(answered.words, answered.networks, None, False, row.metrics)
+        if row is not None and row.scaled is not None:
+            metrics = dict(row.scaled)
+            what = f"{answered.words}, temperature-scaled (T = {metrics.pop('temperature'):.3g})"
+            yield Line(what, answered.networks, None, False, metrics)
     middle = next((each.words for each in record.answers if each.name == "midpoint"), "midpoint")
     for choice in record.choices:
         if split in choice.reported:
@@ -57,39 +60,38 @@ def headlines(records: Sequence[Record]) -> list[Description]:
     return [each for each in shared(records) if each.headline] or shared(records)
 
 
-def cells(line: Line, metrics: Sequence[Description], changed: Sequence[Description] | None) -> list[str]:
-    """Return the metrics of a line, then the temperature and what that changes, where such columns are wanted.
-
-    Of a threshold the accuracy is the share of right answers among those given.
-    """
+def cells(line: Line, metrics: Sequence[Description]) -> list[str]:
+    """Return the metrics of a line; of a threshold the accuracy is the share of right answers among those given."""
     known = line.metrics | ({"accuracy": 1 - line.metrics["risk"]} if "risk" in line.metrics else {})
-    found = [each.shown(known[each.name]) if each.name in known else "–" for each in metrics]
-    if changed is None or line.scaled is None:
-        return found + ["–"] * (0 if changed is None else 1 + len(changed))
-    return [*found, f"{line.scaled['temperature']:.3g}", *(each.shown(line.scaled[each.name]) for each in changed)]
+    return [each.shown(known[each.name]) if each.name in known else "–" for each in metrics]
 
 
 def filled(records: Sequence[Record], split: str = "test") -> Table:
     """Return the table of some evaluations."""
     metrics = headlines(records)
-    found = [(record, list(lines(record, split))) for record in records]
-    scaled = any(line.scaled is not None for _, several in found for line in several)
-    changed = [each for each in metrics if each.name in ("nll", "ece")] if scaled else None
     averages = dict.fromkeys(each.average for record in records for each in record.answers if each.average)
     averaged = "".join(AVERAGED.get(name, f", mean of {name}") for name in averages)
+    scaled = any(row.scaled is not None for record in records for row in record.rows if row.split == split)
     caption = CAPTION.format(split=split, averaged=averaged) + (f"; {SCALED}" if scaled else "")
-    table = Table(box=box.SIMPLE_HEAD, caption=caption)
-    table.add_column("evaluation", no_wrap=True)
-    table.add_column("answer", overflow="fold")
-    table.add_column("chosen on")
-    after = [] if changed is None else ["T", *(f"{each.title} at T" for each in changed)]
-    for title in ("networks", *(each.title for each in metrics), *after):
-        table.add_column(title, justify="right", no_wrap=True)
-    for record, several in found:
-        for name, line in zip([record.name, *[""] * len(several)], several, strict=False):
+    rows: list[tuple[str, ...]] = []
+    for record in records:
+        rows.append((escape(record.name),))
+        for line in lines(record, split):
             chosen = f"{line.chosen_on}{' *' if line.on_test else ''}" if line.chosen_on else "–"
-            row = (escape(name), escape(line.what), chosen, str(line.networks), *cells(line, metrics, changed))
-            table.add_row(*row)
+            rows.append((f"  {escape(line.what)}", chosen, str(line.networks), *cells(line, metrics)))
+    return _laid_out(["networks", *(each.title for each in metrics)], rows, caption)
+
+
+def _laid_out(numbers: Sequence[str], rows: Sequence[tuple[str, ...]], caption: str) -> Table:
+    """Return a table that fits a narrow terminal: words fold, numbers stay whole."""
+    table = Table(box=box.SIMPLE_HEAD, caption=caption, pad_edge=False, padding=0)
+    table.add_column("answer", overflow="fold", min_width=20)
+    table.add_column("chosen on", overflow="fold", min_width=9)
+    for place, title in enumerate(numbers, 2):
+        width = max(len(row[place]) for row in rows if len(row) > place)
+        table.add_column(title, justify="right", min_width=max(width, 5), overflow="fold")
+    for row in rows:
+        table.add_row(*row)
     return table
 
 

@@ -10,17 +10,17 @@ import subspaces as ss
 
 def batches(count):
     generator = torch.Generator().manual_seed(count)
-    x, y = torch.randn(count, 8, generator=generator), torch.randint(1000, (count,), generator=generator)
-    return list(zip(x.split(200), y.split(200), strict=True))
+    x, y = torch.randn(count, 8, generator=generator), torch.randint(2000, (count,), generator=generator)
+    return list(zip(x.split(100), y.split(100), strict=True))
 
-family = ss.Subspace(lambda: torch.nn.Linear(8, 1000), ss.Line())
+family = ss.Subspace(lambda: torch.nn.Linear(8, 2000), ss.Line())
 for points in (3, 21):
     grid = [step / (points - 1) for step in range(points)]
-    found = ss.evaluate(family, test=batches(2000), validation=batches(400), grid=grid, progress=False)
+    found = ss.evaluate(family, test=batches(1000), validation=batches(200), grid=grid, progress=False)
     assert len([row for row in found.rows if row.kind == "point" and row.split == "test"]) == points
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 """
-OUTPUTS = 2000 * 1000 * 4 / 2**20  # MiB that one point says about the test examples
+OUTPUTS = 1000 * 2000 * 4 / 2**20  # MiB that one point says about the test examples
 
 
 def test_memory_does_not_grow_with_the_number_of_points() -> None:

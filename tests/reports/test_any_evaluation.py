@@ -9,6 +9,7 @@ import made_runs
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 from test_page import data_of
 from torch import Tensor, nn
 from typer.testing import CliRunner
@@ -20,6 +21,7 @@ from subspaces.evaluation.answers import ANSWERS, Answer
 from subspaces.evaluation.metrics import METRICS, Metric, average
 from subspaces.evaluation.points import Item, kind
 from subspaces.reports.figures import KINDS
+from subspaces.reports.table import filled
 from subspaces.training.runs import RunError
 
 runner = CliRunner()
@@ -388,3 +390,20 @@ def test_a_table_of_numbers_says_so(regression) -> None:
     text = " ".join(regression.table().split())
     assert "probabilities" not in text
     assert re.search(r"test examples, mixture of what is predicted; \*", text)
+
+
+@pytest.mark.parametrize("width", [80, 100, 160])
+def test_a_table_has_all_its_numbers_whole_on_a_terminal(width: int, own: dict[str, ss.Evaluation]) -> None:
+    """Words fold; numbers and answers are never cut or left out."""
+    evaluation = own["line"]
+    console = Console(width=width, color_system=None)
+    shown = ["".join(part.text for part in row) for row in console.render_lines(filled([evaluation]))]
+    assert max(map(len, shown)) <= width
+    for answered in evaluation.answers:
+        row = evaluation.answer(answered.name)
+        assert row is not None
+        assert row.scaled is not None
+        for found in (row.metrics, row.scaled):  # without and with a temperature
+            told = [f"{100 * found['accuracy']:.2f}", f"{found['nll']:.4f}", f"{found['brier']:.4f}"]
+            assert any(part.split()[-4:-1] == told for part in shown)
+    assert any(part.split()[:1] == ["midpoint"] for part in shown)
