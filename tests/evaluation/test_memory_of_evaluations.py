@@ -16,11 +16,11 @@ def batches(count):
 family = ss.Subspace(lambda: torch.nn.Linear(8, 2000), ss.Line())
 for points in (3, 21):
     grid = [step / (points - 1) for step in range(points)]
-    found = ss.evaluate(family, test=batches(1000), validation=batches(200), grid=grid, progress=False)
+    found = ss.evaluate(family, test=batches(500), validation=batches(100), grid=grid, progress=False)
     assert len([row for row in found.rows if row.kind == "point" and row.split == "test"]) == points
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 """
-OUTPUTS = 1000 * 2000 * 4 / 2**20  # MiB that one point says about the test examples
+OUTPUTS = 500 * 2000 * 4 / 2**20  # MiB that one point says about the test examples
 
 
 def test_memory_does_not_grow_with_the_number_of_points() -> None:

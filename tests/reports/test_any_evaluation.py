@@ -360,7 +360,8 @@ def test_a_metric_and_an_answer_from_elsewhere_are_shown_everywhere(wide, thirds
     found = ss.evaluate(family(ss.Line()), name="mine", grid=GRID, answers=["midpoint", "thirds"], **LOADERS)
     text = found.table()
     assert "share of zeros %" in text
-    (line,) = (line for line in text.splitlines() if "ensemble of the thirds" in line)
+    line, scaled = (line for line in text.splitlines() if "ensemble of the thirds" in line)
+    assert "temperature-scaled" in scaled
     assert f"{100 * found['thirds'].zeros:.2f}" in line
     assert found.plot("along", metric="zeros").axes[0].get_ylabel() == "share of zeros (%)"
     assert "mine: ensemble of the thirds" in texts(found.plot("reliability"))
