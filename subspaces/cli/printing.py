@@ -19,32 +19,42 @@ if TYPE_CHECKING:
     from subspaces.studies import tables
 
 WIDE = 172  # columns, for a difference and its interval on one line
+NARROW = 120  # for means with their deviations
+LEAST = 9  # of a column of words
 ENDLESS = 10**5
 
 
 def table(*columns: str, title: str = "", caption: str = "", names: str = "", numbers: Sequence[str] = ()) -> Table:
-    """Return an empty table; the column `names` is never folded, `numbers` are flush right."""
-    empty = Table(title=title or None, caption=caption or None, box=box.SIMPLE_HEAD)
+    """Return an empty table; the column `names` is never folded, `numbers` are flush right, and none is left out."""
+    empty = Table(title=title or None, caption=caption or None, box=box.SIMPLE_HEAD, pad_edge=False, padding=0)
     for column in columns:
-        right = column in numbers
-        empty.add_column(
-            column, justify="right" if right else "left", no_wrap=right or column == names, overflow="fold"
-        )
+        folded = {"no_wrap": column == names, "overflow": "fold"}
+        if column in numbers:
+            empty.add_column(f"  {column}", justify="right", **folded)  # type: ignore[arg-type]
+        else:
+            empty.add_column(column, min_width=LEAST, **folded)  # type: ignore[arg-type]
     return empty
 
 
 def show(filled: Table) -> None:
     """Print a table as wide as the terminal, or as COLUMNS says; a file or a pipe has no width that it must fit."""
+    Console(width=_width()).print(filled)
+
+
+def _width() -> int:
     fitted = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
-    Console(width=None if fitted else ENDLESS).print(filled)
+    return Console().width if fitted else ENDLESS
 
 
 def show_table(given: "tables.Table") -> None:
-    """Print a table of a study, with intervals on lines of their own where it is narrow."""
-    narrow = sys.stdout.isatty() and Console().width < WIDE
+    """Print a table of a study, with intervals, and then deviations, on lines of their own where it is narrow."""
+    breaks = ({" [": "\n["} if _width() < WIDE else {}) | ({" ± ": "\n± ", ", ": ",\n"} if _width() < NARROW else {})
     filled = table(*given.columns, title=escape(given.title), numbers=given.columns[given.left :])
     for row in given.rows:
-        filled.add_row(*(escape(text.replace(" [", "\n[") if narrow else text) for text in row))
+        numbers = list(row[given.left :])
+        for gap, instead in breaks.items():
+            numbers = [text.replace(gap, instead) for text in numbers]
+        filled.add_row(*map(escape, (*row[: given.left], *numbers)))
     show(filled)
 
 
