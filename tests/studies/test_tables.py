@@ -10,6 +10,7 @@ import pytest
 from matplotlib.figure import Figure
 from study_cases import LINE, STANDARD, environments_of
 
+from subspaces.reports.naming import heading
 from subspaces.studies import tables
 from subspaces.studies.comparison import Comparison
 from subspaces.studies.tables import Made, Result, Table
@@ -93,20 +94,23 @@ def test_another_error_in_a_figure_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "expected"),
+    ("noise", "told", "expected"),
     [
-        ({}, "digits · mlp · 1,597 test images"),
-        ({"told": "Integral, ε = 0.1"}, "digits · mlp · Integral, ε = 0.1 · 1,597 test images"),
-        ({"noise": 0.25}, "digits, 25 % label noise · mlp · 1,597 test images"),
-        ({"told": "4 epochs", "noise": 0.4}, "digits, 40 % label noise · mlp · 4 epochs · 1,597 test images"),
+        (0.0, (), "digits · mlp · 1,597 test images"),
+        (0.0, ("Integral, ε = 0.1",), "digits · mlp · Integral, ε = 0.1 · 1,597 test images"),
+        (0.25, (), "digits, 25 % label noise · mlp · 1,597 test images"),
+        (0.4, ("4 epochs",), "digits, 40 % label noise · mlp · 4 epochs · 1,597 test images"),
     ],
 )
-def test_a_title_says_what_all_share(more: dict[str, Any], expected: str) -> None:
-    assert tables.heading([STANDARD, LINE], 1597, **more) == expected
+def test_a_title_says_what_all_share(noise: float, told: tuple[str, ...], expected: str) -> None:
+    recipes = [replace(one, label_noise=noise) for one in (STANDARD, LINE)]
+    assert heading(recipes, *told, "1,597 test images") == expected
 
 
-def test_a_title_names_no_network_where_there_are_two() -> None:
-    assert tables.heading([STANDARD, replace(LINE, network="lenet")], 5) == "digits · 5 test images"
+def test_a_title_tells_nothing_in_which_recipes_differ() -> None:
+    others = replace(LINE, network="lenet", label_noise=0.3)
+    assert heading([replace(STANDARD, label_noise=0.1), others], "5 test images") == "digits · 5 test images"
+    assert heading([], "test set") == "test set"
 
 
 # Where runs were trained
