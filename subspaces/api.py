@@ -166,7 +166,7 @@ def evaluate(
         workers: processes that read the image files of a run.
         trust: also call the network factories (`package.module:factory`) of runs that somebody else has trained.
         progress: True for bars, False for none, or a function of (what, done, total).
-        settings: any field of `evaluation.settings.Settings`, such as grid=[0, 0.5, 1], plane=True or split="test".
+        settings: any field of `evaluation.settings.Settings`, such as grid=[0, 0.5, 1], plane=True or choose_on="test".
 
     Example:
         >>> evaluation = ss.evaluate(family, test=loader, validation=held_out, statistics=train_loader)

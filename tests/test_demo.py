@@ -59,7 +59,7 @@ def test_the_report_and_the_plane_are_there(done: tuple[Path, demo.Result]) -> N
     assert result.report == out / "report.html"
     text = result.report.read_text()
     assert "digits" in text
-    assert "ensemble of 2 independent networks" in text
+    assert "ensemble of 2 runs" in text
     assert len(Record.read(result.lines[0].folder).planes) == 1
 
 

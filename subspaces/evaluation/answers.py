@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from subspaces.evaluation.points import Item, Place, kind, to_alpha, to_place
 from subspaces.evaluation.record import Answered
-from subspaces.shapes import Shape
+from subspaces.shapes import Point, Shape
 from subspaces.text import Catalogue
 
 PAIR = (0.1, 0.9)  # the two points of a line that stand for all pairs: fixed beforehand, not chosen
@@ -143,6 +143,11 @@ ANSWERS: Catalogue[Answer] = Catalogue(
         ),
     ],
 )
+
+
+def of_runs(size: int) -> str:
+    """Return what an ensemble of so many runs is called."""
+    return ANSWERS["runs"].words(Family(Point()), Item("runs", tuple(map(float, range(size)))))
 
 
 def usual(shape: Shape) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from subspaces.evaluation.answers import of_runs
 from subspaces.evaluation.cache import Measured, Shelf
 from subspaces.evaluation.record import Row
 from subspaces.evaluation.run_ensembles import FILE
@@ -165,7 +166,7 @@ def together(group: Group, measured: Iterable[Measured], split: str) -> list[Ans
         if members and split in one.metrics and not members & {seed for each in scores for seed in each}:
             scores[tuple(sorted(members))] = one.metrics[split]
     return [
-        Answer("runs", f"ensemble of {size} independent networks", group, scores, size, runs=size)
+        Answer("runs", of_runs(size), group, scores, size, runs=size)
         for size, scores in sorted(found.items())
         if scores
     ]

@@ -5,14 +5,11 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from subspaces.evaluation import metrics, statistics
-from subspaces.evaluation.answers import ANSWERS, Family
 from subspaces.evaluation.cache import Measured
-from subspaces.evaluation.points import Item
 from subspaces.evaluation.statistics import Difference, Spread, paired, spread
 from subspaces.reports import answers
 from subspaces.reports.answers import Answer
 from subspaces.reports.reading import Group, Reading
-from subspaces.shapes import Point
 from subspaces.training.recipe import Recipe
 from subspaces.training.runs import Run, RunError
 
@@ -137,7 +134,7 @@ def entries_of(
 
     def ways(split: str) -> list[Answer]:
         after = answers.scaled(group, split) if scaled else []
-        of_runs = [replace(each, name=_of_runs(each.runs)) for each in answers.together(group, measured, split)]
+        of_runs = answers.together(group, measured, split)
         return [*answers.own(group, split), *after, *of_runs]
 
     held_out = {each.name: each.by_seeds for split in splits if split != "test" for each in ways(split)}
@@ -160,11 +157,6 @@ def _check_measured(group: Group, splits: Sequence[str]) -> None:
                 if run.record.answer(name, split) is None:
                     again = f"run `subspaces evaluate {run.folder}`"
                     raise RunError(f"{run.folder} was not evaluated for {name!r} on {split!r}: {again}")
-
-
-def _of_runs(size: int) -> str:
-    """Return what the ensemble of several runs is called."""
-    return ANSWERS["runs"].words(Family(Point()), Item("runs", tuple(map(float, range(size)))))
 
 
 def recipe_of(group: Group) -> Recipe:

@@ -179,21 +179,21 @@ def test_ensembles_of_independent_networks_are_a_row(standard, tmp_path: Path):
     lines = method(tmp_path, "line", (0, 1, 2, 3))
     pairs = [together(standard[:2], 0.9), together(standard[2:], 0.92), together(standard[1:3], 0.5)]
     page = content.page(gather([*standard, *lines]), pairs)
-    (fact,) = (one for one in page["facts"] if "independent" in one["way"])
-    assert (fact["group"], fact["way"]) == ("standard", "ensemble of 2 independent networks")
+    (fact,) = (one for one in page["facts"] if "ensemble of 2 runs" in one["way"])
+    assert (fact["group"], fact["way"]) == ("standard", "ensemble of 2 runs")
     assert (fact["networks"], fact["runs"], fact["seeds"], fact["compared"]) == (2, 2, [0, 1, 2, 3], True)
     assert fact["mean"][0] == pytest.approx(0.91)  # no run is in two of them
     assert fact["time"] == "0.58\u00a0s"  # twice that of one
     said = dict(page["summary"][0]["paragraphs"])["Independent networks"]
-    assert said.startswith("The ensemble of 2 independent networks, after two training runs, is right on 91.0\u00a0±")
+    assert said.startswith("The ensemble of 2 runs, after two training runs, is right on 91.0\u00a0±")
     assert "Against it, the ensemble of 0.1 and 0.9 is " in said
     assert not any("was not measured" in note for note in page["notes"])
 
 
 def test_an_ensemble_that_leaves_out_a_seed_says_so_and_gets_no_bold(standard):
     page = content.page(gather(standard[:3]), [together(standard[:2], 0.99)])
-    (fact,) = (one for one in page["facts"] if "independent" in one["way"])
-    assert fact["way"] == "ensemble of 2 independent networks (seeds 0 and 1)"
+    (fact,) = (one for one in page["facts"] if "ensemble of 2 runs" in one["way"])
+    assert fact["way"] == "ensemble of 2 runs (seeds 0 and 1)"
     assert fact["compared"] is False
 
 
@@ -206,10 +206,8 @@ def test_they_are_found_beside_the_runs_and_beside_the_page(standard, tmp_path: 
     found = beside(groups, tmp_path / "page")
     assert [one.metrics["test"]["accuracy"] for one in found] == [0.9, 0.8]
     text = write_report(standard, tmp_path / "page" / "report.html").read_text()
-    assert "ensemble of 2 independent networks" in text
-    assert "independent networks" not in write_report(
-        standard, tmp_path / "none.html", ensembles=[]
-    ).read_text().replace("the independent networks of standard was not measured", "")
+    assert "ensemble of 2 runs" in text
+    assert "ensemble of 2 runs" not in write_report(standard, tmp_path / "none.html", ensembles=[]).read_text()
 
 
 @pytest.mark.parametrize("change", ["trained anew", "other images", "other statistics", "other recipe"])
