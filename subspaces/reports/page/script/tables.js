@@ -41,7 +41,7 @@ function copyButton(label, text, described = "") {
     if (!(await copy(text()))) return;
     button.textContent = "Copied";
     announce("Copied to the clipboard", 0);
-    setTimeout(() => { button.textContent = label; }, 1600);
+    setTimeout(() => { button.textContent = label; }, 3000);
   });
   return button;
 }
