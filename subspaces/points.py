@@ -41,6 +41,19 @@ def to_alpha(value: Alpha, shape: Shape, like: Tensor, outside: bool) -> Tensor:
     return alpha
 
 
+def reads_as_point(value: Any, shape: Shape, layout: Layout, batch: int | None) -> bool:
+    """Say whether an input reads as alpha and not as something with one row for each example of the batch."""
+    if isinstance(value, Mapping):
+        return bool(value) and all(name in layout.layers or name in layout.entries for name in value)
+    if isinstance(value, Tensor):
+        size: tuple[int, ...] = tuple(value.shape) if value.is_floating_point() else (-1,)
+    elif isinstance(value, list | tuple) and all(isinstance(each, int | float) for each in value):
+        size = (len(value),)
+    else:
+        size = () if isinstance(value, int | float) and not isinstance(value, bool) else (-1,)
+    return size == () or (size in (shape.point, (len(layout.layers), *shape.point)) and size[0] != batch)
+
+
 def _check_domain(alpha: Tensor, shape: Shape, outside: bool, value: Alpha) -> None:
     """Refuse points that are not in the domain; a traced or captured alpha cannot be looked at."""
     if torch.compiler.is_compiling() or (alpha.is_cuda and torch.cuda.is_current_stream_capturing()):
@@ -54,10 +67,8 @@ def _check_domain(alpha: Tensor, shape: Shape, outside: bool, value: Alpha) -> N
     for test, expected, hint in tests:
         bad = ~test(alpha)
         if bool(bad.any()):
-            shown, note = value, ""
-            if isinstance(value, Tensor):
-                shown, note = alpha[bad][0].tolist(), "; a second input of the network is passed by keyword"
-            raise ValueError(f"alpha={values.shown(shown)} is not a point of {shape}: expected {expected}{hint}{note}")
+            shown = alpha[bad][0].tolist() if isinstance(value, Tensor) else value
+            raise ValueError(f"alpha={values.shown(shown)} is not a point of {shape}: expected {expected}{hint}")
 
 
 def coefficients(alpha: Tensor, shape: Shape, layout: Layout) -> dict[str, Tensor]:

@@ -2,12 +2,12 @@
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
-from subspaces import geometry, nested, points, randomness, template, values
+from subspaces import geometry, nested, points, randomness, signatures, template, values
 from subspaces.ensembles import Average, Ensemble
 from subspaces.features import Sampled, similarity, watch
 from subspaces.initial import Factory, Init, given_networks, initial_networks
@@ -21,8 +21,8 @@ class Subspace(nn.Module):
     r"""A subspace of networks, linear in its vertices: theta = P(alpha) = c(alpha)^T Omega.
 
     In train mode each call draws one alpha uniformly and runs the network there; in eval mode the
-    call is the midpoint; `family(x, alpha)` is the point asked for. The gradient of a vertex is
-    d loss / d omega_i = c_i(alpha) d loss / d theta.
+    call is the midpoint; `family(x, alpha=0.3)` is the point asked for. All positions belong to the
+    network's own inputs. The gradient of a vertex is d loss / d omega_i = c_i(alpha) d loss / d theta.
 
     Args:
         network: a function that makes a network (called once per vertex), or a module. A module is
@@ -47,6 +47,8 @@ class Subspace(nn.Module):
     """
 
     rng: Tensor
+    plain_class: ClassVar[type | None] = None
+    """The class without the network's inputs in its signature."""
 
     def __init__(
         self,
@@ -76,6 +78,7 @@ class Subspace(nn.Module):
             {part.name: torch.stack([part.pack(row) for row in rows]) for part in self.layout.groups}
         )
         self.template = networks[0]
+        self._show_inputs()
         template.fill(self.template, dict.fromkeys(self.layout.entries))
         seed = int(torch.randint(2**62, ())) if seed is None else values.whole("seed", seed, -(2**63), 2**63 - 1)
         self.register_buffer("rng", randomness.new_state(seed).to(next(iter(self.omega.values())).device))
@@ -91,6 +94,22 @@ class Subspace(nn.Module):
         check_shape(shape)
         networks = iter(given_networks(modules, shape))
         return cls(lambda: copy.deepcopy(next(networks)), shape, layerwise, init="independent", **options)
+
+    def _show_inputs(self) -> None:
+        """Make the signature of `forward` that of the network; it is a signature of the class."""
+        self._most = signatures.most(signatures.inputs(self.template))
+        self.__class__ = signatures.with_inputs_of(self.plain_class or type(self), self.template)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Copy and pickle as the class that has a name to be found by."""
+        return object.__new__, (self.plain_class,), self.__dict__
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._show_inputs()
+
+    def _get_name(self) -> str:
+        return (self.plain_class or type(self)).__name__
 
     # The points of the family
 
@@ -119,7 +138,7 @@ class Subspace(nn.Module):
         def draw(size: tuple[int, ...]) -> Tensor:
             return self.shape.sample(size, lambda s: randomness.uniform(self.rng, s)).to(self._like)
 
-        randomness.refuse_in_backward("checkpoint(family, x, family.sample())")
+        randomness.refuse_in_backward("checkpoint(family, x, alpha=family.sample(), use_reentrant=False)")
         if per is None:
             per = "layer" if self.layerwise else "network"
         if not isinstance(per, str) or per not in ("network", "layer", "weight"):
@@ -198,9 +217,8 @@ class Subspace(nn.Module):
 
     def forward(
         self,
-        x: Any = None,
-        alpha: Alpha | None = None,
         *args: Any,
+        alpha: Alpha | None = None,
         samples: int = 1,
         features: str | None = None,
         outside: bool = False,
@@ -209,7 +227,7 @@ class Subspace(nn.Module):
         """Run the network at alpha, or at a fresh draw in train mode, or at the midpoint in eval mode.
 
         Args:
-            x: the network's first input; other inputs follow alpha or are given by keyword.
+            args, kwargs: the network's inputs, as it takes them.
             alpha: the point, in any of the forms of `subspaces.points`.
             samples: in train mode, cut the batch into this many groups, each with its own alpha: every
                 input whose first dimension is the batch; outputs are joined along theirs.
@@ -218,7 +236,8 @@ class Subspace(nn.Module):
         """
         if not isinstance(samples, int) or samples < 1 or (samples > 1 and alpha is not None):
             raise ValueError(f"samples={samples!r}: expected an integer from 1, and no alpha where it is more than 1")
-        inputs = (args, kwargs) if x is None else ((x, *args), kwargs)
+        self._check_inputs(args)
+        inputs = (args, kwargs)
         if not self.training or alpha is not None:
             samples = 1
         size = nested.batch_size(inputs) or 1
@@ -245,6 +264,19 @@ class Subspace(nn.Module):
         if len(entered) < groups:
             raise ValueError(f"features={features!r}: the network ran without calling that module on a tensor")
         return Sampled(output, tuple(alphas), tuple(entered))
+
+    def _check_inputs(self, args: tuple[Any, ...]) -> None:
+        """Refuse a point among the inputs, where it would pass for one of them."""
+        if len(args) > 1 and points.reads_as_point(args[1], self.shape, self.layout, nested.batch_size(args[0])):
+            raise TypeError(
+                f"family(x, {values.shown(args[1])}): positions belong to the network's inputs; write "
+                f"family(x, alpha=…) for a point, and give an input of the network that looks like one by its name"
+            )
+        if self._most is not None and len(args) > self._most:
+            raise TypeError(
+                f"family got {len(args)} inputs by position, the network takes {self._most}: "
+                "write family(x, alpha=…) for a point"
+            )
 
     def _point(self, alpha: Alpha | None) -> Any:
         if alpha is not None:

@@ -296,8 +296,7 @@ class Case:
     def __call__(self, network: nn.Module, alpha: Any = None, **options: Any) -> Any:
         args = copy.deepcopy(self.args)
         if isinstance(network, ss.Subspace):
-            args = (*args[:1], alpha, *args[1:]) if args else ()
-            options = options if args else {"alpha": alpha, **options}
+            options["alpha"] = alpha
         return network(*args, **self.kwargs, **options)
 
 

@@ -143,7 +143,7 @@ def test_a_family_at_a_point_is_the_recalibrated_network_at_that_point(shape, al
     point = recalibrate(net.at(alpha), batches)
     check_statistics(net.template, by_hand(point, batches))
     x = images(1)[0]
-    assert torch.equal(net.eval()(x, alpha), point.eval()(x))
+    assert torch.equal(net.eval()(x, alpha=alpha), point.eval()(x))
 
 
 def test_a_family_outside_its_domain_on_request():

@@ -87,8 +87,8 @@ def test_given_alpha_varies_without_recompilation(shape: ss.Shape, layerwise: bo
     outputs = []
     for _ in range(4):
         alpha = eager.sample()
-        outputs.append(compiled(x, alpha))
-        assert_close(outputs[-1], eager(x, alpha))
+        outputs.append(compiled(x, alpha=alpha))
+        assert_close(outputs[-1], eager(x, alpha=alpha))
     assert forward_counter.frame_count == 1
     assert not torch.allclose(outputs[0], outputs[1])
 
@@ -98,7 +98,7 @@ def test_alpha_as_a_number_varies_without_recompilation(forward_counter):
     compiled = torch.compile(eager, backend=forward_counter, fullgraph=True)
     x, _ = batch(0)
     for alpha in (0.25, 0.5, 0.75, 0.125, 0.875):
-        assert_close(compiled(x, alpha), eager(x, alpha))
+        assert_close(compiled(x, alpha=alpha), eager(x, alpha=alpha))
     assert forward_counter.frame_count <= 2  # the second number tells dynamo that it is one of many
 
 
@@ -220,5 +220,5 @@ def test_alpha_as_a_list_varies_without_recompilation(forward_counter):
     x, _ = batch(0)
     for first in (0.25, 0.5, 0.125, 0.75, 0.625):
         alpha = [first, 0.1, 0.9 - first]
-        assert_close(compiled(x, alpha), eager(x, alpha))
+        assert_close(compiled(x, alpha=alpha), eager(x, alpha=alpha))
     assert forward_counter.frame_count <= 2

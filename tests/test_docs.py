@@ -192,7 +192,7 @@ def test_the_shape_in_contributing_is_a_shape(added: dict[str, Any], tmp_path: P
     ss.save(family, tmp_path / "polygon.safetensors")
     loaded = ss.load(tmp_path / "polygon.safetensors", Net, shape=polygon).eval()
     x = torch.randn(4, 5)
-    assert torch.equal(loaded(x, 0.7), family(x, 0.7))
+    assert torch.equal(loaded(x, alpha=0.7), family(x, alpha=0.7))
 
 
 QUIET: dict[str, Any] = {"epochs": 1, "device": "cpu", "show": "quiet", "tensorboard": False}

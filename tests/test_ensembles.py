@@ -143,7 +143,7 @@ def test_members_are_not_copied_and_keep_their_own_statistics():
 def test_the_ensemble_of_a_family_has_its_points_as_members(shape, alphas, average):
     family, x = Subspace(Net, shape).eval(), torch.randn(6, 3)
     ensemble = family.ensemble(alphas, average)
-    outputs = [family(x, alpha).double() for alpha in alphas]
+    outputs = [family(x, alpha=alpha).double() for alpha in alphas]
     values = outputs if average == "logits" else [softmax(output, 1) for output in outputs]
     torch.testing.assert_close(ensemble(x).double(), sum(values) / len(values), atol=1e-6, rtol=1e-6)
     for member, alpha in zip(ensemble.members, alphas, strict=True):
@@ -161,7 +161,7 @@ def test_points_outside_on_request():
 def test_options_of_the_ensemble_go_through_the_family():
     family, x = Subspace(lambda: Net(named), Line()).eval(), torch.randn(6, 3)
     ensemble = family.ensemble([0.0, 1.0], "logits", select=logits)
-    expected = (family(x, 0.0)["logits"] + family(x, 1.0)["logits"]) / 2
+    expected = (family(x, alpha=0.0)["logits"] + family(x, alpha=1.0)["logits"]) / 2
     torch.testing.assert_close(ensemble(x), expected)
 
 

@@ -112,12 +112,12 @@ def test_factory_on_the_device():
 def test_alpha_in_any_form():
     module = family(ss.Simplex(3)).cuda().eval()
     x, _ = batch()
-    expected = module(x, [0.2, 0.3, 0.5])
+    expected = module(x, alpha=[0.2, 0.3, 0.5])
     for alpha in (torch.tensor([0.2, 0.3, 0.5]), torch.tensor([0.2, 0.3, 0.5], device="cuda")):
-        assert torch.equal(module(x, alpha), expected)
-    assert_close(module(x, {"0": [0.2, 0.3, 0.5], "1": [0.2, 0.3, 0.5], "4": [0.2, 0.3, 0.5]}), expected)
+        assert torch.equal(module(x, alpha=alpha), expected)
+    assert_close(module(x, alpha={"0": [0.2, 0.3, 0.5], "1": [0.2, 0.3, 0.5], "4": [0.2, 0.3, 0.5]}), expected)
     with pytest.raises(ValueError, match="outside=True"):
-        module(x, [-0.1, 0.6, 0.5])
+        module(x, alpha=[-0.1, 0.6, 0.5])
 
 
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
@@ -132,9 +132,9 @@ def test_recurrent_networks(kind: type[nn.Module]):
             module(x.to(device))[0].square().sum().backward()
             optimizer.step()
     assert_same_state(there, here, **CLOSE)
-    expected = there.eval()(x.cuda(), 0.3)[0]
+    expected = there.eval()(x.cuda(), alpha=0.3)[0]
     assert_close(there.at(0.3)(x.cuda())[0], expected)
-    assert_close(copy.deepcopy(there)(x.cuda(), 0.3)[0], expected)
+    assert_close(copy.deepcopy(there)(x.cuda(), alpha=0.3)[0], expected)
 
 
 # Speed: nothing waits for the device, nothing is copied
@@ -168,7 +168,7 @@ def test_channels_last_weights_are_views():
     network = module.at(0.3)
     assert all(p.is_contiguous(memory_format=torch.channels_last) for p in network.parameters() if p.ndim == 4)
     x = torch.randn(4, 3, 32, 32, device="cuda").to(memory_format=torch.channels_last)
-    assert_close(module.eval()(x, 0.3), network.eval()(x), **CLOSE)
+    assert_close(module.eval()(x, alpha=0.3), network.eval()(x), **CLOSE)
 
 
 # CUDA graphs
@@ -242,15 +242,15 @@ def test_evaluation_can_be_captured():
     module = family(ss.Line()).cuda().eval()
     x, alpha = batch()[0].clone(), torch.tensor(0.3, device="cuda")
     with torch.no_grad():
-        warm_up(lambda: module(x, alpha))
+        warm_up(lambda: module(x, alpha=alpha))
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            output = module(x, alpha)
+            output = module(x, alpha=alpha)
         for value in (0.1, 0.8):
             x.copy_(batch(7)[0])
             alpha.fill_(value)
             graph.replay()
-            assert_close(output, module(x, value), **CLOSE)
+            assert_close(output, module(x, alpha=value), **CLOSE)
 
 
 # The compiler, mixed precision
@@ -277,12 +277,12 @@ def test_autocast():
     module = family(ss.Simplex(3)).cuda()
     x, y = batch()
     alpha = module.sample()
-    F.cross_entropy(module(x, alpha), y).backward()
+    F.cross_entropy(module(x, alpha=alpha), y).backward()
     exact = {name: omega.grad.clone() for name, omega in module.omega.items()}
     module.zero_grad()
     with torch.autocast("cuda", torch.bfloat16):
         theta = module.theta(module.coefficients(alpha))
-        output = module(x, alpha)
+        output = module(x, alpha=alpha)
         loss = F.cross_entropy(output, y)
         penalty = module.penalty()
     assert {weight.dtype for weight in theta.values()} == {torch.float32}
@@ -306,7 +306,7 @@ def test_saved_on_the_device_and_loaded_on_the_cpu(tmp_path: Path):
     again = ss.load(tmp_path / "family.safetensors", lambda: make().cuda())
     assert again.device.type == "cuda"
     x, _ = batch()
-    assert torch.equal(again.eval()(x, 0.3), module.eval()(x, 0.3))
+    assert torch.equal(again.eval()(x, alpha=0.3), module.eval()(x, alpha=0.3))
 
 
 def test_recalibrated_from_batches_of_the_cpu():

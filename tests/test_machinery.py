@@ -120,7 +120,7 @@ def test_lbfgs_lowers_the_loss_of_a_point():
 
     def closure() -> Tensor:
         optimizer.zero_grad()
-        loss = F.cross_entropy(module(x, ALPHA), y)
+        loss = F.cross_entropy(module(x, alpha=ALPHA), y)
         loss.backward()
         return loss
 
@@ -150,7 +150,7 @@ def test_elementwise_optimizer_on_omega_is_one_on_separate_vertices(name: str):
         x, y = vectors(step)
         coefficients = module.sample()
         optimizer.zero_grad()
-        F.cross_entropy(module(x.double(), coefficients), y).backward()
+        F.cross_entropy(module(x.double(), alpha=coefficients), y).backward()
         optimizer.step()
 
         with torch.no_grad():
@@ -203,9 +203,9 @@ def test_learning_rate_schedules():
 def test_accumulated_gradients_are_those_of_one_large_batch():
     whole, parts = family(Smooth), family(Smooth)
     x, y = vectors(size=12)
-    (F.cross_entropy(whole(x, ALPHA), y) + whole.penalty()).backward()
+    (F.cross_entropy(whole(x, alpha=ALPHA), y) + whole.penalty()).backward()
     for piece in (slice(4), slice(4, 8), slice(8, 12)):
-        (F.cross_entropy(parts(x[piece], ALPHA), y[piece]) / 3).backward()
+        (F.cross_entropy(parts(x[piece], alpha=ALPHA), y[piece]) / 3).backward()
     parts.penalty().backward()
     for name, omega in whole.omega.items():
         assert_close(parts.omega[name].grad, omega.grad)
@@ -235,11 +235,11 @@ def test_gradients_survive_between_two_draws_in_one_graph():
     module = family(Smooth)
     x, y = vectors()
     alphas = [module.sample(), module.sample()]
-    sum(F.cross_entropy(module(x, alpha), y) for alpha in alphas).backward()
+    sum(F.cross_entropy(module(x, alpha=alpha), y) for alpha in alphas).backward()
     together = {name: omega.grad.clone() for name, omega in module.omega.items()}
     module.zero_grad()
     for alpha in alphas:
-        F.cross_entropy(module(x, alpha), y).backward()
+        F.cross_entropy(module(x, alpha=alpha), y).backward()
     for name, omega in module.omega.items():
         assert_close(omega.grad, together[name])
 
@@ -261,7 +261,7 @@ def test_averaged_model_is_the_mean_of_the_families():
         mean = torch.stack([state[f"omega.{name}"] for state in states]).mean(0)
         assert_close(inner.omega[name].detach(), mean)
     x, _ = images()
-    assert_close(averaged.eval()(x, ALPHA), inner.at(ALPHA).eval()(x))
+    assert_close(averaged.eval()(x, alpha=ALPHA), inner.at(ALPHA).eval()(x))
 
 
 @pytest.mark.parametrize("use_buffers", [False, True])
@@ -305,14 +305,14 @@ def test_update_bn_of_a_family():
 def test_autocast_mixes_in_full_precision_and_runs_in_half():
     module = family()
     x, y = images(size=32)
-    expected = F.cross_entropy(module(x, ALPHA), y) + module.penalty()
+    expected = F.cross_entropy(module(x, alpha=ALPHA), y) + module.penalty()
     expected.backward()
     gradients = {name: omega.grad.clone() for name, omega in module.omega.items()}
     exact = family().theta(family().coefficients(ALPHA))
     module = family()
     with torch.autocast("cpu", torch.bfloat16):
         theta = module.theta(module.coefficients(ALPHA))
-        output = module(x, ALPHA)
+        output = module(x, alpha=ALPHA)
         loss = F.cross_entropy(output.float(), y) + module.penalty()
     assert output.dtype == torch.bfloat16
     assert {value.dtype for value in theta.values()} == {torch.float32}
@@ -330,7 +330,7 @@ def test_autocast_is_bit_for_bit_that_of_the_plain_network():
     plain = module.at(ALPHA)
     x, y = images(size=32)
     with torch.autocast("cpu", torch.bfloat16):
-        outputs = module(x, ALPHA), plain(x)
+        outputs = module(x, alpha=ALPHA), plain(x)
     assert torch.equal(*outputs)
     for output in outputs:
         F.cross_entropy(output.float(), y).backward()
@@ -363,17 +363,17 @@ def test_a_whole_family_in_another_precision(dtype: torch.dtype):
     assert torch.equal(module.rng[0], family(Smooth).rng[0])
     network = module.at(ALPHA)
     assert {parameter.dtype for parameter in network.parameters()} == {dtype}
-    assert_close(network.eval()(x.to(dtype)), module.eval()(x.to(dtype), ALPHA))
+    assert_close(network.eval()(x.to(dtype)), module.eval()(x.to(dtype), alpha=ALPHA))
 
 
 def test_double_is_there_and_back():
     module = family()
     x, _ = images()
-    expected = module.eval()(x, ALPHA)
+    expected = module.eval()(x, alpha=ALPHA)
     module.double()
-    assert_close(module(x.double(), ALPHA), expected.double(), rtol=1e-5, atol=1e-6)
+    assert_close(module(x.double(), alpha=ALPHA), expected.double(), rtol=1e-5, atol=1e-6)
     module.to(torch.float32)
-    assert torch.equal(module(x, ALPHA), expected)
+    assert torch.equal(module(x, alpha=ALPHA), expected)
 
 
 # State
@@ -418,10 +418,10 @@ def test_copies_draw_the_same_points_and_go_their_own_way():
 def test_without_autograd(mode: Callable[[], Any]):
     module, plain = family(), family()
     x, _ = images()
-    expected = plain(x).detach(), plain.eval()(x, ALPHA).detach()
+    expected = plain(x).detach(), plain.eval()(x, alpha=ALPHA).detach()
     with mode():
         assert_close(module(x), expected[0])
-        assert_close(module.eval()(x, ALPHA), expected[1])
+        assert_close(module.eval()(x, alpha=ALPHA), expected[1])
     loss_of(module.train()).backward()  # and training goes on
     assert all(omega.grad.isfinite().all() for omega in module.omega.values())
 
@@ -465,7 +465,7 @@ def test_a_network_may_leave_autocast():
     module = ss.Subspace(FullPrecisionHead, ss.Line())
     plain, x = module.at(0.3), torch.randn(5, 4)
     with torch.autocast("cpu", torch.bfloat16):
-        found, expected = module(x, 0.3), plain(x)
+        found, expected = module(x, alpha=0.3), plain(x)
     for mine, theirs in zip(found, expected, strict=True):
         assert mine.dtype == torch.float32
         assert torch.equal(mine, theirs)
@@ -475,9 +475,9 @@ def test_casting_all_weights_at_once_changes_no_bit():
     module = family()
     x, _ = images(size=16)
     with torch.autocast("cpu", torch.bfloat16):
-        one_by_one = module(x, ALPHA)
+        one_by_one = module(x, alpha=ALPHA)
         module.cast_weights = True
-        assert torch.equal(module(x, ALPHA), one_by_one)
+        assert torch.equal(module(x, alpha=ALPHA), one_by_one)
 
 
 def test_checkpointing_a_family_needs_a_point_drawn_before():
@@ -485,12 +485,12 @@ def test_checkpointing_a_family_needs_a_point_drawn_before():
 
     module = ss.Subspace(lambda: nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3)), ss.Line())
     x = torch.randn(5, 4)
-    with pytest.raises(RuntimeError, match=r"drawn in a backward pass.*checkpoint\(family, x, family.sample\(\)\)"):
+    with pytest.raises(RuntimeError, match=r"drawn in a backward pass.*checkpoint\(family, x, alpha=family.sample\(\)"):
         checkpoint(module, x, use_reentrant=False).sum().backward()
     alpha = module.sample()
     module.zero_grad()
-    checkpoint(module, x, alpha, use_reentrant=False).square().sum().backward()
+    checkpoint(module, x, alpha=alpha, use_reentrant=False).square().sum().backward()
     found = module.omega["weights"].grad.clone()
     module.zero_grad()
-    module(x, alpha).square().sum().backward()
+    module(x, alpha=alpha).square().sum().backward()
     assert_close(found, module.omega["weights"].grad)

@@ -235,7 +235,7 @@ def test_a_family_joins_the_outputs_of_its_groups(wrap):
     joined = nested.children(family(x, samples=2))
     draws = Subspace(lambda: Outputs(wrap), Line(), seed=0)
     alphas = [draws.sample(), draws.sample()]
-    parts = [nested.children(family(part, alpha)) for part, alpha in zip(x.tensor_split(2), alphas, strict=True)]
+    parts = [nested.children(family(part, alpha=alpha)) for part, alpha in zip(x.tensor_split(2), alphas, strict=True)]
     assert torch.equal(joined[0], torch.cat([part[0] for part in parts]))
     assert torch.allclose(joined[1], (3 * parts[0][1] + 2 * parts[1][1]) / 5)  # of all five examples
 

@@ -197,7 +197,7 @@ def test_bad_alpha_changes_nothing():
     x = torch.randn(2, 4, 5, 5, dtype=torch.float64)
     for alpha in (2.0, math.nan, [0.1], {"nowhere": 0.1}):
         with pytest.raises((ValueError, KeyError)):
-            members(x, alpha)
+            members(x, alpha=alpha)
     assert all(torch.equal(value, before[name]) for name, value in members.state_dict().items())
 
 

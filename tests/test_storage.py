@@ -143,7 +143,7 @@ def test_a_loaded_family_is_the_saved_one(name, as_module, path):
         net.eval()
     assert same(loaded(x), family(x))
     alpha = family.sample("layer" if family.layerwise else "network")
-    assert same(loaded(x, alpha), family(x, alpha))
+    assert same(loaded(x, alpha=alpha), family(x, alpha=alpha))
     assert same(loaded.at(alpha)(x), family.at(alpha)(x))
     assert loaded.shape == family.shape
     assert loaded.layerwise == family.layerwise

@@ -41,7 +41,7 @@ def test_network_at_alpha_is_the_family_at_alpha(make, shape, layerwise, trainin
     family = Subspace(make, shape, layerwise, seed=seed).train(training)
     alpha = family.sample()
     network = family.at(alpha)
-    torch.testing.assert_close(network(images()), family(images(), alpha), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(network(images()), family(images(), alpha=alpha), rtol=1e-12, atol=1e-12)
     assert network.training == training
     for name, value in network.named_buffers():  # both have seen the batch
         torch.testing.assert_close(value, family.template.get_buffer(name))
@@ -60,7 +60,7 @@ def test_endpoints_are_exactly_vertices(make, shape, layerwise, seed):
         assert all(torch.equal(p, family.vertex(index)[name]) for name, p in network.named_parameters())
         torch.testing.assert_close(network(images()), modules[index].eval()(images()), rtol=1e-12, atol=1e-12)
         for_all_layers = corner.expand(len(family.layers), *shape.point)
-        assert torch.equal(family(images(), for_all_layers), family(images(), corner))
+        assert torch.equal(family(images(), alpha=for_all_layers), family(images(), alpha=corner))
 
 
 @quick
@@ -69,7 +69,7 @@ def test_gradient_of_a_vertex_is_its_coefficient_times_that_of_the_point(make, s
     torch.manual_seed(seed)
     family = Subspace(make, shape, seed=seed)
     alpha = family.sample()
-    loss_of(family(images(), alpha)).backward()
+    loss_of(family(images(), alpha=alpha)).backward()
     c = shape.coefficients(alpha)
     for name, gradient in plain(family, alpha).items():
         for i in range(shape.vertices):
@@ -83,7 +83,7 @@ def test_layerwise_gradient_has_its_layers_coefficient(make, shape, seed):
     family = Subspace(make, shape, layerwise=True, seed=seed)
     alpha = family.sample()
     assert alpha.shape == (len(family.layers), *shape.point)
-    loss_of(family(images(), alpha)).backward()
+    loss_of(family(images(), alpha=alpha)).backward()
     c = dict(zip(family.layers, shape.coefficients(alpha), strict=True))
     for name, gradient in plain(family, alpha).items():
         for i in range(shape.vertices):
@@ -100,7 +100,7 @@ def test_eval_mode_is_the_midpoint(make, shape, layerwise, seed):
     output = family(images())
     torch.testing.assert_close(output, family.midpoint()(images()), rtol=1e-12, atol=1e-12)
     assert torch.equal(output, family(images()))
-    assert torch.equal(output, family(images(), shape.midpoint()))
+    assert torch.equal(output, family(images(), alpha=shape.midpoint()))
     c = shape.coefficients(shape.midpoint())
     for name, parameter in family.midpoint().named_parameters():
         mean = sum(c[i] * family.vertex(i)[name] for i in range(shape.vertices))
@@ -118,7 +118,7 @@ def test_line_is_the_papers_equation():
             theta.copy_((1 - alpha) * omega_1 + alpha * omega_2)
     loss_of(point(images())).backward()
     family = Subspace.from_modules([first, second], Line())
-    loss_of(family(images(), alpha)).backward()
+    loss_of(family(images(), alpha=alpha)).backward()
     for name, theta in point.named_parameters():
         torch.testing.assert_close(gradients(family, 0)[name], (1 - alpha) * theta.grad)
         torch.testing.assert_close(gradients(family, 1)[name], alpha * theta.grad)
@@ -136,8 +136,8 @@ def test_per_weight_coefficients_are_a_naive_loop(shape):
             expected = sum(float(c[i]) * float(family.vertex(i)[name][index]) for i in range(shape.vertices))
             assert parameter[index].item() == pytest.approx(expected, abs=1e-6)
     x = torch.randn(3, 2, 4, 4)
-    torch.testing.assert_close(family(x, alpha), network(x))
-    family(x, alpha).sum().backward()
+    torch.testing.assert_close(family(x, alpha=alpha), network(x))
+    family(x, alpha=alpha).sum().backward()
     network(x).sum().backward()
     for name, parameter in network.named_parameters():
         c = shape.coefficients(alpha[name])
@@ -213,7 +213,7 @@ class Patch(Shape):
 def test_a_new_shape_is_one_class(layerwise):
     family = Subspace(Small, Patch(), layerwise, seed=0)
     alpha = family.sample()
-    torch.testing.assert_close(family.at(alpha)(images()), family(images(), alpha))
+    torch.testing.assert_close(family.at(alpha)(images()), family(images(), alpha=alpha))
     assert torch.equal(family.at([1.0, 0.0]).head.weight, family.vertex(1)["head.weight"])
     sampled = family(images(), samples=2, features="head")
     assert family.feature_similarity(sampled) > 0
@@ -243,7 +243,7 @@ def test_each_call_in_train_mode_runs_at_the_next_draw():
     twin = copy.deepcopy(family)
     outputs = [family(images()) for _ in range(3)]
     for output in outputs:
-        assert torch.equal(output, twin(images(), twin.sample()))
+        assert torch.equal(output, twin(images(), alpha=twin.sample()))
     assert not torch.equal(outputs[0], outputs[1])
     assert torch.equal(family.rng, twin.rng)
 
@@ -261,7 +261,7 @@ def test_seed_comes_from_the_global_generator_by_default():
 def test_eval_mode_and_given_points_draw_nothing():
     family = Subspace(Small, Simplex(3), seed=0)
     before = family.rng.clone()
-    family(images(), [0.2, 0.3, 0.5])
+    family(images(), alpha=[0.2, 0.3, 0.5])
     family.at([0.2, 0.3, 0.5])
     family.penalty(0)
     family.eval()(images())
@@ -305,11 +305,11 @@ def test_sample_by_something_else():
 def test_extrapolation_on_request():
     family = Subspace(Small, Line()).eval()
     with pytest.raises(ValueError, match="pass outside=True"):
-        family(images(), 1.05)
+        family(images(), alpha=1.05)
     network = family.at(1.05, outside=True)
     first, second = family.vertex(0)["head.weight"], family.vertex(1)["head.weight"]
     torch.testing.assert_close(network.head.weight.detach(), second + 0.05 * (second - first))
-    torch.testing.assert_close(family(images(), 1.05, outside=True), network(images()))
+    torch.testing.assert_close(family(images(), alpha=1.05, outside=True), network(images()))
 
 
 # Ordinary networks out of the family
@@ -356,7 +356,7 @@ def test_tied_weights_stay_tied():
     network = family.at(0.4)
     assert network.output.weight is network.embedding.weight
     x = torch.arange(5)
-    F.cross_entropy(family(x, 0.4), x).backward()
+    F.cross_entropy(family(x, alpha=0.4), x).backward()
     F.cross_entropy(network(x), x).backward()
     torch.testing.assert_close(gradients(family, 1)["output.weight"], 0.4 * network.output.weight.grad)
 
@@ -558,7 +558,7 @@ def test_samples_are_groups_at_their_own_points(batch, samples, layerwise):
     output = family(x, samples=samples)
     alphas = [hand.sample() for _ in range(min(samples, batch))]
     parts = x.tensor_split(len(alphas))
-    expected = torch.cat([hand(part, alpha) for part, alpha in zip(parts, alphas, strict=True)])
+    expected = torch.cat([hand(part, alpha=alpha) for part, alpha in zip(parts, alphas, strict=True)])
     assert torch.equal(output, expected)
     loss_of(output).backward()
     loss_of(expected).backward()
@@ -586,7 +586,7 @@ def test_impossible_samples(samples, alpha):
     with pytest.raises(
         ValueError, match=f"samples={samples}: expected an integer from 1, and no alpha where it is more"
     ):
-        Subspace(Small, Line())(images(), alpha, samples=samples)
+        Subspace(Small, Line())(images(), alpha=alpha, samples=samples)
 
 
 class Deep(nn.Module):
@@ -621,7 +621,7 @@ def test_features_are_what_enters_the_named_module(samples):
 
 def test_features_at_a_given_point_and_in_eval_mode():
     family = Subspace(Small, Line())
-    sampled = family(images(), 0.3, features="head")
+    sampled = family(images(), alpha=0.3, features="head")
     assert sampled.alphas == (0.3,)
     torch.testing.assert_close(family.at(0.3).head(sampled.features[0]), sampled.output)
     middle = family.eval()(images(), features="head")

@@ -46,7 +46,7 @@ def outputs(family: Subspace, x: Any, epsilon: float, alpha: float | Tensor | No
     dtype = next(family.parameters()).dtype
     x = x.to(dtype) if isinstance(x, Tensor) and x.is_floating_point() else x
     with torch.autocast(family.device.type, enabled=False):
-        start, before, after = (family(x, each, outside=True) for each in (START, point, point + epsilon))
+        start, before, after = (family(x, alpha=each, outside=True) for each in (START, point, point + epsilon))
     return _difference(start, before, after, epsilon)
 
 

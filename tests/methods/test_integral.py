@@ -98,7 +98,7 @@ def test_the_mean_over_steps_is_the_end_of_the_line(epsilon: float, dtype: torch
     """Whatever the network, within what rounding leaves of the telescope, relative to the largest output."""
     family, _, end = line(dtype)
     x = inputs(dtype)
-    found = integral(lambda alpha: family(x, alpha, outside=True), epsilon, steps(epsilon))
+    found = integral(lambda alpha: family(x, alpha=alpha, outside=True), epsilon, steps(epsilon))
     assert float((found - end(x)).abs().max() / end(x).abs().max()) < tolerance
 
 
@@ -115,7 +115,7 @@ def test_the_numerical_integral_is_the_integral_of_f():
         return sum(w / 2 * by_hand(tuple(ends), x, point) for w, point in zip(weights, points, strict=True))
 
     expected = ends[0](x) + mean(1.0) - mean(0.0)
-    found = integral(lambda alpha: family(x, alpha, outside=True), epsilon, middles(200))
+    found = integral(lambda alpha: family(x, alpha=alpha, outside=True), epsilon, middles(200))
     assert_close(found, expected, rtol=0, atol=1e-5)
     assert float((expected - ends[1](x)).abs().max()) > 1e-2  # so that this is not the closed form by chance
 
@@ -131,7 +131,7 @@ def test_the_integral_differs_from_the_end_as_the_finite_difference_does(epsilon
         return (by_hand(tuple(ends), x, alpha + h) - by_hand(tuple(ends), x, alpha - h)) / (2 * h)
 
     first_order = epsilon / 2 * (slope(1.0) - slope(0.0))
-    found = integral(lambda alpha: family(x, alpha, outside=True), epsilon, middles(round(20 / epsilon)))
+    found = integral(lambda alpha: family(x, alpha=alpha, outside=True), epsilon, middles(round(20 / epsilon)))
     assert_close(found - ends[1](x), first_order, rtol=0, atol=epsilon**2)
     assert float(first_order.abs().max()) > 2 * epsilon**2
 
@@ -159,8 +159,8 @@ def loop_by_hand(recipe: Recipe, dataset: data.Dataset) -> ss.Subspace:
         optimizer.param_groups[0]["lr"] = recipe.rate(epoch)
         for x, y in batches:
             alpha = family.sample("network")
-            start, here = family(x, 0.0), family(x, alpha)
-            there = family(x, alpha + recipe.epsilon, outside=True)
+            start, here = family(x, alpha=0.0), family(x, alpha=alpha)
+            there = family(x, alpha=alpha + recipe.epsilon, outside=True)
             loss = F.cross_entropy(start + (there - here) / recipe.epsilon, y) + family.penalty(recipe.beta)
             optimizer.zero_grad()
             loss.backward()

@@ -1,0 +1,66 @@
+"""The inputs of a network, which are those of a family of it: what `family.forward` shows and takes."""
+
+import copy
+import inspect
+from inspect import Parameter, Signature
+from types import FunctionType
+from typing import Any
+
+from torch import nn
+
+OWN = ("alpha", "samples", "features", "outside")
+"""What a family's call takes beside the network's inputs, always by keyword."""
+
+_POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+_known: dict[Any, type] = {}
+
+
+def inputs(network: nn.Module) -> Signature:
+    """Return the inputs of a network, or `(*args, **kwargs)` where they cannot be known; ours are refused."""
+    try:
+        found = inspect.signature(network.forward)
+    except (TypeError, ValueError):
+        unknown = [Parameter("args", Parameter.VAR_POSITIONAL), Parameter("kwargs", Parameter.VAR_KEYWORD)]
+        return Signature(unknown)
+    for name in OWN:
+        if name in found.parameters:
+            raise ValueError(
+                f"the network has an input named {name!r}, which a family's own call takes: wrap the network in a "
+                f"module whose forward has another name for it and passes it on, self.network(…, {name}=other)"
+            )
+    return found
+
+
+def most(signature: Signature) -> int | None:
+    """Return how many inputs can be given by position; None: any number."""
+    kinds = [parameter.kind for parameter in signature.parameters.values()]
+    return None if Parameter.VAR_POSITIONAL in kinds else sum(kind in _POSITIONAL for kind in kinds)
+
+
+def with_inputs_of(kind: type, network: nn.Module) -> type:
+    """Return a subclass of `kind` whose forward shows the network's inputs: its code is the same.
+
+    Libraries look at the signature of an instance or of its class to find out what a batch may hold.
+    """
+    own = inspect.signature(kind.forward).parameters  # type: ignore[attr-defined]
+    theirs = inputs(network).parameters.values()
+    ours = [own[name] for name in OWN]
+    open_end = [each for each in theirs if each.kind is Parameter.VAR_KEYWORD]
+    shown = Signature([own["self"], *(each for each in theirs if each not in open_end), *ours, *open_end])
+    key = (kind, type(network), str(shown))
+    if key not in _known:
+        forward = _copied(kind.forward)  # type: ignore[attr-defined]
+        forward.__signature__ = shown  # type: ignore[attr-defined]
+        name = f"{kind.__name__}Of{type(network).__name__}"
+        _known[key] = type(name, (kind,), {"forward": forward, "__module__": kind.__module__, "plain_class": kind})
+    return _known[key]
+
+
+def _copied(function: FunctionType) -> FunctionType:
+    """Return a function with the same code and an own signature."""
+    parts = function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    like = FunctionType(*parts)
+    like.__kwdefaults__ = copy.copy(function.__kwdefaults__)
+    like.__doc__, like.__annotations__ = function.__doc__, function.__annotations__
+    like.__qualname__, like.__module__ = function.__qualname__, function.__module__
+    return like

@@ -1,0 +1,155 @@
+"""The call belongs to the network: its inputs by position or name, the point by keyword, and its signature."""
+
+import copy
+import inspect
+import pickle
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+import subspaces as ss
+
+
+class Pair(nn.Module):
+    """Takes two inputs, such as nodes and edges, and an optional third one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(3, 2), nn.Linear(4, 2)
+
+    def forward(self, x: Tensor, other: Tensor, scale: Any = None, *, shift: float = 0.0) -> Tensor:
+        return (self.first(x) + self.second(other) + shift) * (1 if scale is None else scale)
+
+
+class Masked(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.part = nn.Linear(3, 2)
+
+    def forward(self, x: Tensor, mask: Any = None, labels: Any = None, **rest: Any) -> Tensor:
+        out: Tensor = self.part(x)
+        return out if mask is None else out * mask
+
+
+class MyFamily(ss.Subspace):
+    """A family of a user's own."""
+
+
+def pair(kind: type[ss.Subspace] = ss.Subspace, shape: ss.Shape | None = None) -> ss.Subspace:
+    torch.manual_seed(0)
+    return kind(Pair, shape or ss.Line(), seed=0)
+
+
+x, other = torch.randn(5, 3), torch.randn(5, 4)
+
+
+@pytest.mark.parametrize("alpha", [0.3, [0.3, 0.7]], ids=["line", "simplex"])
+def test_all_positions_are_the_networks(alpha):
+    family = pair(shape=ss.Line() if alpha == 0.3 else ss.Simplex(2))
+    network = family.at(alpha)
+    scale = torch.rand(5, 1)
+    assert_close(family(x, other, alpha=alpha), network(x, other))
+    assert_close(family(x, other, scale, alpha=alpha, shift=2.0), network(x, other, scale, shift=2.0))
+    assert_close(family(x, scale=2.0, other=other, alpha=alpha), network(x, other, 2.0))
+    assert family(x, other, samples=2).shape == (5, 2)
+
+
+def test_two_sequences_of_a_transformer():
+    family = ss.Subspace(lambda: nn.Transformer(8, 2, 1, 1, 16, dropout=0.0, batch_first=True), ss.Line(), seed=0)
+    source, target = torch.randn(2, 5, 8), torch.randn(2, 3, 8)
+    assert_close(family(source, target, alpha=0.2), family.at(0.2)(source, target))
+    assert family(source, target).shape == target.shape
+
+
+@pytest.mark.parametrize(
+    ("shape", "second"),
+    [
+        (ss.Line(), 0.3),
+        (ss.Line(), 1),
+        (ss.Line(), torch.tensor(0.3)),
+        (ss.Line(), [0.1]),
+        (ss.Line(), torch.rand(1)),
+        (ss.Line(), {"part": 0.3}),
+        (ss.Line(), {"part.weight": torch.rand(2, 3)}),
+        (ss.Simplex(3), [0.2, 0.3, 0.5]),
+        (ss.Simplex(3), (1, 0, 0)),
+        (ss.Simplex(3), torch.tensor([0.2, 0.3, 0.5])),
+        (ss.Simplex(3), torch.rand(1, 3)),
+    ],
+)
+def test_a_point_in_second_place_is_refused_not_taken_for_an_input(shape, second):
+    family = ss.Subspace(Masked, shape)
+    with pytest.raises(TypeError, match=r"positions belong to the network's inputs; write family\(x, alpha=…\)"):
+        family(x, second)
+    assert family.eval()(x, mask=0.5).shape == (5, 2)  # by its name an input may be anything
+
+
+@pytest.mark.parametrize("mask", [torch.ones(5, 2), torch.ones(5, 1), torch.ones(1, 2), None, True])
+def test_an_input_of_the_network_in_second_place_is_an_input(mask):
+    family = ss.Subspace(Masked, ss.Simplex(3)).eval()
+    assert_close(family(x, mask), family.midpoint().eval()(x, mask))
+
+
+def test_rows_for_each_example_are_an_input_though_as_many_as_a_point_has():
+    family = ss.Subspace(lambda: nn.Bilinear(3, 3, 2), ss.Simplex(3)).eval()
+    both = torch.randn(3), torch.randn(3)
+    assert_close(family(*both), family.midpoint()(*both))
+
+
+def test_more_inputs_than_the_network_takes():
+    family = ss.Subspace(lambda: nn.Linear(3, 2), ss.Line())
+    with pytest.raises(TypeError, match=r"got 2 inputs by position, the network takes 1: write family\(x, alpha=…\)"):
+        family(x, torch.zeros(5, 2))
+
+
+@pytest.mark.parametrize("name", ["alpha", "samples", "features", "outside"])
+def test_a_network_with_an_input_of_ours_is_refused(name):
+    space: dict[str, Any] = {"nn": nn}
+    exec(
+        "class Net(nn.Linear):\n"
+        "    def __init__(self):\n"
+        "        super().__init__(3, 2)\n"
+        f"    def forward(self, x, {name}=1.0):\n"
+        f"        return super().forward(x) * {name}\n",
+        space,
+    )
+    with pytest.raises(ValueError, match=f"an input named '{name}', which a family's own call takes: wrap"):
+        ss.Subspace(space["Net"], ss.Line())
+
+    class Wrapped(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = space["Net"]()
+
+        def forward(self, x: Tensor, factor: float) -> Any:
+            return self.network(x, **{name: factor})
+
+    family = ss.Subspace(Wrapped, ss.Line()).eval()
+    assert_close(family(x, factor=3.0), 3 * family(x, factor=1.0))
+
+
+def test_the_signature_is_the_networks_with_our_keywords_at_its_end():
+    family = pair()
+    names = list(inspect.signature(family.forward).parameters)
+    assert names == ["x", "other", "scale", "shift", "alpha", "samples", "features", "outside"]
+    names = list(inspect.signature(ss.Subspace(Masked, ss.Line()).forward).parameters)
+    assert names == ["x", "mask", "labels", "alpha", "samples", "features", "outside", "rest"]
+    assert "labels" in inspect.signature(type(ss.Subspace(Masked, ss.Line())).forward).parameters  # of the class too
+    assert "labels" not in inspect.signature(type(family).forward).parameters
+    assert list(inspect.signature(ss.Subspace.forward).parameters)[:2] == ["self", "args"]
+
+
+@pytest.mark.parametrize("kind", [ss.Subspace, MyFamily])
+@pytest.mark.parametrize("again", [copy.deepcopy, copy.copy, lambda f: pickle.loads(pickle.dumps(f))])
+def test_copies_and_pickles_keep_class_and_signature(kind, again):
+    family = pair(kind)
+    found = again(family)
+    assert type(found) is type(family)
+    assert isinstance(found, kind)
+    assert inspect.signature(found.forward) == inspect.signature(family.forward)
+    assert_close(found(x, other, alpha=0.3), family(x, other, alpha=0.3))
+    assert repr(found) == repr(family)
+    assert repr(family).startswith(f"{kind.__name__}(")
