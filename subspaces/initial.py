@@ -1,11 +1,12 @@
 """The networks that a new family starts from."""
 
 import copy
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from subspaces import memory, values
@@ -24,7 +25,7 @@ def initial_networks(network: nn.Module | Factory, count: int, init: Init) -> li
         raise ValueError(f"init={values.shown(init)}: expected 'independent' or 'point'")
     if isinstance(network, nn.Module):
         first = network
-        make: Factory = lambda: reinitialise(copy.deepcopy(network))  # noqa: E731
+        make: Factory = lambda: redrawn(network)  # noqa: E731
     elif callable(network):
         make = network
         first = _made(make)
@@ -36,6 +37,8 @@ def initial_networks(network: nn.Module | Factory, count: int, init: Init) -> li
     if init != "point" and len({id(other) for other in [first, *others]}) < count:
         raise ValueError("the factory returned the same module twice: it must make a new one at each call")
     check_same_architecture([first, *others])
+    if not isinstance(network, nn.Module):
+        _check_same_frozen([first, *others])
     return [copy.deepcopy(first), *others]
 
 
@@ -70,26 +73,69 @@ def _check_supported(module: nn.Module) -> None:
             raise ValueError(f"embedding {name!r} has max_norm, which changes weights in place: pass max_norm=None")
 
 
-def reinitialise(module: nn.Module) -> nn.Module:
-    """Draw new weights in place, by `reset_parameters()` of each part that owns trainable ones."""
+def redrawn(network: nn.Module) -> nn.Module:
+    """Return a copy of a network with new weights, or refuse where they would be of another size."""
+    other = copy.deepcopy(network)
     with torch.no_grad():
-        _reinitialise(module, "")
-    return module
+        reinitialise(other, "")
+        for (name, old), new in zip(network.named_parameters(), other.parameters(), strict=True):
+            if old.requires_grad:
+                _check_size(name, old, new)
+    return other
 
 
-def _reinitialise(module: nn.Module, name: str) -> None:
+def reinitialise(module: nn.Module, name: str) -> None:
+    """Draw new weights in place: by each part's `reset_parameters()`, and a network's own `_init_weights(part)`."""
     # Parts first, so that a module that initialises its parts in its own way has the last word.
     for key, child in module.named_children():
-        _reinitialise(child, f"{name}.{key}" if name else key)
+        reinitialise(child, f"{name}.{key}" if name else key)
     reset = getattr(module, "reset_parameters", None) or getattr(module, "_reset_parameters", None)
+    whole = getattr(module, "_init_weights", None)
     if callable(reset):
         reset()
-    elif any(parameter.requires_grad for parameter in module.parameters(recurse=False)):
+    elif not callable(whole) and any(parameter.requires_grad for parameter in module.parameters(recurse=False)):
         where = f"part {name!r} of the network" if name else "the network"
         raise TypeError(
             f"{where}, a {type(module).__name__}, owns trainable parameters and has no reset_parameters(), so its "
-            "other vertices cannot be initialised: pass a factory, Subspace(lambda: MyNet(…), shape), or init='point'"
+            f"other vertices cannot be initialised: {INSTEAD}"
         )
+    if callable(whole):
+        needed = [each for each in inspect.signature(whole).parameters.values() if each.default is each.empty]
+        for part in module.modules() if needed else [None]:
+            whole(*[part][: len(needed)])
+
+
+INSTEAD = "pass a factory, Subspace(lambda: MyNet(…), shape), or init='point' to start all vertices at its weights"
+SIZES = 3.0, 32
+"""How many times larger or smaller new weights may be than the old ones, and of how many such a size can be told."""
+
+
+def _check_size(name: str, old: Tensor, new: Tensor) -> None:
+    """Refuse a matrix that is drawn much larger or smaller than it was: it is trained, or initialised elsewhere."""
+    most, least = SIZES
+    before, after = (float(value.abs().square().mean().sqrt()) for value in (old, new))
+    constant = min(before, after) == 0 < max(before, after)  # such as an adapter that begins as nothing
+    if old.ndim > 1 and (constant or (old.numel() >= least and not 1 / most <= before / max(after, 1e-30) <= most)):
+        raise ValueError(
+            f"parameter {name!r} is of size {before:.3g} (root mean square) and, drawn anew by reset_parameters(), "
+            f"of size {after:.3g}: the network is trained, an adapter, or initialised in another way; {INSTEAD}, "
+            "with offset=0.1, say, to set them apart"
+        )
+
+
+def offsets(weight: Tensor, count: int, size: float, generator: torch.Generator) -> Tensor:
+    """Return steps away from a weight, [count, *shape]: each `size` times as long as it.
+
+    They are orthogonal to it and to each other; where there is no room for that they are zero.
+    """
+    row = weight.detach().flatten()
+    if not row.is_floating_point() or row.numel() <= count or not bool(row.any()):
+        return weight.detach().new_zeros(count, *weight.shape)
+    draws = torch.randn(row.numel(), count, generator=generator).to(row.device)
+    exact = torch.promote_types(row.dtype, torch.float32)
+    directions: Tensor = torch.linalg.qr(torch.cat([row[:, None], draws.to(exact)], 1).to(exact))[0][:, 1:]
+    steps: Tensor = size * row.to(exact).norm() * directions.T
+    return steps.to(row.dtype).view(count, *weight.shape)
 
 
 def given_networks(modules: Iterable[nn.Module], shape: Shape) -> list[nn.Module]:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from subspaces import geometry, nested, points, randomness, signatures, template, values
 from subspaces.ensembles import Average, Ensemble
 from subspaces.features import Sampled, similarity, watch
-from subspaces.initial import Factory, Init, given_networks, initial_networks
+from subspaces.initial import Factory, Init, given_networks, initial_networks, offsets
 from subspaces.layout import Grouping, Layout, Predicate, is_weight
 from subspaces.points import Alpha
 from subspaces.shapes import Shape, check_shape
@@ -27,10 +27,12 @@ class Subspace(nn.Module):
     Args:
         network: a function that makes a network (called once per vertex), or a module. A module is
             copied and left alone; it is the first vertex, and the others are new draws by the
-            `reset_parameters()` of its parts.
+            `reset_parameters()` of its parts or its own `_init_weights(part)`.
         shape: `Line()`, `Bezier(bends)`, `Simplex(m)`, or any other `Shape`.
         layerwise: draw one alpha for each layer instead of one for the whole network.
         init: "independent" vertices, or "point" for all of them at the same weights.
+        offset: with init="point", set the vertices apart by steps of this length, relative to that of each
+            penalised weight; the steps are orthogonal to the weight and to each other.
         penalised: which parameters the penalty and the distances look at; by default all but the
             one-dimensional ones (biases, scales and shifts of norms).
         group: names the optimiser group of a parameter; by default "weights" for the penalised
@@ -57,6 +59,7 @@ class Subspace(nn.Module):
         layerwise: bool = False,
         *,
         init: Init = "independent",
+        offset: float = 0.0,
         penalised: Predicate = is_weight,
         group: Grouping | None = None,
         seed: int | None = None,
@@ -66,6 +69,10 @@ class Subspace(nn.Module):
         values.function("penalised", penalised, "a function of a parameter's name and value")
         if group is not None:
             values.function("group", group, "a function of a parameter's name and value, or None")
+        if values.number("offset", offset) < 0 or (offset and init != "point"):
+            raise ValueError(
+                f"offset={values.shown(offset)}: expected a number of at least 0, and init='point' with it"
+            )
         networks = initial_networks(network, shape.vertices, init)
         self.shape = shape
         self.layerwise = layerwise
@@ -81,7 +88,16 @@ class Subspace(nn.Module):
         self._show_inputs()
         template.fill(self.template, dict.fromkeys(self.layout.entries))
         seed = int(torch.randint(2**62, ())) if seed is None else values.whole("seed", seed, -(2**63), 2**63 - 1)
+        if offset:
+            self._set_apart(float(offset), torch.Generator().manual_seed(seed))
         self.register_buffer("rng", randomness.new_state(seed).to(next(iter(self.omega.values())).device))
+
+    def _set_apart(self, size: float, generator: torch.Generator) -> None:
+        vertices = [self.vertex(index) for index in range(self.shape.vertices)]
+        for name in (entry.names[0] for group in self.layout.groups if group.penalised for entry in group.entries):
+            steps = offsets(vertices[0][name], len(vertices), size, generator)
+            for vertex, step in zip(vertices, steps, strict=True):
+                vertex[name].add_(step)
 
     @classmethod
     def from_modules(

@@ -5,8 +5,11 @@ import weakref
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+
+from subspaces import checkpointing
 
 
 def fill(network: nn.Module, parameters: Mapping[str, nn.Parameter | None]) -> None:
@@ -18,6 +21,13 @@ def fill(network: nn.Module, parameters: Mapping[str, nn.Parameter | None]) -> N
 
 def call(template: nn.Module, weights: Mapping[str, Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run the network with the given weights, and leave none of them behind."""
+    if torch.compiler.is_compiling():  # a compiler has the weights in its graph
+        return _call(template, weights, args, kwargs)
+    with checkpointing.remembering(template, weights):
+        return _call(template, weights, args, kwargs)
+
+
+def _call(template: nn.Module, weights: Mapping[str, Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     recurrent = _recurrent(template)
     try:
         _forget(recurrent)

@@ -28,6 +28,8 @@ ORDER = (
         "geometry",
         "nested",
         "initial",
+        "signatures",
+        "checkpointing",
         "template",
     ),
     *(

@@ -1,3 +1,4 @@
+import copy
 import itertools
 import math
 
@@ -5,6 +6,7 @@ import pytest
 import torch
 from helpers import Small, Tied, assert_same_state, images, snapshot
 from torch import nn
+from torch.testing import assert_close
 
 from subspaces import Bezier, Line, Simplex, Subspace
 
@@ -360,3 +362,117 @@ def test_from_modules_of_no_modules():
 def test_from_modules_takes_no_other_initialisation():
     with pytest.raises(TypeError, match="init"):
         Subspace.from_modules([Small(), Small()], Line(), init="point")
+
+
+class OwnInit(nn.Module):
+    """Sets its weights as Hugging Face's networks do: by a function of each part."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(50, 16), nn.Linear(16, 4)
+        self.scale = nn.Parameter(torch.full((16,), 0.5))
+        self.apply(self._init_weights)
+
+    def _init_weights(self, part: nn.Module, name: str = "") -> None:
+        if isinstance(part, (nn.Embedding, nn.Linear)):
+            nn.init.normal_(part.weight, std=0.02)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.embedding(x) * self.scale)
+
+
+def test_a_network_draws_its_weights_by_its_own_function():
+    torch.manual_seed(0)
+    family = Subspace(OwnInit(), Simplex(3))
+    for index in range(3):
+        vertex = family.vertex(index)
+        assert vertex["embedding.weight"].std() == pytest.approx(0.02, rel=0.2)
+        assert vertex["head.weight"].std() == pytest.approx(0.02, rel=0.4)
+        assert vertex["scale"].eq(0.5).all()  # which it draws nowhere
+    assert family.distances().cos2[0, 1] < 0.1
+
+
+class WholeInit(nn.Linear):
+    """Has a function without arguments instead."""
+
+    def __init__(self) -> None:
+        super().__init__(8, 8)
+        self._init_weights()
+
+    def _init_weights(self) -> None:
+        nn.init.normal_(self.weight, std=0.1)
+
+
+def test_a_function_without_arguments_draws_all_weights():
+    family = Subspace(WholeInit(), Line())
+    assert family.vertex(1)["weight"].std() == pytest.approx(0.1, rel=0.4)
+    assert not torch.equal(family.vertex(0)["weight"], family.vertex(1)["weight"])
+
+
+def small_embedding() -> nn.Module:
+    network = nn.Sequential(nn.Embedding(50, 16), nn.Linear(16, 4))
+    nn.init.normal_(network[0].weight, std=0.02)
+    return network
+
+
+def adapter() -> nn.Module:
+    """Begins as nothing, as the second matrix of LoRA does."""
+    network = nn.Sequential(nn.Linear(4, 2, bias=False), nn.Linear(2, 4, bias=False))
+    nn.init.zeros_(network[1].weight)
+    return network
+
+
+@pytest.mark.parametrize(("make", "name"), [(small_embedding, "0.weight"), (adapter, "1.weight")])
+def test_weights_that_would_be_drawn_in_another_size_are_refused(make, name):
+    with pytest.raises(ValueError, match=rf"parameter '{name}' is of size .*pass a factory.*init='point'.*offset=0.1"):
+        Subspace(make(), Line())
+    expected = make().get_parameter(name).norm().item()
+    for family in (Subspace(make, Line()), Subspace(make(), Line(), init="point")):
+        assert family.vertex(1)[name].norm().item() == pytest.approx(expected, rel=0.2)
+
+
+def test_vectors_may_be_drawn_in_another_size():
+    network = nn.Linear(4, 2)
+    nn.init.zeros_(network.bias)
+    assert Subspace(network, Line()).vertex(1)["bias"].any()
+
+
+def test_frozen_parts_that_differ_between_calls_of_a_factory_are_refused():
+    def make() -> nn.Module:
+        network = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
+        network[0].requires_grad_(False)
+        return network
+
+    with pytest.raises(ValueError, match=r"frozen parameter 0\.weight of network 1 differs from network 0: frozen"):
+        Subspace(make, Line())
+    base = nn.Linear(4, 4).requires_grad_(False)
+    family = Subspace(lambda: nn.Sequential(copy.deepcopy(base), nn.Linear(4, 2)), Line())
+    assert torch.equal(family.template[0].weight, base.weight)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("shape", [Line(), Simplex(3)], ids=str)
+def test_offsets_are_orthogonal_and_of_the_given_size(shape, dtype):
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(8, 6), nn.BatchNorm1d(6), adapter().to(dtype)[1], nn.Linear(6, 5, bias=False))
+    network = network.to(dtype)
+    network[2].weight.data.zero_()
+    exact = 0.02 if dtype == torch.bfloat16 else 1e-5
+    family = Subspace(network, shape, init="point", offset=0.1, seed=0)
+    vertices = [family.vertex(index) for index in range(shape.vertices)]
+    for name, weight in network.named_parameters():
+        steps = torch.stack([(vertex[name].double() - weight.double()).flatten() for vertex in vertices])
+        gram = steps @ steps.T
+        size = 0.1 * weight.detach().double().norm() if weight.ndim > 1 else 0.0
+        assert_close(gram, torch.eye(len(vertices), dtype=torch.float64) * size**2, rtol=exact, atol=exact)
+        assert (steps @ weight.detach().double().flatten()).abs().max() <= exact
+    again = Subspace(network, shape, init="point", offset=0.1, seed=0)
+    assert all(torch.equal(a, b) for a, b in zip(family.parameters(), again.parameters(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("offset", "init"), [(-1.0, "point"), (float("nan"), "point"), ("0.1", "point"), (0.1, "independent")]
+)
+def test_impossible_offsets(offset, init):
+    with pytest.raises(ValueError, match=f"offset={offset!r}: expected a"):
+        Subspace(lambda: nn.Linear(3, 2), Line(), init=init, offset=offset)
