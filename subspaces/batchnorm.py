@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim.swa_utils import update_bn
 
-from subspaces import nested, template, values
+from subspaces import nested, norms, template, values
 from subspaces.points import Alpha
 from subspaces.subspace import Subspace
 
@@ -54,7 +54,7 @@ def recalibrate(
         batches: use at most this many batches.
         progress: show a progress bar.
         forward: runs the module on a batch, `forward(module, batch)`, where the default does not fit
-            your batches; of a family it gets the point.
+            your batches, such as `lambda net, batch: net(batch.x, batch.edge_index)`; of a family it gets the point.
         finite: refuse statistics that are not finite, such as those of images with NaN.
     """
     if not isinstance(module, nn.Module):
@@ -73,21 +73,23 @@ def recalibrate(
         values.whole("batches", batches, 1, sys.maxsize, beside=", or None for the whole loader")
     if forward is not None:
         values.function("forward", forward, "a function of (module, batch)")
-    norms = {name: part for name, part in module.named_modules() if isinstance(part, _BatchNorm)}
-    if not any(norm.track_running_stats for norm in norms.values()):
+    if not norms.tracked(module):
         return module
+    found = {name: part for name, part in module.named_modules() if isinstance(part, _BatchNorm)}
     runner = _Runner(module, call, forward or _run)
-    with _restoring(module, list(norms.values())), closing(_batches(loader, batches, progress)) as stream:
+    with _restoring(module, list(found.values())), closing(_batches(loader, batches, progress)) as stream:
         # update_bn takes the first item of a tuple: the batch goes through whole, the runner reads it.
         update_bn(((batch,) for batch in stream), runner)
         if finite:
-            _check_finite(norms)
+            _check_finite(found)
+    if isinstance(family, Subspace):
+        family.keep_statistics()
     return module
 
 
-def _check_finite(norms: Mapping[str, _BatchNorm]) -> None:
+def _check_finite(found: Mapping[str, _BatchNorm]) -> None:
     """Refuse statistics that are not finite; the device is waited for once."""
-    statistics = [(name, value) for name, norm in norms.items() for value in (norm.running_mean, norm.running_var)]
+    statistics = [(name, value) for name, norm in found.items() for value in (norm.running_mean, norm.running_var)]
     tracked = [(name, value) for name, value in statistics if value is not None]
     good = torch.stack([value.isfinite().all().to(tracked[0][1].device) for _, value in tracked]).tolist()
     if not all(good):
@@ -99,15 +101,15 @@ def _check_finite(norms: Mapping[str, _BatchNorm]) -> None:
 
 
 @contextmanager
-def _restoring(module: nn.Module, norms: list[_BatchNorm]) -> Iterator[None]:
+def _restoring(module: nn.Module, found: list[_BatchNorm]) -> Iterator[None]:
     """Restore modes and momenta at the end, and statistics that were not renewed: after an error, all buffers."""
     modes = {part: part.training for part in module.modules()}
-    momenta = {norm: norm.momentum for norm in norms}
+    momenta = {norm: norm.momentum for norm in found}
     buffers = {buffer: buffer.clone() for buffer in module.buffers()}
     old = list(buffers)
     try:
         yield
-        old = [buffer for norm in norms if norm.num_batches_tracked == 0 for buffer in norm.buffers()]
+        old = [buffer for norm in found if norm.num_batches_tracked == 0 for buffer in norm.buffers()]
     finally:
         for buffer in old:
             buffer.copy_(buffers[buffer])
@@ -118,10 +120,20 @@ def _restoring(module: nn.Module, norms: list[_BatchNorm]) -> Iterator[None]:
 
 
 def _run(call: Callable[..., Any], batch: Any) -> None:
-    if isinstance(batch, Mapping):
-        call(**batch)
-    else:
-        call(batch[0] if isinstance(batch, (tuple, list)) else batch)
+    try:
+        if isinstance(batch, Mapping):
+            call(**batch)
+        else:
+            call(batch[0] if isinstance(batch, (tuple, list)) else batch)
+    except TypeError as error:
+        if isinstance(batch, Mapping):
+            held, how = "the items of a batch by their names", "net(batch['x'], batch['mask'])"
+        else:
+            held, how = "the first item of a batch", "net(batch[0], batch[1])"
+        raise TypeError(
+            f"{error}. recalibrate passed the network {held}; if it takes other inputs, say how to run it: "
+            f"recalibrate(net, loader, forward=lambda net, batch: {how})"
+        ) from error
 
 
 class _Runner(nn.Module):

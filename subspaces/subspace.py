@@ -1,13 +1,15 @@
 """A family of networks: every point of a line, curve or simplex in weight space is one."""
 
 import copy
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from contextlib import nullcontext
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor, nn
 
-from subspaces import geometry, nested, points, randomness, signatures, template, values
+from subspaces import geometry, nested, norms, points, randomness, signatures, template, values
 from subspaces.ensembles import Average, Ensemble
 from subspaces.features import Sampled, similarity, watch
 from subspaces.initial import Factory, Init, given_networks, initial_networks, offsets
@@ -38,6 +40,9 @@ class Subspace(nn.Module):
         group: names the optimiser group of a parameter; by default "weights" for the penalised
             ones and "others" for the rest.
         seed: starts the family's random numbers; by default drawn from torch's global generator.
+        statistics_every: for networks with batch norm: run the midpoint too, without gradient, at every so
+            many training calls, and keep the statistics of those passes only. Then a family in eval mode is
+            its midpoint at any time, as `recalibrate` would make it.
 
     Only trainable parameters are in the subspace; frozen ones and buffers are shared, and tied
     weights stay tied. Learning Neural Network Subspaces, Wortsman et al., ICML 2021.
@@ -49,6 +54,7 @@ class Subspace(nn.Module):
     """
 
     rng: Tensor
+    calibrated: Tensor
     plain_class: ClassVar[type | None] = None
     """The class without the network's inputs in its signature."""
 
@@ -63,6 +69,7 @@ class Subspace(nn.Module):
         penalised: Predicate = is_weight,
         group: Grouping | None = None,
         seed: int | None = None,
+        statistics_every: int | None = None,
     ) -> None:
         super().__init__()
         check_shape(shape)
@@ -91,6 +98,13 @@ class Subspace(nn.Module):
         if offset:
             self._set_apart(float(offset), torch.Generator().manual_seed(seed))
         self.register_buffer("rng", randomness.new_state(seed).to(next(iter(self.omega.values())).device))
+        if statistics_every is not None:
+            values.whole("statistics_every", statistics_every, 1, beside=", or None")
+        self.statistics_every = statistics_every
+        self._calls, self._asked = 0, False
+        seen = norms.batches(self.template)
+        if seen is not None:  # the number of batches that the statistics of a point are of
+            self.register_buffer("calibrated", seen if init == "point" or not seen else torch.full_like(seen, -1))
 
     def _set_apart(self, size: float, generator: torch.Generator) -> None:
         vertices = [self.vertex(index) for index in range(self.shape.vertices)]
@@ -253,6 +267,8 @@ class Subspace(nn.Module):
         if not isinstance(samples, int) or samples < 1 or (samples > 1 and alpha is not None):
             raise ValueError(f"samples={samples!r}: expected an integer from 1, and no alpha where it is more than 1")
         self._check_inputs(args)
+        if not self.training:
+            self._check_statistics()
         inputs = (args, kwargs)
         if not self.training or alpha is not None:
             samples = 1
@@ -260,8 +276,11 @@ class Subspace(nn.Module):
         groups = min(samples, size)
         parts = nested.split(inputs, size, groups) if groups > 1 else [inputs]
         outputs, entered = [], []
+        drawn = self.training and alpha is None
         kind = self.device.type
         cast = torch.get_autocast_dtype(kind) if self.cast_weights and torch.is_autocast_enabled(kind) else None
+        if drawn and self.statistics_every:
+            self._refresh(inputs, cast)
         with watch(self.template, features) as seen:
             alphas = [self._point(alpha) for _ in range(groups)]
             for (positional, named), point in zip(parts, alphas, strict=True):
@@ -270,8 +289,8 @@ class Subspace(nn.Module):
                 else:
                     c = self.coefficients(point, outside)
                 weights = self.theta(c, cast)
-                placed = {name: weights[name] for name in self.layout.places}
-                outputs.append(template.call(self.template, placed, positional, named))
+                with norms.untracked(self.template) if drawn and self.statistics_every else nullcontext():
+                    outputs.append(self._run(weights, positional, named))
                 entered.extend(seen[-1:])  # of the last call, where the network calls that module several times
                 seen.clear()
         output = nested.join(outputs, nested.group_sizes(size, groups)) if groups > 1 else outputs[0]
@@ -280,6 +299,46 @@ class Subspace(nn.Module):
         if len(entered) < groups:
             raise ValueError(f"features={features!r}: the network ran without calling that module on a tensor")
         return Sampled(output, tuple(alphas), tuple(entered))
+
+    def _run(self, weights: Mapping[str, Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return template.call(self.template, {name: weights[name] for name in self.layout.places}, args, kwargs)
+
+    # Batch-norm statistics
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]  # it counts
+    @torch.no_grad()
+    def _refresh(self, inputs: tuple[tuple[Any, ...], dict[str, Any]], cast: torch.dtype | None) -> None:
+        """Run the midpoint on the inputs of every so many calls, for its statistics."""
+        self._calls += 1
+        if self._calls % (self.statistics_every or 1) == 0:
+            self._run(self.theta(self.coefficients(self.shape.midpoint()), cast), *inputs)
+            self.keep_statistics()
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        if hasattr(self, "calibrated"):  # of a checkpoint that does not know, say the worst
+            state_dict.setdefault(f"{prefix}calibrated", torch.full_like(self.calibrated, -1))
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+    def keep_statistics(self) -> None:
+        """Say that the batch-norm statistics are now those of one point."""
+        seen = norms.batches(self.template)
+        if seen is not None:
+            self.calibrated.copy_(seen)
+
+    def train(self, mode: bool = True) -> Self:
+        self._asked = False
+        return super().train(mode)
+
+    def _check_statistics(self) -> None:
+        """Warn, at the first call in eval mode, if the statistics are not those of a point."""
+        if torch.compiler.is_compiling() or torch._C._get_tracing_state() or self._asked:
+            return
+        self._asked = True
+        if self.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+            return  # nothing can be read now
+        seen = norms.batches(self.template)
+        if seen is not None and bool(seen != self.calibrated):
+            warnings.warn(norms.STALE, norms.StatisticsWarning, stacklevel=5)
 
     def _check_inputs(self, args: tuple[Any, ...]) -> None:
         """Refuse a point among the inputs, where it would pass for one of them."""

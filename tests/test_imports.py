@@ -27,6 +27,7 @@ ORDER = (
         "points",
         "geometry",
         "nested",
+        "norms",
         "initial",
         "signatures",
         "checkpointing",

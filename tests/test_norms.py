@@ -1,0 +1,143 @@
+"""Batch-norm statistics of a family: a warning where they belong to no point, and midpoints kept fresh."""
+
+import copy
+import io
+import warnings
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+import subspaces as ss
+from subspaces.norms import StatisticsWarning, tracked
+
+
+def make() -> nn.Module:
+    return nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3), nn.BatchNorm1d(3))
+
+
+def made(**options) -> ss.Subspace:
+    torch.manual_seed(0)
+    return ss.Subspace(make, ss.Line(), seed=0, **options)
+
+
+def batches(count: int) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    return [torch.randn(16, 4, generator=generator) * (1 + index) + index for index in range(count)]
+
+
+def running(network: nn.Module) -> list[Tensor]:
+    return [value for norm in tracked(network).values() for value in (norm.running_mean, norm.running_var)]
+
+
+def silent(module: nn.Module) -> bool:
+    """Say whether a call in eval mode gives no warning."""
+    module.eval()
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        module(batches(1)[0])
+    assert all(each.category is StatisticsWarning for each in found)
+    return not found
+
+
+def test_one_warning_says_what_to_write():
+    family = made()
+    family(batches(1)[0])
+    with pytest.warns(StatisticsWarning, match=r"is noise.*subspaces.recalibrate\(family, train_loader\)") as found:
+        family.eval()(batches(1)[0])
+    assert len(found) == 1
+    assert found[0].filename == __file__
+    family(batches(1)[0])  # said once; a second one would be an error here
+
+
+def test_there_is_a_warning_exactly_where_statistics_belong_to_no_point():
+    family = made()
+    assert silent(family)  # nothing was trained
+    family.train()(batches(1)[0])
+    assert not silent(family)
+    ss.recalibrate(family, batches(3))
+    assert silent(family)
+    assert silent(family.train())
+    family.train()(batches(1)[0])
+    assert not silent(family)
+    ss.recalibrate(family.train(), batches(2))
+    assert silent(family)
+    with pytest.raises(TypeError):
+        ss.recalibrate(family, [1, 2])
+    assert silent(family)  # which has its statistics still
+
+
+@pytest.mark.parametrize("calibrated", [True, False])
+def test_copies_and_checkpoints_know_it_too(calibrated):
+    family = made()
+    family(batches(1)[0])
+    if calibrated:
+        ss.recalibrate(family, batches(3))
+    other = made()
+    other.load_state_dict(family.state_dict())
+    stored = io.BytesIO()
+    torch.save(family, stored)
+    stored.seek(0)
+    for each in (copy.deepcopy(family), other, torch.load(stored, weights_only=False)):
+        assert silent(each) is calibrated
+
+
+def test_a_checkpoint_from_before_statistics_were_counted_loads():
+    state = made().state_dict()
+    del state["calibrated"]
+    made().load_state_dict(state)
+
+
+def test_a_trained_network_brings_its_statistics_to_its_point_only():
+    network = make()
+    network(batches(1)[0])
+    assert silent(ss.Subspace(network, ss.Line(), init="point"))
+    assert not silent(ss.Subspace.from_modules([network, make()], ss.Line()))
+
+
+def test_without_batch_norm_nothing_is_counted():
+    family = ss.Subspace(lambda: nn.Linear(4, 2), ss.Line())
+    family(batches(1)[0])
+    assert silent(family)
+    assert "calibrated" not in family.state_dict()
+
+
+@pytest.mark.parametrize("every", [1, 3])
+def test_statistics_are_those_of_passes_of_the_midpoint_alone(every):
+    family, network = made(statistics_every=every), made().midpoint().train()
+    for index, x in enumerate(batches(7), 1):
+        output = family(x)
+        assert output.grad_fn is not None
+        if index % every == 0:
+            network(x)
+    for found, expected in zip(running(family.template), running(network), strict=True):
+        assert_close(found, expected)
+    assert all(norm.track_running_stats for norm in tracked(family.template).values())
+    assert silent(family)
+    assert_close(family(batches(1)[0]), network.eval()(batches(1)[0]))
+
+
+def test_fresh_statistics_change_no_gradient():
+    fresh, plain = made(statistics_every=2), made()
+    for x in batches(4):
+        for family in (fresh, plain):
+            family(x, samples=2).square().sum().backward()
+    for found, expected in zip(fresh.parameters(), plain.parameters(), strict=True):
+        assert torch.equal(found.grad, expected.grad)
+    assert torch.equal(fresh.rng, plain.rng)
+
+
+def test_fresh_statistics_of_a_compiled_family():
+    fresh, plain = made(statistics_every=2), made(statistics_every=2)
+    compiled = torch.compile(fresh, backend="aot_eager")
+    for x in batches(5):
+        assert_close(compiled(x), plain(x))
+    for found, expected in zip(running(fresh.template), running(plain.template), strict=True):
+        assert_close(found, expected)
+
+
+@pytest.mark.parametrize("every", [0, -1, 1.5, True, "2"])
+def test_impossible_numbers_of_steps(every):
+    with pytest.raises(ValueError, match=f"statistics_every={every!r}: expected"):
+        made(statistics_every=every)
