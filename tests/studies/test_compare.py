@@ -1,6 +1,7 @@
 """One table of several methods: its numbers, its costs, going on after a stop, and errors."""
 
 import csv
+import functools
 import json
 import os
 import shutil
@@ -25,12 +26,14 @@ from study_cases import (
     images_of,
     load_data,
     without_matplotlib,
+    without_pictures,
 )
 
 import subspaces as ss
 from subspaces.evaluation import Record
 from subspaces.evaluation.cache import Shelf
 from subspaces.evaluation.predictor import Predictor
+from subspaces.evaluation.record import Row
 from subspaces.networks import MLP
 from subspaces.reports.reading import Reading
 from subspaces.studies.comparison import Comparison, disjoint
@@ -56,10 +59,20 @@ OTHERS = {
 }
 
 
+@pytest.fixture
+def _no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_pictures(monkeypatch)
+
+
 @pytest.fixture(scope="module")
 def written(comparison: Comparison, folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((folder / "to" / "comparison.json").read_text())
     return found
+
+
+@functools.cache
+def rows_of(folder: Path) -> list[Row]:
+    return Record.read(folder).rows
 
 
 def of_records(comparison: Comparison, name: str, role: str, alphas: int, metric: str, split: str) -> list[float]:
@@ -67,7 +80,7 @@ def of_records(comparison: Comparison, name: str, role: str, alphas: int, metric
     found = []
     for run in comparison.runs:
         if run.recipe.name == name:
-            rows = [row for row in Record.read(run.folder).rows if (row.role, row.split) == (role, split)]
+            rows = [row for row in rows_of(run.folder) if (row.role, row.split) == (role, split)]
             rows = [row for row in rows if len(row.alphas) == alphas and row.average in (None, "probabilities")]
             if role == "along":
                 rows = [row for row in rows if row.alphas == [0.1, 0.9]]
@@ -231,6 +244,7 @@ def test_the_same_again_trains_and_measures_nothing(
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
+@pytest.mark.usefixtures("_no_pictures")
 @pytest.mark.parametrize("where", ["training", "evaluation", "ensembles"])
 def test_what_was_stopped_continues(
     where: str, comparison: Comparison, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -318,6 +332,7 @@ def test_baselines_answer_in_their_own_way(tmp_path: Path) -> None:
     assert f"takes {test['epoch']} and gives {100 * test['test_accuracy']:.2f} % *" in note
 
 
+@pytest.mark.usefixtures("_no_pictures")
 @pytest.mark.parametrize("m", [2, 3])
 def test_the_checkpoints_of_swa_also_answer_together(m: int, tmp_path: Path) -> None:
     """As an ensemble of all of them, computed anew from the family; two of them are the ends of a line."""
@@ -339,6 +354,7 @@ def test_the_checkpoints_of_swa_also_answer_together(m: int, tmp_path: Path) -> 
     assert made.entries[1].values("nll")[0] == pytest.approx(nll, abs=1e-3)
 
 
+@pytest.mark.usefixtures("_no_pictures")
 def test_another_reference(comparison: Comparison, folder: Path, tmp_path: Path) -> None:
     settings = {**SMALL, "ensembles": [2], "runs": folder / "runs", "out": tmp_path}
     made = ss.compare([STANDARD, LINE], seeds=[0, 1], reference="digits-line", **settings)
@@ -392,6 +408,7 @@ def test_seeds_that_are_not_shared_are_told(tmp_path: Path) -> None:
     assert not any("interval" in note or "Second line" in note for note in alone.notes())
 
 
+@pytest.mark.usefixtures("_no_pictures")
 def test_an_ensemble_that_leaves_a_seed_out_does_not_hide_the_seeds(tmp_path: Path) -> None:
     folders = {"runs": tmp_path / "runs", "out": tmp_path / "to"}
     made = ss.compare([STANDARD, LINE], seeds=[0, 1, 2], **folders, **QUIET, epochs=1)
@@ -399,6 +416,7 @@ def test_an_ensemble_that_leaves_a_seed_out_does_not_hide_the_seeds(tmp_path: Pa
     assert made.notes()[0] == "Mean ± standard deviation (n − 1) over seeds 0, 1, 2."
 
 
+@pytest.mark.usefixtures("_no_pictures")
 def test_what_is_set_for_all_is_in_the_heading_and_leaves_the_ensemble(tmp_path: Path) -> None:
     made = ss.compare(
         [STANDARD, LINE],
