@@ -108,7 +108,8 @@ def from_json(value: Any) -> Any:
         if value.keys() == {"float"} and value["float"] in ("nan", "inf", "-inf"):
             return float(value["float"])
         return {name: from_json(each) for name, each in value.items()}
-    return [from_json(each) for each in value] if isinstance(value, list) else value
+    nested = isinstance(value, list) and not {dict, list}.isdisjoint(map(type, value))  # most are lists of numbers
+    return [from_json(each) for each in value] if nested else value
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> str:

@@ -10,11 +10,12 @@ NUMBERS = {float: (int, float), int: (int,)}
 
 def build(kind: Any, value: Any, where: str = "") -> Any:
     """Return what a value of a file stands for; a ValueError names the first that is not of its type."""
-    origin, inner = get_origin(kind), get_args(kind)
+    origin, inner = _parts(kind)
     if origin in (Union, UnionType):
         return _either(inner, value, where)
     if origin is list and isinstance(value, list):
-        return [build(inner[0], each, f"{where}[{at}]") for at, each in enumerate(value)]
+        simple = _simple(inner[0]).issuperset(map(type, value))  # as most of a file, which is lists of numbers
+        return value if simple else [build(inner[0], each, f"{where}[{at}]") for at, each in enumerate(value)]
     if origin is dict and isinstance(value, dict):
         return {key: build(inner[1], each, f"{where}.{key}") for key, each in value.items()}
     if dataclasses.is_dataclass(kind) and isinstance(value, dict):
@@ -30,6 +31,8 @@ def build(kind: Any, value: Any, where: str = "") -> Any:
 
 def _either(kinds: tuple[Any, ...], value: Any, where: str) -> Any:
     """Return a value as the first of several types that fits, or say what is wrong by the one that looked deepest."""
+    if any(type(value) in _simple(kind) for kind in kinds):
+        return value
     wrong = []
     for kind in kinds:
         try:
@@ -46,6 +49,20 @@ def _plain(value: Any, kind: Any) -> bool:
     if kind in NUMBERS:
         return isinstance(value, NUMBERS[kind]) and not isinstance(value, bool)
     return kind is Any or (kind in (str, bool, NoneType) and isinstance(value, kind))
+
+
+@cache
+def _simple(kind: Any) -> frozenset[type]:
+    """Return the types of which a value needs no further look to be of a kind."""
+    origin, inner = _parts(kind)
+    if origin in (Union, UnionType):
+        return frozenset[type]().union(*map(_simple, inner))
+    return frozenset(NUMBERS.get(kind, (kind,) if kind in (str, bool, NoneType) else ()))
+
+
+@cache
+def _parts(kind: Any) -> tuple[Any, tuple[Any, ...]]:
+    return get_origin(kind), get_args(kind)
 
 
 @cache

@@ -207,10 +207,10 @@ class Recipe:
             known = nearest(method, METHODS)
             raise MissingMethodError(f"unknown method {method!r}: {known}; import or install the package that adds it")
         kind = METHODS[method]
-        others = [name for name in own_fields() if name not in kind.names()]
+        others, fields = own_fields().keys() - kind.names(), all_fields()
         for name in values:
-            if name not in all_fields():
-                raise ValueError(f"a recipe has no field {name!r}: {nearest(name, all_fields())}")
+            if name not in fields:
+                raise ValueError(f"a recipe has no field {name!r}: {nearest(name, fields)}")
         return cls(**{name: value for name, value in values.items() if name not in others})
 
     def distinguishing(self) -> dict[str, Any]:
