@@ -3,8 +3,9 @@
 import multiprocessing
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 CONTEXT = multiprocessing.get_context("forkserver")
@@ -13,13 +14,13 @@ SECONDS = 100  # until a process that does not end is a failure
 
 
 class Worker:
-    """A process that calls a function; what it writes can be read line by line."""
+    """A process that calls a function; what it writes can be read line by line, its errors also in a file of theirs."""
 
-    def __init__(self, target: Callable[..., None], *arguments: Any) -> None:
+    def __init__(self, target: Callable[..., None], *arguments: Any, errors: Path | None = None) -> None:
         reader, writer = CONTEXT.Pipe(duplex=False)
         self.resume = CONTEXT.Event()
         pause = Pause(self.resume)
-        self.process = CONTEXT.Process(target=_call, args=(writer, target, pause, arguments), daemon=True)
+        self.process = CONTEXT.Process(target=_call, args=(writer, errors, target, pause, arguments), daemon=True)
         self.process.start()
         writer.close()
         self.output = os.fdopen(os.dup(reader.fileno()))
@@ -61,8 +62,23 @@ class Pause:
             assert self.resume.wait(SECONDS)
 
 
-def _call(writer: Connection, target: Callable[..., None], pause: Pause, arguments: tuple[Any, ...]) -> None:
+def types(pause: Pause, argv: Sequence[str], folder: Path, environment: Mapping[str, str], path: Sequence[str]) -> None:
+    """Type a command in a folder, with these variables and these folders of installed packages."""
+    from subspaces import cli
+
+    os.chdir(folder)
+    os.environ.update(environment)
+    sys.path[:0] = path
+    sys.argv = ["subspaces", *argv]
+    cli.main()
+
+
+def _call(
+    writer: Connection, errors: Path | None, target: Callable[..., None], pause: Pause, arguments: tuple[Any, ...]
+) -> None:
     for stream in (1, 2):
         os.dup2(writer.fileno(), stream)
+    if errors is not None:
+        os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT), 2)
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     target(pause, *arguments)

@@ -1,10 +1,10 @@
 """Completion in the shell, and tables as wide as the place that they are printed to."""
 
 import os
-import subprocess
-import sys
+from pathlib import Path
 
 import pytest
+from processes import Pause, Worker, types
 from typer.testing import CliRunner
 
 from subspaces.cli import app, printing
@@ -58,22 +58,23 @@ def test_a_shell_can_be_told_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
 # Width
 
 
-def lines(command: str, width: int | None) -> list[str]:
+def lines(command: str, folder: Path, width: int | None) -> list[str]:
     """What a command prints into a pipe, where COLUMNS is this or not set."""
-    variables = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
-    variables |= {} if width is None else {"COLUMNS": str(width)}
-    done = subprocess.run(
-        [sys.executable, "-m", "subspaces", *command.split()], capture_output=True, text=True, check=True, env=variables
-    )
-    return [line.rstrip() for line in done.stdout.splitlines()]
+    printed = Worker(prints, command.split(), folder, width).end()
+    return [line.rstrip() for line in printed.splitlines()]
 
 
-def test_a_pipe_gets_every_cell_in_full_on_one_line_and_columns_are_respected() -> None:
-    text = lines("data list", None)
+def prints(pause: Pause, argv: list[str], folder: Path, width: int | None) -> None:
+    os.environ.pop("COLUMNS", None)
+    types(pause, argv, folder, {} if width is None else {"COLUMNS": str(width)}, [])
+
+
+def test_a_pipe_gets_every_cell_in_full_on_one_line_and_columns_are_respected(tmp_path: Path) -> None:
+    text = lines("data list", tmp_path, None)
     for source in SOURCES.values():
         (row,) = (line for line in text if line.split()[:1] == [source.name])
         assert all(cell in row for cell in (source.description, source.size, source.licence))
-    narrow = lines("data list", 60)
+    narrow = lines("data list", tmp_path, 60)
     assert max(map(len, narrow)) <= 60
     assert len(narrow) > len(text)
 

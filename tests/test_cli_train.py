@@ -1,9 +1,10 @@
 """`subspaces train` and `subspaces recipes`: options from dataclasses, results, and how it ends."""
 
 import dataclasses
+import functools
 import json
+import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 import safetensors.torch
 import torch
 from helpers import unsealed
+from processes import Pause, Worker, types
 from typer.testing import CliRunner, Result
 
 import subspaces as ss
@@ -21,6 +23,7 @@ from subspaces.cli.options import expanded
 from subspaces.methods import METHODS, users
 from subspaces.text import listed
 from subspaces.training import RECIPES, Execution, Recipe, api
+from subspaces.training.display import Display
 from subspaces.training.recipe import all_fields
 
 WIDE = {"COLUMNS": "240", "TERMINAL_WIDTH": "240"}
@@ -29,6 +32,11 @@ FIELDS = [*all_fields().values(), *dataclasses.fields(Execution)]
 
 def call(*arguments: str) -> Result:
     return CliRunner().invoke(app, [str(argument) for argument in arguments], prog_name="subspaces", env=WIDE)
+
+
+@functools.cache
+def shown_help() -> str:
+    return call("train", "--help").output
 
 
 def train(out: Path, *arguments: str) -> Result:
@@ -57,7 +65,7 @@ def received(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 @pytest.mark.parametrize("entry", FIELDS, ids=lambda entry: entry.name)
 def test_every_field_is_an_option_with_its_help(entry: dataclasses.Field[Any]) -> None:
-    output = call("train", "--help").output
+    output = shown_help()
     option = f"--{entry.name.replace('_', '-')}"
     assert f"{option} " in output
     assert entry.metadata["help"] in output
@@ -66,7 +74,7 @@ def test_every_field_is_an_option_with_its_help(entry: dataclasses.Field[Any]) -
 
 
 def test_the_help_has_a_panel_for_each_kind_of_option() -> None:
-    output = call("train", "--help").output
+    output = shown_help()
     panels = [line.split("─ ")[1].split(":")[0].split(" ")[0] for line in output.splitlines() if line.startswith("╭")]
     assert panels == ["Arguments", "Options", "Recipe", "Execution", "Output"]
     assert "as in the recipe" in output
@@ -75,7 +83,7 @@ def test_the_help_has_a_panel_for_each_kind_of_option() -> None:
 
 def test_the_help_says_which_methods_a_field_is_for() -> None:
     rows, name = dict[str, str](), ""
-    for line in call("train", "--help").output.splitlines():
+    for line in shown_help().splitlines():
         words = line.strip("│ ").split()
         name = words[0] if words and words[0].startswith("--") else name
         rows[name] = f"{rows.get(name, '')} {' '.join(words)}"
@@ -319,24 +327,27 @@ def test_a_mistake_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> Non
     assert isinstance(call("train", "digits-line").exception, KeyError)
 
 
+def types_and_pauses(pause: Pause, command: list[str], folder: Path) -> None:
+    """Type a command, and pause in the second epoch of ten steps."""
+    plain = Display.tick
+    Display.tick = lambda *told: (plain(*told), pause(15))[0]  # type: ignore[method-assign]
+    types(pause, command, folder, {}, [])
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_stops_and_the_same_command_continues(number: signal.Signals, code: int, tmp_path: Path) -> None:
-    command = ["train", "digits-line", "--epochs", "100", "--json", "--out", str(tmp_path), "--no-tensorboard"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "subspaces", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    assert json.loads(process.stdout.readline())["epoch"] == 1
-    process.send_signal(number)
-    stdout, stderr = process.communicate(timeout=60)
-    assert process.returncode == code
-    assert stderr == "stopped; the same command continues\n"
-    reached = max([1, *(row["epoch"] for row in rows(stdout))])
-    assert reached < 100
+    command = ["train", "digits-line", "--epochs", "3", "--json", "--out", str(tmp_path), "--no-tensorboard"]
+    worker = Worker(types_and_pauses, command, tmp_path, errors=tmp_path / "errors")
+    assert json.loads(worker.line())["epoch"] == 1
+    assert worker.line() == "there\n"
+    os.kill(worker.pid, number)
+    worker.resume.set()
+    assert worker.end(code) == ""
+    assert (tmp_path / "errors").read_text() == "stopped; the same command continues\n"
     continued = call(*command)
     assert continued.exit_code == 0, continued.output
     *epochs, final = rows(continued.stdout)
-    assert [row["epoch"] for row in epochs] == list(range(reached + 1, 101))
+    assert [row["epoch"] for row in epochs] == [2, 3]
     assert final["finished_before"] is False
 
 

@@ -1,13 +1,16 @@
 """The demo's parts, and the demo in small."""
 
 import dataclasses
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
 import subspaces as ss
 from subspaces import demo
+from subspaces.cli import app
 from subspaces.evaluation.record import Record
 from subspaces.reports.answers import Answer
 from subspaces.training import Run
@@ -15,7 +18,7 @@ from subspaces.training import Run
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, demo.Result]:
-    out = tmp_path_factory.mktemp("demo")
+    out = tmp_path_factory.mktemp("here") / "demo"
     return out, demo.run(demo.Setting(seeds=2, epochs=3), out, "quiet")
 
 
@@ -68,6 +71,23 @@ def test_nothing_is_trained_twice(done: tuple[Path, demo.Result], monkeypatch: p
     monkeypatch.setattr("subspaces.training.api.train_runs", lambda *_: pytest.fail("trained again"))
     again = demo.run(demo.Setting(seeds=2, epochs=3), out, "quiet")
     assert [one.by_seeds for one in again.answers] == [one.by_seeds for one in result.answers]
+
+
+def test_the_command_prints_a_table_saves_lines_and_writes_a_report(
+    done: tuple[Path, demo.Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the folder of the user's that the demo makes its own in."""
+    out, _ = done
+    (out / "report.html").unlink()
+    (line,) = out.glob("digits-line-seed1-*")
+    shutil.rmtree(line)
+    monkeypatch.chdir(out.parent)
+    shown = CliRunner().invoke(app, ["demo", "--seeds", "2", "--epochs", "3"])
+    assert shown.exit_code == 0, shown.output
+    for words in ("midpoint", "accuracy %", "ECE %", "trained", "better in", str(out / "report.html")):
+        assert words in shown.stdout
+    assert ss.load(line / "family.safetensors", ss.networks.MLP).shape == ss.Line()
+    assert (out / "report.html").is_file()
 
 
 def test_without_plotly_there_is_no_report(done: tuple[Path, demo.Result], monkeypatch: pytest.MonkeyPatch) -> None:

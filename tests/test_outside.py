@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from processes import Worker, types
 from torch import nn
 from typer.testing import CliRunner, Result
 
@@ -145,19 +146,19 @@ class Caller:
         self.folder.mkdir()
         package.mkdir()
         install(package, **{file.stem: file.read_text() for file in OUTSIDE.glob("*.py")})
-        path = os.pathsep.join([str(Path(ss.__file__).parents[1]), str(package)])
-        self.environment = {**os.environ, **WIDE, "PYTHONPATH": path}
+        self.path = [str(Path(ss.__file__).parents[1]), str(package)]
 
     def python(self, *arguments: str) -> str:
         """Return what Python prints, in single spaces."""
-        settings = {"cwd": self.folder, "env": self.environment, "capture_output": True, "text": True}
+        environment = {**os.environ, **WIDE, "PYTHONPATH": os.pathsep.join(self.path)}
+        settings = {"cwd": self.folder, "env": environment, "capture_output": True, "text": True}
         done = subprocess.run([sys.executable, *arguments], check=False, **settings)
         assert done.returncode == 0, done.stderr
         return " ".join(done.stdout.split())
 
     def __call__(self, *arguments: str) -> str:
-        """Return what the command line prints."""
-        return self.python("-m", "subspaces", *arguments)
+        """Return what the command line prints, in a process that has the imports of others behind it."""
+        return " ".join(Worker(types, arguments, self.folder, WIDE, self.path).end().split())
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +169,7 @@ def caller(tmp_path_factory: pytest.TempPathFactory) -> Caller:
 @pytest.fixture(scope="module")
 def measured(caller: Caller) -> tuple[str, str]:
     """The folder of a run of the package's recipe, and what its evaluation prints."""
-    caller("train", "digits-polyak", "--epochs", "2", "--device", "cpu", "--quiet")
+    caller.python("-m", "subspaces", "train", "digits-polyak", "--epochs", "2", "--device", "cpu", "--quiet")
     (folder,) = (caller.folder / "runs").glob("digits-polyak-*")
     ways = ("--answers", "midpoint", "--answers", "thirds")
     return str(folder), caller("evaluate", str(folder), *ways, "--quiet", "--device", "cpu")

@@ -1,11 +1,11 @@
 """The worked examples run as they are, in an empty folder, and leave what they say."""
 
 import os
-import subprocess
-import sys
+import runpy
 from pathlib import Path
 
 import pytest
+from processes import Pause, Worker
 
 import subspaces as ss
 
@@ -18,16 +18,17 @@ def test_an_example_is_short(path: Path) -> None:
     assert len(path.read_text().splitlines()) < 40
 
 
+def runs(pause: Pause, path: Path, folder: Path) -> None:
+    os.chdir(folder)
+    runpy.run_path(str(path), run_name="__main__")
+
+
 def test_a_loop_of_ones_own(tmp_path: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, str(ROOT / "examples" / "own_loop.py")]
-    asked = {"cwd": tmp_path, "env": environment, "capture_output": True, "text": True, "timeout": 300}
-    ended = subprocess.run(command, check=False, **asked)  # type: ignore[call-overload]
-    assert ended.returncode == 0, ended.stderr
+    printed = Worker(runs, ROOT / "examples" / "own_loop.py", tmp_path).end()
     evaluation = ss.Evaluation.load(tmp_path / "evaluation.json")
     assert evaluation.name == "my line"
     assert evaluation["midpoint"].accuracy > 0.9
-    assert f"{100 * evaluation['midpoint'].accuracy:.2f}" in ended.stdout
+    assert f"{100 * evaluation['midpoint'].accuracy:.2f}" in printed
     assert [choice.by for choice in evaluation.choices if choice.what == "point"] == ["accuracy", "nll"]
     assert len([row for row in evaluation.rows if row.kind == "point" and row.split == "test"]) == 21
     assert (tmp_path / "along.png").stat().st_size > 10_000

@@ -10,7 +10,8 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from training_cases import CPU, DIGITS, Countdown, assert_same_end, child, made_dataset, train_one
+from processes import Pause, Worker
+from training_cases import CPU, DIGITS, Countdown, assert_same_end, made_dataset, train_one
 
 from subspaces import data
 from subspaces.training import Recipe, Run, RunError, Stopped
@@ -182,30 +183,22 @@ def test_a_streaming_run_continues_from_the_end_of_an_epoch(folders, tmp_path: P
 
 # Other processes
 
-TRAIN = """
-import os, signal, sys, time
-from test_resume import *
 
-def say(run, row):
-    print(row["epoch"], flush=True)
-
-case, out, seconds, action = sys.argv[1:]
-slow = lambda run, steps: time.sleep(0.02)
-kill = Countdown(16, lambda: signalled(signal.SIGKILL))  # in the third epoch
-execution = dataclasses.replace(EXECUTION, checkpoint_seconds=float(seconds))
-try:
-    train_here(recipe_of(case), Path(out), execution=execution, report=say, tick=kill if action == "kill" else slow)
-except Stopped as stop:
-    print("stopped by", stop)
-"""
+def trains(pause: Pause, case: str, out: Path, seconds: float, action: str) -> None:
+    """Train and say which epochs are done; be killed in the third epoch, or pause in the second."""
+    kill = Countdown(16, lambda: signalled(signal.SIGKILL))
+    execution = dataclasses.replace(EXECUTION, checkpoint_seconds=seconds)
+    options = {"report": lambda _, row: print(row["epoch"]), "tick": kill if action == "kill" else lambda *_: pause(9)}
+    try:
+        train_here(recipe_of(case), out, execution=execution, **options)
+    except Stopped as stop:
+        print("stopped by", stop)
 
 
 @pytest.mark.parametrize(("case", "seconds", "saved"), [("adam", 0, 16), ("dropout", 60, 0)])
 def test_killed_in_the_middle_of_an_epoch(case, seconds, saved, uninterrupted, tmp_path: Path):
     """SIGKILL loses what came after the last checkpoint, which may be everything."""
-    with child(TRAIN, case, tmp_path, seconds, "kill") as process:
-        output, errors = process.communicate(timeout=100)
-    assert process.returncode == -signal.SIGKILL, errors
+    output = Worker(trains, case, tmp_path, seconds, "kill").end(-signal.SIGKILL)
     assert output.split() == ["1", "2"]
     run = Run.under(tmp_path, recipe_of(case))
     assert (run.folder / "state.safetensors").is_file() == bool(saved)
@@ -222,14 +215,13 @@ def test_killed_in_the_middle_of_an_epoch(case, seconds, saved, uninterrupted, t
 
 
 def test_sigterm_writes_a_checkpoint_and_ends_cleanly(uninterrupted, tmp_path: Path):
-    with child(TRAIN, "sgd", tmp_path, 60, "slow") as process:
-        assert process.stdout.readline() == "1\n"
-        with pytest.raises(RunError, match=f"in use by process {process.pid}"):
-            train_here(recipe_of("sgd"), tmp_path)
-        process.terminate()
-        output, errors = process.communicate(timeout=100)
-    assert process.returncode == 0, errors
-    assert output.endswith("stopped by SIGTERM\n")
+    worker = Worker(trains, "sgd", tmp_path, 60.0, "pause")
+    assert [worker.line(), worker.line()] == ["1\n", "there\n"]
+    with pytest.raises(RunError, match=f"in use by process {worker.pid}"):
+        train_here(recipe_of("sgd"), tmp_path)
+    os.kill(worker.pid, signal.SIGTERM)
+    worker.resume.set()
+    assert worker.end() == "stopped by SIGTERM\n"
     run = Run.under(tmp_path, recipe_of("sgd"))
     assert (run.folder / "state.safetensors").is_file()
     assert not run.finished

@@ -12,7 +12,8 @@ import pytest
 import safetensors.torch
 import torch
 from helpers import resealed, unsealed
-from training_cases import CPU, DIGITS, Countdown, child, contents, digits, make_mlp, nothing, rows, train_one
+from processes import Pause, Worker
+from training_cases import CPU, DIGITS, Countdown, contents, digits, make_mlp, nothing, rows, train_one
 
 import subspaces as ss
 from subspaces.training import Recipe, Run, RunError, TrainingError, seals
@@ -422,21 +423,17 @@ def test_a_stop_saves_every_run_even_if_one_cannot_be_saved(tmp_path: Path):
 # Who may write
 
 
+def holds(pause: Pause, out: Path) -> None:
+    with Run.under(out, RECIPE).locked():
+        pause(1)
+
+
 def test_only_one_process_trains_a_run(tmp_path: Path):
-    holder = child(
-        "import sys\n"
-        "from training_cases import *\n"
-        "from test_runs import RECIPE\n"
-        "with Run.under(sys.argv[1], RECIPE).locked():\n"
-        "    print('locked', flush=True)\n"
-        "    sys.stdin.read()\n",
-        tmp_path,
-    )
-    with holder:
-        assert holder.stdout.readline() == "locked\n"
-        with pytest.raises(RunError, match=f"in use by process {holder.pid}"):
-            train_one(RECIPE, tmp_path)
-        holder.send_signal(signal.SIGKILL)
+    holder = Worker(holds, tmp_path)
+    assert holder.line() == "there\n"
+    with pytest.raises(RunError, match=f"in use by process {holder.pid}"):
+        train_one(RECIPE, tmp_path)
+    holder.kill()
     (run,) = ss_train(tmp_path)
     assert run.finished
 

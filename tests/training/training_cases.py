@@ -3,9 +3,6 @@
 import functools
 import json
 import math
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -19,7 +16,6 @@ from subspaces.training import Execution, Recipe, Run
 from subspaces.training.engine import Engine
 from subspaces.training.loop import train_runs
 
-HERE = Path(__file__).parent
 CPU = Execution(device="cpu", evaluate_every=0).resolved()
 TIMING = ("images_per_second",)
 
@@ -146,21 +142,6 @@ def assert_same_end(actual: Run, expected: Run) -> None:
     assert rows(actual) == rows(expected)
     assert without_timing(actual.result) == without_timing(expected.result)
     assert contents(actual.family_file) == contents(expected.family_file)
-
-
-def child(code: str, *arguments: object) -> subprocess.Popen[str]:
-    """Start a Python process that can import this module."""
-    command = [sys.executable, "-W", "error", "-c", code, *map(str, arguments)]
-    path = os.pathsep.join([str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
-    return subprocess.Popen(
-        command,
-        cwd=HERE,
-        env={**os.environ, "PYTHONPATH": path},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
 
 
 def run_epochs(engine: Engine, epochs: Iterable[int]) -> None:
