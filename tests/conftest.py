@@ -5,6 +5,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from subspaces.training.environment import commit
+
 
 @pytest.fixture(scope="session", autouse=True)
 def _a_key_of_the_tests_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
@@ -14,7 +16,27 @@ def _a_key_of_the_tests_own(tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield
 
 
-LONG = ("test_campaign", "test_outside", "test_cli", "test_demo", "test_memory", "test_importing", "test_cli_train")
+@pytest.fixture(scope="session", autouse=True)
+def _a_commit_that_is_looked_up_once() -> Iterator[None]:
+    """Spare the many runs that tests train a process of git's each."""
+    with pytest.MonkeyPatch.context() as patch:
+        if found := commit():
+            patch.setenv("SUBSPACES_COMMIT", found)
+        yield
+
+
+LONG = (
+    *("test_campaign", "test_figures", "test_compare", "test_page_browser", "test_outside", "test_demo"),
+    *("test_importing", "test_compile", "test_figures_numbers", "test_any_evaluation", "test_evaluate_again"),
+    *("test_stale", "test_page", "test_distributed", "test_page_walk", "test_page_numbers", "test_instability"),
+    *("test_memory_of_evaluations", "test_memory", "test_cli_plot", "test_compare_shared", "test_sharing"),
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the order below, where xdist would begin with the files of many tests."""
+    if hasattr(config.option, "loadscopereorder"):
+        config.option.loadscopereorder = False
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -22,7 +44,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     Skip the tests that need a GPU where there is none.
     """
-    items.sort(key=lambda item: item.path.stem not in LONG)
+    places = {stem: place for place, stem in enumerate(LONG)}
+    items.sort(key=lambda item: places.get(item.path.stem, len(LONG)))
     if not torch.cuda.is_available():
         for item in items:
             if item.get_closest_marker("gpu"):

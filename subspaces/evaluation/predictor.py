@@ -139,7 +139,8 @@ class Predictor:
     def _settings(self, seed: int | None = None) -> Iterator[None]:
         """Compute as in training, with random numbers (of dropout, of loaders) that are the same for every point."""
         with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
-            torch.manual_seed(self.seed if seed is None else seed)
+            begin = torch.manual_seed if self.device.type != "cpu" else torch.default_generator.manual_seed
+            begin(self.seed if seed is None else seed)  # of all devices, which takes a while where there are none
             with torch.autocast(
                 self.device.type, self.dtype or torch.bfloat16, enabled=self.dtype is not None, cache_enabled=False
             ):

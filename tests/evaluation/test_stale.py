@@ -27,7 +27,8 @@ def runs(small: Callable[[str], Path], tmp_path: Path) -> Callable[..., list[Pat
 
 def measured(record: Record) -> dict[str, Any]:
     """All numbers of a record."""
-    return {name: asdict(record)[name] for name in ("rows", "planes", "choices", "checks", "statistics")}
+    values = asdict(record)
+    return {name: values[name] for name in ("rows", "planes", "choices", "checks", "statistics")}
 
 
 def evaluate(folder: Path, **settings: Any) -> ss.Evaluation:

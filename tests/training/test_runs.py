@@ -61,7 +61,8 @@ def test_a_finished_run_has_its_files_and_no_others(tmp_path: Path):
     assert (again.recipe, again.finished, again.result) == (RECIPE, True, run.result)
 
 
-def test_the_environment_says_what_made_it(tmp_path: Path):
+def test_the_environment_says_what_made_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("SUBSPACES_COMMIT", raising=False)
     run = train_one(RECIPE, tmp_path)
     (start,) = run.starts()
     assert start["subspaces"] == __version__
