@@ -1,33 +1,55 @@
 """Several networks that answer as one."""
 
+import math
 from collections.abc import Callable, Iterable
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor, nn
 
-from subspaces import values
+from subspaces import averages, nested, values
+from subspaces.averages import Doubt, Gaussian
+from subspaces.text import nearest
 
-Average = Literal["probabilities", "logits"]
+Average = Literal["probabilities", "logits", "outputs", "sigmoid", "mixture"]
+
+
+class Prediction(NamedTuple):
+    """What an ensemble says, and how sure of it its members are; see `Ensemble.predict`."""
+
+    output: Any
+    members: Any
+    entropy: Any
+    disagreement: Any
 
 
 class Ensemble(nn.Module):
     """Average the outputs of several networks.
 
-    With average="probabilities" (the default) the output is the mean of the members' class
-    probabilities, y = 1/k sum_i softmax(f_i(x)); with "logits" it is the mean of their outputs as
-    they are. Averages are taken in float32 at least. Each member keeps its own batch-norm statistics.
+    Averages are taken in float32 at least. Each member keeps its own batch-norm statistics.
 
     Args:
         members: the networks; they become submodules, not copies.
-        average: what is averaged and returned, "probabilities" or "logits".
+        average: what is averaged and returned.
+            "probabilities": of classes, y = 1/k sum_i softmax(f_i(x)).
+            "sigmoid": the probability of one logit, y = 1/k sum_i sigmoid(f_i(x)).
+            "outputs": the mean of outputs as they are, y = 1/k sum_i f_i(x), for example of a regression; "logits" is
+            the same, and says that they are those of classes.
+            "mixture": `Gaussian(mean, variance)` of the mixture of members that predict a mean and a variance, as
+            a pair, or as a dict or an object with these names. 1/k sum_i mu_i, and
+            1/k sum_i (sigma_i² + mu_i²) - mean².
         dim: the dimension of the classes in a member's output.
-        select: takes the logits out of a member's output, for networks that return more than a
-            tensor, for example `lambda output: output.logits`.
+        select: takes what is averaged out of a member's output, for example `lambda output: output[0]`, or
+            `lambda output: (output.mean, output.log_variance.exp())` for a mixture.
+
+    Of an output with `logits` (an attribute or a key) these are averaged. Any other tuple, list, dict or dataclass
+    comes back as one of the same kind, with every tensor in it averaged: a scalar such as a loss plainly, all others as
+    said above. Whole numbers, text and None have no average: they are taken as they are, and all members have to agree.
 
     Example:
         >>> pair = Ensemble([net_a, net_b])
         >>> probabilities = pair(images)
+        >>> unsure = pair.predict(images).entropy
     """
 
     def __init__(
@@ -36,7 +58,7 @@ class Ensemble(nn.Module):
         average: Average = "probabilities",
         *,
         dim: int = -1,
-        select: Callable[[Any], Tensor] | None = None,
+        select: Callable[[Any], Any] | None = None,
     ) -> None:
         super().__init__()
         found = values.several("members", members, "a list of networks")
@@ -46,34 +68,122 @@ class Ensemble(nn.Module):
         if not values.integer(dim):
             raise TypeError(f"dim={values.shown(dim)}: expected an integer, the dimension of the classes")
         if select is not None:
-            values.function("select", select, "a function that takes the logits out of an output")
-        if average not in ("probabilities", "logits"):
-            raise ValueError(f"average={values.shown(average)}: expected 'probabilities' or 'logits'")
+            values.function("select", select, "a function that takes what is averaged out of an output")
+        if not isinstance(average, str) or average not in get_args(Average):
+            raise ValueError(f"average={values.shown(average)}: {nearest(average, get_args(Average))}")
         self.average = average
         self.dim = dim
         self.select = select
 
-    def outputs(self, *args: Any, **kwargs: Any) -> Tensor:
-        """Return the logits of every member, stacked: [k, batch, classes]."""
+    def outputs(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what is averaged of every member, stacked: [k, batch, classes]."""
         outputs = [member(*args, **kwargs) for member in self.members]
         if self.select is not None:
             outputs = [self.select(output) for output in outputs]
-        if not isinstance(outputs[0], Tensor):
+        if self.average == "mixture":
+            return averages.stack([_gaussian(output) for output in outputs])
+        if self.select is None:
+            outputs = [averages.logits(output) for output in outputs]
+        if not isinstance(outputs[0], Tensor) and nested.children(outputs[0]) is None:
             source = "the members return" if self.select is None else "select= returns"
             raise TypeError(
-                f"{source} a {type(outputs[0]).__name__}: pass select=, a function that takes "
-                "the logits out of an output, for example select=lambda output: output['logits']"
+                f"{source} a {type(outputs[0]).__name__}: {averages.SELECT}; for an object with .mean and .variance "
+                "pass average='mixture'"
             )
-        return torch.stack(outputs)
+        return averages.stack(outputs)
 
-    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
         outputs = self.outputs(*args, **kwargs)
-        if outputs.dtype in (torch.float16, torch.bfloat16):
-            outputs = outputs.float()  # three digits are too few for an average
+        if self.average == "mixture":
+            return averages.mixture(*outputs)
         if self.average == "probabilities":
-            dim = self.dim + 1 if self.dim >= 0 else self.dim
-            outputs = outputs.softmax(dim, dtype=outputs.dtype)
-        return outputs.mean(0)
+            _check_classes(outputs, (args, kwargs))
+        return _each(self._mean, outputs)
+
+    def predict(self, *args: Any, **kwargs: Any) -> Prediction:
+        """Run every member once, and return `Prediction(output, members, entropy, disagreement)`.
+
+        `output` is what a call returns, `members` what `outputs` does. Of classes, in nats, [batch] for logits
+        [batch, classes] and [batch, time] for those of tokens:
+
+            entropy         H[p] = - sum_c p_c log p_c of the mean p = 1/k sum_i p_i of the members' probabilities
+            disagreement    H[p] - 1/k sum_i H[p_i], the mutual information of the answer and the member
+
+        Of numbers, for each of them:
+
+            entropy         ½ log(2 pi e variance), that of a Gaussian with the variance of the mixture; else None
+            disagreement    the variance of the members' means, 1/k sum_i (mu_i - mu)²
+
+        Where the output is a container, so are both.
+        """
+        members = self.outputs(*args, **kwargs)
+        if self.average == "mixture":
+            output = averages.mixture(*members)
+            entropy = torch.log(2 * math.pi * math.e * output.variance) / 2
+            return Prediction(output, members, entropy, averages.spread(members.mean))
+        if self.average in ("probabilities", "logits"):
+            _check_classes(members, (args, kwargs))
+        doubts = _each(self._doubt, members)
+        return Prediction(_each(self._mean, members), members, _part(doubts, 0), _part(doubts, 1))
+
+    def _mean(self, outputs: Tensor, answers: bool) -> Tensor:
+        """Return the average of one tensor of every member, [k, ...]; `answers`: not a scalar beside them."""
+        if answers and self.average == "probabilities":
+            outputs = averages.softmax(outputs, self.dim)
+        elif answers and self.average == "sigmoid":
+            outputs = averages.wide(outputs).sigmoid()
+        return averages.mean(outputs)
+
+    def _doubt(self, outputs: Tensor, answers: bool) -> Doubt:
+        if not answers or self.average == "outputs":
+            return Doubt(None, averages.spread(outputs) if outputs.is_floating_point() else None)
+        if self.average == "sigmoid":
+            exact = averages.wide(outputs)
+            return averages.doubt(torch.stack([(-exact).sigmoid(), exact.sigmoid()], -1), -1)
+        return averages.doubt(averages.softmax(outputs, self.dim), self.dim)
 
     def extra_repr(self) -> str:
         return f"average={self.average!r}"
+
+
+def _each(function: Callable[[Tensor, bool], Any], outputs: Any) -> Any:
+    """Apply a function to every tensor of stacked outputs; it is told whether that is an answer, or beside one."""
+    if isinstance(outputs, Tensor):
+        return function(outputs, outputs.is_floating_point())
+    return nested.apply(lambda leaf: function(leaf, leaf.is_floating_point() and leaf.ndim > 1), outputs)
+
+
+def _check_classes(outputs: Any, inputs: Any) -> None:
+    """Refuse one number for each example of a batch, where the softmax would go over the batch."""
+    entered = nested.tensors(inputs)
+    batch = len(entered[0]) if entered and entered[0].ndim > 1 else None
+    if isinstance(outputs, Tensor) and outputs.shape[1:] == (batch,):
+        raise ValueError(
+            f"the members return a tensor of shape ({batch},) for a batch of {batch}: expected [batch, classes]; pass "
+            "average='sigmoid' for the one logit of two classes, 'outputs' for numbers, or x[None] for one example"
+        )
+
+
+def _part(value: Any, index: int) -> Any:
+    """Return one part of every `Doubt` in a container."""
+    if isinstance(value, Doubt):
+        return value[index]
+    inner = nested.children(value)
+    return value if inner is None else nested.rebuild(value, [_part(each, index) for each in inner])
+
+
+def _gaussian(output: Any) -> Gaussian:
+    """Return the mean and the variance that a member predicts, in one shape."""
+    mean, variance = averages.moments(output)
+    if not isinstance(mean, Tensor) or not isinstance(variance, Tensor):
+        raise TypeError(
+            f"average='mixture': the members return a {type(output).__name__}: expected a mean and a variance, as a "
+            "pair, or as a dict or an object with these names; pass select=, a function that takes them out of "
+            "an output, or average='outputs' for means alone"
+        )
+    if variance.numel() != mean.numel():
+        raise ValueError(
+            f"average='mixture': the members return a mean of shape {tuple(mean.shape)} and a variance of shape "
+            f"{tuple(variance.shape)}: expected a variance for every mean; expand it in the network or with select="
+        )
+    return Gaussian(mean, variance.reshape(mean.shape))

@@ -46,6 +46,13 @@ def apply(function: Callable[[Tensor], Any], value: Any) -> Any:
     return value if inner is None else rebuild(value, [apply(function, part) for part in inner])
 
 
+def tensors(value: Any) -> list[Tensor]:
+    """Return all tensors in `value`, in order."""
+    if isinstance(value, Tensor):
+        return [value]
+    return [tensor for part in children(value) or [] for tensor in tensors(part)]
+
+
 def batch_size(value: Any) -> int | None:
     """Return the length of the first tensor found in `value`, or None if it holds none."""
     if isinstance(value, Tensor):

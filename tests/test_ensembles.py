@@ -1,11 +1,17 @@
 """Ensembles against averages taken by hand."""
 
 import copy
+import dataclasses
 import io
+import math
 import pickle
-from typing import Any
+from collections import OrderedDict
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
+import scipy.special
+import scipy.stats
 import torch
 from torch import Tensor, nn
 
@@ -50,6 +56,25 @@ def logits(output: dict[str, Tensor]) -> Tensor:
     return output["logits"]
 
 
+class Wrapped(nn.Module):
+    """Return what a function makes of the input."""
+
+    def __init__(self, wrap: Any) -> None:
+        super().__init__()
+        self.wrap = wrap
+
+    def forward(self, x: Tensor) -> Any:
+        return self.wrap(x)
+
+
+def pick(value: Any, index: int) -> Any:
+    """Return one example of a tensor, or of each in a tuple."""
+    if isinstance(value, tuple):
+        parts = [pick(part, index) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    return value[index]
+
+
 # The average
 
 
@@ -80,6 +105,44 @@ def test_averages_are_taken_in_float32_at_least(average, dtype):
     torch.testing.assert_close(found.double(), expected, atol=1e-6, rtol=1e-6)
 
 
+def test_outputs_is_the_plain_mean_that_logits_is():
+    nets, x = trio(), torch.randn(6, 3)
+    assert torch.equal(Ensemble(nets, "outputs")(x), Ensemble(nets, "logits")(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+def test_the_probability_of_one_logit_is_that_of_the_second_of_two_classes(dtype):
+    nets, x = [nn.Linear(3, 1).to(dtype) for _ in range(3)], 5 * torch.randn(50, 3, dtype=dtype)
+    logits = [net(x).double() for net in nets]
+    expected = sum(softmax(torch.cat([torch.zeros_like(z), z], 1), 1)[:, 1:] for z in logits) / 3
+    found = Ensemble(nets, "sigmoid")(x)
+    assert found.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+    torch.testing.assert_close(found.double(), expected, atol=1e-6, rtol=1e-6)
+
+
+def test_without_a_batch_the_answer_is_that_of_one_example():
+    x = torch.randn(6, 3)
+    cases = [
+        ("probabilities", 4, lambda y: y),
+        ("sigmoid", 1, lambda y: y[..., 0]),
+        ("mixture", 2, lambda y: (y, y * y)),
+    ]
+    for average, size, wrap in cases:
+        nets = [nn.Sequential(nn.Linear(3, size), Wrapped(wrap)) for _ in range(2)]
+        ensemble = Ensemble(nets, average)
+        torch.testing.assert_close(ensemble(x[0]), pick(ensemble(x), 0))
+        torch.testing.assert_close(ensemble.predict(x[0])[2:], pick(ensemble.predict(x)[2:], 0))
+
+
+def test_tokens_each_have_their_probabilities():
+    nets, x = [nn.Linear(3, 7) for _ in range(2)], torch.randn(4, 5, 3)
+    found = Ensemble(nets).predict(x)
+    alone = Ensemble(nets).predict(x.flatten(0, 1))
+    torch.testing.assert_close(found.output, alone.output.view(4, 5, 7))
+    torch.testing.assert_close(found.entropy, alone.entropy.view(4, 5))
+    torch.testing.assert_close(found.disagreement, alone.disagreement.view(4, 5))
+
+
 @pytest.mark.parametrize(("dim", "same"), [(0, -3), (1, -2), (2, -1)])
 def test_dim_is_that_of_a_members_output(dim, same):
     nets = [nn.Conv1d(2, 4, 1), nn.Conv1d(2, 4, 1)]
@@ -87,6 +150,13 @@ def test_dim_is_that_of_a_members_output(dim, same):
     expected = sum(softmax(net(x), dim) for net in nets) / 2
     torch.testing.assert_close(Ensemble(nets, dim=dim)(x).double(), expected, atol=1e-6, rtol=1e-6)
     torch.testing.assert_close(Ensemble(nets, dim=same)(x).double(), expected, atol=1e-6, rtol=1e-6)
+    probabilities = np.stack([softmax(net(x), dim).detach().numpy() for net in nets])
+    for each in (dim, same):
+        found = Ensemble(nets, dim=each).predict(x)
+        total = scipy.stats.entropy(probabilities.mean(0), axis=dim)
+        np.testing.assert_allclose(found.entropy.detach(), total, atol=1e-6)
+        within = scipy.stats.entropy(probabilities, axis=dim + 1).mean(0)
+        np.testing.assert_allclose(found.disagreement.detach(), total - within, atol=1e-6)
 
 
 def test_outputs_are_those_of_every_member():
@@ -110,6 +180,179 @@ def test_the_gradient_reaches_every_member():
     nets, x = trio(), torch.randn(6, 3)
     Ensemble(nets)(x)[:, 0].log().sum().backward()
     assert all(net.last.bias.grad.abs().sum() > 0 for net in nets)
+
+
+# Outputs of every kind
+
+
+class Moments(NamedTuple):
+    variance: Tensor  # in another order than a pair has
+    mean: Tensor
+
+
+@dataclasses.dataclass(frozen=True)
+class Heads:
+    main: Tensor
+    others: list[Tensor]
+    loss: Tensor
+    note: str = "fine"
+    steps: Any = None
+
+
+FORMS: dict[str, Any] = {
+    "tuple": lambda mean, variance: (mean, variance),
+    "list": lambda mean, variance: [mean, variance],
+    "dict": lambda mean, variance: {"variance": variance, "mean": mean, "more": None},
+    "named": lambda mean, variance: Moments(variance, mean),
+    "distribution": lambda mean, variance: torch.distributions.Normal(mean, variance.sqrt()),
+    "flat": lambda mean, variance: (mean, variance.flatten()),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+def test_a_mixture_has_the_moments_of_all_that_is_drawn_from_its_members(form, dtype):
+    members = [(torch.randn(6, 1, dtype=dtype), torch.rand(6, 1, dtype=dtype) + 0.1) for _ in range(3)]
+    nets = [Wrapped(lambda _, member=member: FORMS[form](*member)) for member in members]
+    means, variances = (torch.stack(parts).double() for parts in zip(*members, strict=True))
+    found = Ensemble(nets, "mixture")(torch.zeros(1))
+    exact = {torch.bfloat16: 1e-6, torch.float32: 1e-6, torch.float64: 1e-14}[dtype]
+    if form == "distribution":  # which gives back the square of a root
+        exact = {torch.bfloat16: 2e-2, torch.float32: 1e-6, torch.float64: 1e-14}[dtype]
+    expected = (variances + means**2).mean(0) - means.mean(0) ** 2
+    torch.testing.assert_close(found.mean.double(), means.mean(0), atol=exact, rtol=exact)
+    torch.testing.assert_close(found.variance.double(), expected, atol=exact, rtol=exact)
+    assert found.mean.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+
+
+def test_the_variance_of_a_mixture_survives_large_means():
+    means, variances = 1e6 + torch.tensor([[0.0], [0.5]]), torch.tensor([[0.25], [0.75]])
+    nets = [Wrapped(lambda _, pair=pair: pair) for pair in zip(means, variances, strict=True)]
+    found = Ensemble(nets, "mixture")(torch.zeros(1))
+    torch.testing.assert_close(found.variance, torch.tensor([0.5 + 0.0625]))  # which float32 squares of 1e6 do not hold
+
+
+def test_mixtures_may_be_members_again():
+    nets, x = [nn.Sequential(Net().eval(), Wrapped(moments)) for _ in range(4)], torch.randn(6, 3)
+    halves = Ensemble([Ensemble(nets[:2], "mixture"), Ensemble(nets[2:], "mixture")], "mixture")
+    torch.testing.assert_close(halves(x), Ensemble(nets, "mixture")(x))
+
+
+def test_logits_are_found_by_their_name():
+    @dataclasses.dataclass
+    class Output:
+        logits: Tensor
+        cache: object
+
+    nets, x = trio(), torch.randn(6, 3)
+    expected = Ensemble(nets)(x)
+    wraps: list[Any] = [
+        named,
+        lambda y: Output(y, object()),
+        lambda y: OrderedDict(loss=y.mean(), logits=y, past=object()),
+        lambda y: torch.distributions.Categorical(logits=y),
+    ]
+    for wrap in wraps:
+        found = Ensemble([nn.Sequential(net, Wrapped(wrap)) for net in nets])(x)
+        torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("average", ["probabilities", "sigmoid", "outputs"])
+def test_other_containers_are_averaged_leaf_by_leaf(average):
+    def heads(y: Tensor) -> Heads:
+        return Heads(y, [y[:, :2], 3 * y], y.square().mean(), steps=torch.arange(3))
+
+    nets, x = trio(), torch.randn(6, 3)
+    ensemble = Ensemble([nn.Sequential(net, Wrapped(heads)) for net in nets], average)
+    of = {"probabilities": lambda z: softmax(z, 1), "sigmoid": lambda z: 1 / (1 + (-z).exp()), "outputs": lambda z: z}
+    members = [heads(net(x).double()) for net in nets]
+
+    def expected(part: Any) -> Tensor:
+        return sum(of[average](part(member)) for member in members) / 3
+
+    found = ensemble(x)
+    assert type(found) is Heads
+    assert (found.note, type(found.others)) == ("fine", list)
+    assert torch.equal(found.steps, torch.arange(3))
+    torch.testing.assert_close(found.main.double(), expected(lambda m: m.main), atol=1e-6, rtol=1e-6)
+    for index in range(2):
+        wanted = expected(lambda m, index=index: m.others[index])
+        torch.testing.assert_close(found.others[index].double(), wanted, atol=1e-6, rtol=1e-6)
+    loss = sum(member.loss for member in members) / 3
+    torch.testing.assert_close(found.loss.double(), loss, atol=1e-6, rtol=1e-6)
+    said = ensemble.predict(x)
+    torch.testing.assert_close([said.output.main, *said.output.others], [found.main, *found.others])
+    assert torch.equal(said.output.loss, found.loss)
+    assert torch.equal(said.members.main, torch.stack([net(x) for net in nets]))
+    alone = Ensemble(nets, average).predict(x)
+    torch.testing.assert_close(said.entropy.main, alone.entropy)
+    torch.testing.assert_close(said.disagreement.main, alone.disagreement)
+    assert (said.entropy.loss, said.entropy.steps, said.disagreement.steps) == (None, None, None)
+    variance = np.var([member.loss.item() for member in members])
+    assert said.disagreement.loss.item() == pytest.approx(variance, rel=1e-4)
+
+
+def test_numbers_of_python_are_averaged_too():
+    nets = [Wrapped(lambda x, value=value: (x, value)) for value in (1.0, 2.0)]
+    x = torch.randn(6, 3)
+    mean, number = Ensemble(nets, "outputs")(x)
+    assert torch.equal(mean, x)
+    assert number.item() == 1.5
+
+
+# How sure it is
+
+
+def test_entropy_and_disagreement_of_classes_are_those_of_scipy():
+    nets, x = trio(), torch.randn(6, 3)
+    found = Ensemble(nets).predict(x)
+    assert torch.equal(found.output, Ensemble(nets)(x))
+    assert torch.equal(found.members, Ensemble(nets).outputs(x))
+    probabilities = np.stack([softmax(net(x), 1).detach().numpy() for net in nets])
+    middle = probabilities.mean(0)
+    np.testing.assert_allclose(found.entropy.detach(), scipy.stats.entropy(middle, axis=1), atol=1e-6)
+    divergence = scipy.special.rel_entr(probabilities, middle).sum(2).mean(0)  # mutual information, as a divergence
+    np.testing.assert_allclose(found.disagreement.detach(), divergence, atol=1e-6)
+    of_logits = Ensemble(nets, "logits").predict(x)
+    assert torch.equal(of_logits.output, Ensemble(nets, "logits")(x))
+    torch.testing.assert_close(of_logits[2:], found[2:])
+
+
+def test_members_that_agree_and_members_that_are_sure_of_different_things():
+    sure = 1e4 * torch.eye(2)
+    same, other = (Ensemble([Wrapped(lambda _, z=z: z) for z in zs]).predict(0) for zs in ([sure] * 2, [sure, -sure]))
+    assert torch.equal(same.entropy, torch.zeros(2))
+    assert torch.equal(same.disagreement, torch.zeros(2))
+    torch.testing.assert_close(other.entropy, torch.full((2,), math.log(2)))
+    torch.testing.assert_close(other.disagreement, torch.full((2,), math.log(2)))
+
+
+def test_one_logit_is_as_sure_as_two_classes():
+    nets, x = [nn.Linear(3, 1) for _ in range(3)], 5 * torch.randn(50, 3)
+    two = [nn.Sequential(net, Wrapped(lambda z: torch.cat([torch.zeros_like(z), z], 1))) for net in nets]
+    found, expected = Ensemble(nets, "sigmoid").predict(x), Ensemble(two).predict(x)
+    torch.testing.assert_close(found.output[:, 0], expected.output[:, 1])
+    torch.testing.assert_close(found.entropy[:, 0], expected.entropy)
+    torch.testing.assert_close(found.disagreement[:, 0], expected.disagreement)
+
+
+def test_the_disagreement_of_numbers_is_the_variance_of_the_means():
+    nets, x = [nn.Linear(3, 2) for _ in range(3)], torch.randn(6, 3)
+    plain = Ensemble(nets, "outputs").predict(x)
+    variance = torch.stack([net(x) for net in nets]).var(0, correction=0)
+    torch.testing.assert_close(plain.disagreement, variance)
+    assert plain.entropy is None
+    mixed = Ensemble([nn.Sequential(net, Wrapped(lambda y: (y, y.exp()))) for net in nets], "mixture").predict(x)
+    torch.testing.assert_close(mixed.disagreement, variance)
+    torch.testing.assert_close(mixed.entropy, torch.distributions.Normal(0.0, mixed.output.variance.sqrt()).entropy())
+    torch.testing.assert_close(mixed.members.mean, torch.stack([net(x) for net in nets]))
+
+
+def test_predict_runs_every_member_once():
+    calls = []
+    nets = [Wrapped(lambda x, name=name: calls.append(name) or x) for name in "ab"]
+    Ensemble(nets).predict(torch.randn(6, 3))
+    assert calls == ["a", "b"]
 
 
 # Members
@@ -179,11 +422,33 @@ def test_the_ensemble_is_independent_of_the_family():
 # One module
 
 
-@pytest.mark.parametrize("average", ["probabilities", "logits"])
-def test_it_compiles_without_a_break(average):
-    ensemble, x = Ensemble(trio(), average), torch.randn(6, 3)
+def moments(y: Tensor) -> tuple[Tensor, Tensor]:
+    return y[:, :2], y[:, 2:].exp()
+
+
+def nest(y: Tensor) -> dict[str, Any]:
+    return {"main": (y, y[:, :2]), "loss": y.square().mean(), "none": None}
+
+
+@pytest.mark.parametrize(
+    ("average", "wrap"),
+    [
+        ("probabilities", None),
+        ("logits", None),
+        ("outputs", None),
+        ("sigmoid", None),
+        ("mixture", moments),
+        ("probabilities", named),
+        ("probabilities", nest),
+        ("outputs", nest),
+    ],
+)
+def test_it_compiles_without_a_break(average, wrap):
+    ensemble, x = Ensemble([Net(wrap).eval() for _ in range(3)], average), torch.randn(6, 3)
     compiled = torch.compile(ensemble, backend="aot_eager", fullgraph=True)
     torch.testing.assert_close(compiled(x), ensemble(x))
+    predict = torch.compile(ensemble.predict, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(predict(x), ensemble.predict(x))
 
 
 def test_the_state_of_one_is_the_state_of_another():
@@ -224,13 +489,18 @@ def test_an_empty_ensemble_is_refused():
 
 
 def test_an_unknown_average_is_refused():
-    with pytest.raises(ValueError, match="average='votes': expected 'probabilities' or 'logits'"):
+    known = "'probabilities', 'logits', 'outputs', 'sigmoid', 'mixture'"
+    with pytest.raises(ValueError, match=f"average='votes': expected one of {known}"):
         Ensemble(trio(), "votes")
+    with pytest.raises(ValueError, match=r"average='output': did you mean 'outputs'\?"):
+        Ensemble(trio(), "output")
 
 
-@pytest.mark.parametrize("wrap", [named, lambda y: (y, y)], ids=["dict", "tuple"])
+@pytest.mark.parametrize(
+    "wrap", [lambda y: 1.0, lambda y: torch.distributions.Normal(y, 1.0)], ids=["number", "object"]
+)
 def test_other_outputs_need_select(wrap):
-    with pytest.raises(TypeError, match=r"return a (dict|tuple): pass select="):
+    with pytest.raises(TypeError, match=r"return a (float|Normal): pass select="):
         Ensemble([Net(wrap)])(torch.randn(6, 3))
 
 
@@ -242,3 +512,72 @@ def test_select_must_give_a_tensor():
 def test_members_must_be_modules():
     with pytest.raises(TypeError, match="expected a list of networks"):
         Ensemble([Net(), lambda x: x])
+
+
+@pytest.mark.parametrize("shape", [(6, 1), (6, 5, 1), (1,), ()])
+def test_the_softmax_of_one_number_is_refused(shape):
+    net = Wrapped(lambda x: x.new_zeros(shape))
+    words = r"softmax over dim=-1, of size 1, is 1 for every input: pass average='outputs'.*'mixture'.*'sigmoid'"
+    for average, call in (("probabilities", Ensemble.forward), ("logits", Ensemble.predict)):
+        with pytest.raises(ValueError, match=words):
+            call(Ensemble([net], average), torch.zeros(1))
+    assert Ensemble([net], "outputs")(torch.zeros(1)).shape == shape
+    assert Ensemble([net], "sigmoid").predict(torch.zeros(1)).entropy.shape == shape
+
+
+@pytest.mark.parametrize("dim", [2, -3])
+def test_a_dimension_that_is_not_there_is_refused(dim):
+    with pytest.raises(ValueError, match=rf"dim={dim}: expected a dimension of what the members return.*\(6, 4\)"):
+        Ensemble(trio(), dim=dim)(torch.randn(6, 3))
+
+
+@pytest.mark.parametrize(
+    ("outputs", "error", "words"),
+    [
+        (
+            [torch.zeros(2, 3), torch.zeros(2, 4)],
+            ValueError,
+            r"shape \(2, 3\) and a tensor of shape \(2, 4\): .*select=",
+        ),
+        ([(torch.zeros(2),), (torch.zeros(2),) * 2], ValueError, "a tuple of 1 and a tuple of 2: expected the same"),
+        ([{"a": torch.zeros(2)}, {"b": torch.zeros(2)}], ValueError, "a dict of 'a' and a dict of 'b': expected"),
+        ([(torch.zeros(2), "x"), (torch.zeros(2), "y")], ValueError, "return 'x' and 'y': expected the same"),
+        ([(torch.zeros(2), 3), (torch.zeros(2), 4)], ValueError, "return 3 and 4: expected the same"),
+        (
+            [(torch.tensor([1, 2]),), (torch.tensor([1, 3]),)],
+            ValueError,
+            r"int64, of shape \(2,\)\) that differ.*select=",
+        ),
+        ([torch.tensor([1, 2]), torch.tensor([1, 3])], ValueError, "whole numbers .* that differ"),
+        ([(torch.zeros(2), object())] * 2, TypeError, "return a object, which has no average: pass select="),
+        ([(torch.zeros(2), np.zeros(3))], TypeError, "return a ndarray, which has no average: pass select="),
+    ],
+)
+def test_outputs_without_an_average_are_refused(outputs, error, words):
+    with pytest.raises(error, match=words):
+        Ensemble([Wrapped(lambda _, output=output: output) for output in outputs], "outputs")(torch.zeros(1))
+
+
+@pytest.mark.parametrize(
+    ("output", "error", "words"),
+    [
+        (torch.zeros(2, 2), TypeError, "return a Tensor: expected a mean and a variance.*average='outputs'"),
+        ((torch.zeros(2),) * 3, TypeError, "return a tuple: expected a mean and a variance"),
+        ({"mean": torch.zeros(2)}, TypeError, "return a dict: expected a mean and a variance"),
+        ((torch.zeros(6, 2), torch.ones(6, 1)), ValueError, r"mean of shape \(6, 2\) and a variance of shape \(6, 1\)"),
+    ],
+)
+def test_a_mixture_needs_a_variance_for_every_mean(output, error, words):
+    with pytest.raises(error, match=f"average='mixture': the members return.*{words.partition('return ')[2] or words}"):
+        Ensemble([Wrapped(lambda _: output)], "mixture")(torch.zeros(1))
+
+
+def test_the_softmax_over_a_batch_is_refused():
+    nets, x = [nn.Sequential(nn.Linear(3, 1), nn.Flatten(0)) for _ in range(2)], torch.randn(6, 3)
+    words = r"shape \(6,\) for a batch of 6.*\[batch, classes\].*'sigmoid'.*'outputs'.*x\[None\]"
+    with pytest.raises(ValueError, match=words):
+        Ensemble(nets)(x)
+    with pytest.raises(ValueError, match=words):
+        Ensemble(nets, "logits").predict(x)
+    assert Ensemble(nets, "logits")(x).shape == Ensemble(nets, "sigmoid")(x).shape == (6,)
+    assert Ensemble([nn.Linear(3, 3)])(x[0]).shape == (3,)

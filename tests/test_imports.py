@@ -34,6 +34,7 @@ ORDER = (
         "template",
     ),
     *(
+        "averages",
         "ensembles",
         "features",
         "subspace",

@@ -92,6 +92,16 @@ structures = st.recursive(
 
 
 @settings(deadline=None, derandomize=True)
+@given(structures)
+def test_tensors_are_those_that_a_function_is_applied_to(value):
+    met: list[Tensor] = []
+    nested.apply(met.append, value)
+    found = nested.tensors(value)
+    assert len(found) == len(met)
+    assert all(one is other for one, other in zip(found, met, strict=True))
+
+
+@settings(deadline=None, derandomize=True)
 @given(structures, st.integers(1, SIZE))
 def test_joining_what_was_split_gives_it_back(value, groups):
     parts = nested.split(value, SIZE, groups)
