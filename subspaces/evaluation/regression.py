@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from subspaces import averages
 from subspaces.evaluation.metrics import METRICS, Metric, average
 
 INTERVAL = 0.9
@@ -29,13 +30,12 @@ class Normal:
 
 
 def mixture(members: Sequence[Normal]) -> Normal:
-    """Return mean and variance of the mixture: 1/k sum_i mu_i, and 1/k sum_i (sigma_i² + mu_i²) - mu²."""
+    """Return mean and variance of the mixture; see `averages.mixture`."""
     means = torch.stack([member.mean for member in members])
-    mean = means.mean(0)
     variances = [member.variance for member in members if member.variance is not None]
     if len(variances) < len(members):
-        return Normal(mean)
-    return Normal(mean, torch.stack(variances).mean(0) + (means - mean).square().mean(0))
+        return Normal(means.mean(0))
+    return Normal(*averages.mixture(means, torch.stack(variances)))
 
 
 def _negative_log_density(prediction: Normal, target: Tensor) -> Tensor | None:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from subspaces import values
+from subspaces import averages, values
 from subspaces.evaluation import classification, regression
 from subspaces.evaluation.classification import Classes, each_top, in_bins, log_mean, to_reliability
 from subspaces.evaluation.metrics import Metric, Step, Tally, of_task
@@ -224,11 +224,7 @@ class Regression(Task):
 
     def parts(self, output: Any, target: Any, features: Tensor | None = None) -> tuple[Normal, Tensor]:
         """Return means, variances where there are any, and targets, all [n, d]."""
-        mean, variance = tensor_of(output, "mean"), None
-        if isinstance(output, (tuple, list)) and len(output) == 2:
-            variance = output[1]
-        elif not isinstance(output, Tensor):
-            variance = tensor_of(output, "variance")
+        mean, variance = averages.moments(output)
         if not isinstance(mean, Tensor):
             raise TypeError(f"the network returns a {type(output).__name__}: expected numbers, or (mean, variance)")
         goal = torch.as_tensor(target, device=mean.device).double()
