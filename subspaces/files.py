@@ -185,6 +185,13 @@ def checksum(header: Mapping[str, str], tensors: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
+def fingerprint(name: str, value: Tensor) -> str:
+    """Return what tells a tensor from any other: shape and type in words, and a checksum of name, layout and bytes."""
+    dense = {name: value.detach().cpu().contiguous()}
+    found = checksum({"layout": _layout(dense)}, dense)
+    return f"{tuple(value.shape)} {value.dtype}, checksum {found}"
+
+
 def _layout(tensors: Mapping[str, Tensor]) -> str:
     """Return what tells these types and shapes from any others with the same bytes."""
     listed = [(name, str(value.dtype), tuple(value.shape)) for name, value in sorted(tensors.items())]

@@ -4,7 +4,8 @@
     shared.<name>       frozen parameters and persistent buffers
     rng                 the state of the family's random numbers
 
-The header says which shape it is and holds a checksum over all tensors.
+The header says which shape it is and holds a checksum over all tensors. Where frozen parameters are left out, it
+holds what each of them was, in shape, type and checksum.
 """
 
 import dataclasses
@@ -23,32 +24,38 @@ from subspaces.subspace import Subspace
 from subspaces.template import unwrapped
 
 FORMAT = "subspaces"
-VERSION = 1
+VERSION = 2
+WHOLE = 1
+"""The version of a file with all parameters, which the first version could read."""
 
 
 class FileError(ValueError):
     """A file that is not a whole family, or not one of the given network."""
 
 
-def save(module: nn.Module, path: str | os.PathLike[str]) -> str:
+def save(module: nn.Module, path: str | os.PathLike[str], shared: bool = True) -> str:
     """Write a family to one safetensors file, replacing an existing one only when complete, and return its checksum.
 
-    The same family makes the same file, byte for byte.
+    The same family makes the same file, byte for byte. With `shared=False` its frozen parameters are left out, which
+    makes a small file of a few trained weights on a large base; `load` takes them from the network that it is given.
     """
     family = unwrapped(module)
     if not isinstance(family, Subspace):
         raise TypeError(f"save got a {type(family).__name__}: expected a Subspace; for a network save its state_dict()")
     target = values.folder("path", path)
     _check_target(target)
-    tensors = {name: _stored(name, value) for name, value in _tensors(family).items()}
+    frozen = {} if shared else _frozen(family)
+    tensors = {name: _stored(name, value) for name, value in _tensors(family).items() if name not in frozen}
     header = {
         "format": FORMAT,
-        "version": str(VERSION),
+        "version": str(VERSION if frozen else WHOLE),
         "shape": json.dumps(_describe(family.shape)),
         "layerwise": json.dumps(family.layerwise),
         "penalised": json.dumps([e.names[0] for g in family.layout.groups if g.penalised for e in g.entries]),
         "groups": json.dumps({e.names[0]: g.label for g in family.layout.groups for e in g.entries}),
     }
+    if frozen:
+        header["frozen"] = json.dumps(frozen)
     try:
         return files.write_tensors(target, tensors, header)
     except KeyError as error:  # from safetensors' table of dtypes
@@ -59,11 +66,12 @@ def save(module: nn.Module, path: str | os.PathLike[str]) -> str:
 def load(path: str | os.PathLike[str], network: nn.Module | Factory, shape: Shape | None = None) -> Subspace:
     """Read a family back; `network` is a module of the same architecture (it is copied) or its factory.
 
-    `shape` is needed only for a shape of your own. The family is on the network's device.
+    `shape` is needed only for a shape of your own. The family is on the network's device. Of a file without frozen
+    parameters these are the network's, and have to be those that the family was trained with.
     """
     header, tensors = read(path)
     try:
-        described, layerwise, penalised, groups = _described(header)
+        described, layerwise, penalised, groups, frozen = _described(header)
         shape = _shape(described, shape, path)
         _check_count(shape, tensors, path)
     except files.DamageError as error:
@@ -77,7 +85,9 @@ def load(path: str | os.PathLike[str], network: nn.Module | Factory, shape: Shap
         group=lambda name, _: groups.get(name, "unknown"),
         seed=0,
     )
-    places = _tensors(family)
+    if frozen:
+        _check_frozen(frozen, _frozen(family), path)
+    places = {name: place for name, place in _tensors(family).items() if name not in frozen}
     _check_match(places, tensors, path)
     with torch.no_grad():
         for name, place in places.items():
@@ -116,6 +126,13 @@ def _tensors(family: Subspace) -> dict[str, Tensor]:
     return found
 
 
+def _frozen(family: Subspace) -> dict[str, str]:
+    """Return what each frozen parameter is, in words and as a checksum, by its name in a file."""
+    state = family.template.state_dict(keep_vars=True)
+    names = [name for name, value in state.items() if isinstance(value, nn.Parameter)]
+    return {f"shared.{name}": files.fingerprint(name, _dense(name, state[name])) for name in names}
+
+
 def _check_target(target: Path) -> None:
     if target.is_dir():
         raise IsADirectoryError(f"save to {target}, which is a folder: expected the name of a file in it")
@@ -125,9 +142,13 @@ def _check_target(target: Path) -> None:
 
 def _stored(name: str, value: Tensor) -> Tensor:
     """Return a dense copy on the CPU."""
+    return _dense(name, value).detach().cpu().clone(memory_format=torch.contiguous_format)
+
+
+def _dense(name: str, value: Tensor) -> Tensor:
     if value.layout != torch.strided:
         raise TypeError(f"the network's {name} is {value.layout}: only dense tensors can be saved")
-    return value.detach().cpu().clone(memory_format=torch.contiguous_format)
+    return value
 
 
 def _ours(name: str) -> type[Shape] | None:
@@ -144,9 +165,10 @@ def _describe(shape: Shape) -> dict[str, Any]:
     return described
 
 
-def _described(header: dict[str, str]) -> tuple[dict[str, Any], bool, set[str], dict[str, str]]:
-    """Return the parts of a header: shape, layerwise, names of penalised parameters, and of their groups."""
-    kinds = {"shape": dict, "layerwise": bool, "penalised": list, "groups": dict}
+def _described(header: dict[str, str]) -> tuple[dict[str, Any], bool, set[str], dict[str, str], dict[str, str]]:
+    """Return the parts of a header: shape, layerwise, names of penalised parameters, groups, and what was left out."""
+    kinds = {"shape": dict, "layerwise": bool, "penalised": list, "groups": dict, "frozen": dict}
+    header = {"frozen": "{}", **header}
     found: list[Any] = []
     for name, kind in kinds.items():
         try:
@@ -158,8 +180,8 @@ def _described(header: dict[str, str]) -> tuple[dict[str, Any], bool, set[str], 
                 f"its header's {name!r} is {str(header.get(name))[:40]!r}, which is no {kind.__name__}"
             )
         found.append(value)
-    shape, layerwise, penalised, groups = found
-    return shape, layerwise, set(map(str, penalised)), groups
+    shape, layerwise, penalised, groups, frozen = found
+    return shape, layerwise, set(map(str, penalised)), groups, frozen
 
 
 def _shape(described: dict[str, Any], given: Shape | None, path: str | os.PathLike[str]) -> Shape:
@@ -186,6 +208,18 @@ def _check_count(shape: Shape, tensors: dict[str, Tensor], path: str | os.PathLi
     there = len({name.split(".")[1] for name in tensors if name.startswith("vertex.")})
     if there not in (0, shape.vertices):  # a network without trainable parameters has none
         raise FileError(f"{path} holds {there} vertices, and its header says {shape}: use another copy")
+
+
+def _check_frozen(expected: dict[str, str], found: dict[str, str], path: str | os.PathLike[str]) -> None:
+    """Refuse a network whose frozen parameters are not those that were left out of the file."""
+    for name in [*expected, *found]:
+        wanted, there = (str(each.get(name, "no frozen parameter"))[:200] for each in (expected, found))
+        if wanted != there or name not in expected or name not in found:
+            raise FileError(
+                f"{path} was saved without its frozen parameters (shared=False), and the network's are others: "
+                f"{name.removeprefix('shared.')} was {wanted}, and is {there}; load it with the network that the "
+                "family was made of, or save it with shared=True"
+            )
 
 
 def _check_match(places: dict[str, Tensor], tensors: dict[str, Tensor], path: str | os.PathLike[str]) -> None:

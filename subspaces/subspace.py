@@ -214,21 +214,24 @@ class Subspace(nn.Module):
 
     @torch.inference_mode(False)  # else its tensors could not be trained or recalibrated later
     @torch.no_grad()
-    def at(self, alpha: Alpha, outside: bool = False) -> nn.Module:
+    def at(self, alpha: Alpha, outside: bool = False, *, share: bool = False) -> nn.Module:
         """Return the network at alpha: an independent, ordinary module with the network's own `state_dict`.
 
         Its batch-norm statistics are copies of the family's, which belong to no point: recalibrate it.
+
+        With `share=True` its frozen parameters are the family's own and not copies, which spares the memory of a large
+        base. Whatever moves, casts or changes these in the network (`.to("cuda")`, `.half()`) does so in the family.
         """
         weights = self.theta(self.coefficients(alpha, outside))
         parameters: dict[str, nn.Parameter] = {}
         for name, entry in self.layout.entries.items():  # one parameter for all names of tied weights
             known = parameters.get(entry.names[0])
             parameters[name] = nn.Parameter(weights[name].clone()) if known is None else known
-        return template.copy_with(self.template, parameters)
+        return template.copy_with(self.template, parameters, share)
 
-    def midpoint(self) -> nn.Module:
+    def midpoint(self, *, share: bool = False) -> nn.Module:
         """Return the network in the middle of the subspace, as `at` does."""
-        return self.at(self.shape.midpoint())
+        return self.at(self.shape.midpoint(), share=share)
 
     def ensemble(
         self,
@@ -236,12 +239,16 @@ class Subspace(nn.Module):
         average: Average = "probabilities",
         *,
         outside: bool = False,
+        share: bool = False,
         **options: Any,
     ) -> Ensemble:
-        """Return the networks at several points as one module that averages their outputs (see `Ensemble`)."""
+        """Return the networks at several points as one module that averages their outputs (see `Ensemble`).
+
+        With `share=True` all of them have the family's own frozen parameters (see `at`).
+        """
         if not values.listed(alphas):
             raise TypeError(f"ensemble({values.shown(alphas)}): expected several points, such as [0.1, 0.9]")
-        return Ensemble([self.at(alpha, outside) for alpha in alphas], average, **options)
+        return Ensemble([self.at(alpha, outside, share=share) for alpha in alphas], average, **options)
 
     # Training
 

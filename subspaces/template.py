@@ -36,12 +36,15 @@ def _call(template: nn.Module, weights: Mapping[str, Tensor], args: tuple[Any, .
         _forget(recurrent)
 
 
-def copy_with(template: nn.Module, parameters: Mapping[str, nn.Parameter]) -> nn.Module:
-    """Return an independent copy of the network with the given parameters."""
+def copy_with(template: nn.Module, parameters: Mapping[str, nn.Parameter], share: bool = False) -> nn.Module:
+    """Return a copy of the network with the given parameters, and with `share` the template's own frozen ones."""
     kept = (value for part in template.modules() for value in vars(part).values())
     results = (value for value in kept if isinstance(value, Tensor) and not value.is_leaf)
     # What a part kept of its last call, such as a loss, is copied without its graph: torch refuses to.
-    network = copy.deepcopy(template, {id(value): value.detach().clone() for value in results})
+    known: dict[int, Tensor] = {id(value): value.detach().clone() for value in results}
+    if share:
+        known |= {id(frozen): frozen for frozen in template.parameters()}
+    network = copy.deepcopy(template, known)
     fill(network, parameters)
     for part in _recurrent(network):
         part._init_flat_weights()

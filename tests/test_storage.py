@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
 from subspaces import Bezier, FileError, Line, Shape, Simplex, Subspace, files, load, save
-from subspaces.storage import VERSION
+from subspaces.storage import VERSION, WHOLE
 
 
 class Net(nn.Module):
@@ -276,7 +276,8 @@ def test_the_header(path):
     with safe_open(path, framework="pt") as file:
         header = file.metadata()
     assert header["format"] == "subspaces"
-    assert header["version"] == str(VERSION)
+    assert header["version"] == str(WHOLE)
+    assert "frozen" not in header
     assert json.loads(header["shape"]) == {"type": "Simplex", "m": 3}
     assert json.loads(header["layerwise"]) is True
     assert json.loads(header["penalised"]) == ["conv.weight"]
@@ -772,3 +773,162 @@ def test_an_unknown_shape_in_the_header_asks_for_it(path, value):
     rewritten(path, load_file(path), shape=value)
     with pytest.raises(FileError, match=f"{path}"):
         load(path, Net)
+
+
+# Files without frozen parameters
+
+
+class Adapted(nn.Module):
+    """A frozen base with a batch norm, and a small part that is trained: its base is shared by all of a seed."""
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__()
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            self.base = nn.Linear(64, 64).requires_grad_(False)
+        self.norm = nn.BatchNorm1d(64, affine=False)
+        self.down, self.up = nn.Linear(64, 2, bias=False), nn.Linear(2, 64, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(self.base(x)) + self.up(self.down(x))
+
+
+def adapted() -> Subspace:
+    """Return a family after some use."""
+    family = Subspace(Adapted(), Simplex(3), seed=1)
+    family(torch.randn(8, 64))
+    return family
+
+
+def test_a_file_without_frozen_parameters_is_small_and_comes_back(path):
+    family, whole = adapted(), path.with_name("whole.safetensors")
+    save(family, whole)
+    save(family, path, shared=False)
+    assert path.stat().st_size < whole.stat().st_size / 3
+    assert set(load_file(whole)) - set(load_file(path)) == {"shared.base.weight", "shared.base.bias"}
+    assert "shared.norm.running_mean" in load_file(path)
+    for network in (Adapted(), Adapted):
+        before, after = family.state_dict(), load(path, network).state_dict()
+        assert before.keys() == after.keys()
+        assert all(same(before[key], after[key]) for key in before)
+    x = torch.randn(8, 64)
+    assert same(load(path, Adapted).eval()(x), family.eval()(x))
+
+
+def test_the_file_of_a_small_adapter_is_an_order_of_magnitude_smaller(path):
+    net = nn.Sequential(nn.Linear(256, 256).requires_grad_(False), nn.Linear(256, 4))
+    sizes = []
+    for shared in (True, False):
+        save(Subspace(net, Line()), path, shared=shared)
+        sizes.append(path.stat().st_size)
+    assert sizes[1] < sizes[0] / 10
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_family_may_be_saved_so(name, path):
+    family, make = trained(name)
+    frozen = {key: value for key, value in family.template.state_dict().items() if key.startswith("conv")}
+    network = make()
+    network.load_state_dict(frozen, strict=False)
+    save(family, path, shared=False)
+    before, after = family.state_dict(), load(path, network).state_dict()
+    assert before.keys() == after.keys()
+    assert all(same(before[key], after[key]) for key in before)
+
+
+def test_a_family_without_frozen_parameters_makes_the_same_file_either_way(path):
+    family, contents = Subspace(Net, Line(), seed=1), set()
+    for shared in (True, False):
+        save(family, path, shared=shared)
+        contents.add(path.read_bytes())
+    assert len(contents) == 1
+
+
+def test_without_frozen_parameters_the_same_family_makes_the_same_bytes(path):
+    family, contents = adapted(), set()
+    for _ in range(5):
+        save(family, path, shared=False)
+        contents.add(path.read_bytes())
+    assert len(contents) == 1
+    assert files.read_header(path)["version"] == str(VERSION)
+
+
+def other_value(net: Adapted) -> None:
+    net.base.bias.data[5] += 1e-6
+
+
+def other_type(net: Adapted) -> None:
+    net.base.double()
+
+
+def other_shape(net: Adapted) -> None:
+    net.base.bias = nn.Parameter(net.base.bias[None], requires_grad=False)
+
+
+def now_trained(net: Adapted) -> None:
+    net.base.bias.requires_grad_(True)
+
+
+def no_longer_trained(net: Adapted) -> None:
+    net.up.requires_grad_(False)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            other_value,
+            r"base\.bias was \(64,\) torch\.float32, checksum \w+, and is \(64,\) torch\.float32, checksum \w+;",
+        ),
+        (other_type, r"base\.weight was \(64, 64\) torch\.float32, .*and is \(64, 64\) torch\.float64"),
+        (other_shape, r"base\.bias was \(64,\) .*and is \(1, 64\)"),
+        (now_trained, r"base\.bias was \(64,\) .*and is no frozen parameter"),
+        (no_longer_trained, r"up\.weight was no frozen parameter, and is \(64, 2\)"),
+    ],
+)
+def test_another_base_is_refused(change, words, path):
+    save(adapted(), path, shared=False)
+    net = Adapted()
+    change(net)
+    said = rf"{path} was saved without its frozen parameters.*{words}.*load it with the network that .* or save it"
+    with pytest.raises(FileError, match=said):
+        load(path, net)
+    with pytest.raises(FileError, match=r"base\.weight was"):
+        load(path, lambda: Adapted(seed=2))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("{", "[]", "7", "[" * 100_000),
+        *('{"shared.base.weight": null}', '{"vertex.0.up.weight": "no frozen parameter"}', "{}", None),
+    ],
+)
+def test_a_header_that_lies_about_what_was_left_out_is_refused(value, path):
+    save(adapted(), path, shared=False)
+    rewritten(path, load_file(path), frozen=value)
+    with pytest.raises(FileError, match=f"{path}"):
+        load(path, Adapted)
+
+
+def test_no_trained_weight_passes_for_one_that_was_left_out(path):
+    save(adapted(), path, shared=False)
+    header, tensors = files.read_tensors(path)
+    tensors.pop("vertex.0.up.weight")
+    for lie in (None, "no frozen parameter"):
+        rewritten(path, tensors, frozen=json.dumps({**json.loads(header["frozen"]), "vertex.0.up.weight": lie}))
+        with pytest.raises(FileError, match=rf"vertex\.0\.up\.weight was {lie}, and is no frozen parameter"):
+            load(path, Adapted)
+
+
+def test_damage_to_a_file_without_frozen_parameters_is_found(path):
+    save(adapted(), path, shared=False)
+    raw = path.read_bytes()
+    for changed in (
+        raw[:-1],
+        raw[:-5] + bytes([raw[-5] ^ 1]) + raw[-4:],
+        raw.replace(b"torch.float32", b"torch.float64"),
+    ):
+        path.write_bytes(changed)
+        with pytest.raises(FileError, match=f"{path} is damaged"):
+            load(path, Adapted)
