@@ -2,6 +2,7 @@
 
 import math
 from functools import cached_property
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -10,7 +11,7 @@ from torch import Tensor
 from subspaces.ensembles import Average
 from subspaces.evaluation.metrics import METRICS, Metric, average
 from subspaces.evaluation.record import Reliability
-from subspaces.evaluation.selective import BINS, adaptive_gap, risks
+from subspaces.evaluation.selective import BINS, adaptive_gap, risk_coverage, risks
 
 
 class Classes:
@@ -48,6 +49,10 @@ class Classes:
     def plain(self) -> Tensor:
         """What other libraries take for a prediction."""
         return self.probabilities
+
+    def scaled(self, temperature: float) -> "Classes":
+        """Return softmax(log p / T)."""
+        return Classes((self.logs.double() / temperature).log_softmax(1))  # else the order of classes may change
 
     def __len__(self) -> int:
         return len(self.logs)
@@ -148,65 +153,74 @@ def _gap(sums: Tensor) -> Tensor:
     return (correct - confidence).abs().sum() / count.sum()
 
 
-LIKELIHOOD = average(_minus_log)
+def to_reliability(sums: Tensor) -> Reliability:
+    """Return the bins of `in_bins` as they stand in a file; an empty one has None."""
+    counts, confidences, corrects = sums.tolist()
+    return Reliability(
+        count=[int(count) for count in counts],
+        confidence=[total / count if count else None for total, count in zip(confidences, counts, strict=True)],
+        accuracy=[total / count if count else None for total, count in zip(corrects, counts, strict=True)],
+    )
+
+
 CLASSES = ("classification", "tokens", "pixels")
+BINNED: dict[str, Any] = {"step": in_bins, "percent": True, "tasks": CLASSES, "headline": True}
+RANKED: dict[str, Any] = {"step": each_top, "gathers": True, "percent": True}
 
 for _each in (
     Metric(
         "accuracy",
         "accuracy",
         "share of examples whose most probable class is right",
-        step=in_bins,
         value=lambda sums: sums[2].sum() / sums[0].sum(),
         lower_is_better=False,
-        percent=True,
+        **BINNED,
+    ),
+    Metric(
+        "nll",
+        "NLL",
+        "mean negative log-likelihood of the right class",
         tasks=CLASSES,
         headline=True,
+        **average(_minus_log),
     ),
-    Metric("nll", "NLL", "mean negative log-likelihood of the right class", **LIKELIHOOD, tasks=CLASSES, headline=True),
     Metric(
         "brier",
         "Brier score",
         "mean squared distance of the probabilities from the right answer",
-        **average(_squares),
         headline=True,
+        **average(_squares),
     ),
     Metric(
         "ece",
         "ECE",
         "expected calibration error: how far confidence is from accuracy, over 20 bins of equal width",
-        step=in_bins,
         value=_gap,
-        percent=True,
-        tasks=CLASSES,
-        headline=True,
+        curve=("reliability", to_reliability),
+        **BINNED,
     ),
     Metric(
         "adaptive_ece",
         "adaptive ECE",
         "the same over 20 bins that hold equally many examples",
-        step=each_top,
+        **RANKED,
         value=adaptive_gap,
-        percent=True,
-        gathers=True,
     ),
     Metric(
         "aurc",
         "AURC",
         "error among the most confident examples, averaged over how many of them are answered",
-        step=each_top,
         value=lambda each: risks(each).mean(),
-        percent=True,
-        gathers=True,
+        curve=("risk_coverage", risk_coverage),
+        **RANKED,
     ),
     Metric(
         "perplexity",
         "perplexity",
         "among how many equally probable tokens the network seems to choose",
-        step=LIKELIHOOD["step"],
-        value=lambda sums: (sums[0] / sums[1]).exp(),
         tasks=("tokens",),
         headline=True,
+        **average(_minus_log, torch.exp),
     ),
     Metric(
         "miou",
@@ -266,7 +280,7 @@ def temperature(logs: Tensor, labels: Tensor) -> float:
     The loss is convex in 1/T, so Newton's method, kept within a factor of two a step, finds the only minimum.
     """
     scores, right = logs.double(), labels[:, None]
-    inverse = torch.ones((), dtype=torch.float64, device=logs.device)
+    inverse = scores.new_ones(())
     for _ in range(60):
         p = (scores * inverse).softmax(1)
         mean = _weighted(p, scores)
@@ -282,16 +296,6 @@ def temperature(logs: Tensor, labels: Tensor) -> float:
 def _weighted(p: Tensor, scores: Tensor) -> Tensor:
     """Return the mean of scores under p, [n]; a probability of 0 counts nothing, also where its score is -inf."""
     return torch.where(p > 0, p * scores, 0.0).sum(1)
-
-
-def to_reliability(sums: Tensor) -> Reliability:
-    """Return the bins of `in_bins` as they stand in a file; an empty one has None."""
-    counts, confidences, corrects = sums.tolist()
-    return Reliability(
-        count=[int(count) for count in counts],
-        confidence=[total / count if count else None for total, count in zip(confidences, counts, strict=True)],
-        accuracy=[total / count if count else None for total, count in zip(corrects, counts, strict=True)],
-    )
 
 
 def accuracy(probabilities: Tensor, labels: Tensor) -> float:

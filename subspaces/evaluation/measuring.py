@@ -11,7 +11,7 @@ from subspaces.data.dataset import Progress
 from subspaces.evaluation import choices, examples
 from subspaces.evaluation.answers import ANSWERS
 from subspaces.evaluation.cells import check_statistics, measure_plane
-from subspaces.evaluation.classification import Classes
+from subspaces.evaluation.classification import temperature
 from subspaces.evaluation.display import counted
 from subspaces.evaluation.examples import KEPT, Said, joined, said
 from subspaces.evaluation.journal import Journal
@@ -22,7 +22,7 @@ from subspaces.evaluation.predictor import Answers, Predictor
 from subspaces.evaluation.record import Answered, Record, Row
 from subspaces.evaluation.settings import Settings
 from subspaces.evaluation.subject import Subject
-from subspaces.evaluation.tasks import Task
+from subspaces.evaluation.tasks import Classification, Task
 from subspaces.text import listed
 
 FITTED = 10_000  # validation examples to which a temperature is fitted, at most
@@ -102,20 +102,20 @@ class _Answer:
 
     def __init__(self, task: Task, metrics: Sequence[Metric], temperature: float | None) -> None:
         self.task, self.temperature = task, temperature
-        self.tally, self.scaled = Tally(metrics, task.steps), Tally(metrics)
+        self.tally, self.scaled = Tally(metrics), Tally(metrics)
         self.heard: list[tuple[Tensor, Tensor]] = []  # log-probabilities and labels
 
     def add(self, prediction: Any, target: Any, fits: bool) -> None:
         """Take in a batch; a temperature may be fitted to it."""
         self.tally.add(prediction, target)
         if self.temperature is not None:
-            self.scaled.add(self.task.scaled(prediction, self.temperature), target)
-        if fits and isinstance(prediction, Classes):
+            self.scaled.add(prediction.scaled(self.temperature), target)
+        if fits and isinstance(self.task, Classification):
             self.heard.append((prediction.logs, target))
 
     def found(self) -> dict[str, Any]:
         """Return what a row holds of it."""
-        made = {"metrics": self.tally.values(), **self.task.curves(self.tally)}
+        made = {"metrics": self.tally.values(), **self.tally.curves()}
         if self.temperature is None:
             return made
         return made | {"scaled": self.scaled.values() | {"temperature": self.temperature}}
@@ -125,7 +125,7 @@ class _Answer:
         if not self.heard:
             return None
         logs, target = (torch.cat(values)[:FITTED] for values in zip(*self.heard, strict=True))
-        return self.task.temperature(Classes(logs), target)
+        return temperature(logs, target)
 
 
 class Measuring:

@@ -34,11 +34,10 @@ class Metric(Description):
         ...     **average(lambda p, y: (p.probabilities.topk(5).indices == y[:, None]).any(1))))
     """
 
-    step: Step = field(
-        default=lambda prediction, target: None, repr=False
-    )  # makes a tensor of a batch's prediction and target
+    step: Step = field(default=lambda prediction, target: None, repr=False)  # makes a tensor of a batch
     value: Callable[[Tensor], Tensor] = field(default=lambda sums: sums, repr=False)  # of what the steps add up to
     gathers: bool = False  # the steps are joined, [n, …], instead of added
+    curve: tuple[str, Callable[[Tensor], Any]] | None = None  # what else a row holds, and what makes it of the same
     tasks: tuple[str, ...] = ("classification",)  # the names of those that it is for
     counter: Any = field(default=None, repr=False)  # counts instead of step and value, as those of torchmetrics do
 
@@ -65,7 +64,9 @@ def of_task(task: str) -> list[Metric]:
     return [each for each in METRICS.values() if task in each.tasks]
 
 
-def average(each: Callable[[Any, Any], Tensor | None]) -> dict[str, Any]:
+def average(
+    each: Callable[[Any, Any], Tensor | None], then: Callable[[Tensor], Tensor] = lambda mean: mean
+) -> dict[str, Any]:
     """Return step and value of the mean over examples of a function of predictions and targets, -> [n]."""
 
     def step(prediction: Any, target: Any) -> Tensor | None:
@@ -76,7 +77,7 @@ def average(each: Callable[[Any, Any], Tensor | None]) -> dict[str, Any]:
             [found.double().sum(), torch.tensor(found.numel(), dtype=torch.float64, device=found.device)]
         )
 
-    return {"step": step, "value": lambda sums: sums[0] / sums[1]}
+    return {"step": step, "value": lambda sums: then(sums[0] / sums[1])}
 
 
 def measured_by(usual: Iterable[Metric], more: Mapping[str, Any] | Iterable[Metric] | None) -> list[Metric]:
@@ -105,15 +106,14 @@ def _named(name: str, found: Any) -> Metric:
 
 
 class Tally:
-    """The metrics of one answer, over batches, and further steps, each with whether it is joined or added up."""
+    """The metrics of one answer, over batches."""
 
-    def __init__(self, metrics: Iterable[Metric], steps: Mapping[Step, bool] | None = None) -> None:
+    def __init__(self, metrics: Iterable[Metric]) -> None:
         self.metrics = list(metrics)
         self._counters = {each.name: copy.deepcopy(each.counter) for each in self.metrics if each.counter is not None}
         for counter in self._counters.values():
             counter.reset()
-        joins = {each.step: each.gathers for each in self.metrics if each.name not in self._counters}
-        self._joins = {**joins, **(steps or {})}
+        self._joins = {each.step: each.gathers for each in self.metrics if each.name not in self._counters}
         self._states: dict[Step, list[Tensor]] = {}
 
     def add(self, prediction: Any, target: Any) -> None:
@@ -127,10 +127,15 @@ class Tally:
             counter.to(target.device) if hasattr(counter, "to") else None
             counter.update(getattr(prediction, "plain", prediction), target)
 
-    def state(self, step: Step) -> Tensor | None:
-        """Return what a step came to over all batches; None where it does not apply."""
-        found = self._states.get(step)
+    def _state(self, metric: Metric) -> Tensor | None:
+        """Return what a metric's step came to over all batches; None where it does not apply."""
+        found = self._states.get(metric.step)
         return None if found is None else torch.cat(found) if len(found) > 1 else found[0]
+
+    def curves(self) -> dict[str, Any]:
+        """Return what a row holds beside its metrics."""
+        states = ((each.curve, self._state(each)) for each in self.metrics if each.curve is not None)
+        return {curve[0]: curve[1](state) for curve, state in states if state is not None}
 
     def values(self) -> dict[str, float]:
         """Return the metrics that apply, by name; one transfer from the device for all."""
@@ -138,7 +143,7 @@ class Tally:
         for each in self.metrics:
             if each.name in self._counters:
                 found[each.name] = _scalar(each, self._counters[each.name].compute())
-            elif (state := self.state(each.step)) is not None:
+            elif (state := self._state(each)) is not None:
                 found[each.name] = each.value(state).double()
         return dict(zip(found, torch.stack(list(found.values())).tolist(), strict=True)) if found else {}
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -10,7 +11,6 @@ from subspaces import averages
 from subspaces.evaluation.metrics import METRICS, Metric, average
 
 INTERVAL = 0.9
-TASK = ("regression",)
 
 
 class Normal:
@@ -53,44 +53,30 @@ def _covered(prediction: Normal, target: Tensor) -> Tensor | None:
     return (target - prediction.mean).abs() <= reach.to(target.device) * prediction.variance.sqrt()
 
 
-_SQUARES = average(lambda prediction, target: (target - prediction.mean).square())
+_metric = partial(Metric, tasks=("regression",), headline=True)
 
 for _each in (
-    Metric(
+    _metric(
         "rmse",
         "RMSE",
         "root of the mean squared error",
-        step=_SQUARES["step"],
-        value=lambda sums: (sums[0] / sums[1]).sqrt(),
-        tasks=TASK,
-        headline=True,
+        **average(lambda prediction, target: (target - prediction.mean).square(), torch.sqrt),
     ),
-    Metric(
-        "mae",
-        "MAE",
-        "mean absolute error",
-        **average(lambda prediction, target: (target - prediction.mean).abs()),
-        tasks=TASK,
-        headline=True,
-    ),
-    Metric(
+    _metric("mae", "MAE", "mean absolute error", **average(lambda prediction, y: (y - prediction.mean).abs())),
+    _metric(
         "gaussian_nll",
         "Gaussian NLL",
         "mean negative log-density of the targets under the predicted normals",
         **average(_negative_log_density),
-        tasks=TASK,
-        headline=True,
     ),
-    Metric(
+    _metric(
         "interval_coverage",
         "coverage",
         "share of the targets inside the predicted 90 % intervals; 90 % is right",
-        **average(_covered),
         lower_is_better=False,
         percent=True,
-        tasks=TASK,
-        headline=True,
         goal=INTERVAL,
+        **average(_covered),
     ),
 ):
     METRICS.add(_each)
@@ -100,9 +86,8 @@ DISTANCES = (
         "difference",
         "difference",
         "root of the mean squared difference between what two networks predict",
-        step=average(lambda p, q: (p.mean - q.mean).square())["step"],
-        value=lambda sums: (sums[0] / sums[1]).sqrt(),
-        tasks=TASK,
+        tasks=("regression",),
+        **average(lambda p, q: (p.mean - q.mean).square(), torch.sqrt),
     ),
 )
 """How differently two networks answer."""

@@ -9,10 +9,9 @@ from torch import Tensor
 
 from subspaces import averages, values
 from subspaces.evaluation import classification, regression
-from subspaces.evaluation.classification import Classes, each_top, in_bins, log_mean, to_reliability
-from subspaces.evaluation.metrics import Metric, Step, Tally, of_task
+from subspaces.evaluation.classification import Classes, log_mean
+from subspaces.evaluation.metrics import Metric, of_task
 from subspaces.evaluation.regression import Normal, mixture
-from subspaces.evaluation.selective import risk_coverage
 from subspaces.text import Catalogue, nearest
 
 LABELS = ("labels", "label", "targets", "target", "y")
@@ -33,6 +32,8 @@ class Task:
     """How differently two predictions answer."""
     shown: ClassVar[tuple[str, ...]] = ()
     """The metrics that planes show and by which points are chosen, the most telling first; by default the first two."""
+    keeps: ClassVar[bool] = False
+    """Whether what is answered to each example is kept, as classes and confidences."""
 
     @property
     def metrics(self) -> list[Metric]:
@@ -71,25 +72,6 @@ class Task:
     def combine(self, members: Sequence[Any], average: str) -> Any:
         """Return the prediction of several networks, or of one, from their parts."""
         raise NotImplementedError
-
-    # What more a row may hold
-
-    keeps: ClassVar[bool] = False
-    """Whether what is answered to each example is kept, as classes and confidences."""
-    steps: ClassVar[Mapping[Step, bool]] = {}
-    """What the curves are made of; whether it is joined over batches or added up."""
-
-    def curves(self, tally: Tally) -> dict[str, Any]:
-        """Return what a row holds beside its metrics."""
-        return {}
-
-    def temperature(self, prediction: Any, target: Any) -> float | None:
-        """Return the temperature that fits predictions best to targets; None where a task has none."""
-        return None
-
-    def scaled(self, prediction: Any, temperature: float) -> Any:
-        """Return a prediction after temperature scaling."""
-        return prediction
 
 
 def _label(batch: Mapping[str, Any]) -> str | None:
@@ -143,11 +125,6 @@ class Classification(Task):
         """Of examples their answers are kept; tokens and pixels are too many."""
         return self.of == "examples"
 
-    @property
-    def steps(self) -> Mapping[Step, bool]:  # type: ignore[override]
-        """The bins, and where they are kept, all confidences."""
-        return {in_bins: False, each_top: True} if self.keeps else {in_bins: False}
-
     def parts(self, output: Any, target: Any, features: Tensor | None = None) -> tuple[Classes, Tensor]:
         """Return logits [n, classes] and labels [n], without those that do not count."""
         logits = tensor_of(output, "logits")
@@ -191,20 +168,6 @@ class Classification(Task):
         logits = torch.stack([member.logs for member in members])
         features = members[0].features if len(members) == 1 else None
         return Classes(log_mean(logits, average), features)  # type: ignore[arg-type]
-
-    def curves(self, tally: Tally) -> dict[str, Any]:
-        """Return reliability, and risk over coverage where every example is known."""
-        bins, each = tally.state(in_bins), tally.state(each_top)
-        found: dict[str, Any] = {} if bins is None else {"reliability": to_reliability(bins)}
-        return found if each is None else found | {"risk_coverage": risk_coverage(each)}
-
-    def temperature(self, prediction: Classes, target: Tensor) -> float | None:
-        """Return the temperature of the best likelihood."""
-        return classification.temperature(prediction.logs, target)
-
-    def scaled(self, prediction: Classes, temperature: float) -> Classes:
-        """Return softmax(log p / T)."""
-        return Classes((prediction.logs.double() / temperature).log_softmax(1))  # else the order of classes may change
 
 
 @dataclass(frozen=True)
