@@ -11,7 +11,7 @@ from subspaces import values
 from subspaces.data.dataset import Progress
 from subspaces.evaluation import choices, measuring
 from subspaces.evaluation.display import bars
-from subspaces.evaluation.journal import Journal, RunJournal
+from subspaces.evaluation.journal import Journal
 from subspaces.evaluation.metrics import Metric, measured_by
 from subspaces.evaluation.plane import Network
 from subspaces.evaluation.record import Alpha, Record, Row
@@ -221,7 +221,7 @@ def evaluate_runs(
     with stop_on_signals() as stop, bars(progress, stop) as shown:
 
         def work(one: RunSubject) -> Evaluation:
-            found = measuring.measure_all(RunJournal(one, settings), others, shown)
+            found = measuring.measure_all(Journal(one, one.task.metrics, settings), others, shown)
             one.release()
             return Evaluation.of(found)
 

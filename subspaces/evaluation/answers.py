@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from subspaces.evaluation.points import Item, Place, kind, to_alpha, to_place
+from subspaces.evaluation.points import Item, Place, kind, to_place
 from subspaces.evaluation.record import Answered
 from subspaces.shapes import Point, Shape
 from subspaces.text import Catalogue
@@ -48,15 +48,9 @@ class Answer:
         item = self.item(family)
         if item is None:
             return None
-        together = bool(item.masks) or item.networks > 1  # a single mask is an average too
-        return Answered(
-            name=self.name,
-            words=self.words(family, item),
-            networks=item.networks,
-            role=(item.ensemble or item.role) if together else item.role,
-            alphas=[to_alpha(place) for place in item.places],
-            average=average if together else None,
-        )
+        about = item.rows([average])[-1]  # all points together, or the only one
+        del about["kind"]
+        return Answered(self.name, self.words(family, item), **about)
 
 
 def middle_of(shape: Shape) -> Place:

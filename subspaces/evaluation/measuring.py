@@ -1,7 +1,7 @@
 """Measuring one subject: points and their ensembles, one item after the other, and all that follows from them."""
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,12 +17,12 @@ from subspaces.evaluation.examples import KEPT, Said, joined, said
 from subspaces.evaluation.journal import Journal
 from subspaces.evaluation.metrics import Metric, Tally
 from subspaces.evaluation.plane import Network, corners
-from subspaces.evaluation.points import Item, Place, coefficients, plan, to_alpha
+from subspaces.evaluation.points import Item, Place, coefficients, plan, to_place
 from subspaces.evaluation.predictor import Answers, Predictor
 from subspaces.evaluation.record import Answered, Record, Row
 from subspaces.evaluation.settings import Settings
 from subspaces.evaluation.subject import Subject
-from subspaces.evaluation.tasks import Classification, Task
+from subspaces.evaluation.tasks import Classification
 from subspaces.text import listed
 
 FITTED = 10_000  # validation examples to which a temperature is fitted, at most
@@ -91,8 +91,8 @@ def _measure(journal: Journal, missing: Sequence[Item], total: int, progress: Pr
     for item in missing:
         rows, kept = Measuring(subject, journal.metrics, item).rows(predictor)
         journal.record.statistics["images"] = predictor.statistics_images
-        for (place, split), (found, labels) in kept.items():
-            journal.predictions.add(place, split, found, labels)
+        for each in kept:
+            journal.predictions.add(*each)
         journal.add(rows)
         tick(len(item.points))
 
@@ -100,17 +100,17 @@ def _measure(journal: Journal, missing: Sequence[Item], total: int, progress: Pr
 class _Answer:
     """What a point, or several on average, answer on one split: metrics, also after temperature scaling."""
 
-    def __init__(self, task: Task, metrics: Sequence[Metric], temperature: float | None) -> None:
-        self.task, self.temperature = task, temperature
+    def __init__(self, metrics: Sequence[Metric], temperature: float | None, fits: bool) -> None:
+        self.temperature, self.fits = temperature, fits
         self.tally, self.scaled = Tally(metrics), Tally(metrics)
-        self.heard: list[tuple[Tensor, Tensor]] = []  # log-probabilities and labels
+        self.heard: list[tuple[Tensor, Tensor]] = []  # log-probabilities and labels to which one is fitted
 
-    def add(self, prediction: Any, target: Any, fits: bool) -> None:
-        """Take in a batch; a temperature may be fitted to it."""
+    def add(self, prediction: Any, target: Any) -> None:
+        """Take in a batch."""
         self.tally.add(prediction, target)
         if self.temperature is not None:
             self.scaled.add(prediction.scaled(self.temperature), target)
-        if fits and isinstance(self.task, Classification):
+        if self.fits and sum(len(labels) for _, labels in self.heard) < FITTED:
             self.heard.append((prediction.logs, target))
 
     def found(self) -> dict[str, Any]:
@@ -120,10 +120,8 @@ class _Answer:
             return made
         return made | {"scaled": self.scaled.values() | {"temperature": self.temperature}}
 
-    def fitted(self) -> float | None:
+    def fitted(self) -> float:
         """Return the temperature that fits best to what was heard."""
-        if not self.heard:
-            return None
         logs, target = (torch.cat(values)[:FITTED] for values in zip(*self.heard, strict=True))
         return temperature(logs, target)
 
@@ -133,70 +131,66 @@ class Measuring:
 
     def __init__(self, subject: Subject, metrics: Sequence[Metric], item: Item) -> None:
         self.subject, self.task, self.metrics, self.item = subject, subject.task, metrics, item
+        self.about = item.rows(self.task.averages)
         self.points: list[Place] = [] if item.masks else item.points
-        self.averages: tuple[str, ...] = self.task.averages if item.ensemble else ()
-        self.temperatures: dict[Place | str, float | None] = {}  # of points and averages
+        # of each network of the ensemble, the number of its point, or of the pass
+        self.members = range(item.masks) if item.masks else [self.points.index(place) for place in item.places]
+        self.temperatures: list[float | None] = [None] * len(self.about)
 
-    def rows(self, predictor: Predictor) -> tuple[list[Row], dict[tuple[Place, str], tuple[Said, Tensor]]]:
-        """Return the rows on all splits, and what points say about each example."""
+    def rows(self, predictor: Predictor) -> tuple[list[Row], list[tuple[Place, str, Said, Tensor]]]:
+        """Return the rows on all splits, and what points say on each about its examples, with the labels."""
         weights = [self.subject.weights(place) for place in self.item.points]
         if self.item.masks:
             answers = predictor.dropping(weights[0], self.item.masks, self.subject.seed)
         else:
             answers = predictor(weights)
         rows: list[Row] = []
-        kept: dict[tuple[Place, str], tuple[Said, Tensor]] = {}
+        kept: list[tuple[Place, str, Said, Tensor]] = []
         for split in sorted(answers, key=lambda name: name != "validation"):  # what is fitted there is for the rest
-            kept |= {(place, split): found for place, found in self._split(split, answers[split], rows).items()}
+            self._split(split, answers[split], rows, kept)
         return rows, kept
 
     @torch.no_grad()
-    def _split(self, split: str, batches: Iterable[Answers], rows: list[Row]) -> dict[Place, tuple[Said, Tensor]]:
-        keys: list[Place | str] = [*self.points, *self.averages]
-        answers = {key: _Answer(self.task, self.metrics, self.temperatures.get(key)) for key in keys}
-        together = range(self.item.networks if self.averages else 0)
-        pairs = [Tally(self.task.distances) for _ in itertools.combinations(together, 2)]
-        heard: dict[Place, list[Said]] = {place: [] for place in self.points}
+    def _split(
+        self, split: str, batches: Iterable[Answers], rows: list[Row], kept: list[tuple[Place, str, Said, Tensor]]
+    ) -> None:
+        """Add what is answered on a split."""
+        fits = split == "validation" and isinstance(self.task, Classification)
+        answers = [_Answer(self.metrics, known, fits) for known in self.temperatures]
+        pairs = list(itertools.combinations(self.members, 2)) if self.item.ensemble else []
+        apart = [Tally(self.task.distances) for _ in pairs]
+        heard: list[list[Said]] = [[] for _ in self.points]
         labels, count = [], 0
         for batch in batches:
             singles = [self.task.combine([member], self.task.averages[0]) for member in batch.members]
             if not len(singles[0]):  # all labels of the batch are such as do not count
                 continue
-            members = self._members(batch.members)
-            predictions = singles[: len(self.points)] + [self.task.combine(members, each) for each in self.averages]
-            for answer, prediction in zip(answers.values(), predictions, strict=True):
-                answer.add(prediction, batch.target, fits=split == "validation" and count < FITTED)
-            for tally, (first, second) in zip(pairs, itertools.combinations(self._members(singles), 2), strict=True):
-                tally.add(first, second)
+            members = [batch.members[index] for index in self.members]
+            together = [self.task.combine(members, row["average"]) for row in self.about[len(self.points) :]]
+            for answer, prediction in zip(answers, [*singles[: len(self.points)], *together], strict=True):
+                answer.add(prediction, batch.target)
+            for tally, (first, second) in zip(apart, pairs, strict=True):
+                tally.add(singles[first], singles[second])
             if count < KEPT and self.task.keeps:
-                for place, single in zip(self.points, singles, strict=False):
-                    heard[place].append(said(*single.top))
+                for known, single in zip(heard, singles, strict=False):
+                    known.append(said(*single.top))
                 labels.append(batch.target.cpu())
             count += len(singles[0])
         if not count:
             raise ValueError(f"the {split} loader has no examples: expected at least one batch")
-        rows += [self._row(key, split, count, answer.found(), pairs) for key, answer in answers.items()]
-        self.temperatures |= {key: answer.fitted() for key, answer in answers.items()}
-        return {place: (joined(found), torch.cat(labels)[:KEPT]) for place, found in heard.items() if found}
+        for about, answer in zip(self.about, answers, strict=True):
+            rows.append(self._row(about, split=split, count=count, diversity=_mean(apart), **answer.found()))
+        if fits:
+            self.temperatures = [answer.fitted() for answer in answers]
+        for place, known in zip(self.points if labels else (), heard, strict=False):
+            kept.append((place, split, joined(known), torch.cat(labels)[:KEPT]))
 
-    def _members(self, values: Sequence[Any]) -> list[Any]:
-        """Return what belongs to each member of the ensemble, of which two may be the same point."""
-        if self.item.masks:
-            return list(values)
-        return [values[self.points.index(place)] for place in self.item.places] if self.averages else []
+    def _row(self, about: Mapping[str, Any], diversity: dict[str, float] | None, **found: Any) -> Row:
+        c = [coefficients(self.subject.shape, to_place(alpha)) for alpha in about["alphas"]]
+        return Row(coefficients=c, diversity=diversity if about["kind"] == "ensemble" else None, **about, **found)
 
-    def _row(self, key: Place | str, split: str, count: int, found: dict[str, Any], pairs: Sequence[Tally]) -> Row:
-        item, places = self.item, self.item.places if isinstance(key, str) else (key,)
-        if isinstance(key, str):
-            apart = [pair.values() for pair in pairs]
-            mean = {name: sum(one[name] for one in apart) / len(apart) for name in apart[0]} if apart else None
-            found |= {"average": key, "networks": item.networks, "diversity": mean}
-        return Row(
-            kind="ensemble" if isinstance(key, str) else "point",
-            role=(item.ensemble or item.role) if isinstance(key, str) else item.role,
-            alphas=[to_alpha(place) for place in places],
-            coefficients=[coefficients(self.subject.shape, place) for place in places],
-            split=split,
-            count=count,
-            **found,
-        )
+
+def _mean(tallies: Sequence[Tally]) -> dict[str, float] | None:
+    """Return the mean of several tallies by metric; None of none."""
+    found = [tally.values() for tally in tallies]
+    return {name: sum(one[name] for one in found) / len(found) for name in found[0]} if found else None

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
@@ -35,6 +35,28 @@ class Item:
     def points(self) -> list[Place]:
         """The points, each once."""
         return list(dict.fromkeys(self.places))
+
+    def rows(self, averages: Sequence[str]) -> list[dict[str, Any]]:
+        """Return what each of its rows is about: the points alone, then all together, averaged in these ways."""
+        alone = [] if self.masks else self.points
+        together = averages if self.ensemble else ()
+        alphas = [to_alpha(place) for place in self.places]
+        return [
+            *(
+                {"kind": "point", "role": self.role, "alphas": [to_alpha(p)], "average": None, "networks": 1}
+                for p in alone
+            ),
+            *(
+                {
+                    "kind": "ensemble",
+                    "role": self.ensemble,
+                    "alphas": alphas,
+                    "average": each,
+                    "networks": self.networks,
+                }
+                for each in together
+            ),
+        ]
 
 
 def kind(shape: Shape) -> Literal["single", "interval", "simplex"]:

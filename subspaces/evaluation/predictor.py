@@ -7,7 +7,7 @@ a batch of that and the whole pass over a split are each captured once as a CUDA
 """
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from subspaces.features import watch
 from subspaces.graphs import captured
 from subspaces.networks import registry
 from subspaces.networks.dropout import dropping
+from subspaces.training.batches import Stream
 
 Weights = Mapping[str, Tensor]
 
@@ -44,24 +45,24 @@ class Predictor:
         network: nn.Module,
         task: Task,
         splits: Mapping[str, Iterable[Any]],  # the batches of each, walked over again and again
-        statistics: Callable[[], Iterable[Any]] | None = None,  # training batches from their beginning
+        statistics: Iterable[Any] | None = None,  # training batches
         *,
         batches: int | None = None,  # how many of those are used; by default all
-        device: torch.device | None = None,
         dtype: torch.dtype | None = None,  # of autocast
         seed: int = 0,  # of random numbers that are drawn while statistics are made, the same for every point
-        expected_images: int = 0,  # how many training images the statistics are of, if that is known beforehand
     ) -> None:
-        self.device = device or next((each.device for each in network.parameters()), torch.device("cpu"))
+        self.device = next((each.device for each in network.parameters()), torch.device("cpu"))
         self.task, self.splits, self.seed, self.dtype = task, splits, seed, dtype
-        named = network.to(self.device).named_parameters(remove_duplicate=False)
+        named = network.named_parameters(remove_duplicate=False)
         self._names = {name for name, value in named if value.requires_grad}  # frozen ones are shared
         self._networks = [network.eval().requires_grad_(False)]
-        self._statistics, self._batches = statistics, batches
-        self._normed = bool(batch_norms(network))
+        self._statistics, self._batches = statistics if batch_norms(network) else None, batches
+        self._loader = statistics if isinstance(statistics, (ResidentLoader, Stream)) else None
+        self._start = None if self._loader is None else self._loader.state_dict()
         with suppress(ValueError):  # that it has no head which one could name
             self._head = registry.head_name(network)
-        self.expected_images = self.statistics_images = expected_images if self._normed else 0
+        sizes = [] if self._loader is None or self._statistics is None else self._loader.sizes[:batches]
+        self.expected_images = self.statistics_images = sum(sizes)  # of the statistics; 0 if that is not known yet
 
     @property
     def network(self) -> nn.Module:
@@ -75,8 +76,9 @@ class Predictor:
             self._networks.append(copy.deepcopy(self._networks[0]))
         for network, each in zip(self._networks, weights, strict=False):
             self._write(network, each)
-            if self._normed and self._statistics is not None:
-                self._renew_statistics(network)
+            if self._statistics is not None:
+                self._restart()
+                self._renew_statistics(network, self._statistics)
         return self._networks[: len(weights)]
 
     def __call__(self, weights: Sequence[Weights]) -> dict[str, Iterable[Answers]]:
@@ -146,8 +148,12 @@ class Predictor:
             ):
                 yield
 
-    def _renew_statistics(self, network: nn.Module) -> None:
-        assert self._statistics is not None
+    def _restart(self) -> None:
+        """Go back to the first training batch: the same ones for every point."""
+        if self._loader is not None and self._start is not None:
+            self._loader.load_state_dict(self._start)
+
+    def _renew_statistics(self, network: nn.Module, statistics: Iterable[Any]) -> None:
         self.statistics_images = 0
         others = (part for part in network.modules() if not isinstance(part, _BatchNorm))
         kept = [(each, each.clone()) for part in others for each in part.buffers(recurse=False)]
@@ -157,7 +163,7 @@ class Predictor:
             self.task.run(module, batch)
 
         with self._settings():  # far off a subspace all is infinite, and that is what is measured
-            recalibrate(network, self._statistics(), batches=self._batches, finite=False, forward=run)
+            recalibrate(network, statistics, batches=self._batches, finite=False, forward=run)
         for buffer, value in kept:  # which a pass in train mode may change too
             buffer.copy_(value)
 
@@ -183,10 +189,8 @@ def batch_norms(network: nn.Module) -> dict[str, _BatchNorm]:
 class CapturedPredictor(Predictor):
     """Predicts from images on a CUDA device, with graphs of a training batch and of the pass over each split."""
 
-    def __init__(self, *args: Any, training: ResidentLoader, **settings: Any) -> None:
+    def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self._training = training
-        self._start = training.state_dict()
         self._norms = list(batch_norms(self.network).values())
         self._graph: tuple[torch.cuda.CUDAGraph, list[Tensor]] | None = None
         self._passes: dict[str, tuple[torch.cuda.CUDAGraph, tuple[Any, ...]]] = {}
@@ -218,16 +222,14 @@ class CapturedPredictor(Predictor):
         entered = None if features[0] is None else torch.cat(features)
         return torch.cat([output.float() for output in outputs]), entered, torch.cat(targets)
 
-    def _renew_statistics(self, network: nn.Module) -> None:
-        loader = self._training
-        loader.load_state_dict(self._start)  # the same batches for every point
+    def _renew_statistics(self, network: nn.Module, statistics: Any) -> None:
+        loader: ResidentLoader = statistics
         loader.start_epoch()
         sizes = loader.sizes[: self._batches]
-        self.statistics_images = sum(sizes)
         with self._settings():
             if self._graph is None:
                 sums = [torch.zeros_like(value) for value in self._running()]
-                self._graph = captured(lambda: self._add_statistics(sizes[0], sums), self.device)[0], sums
+                self._graph = captured(lambda: self._add_statistics(loader, sizes[0], sums), self.device)[0], sums
                 loader.position.zero_()
             graph, sums = self._graph
             torch._foreach_zero_(sums)
@@ -235,14 +237,14 @@ class CapturedPredictor(Predictor):
                 if size == sizes[0]:
                     graph.replay()
                 else:
-                    self._add_statistics(size, sums)
+                    self._add_statistics(loader, size, sums)
         torch._foreach_copy_(self._running(), list(torch._foreach_div(sums, len(sizes))))
 
     def _running(self) -> list[Tensor]:
         pairs = ((norm.running_mean, norm.running_var) for norm in self._norms)
         return [value for pair in pairs for value in pair if value is not None]
 
-    def _add_statistics(self, size: int, sums: list[Tensor]) -> None:
+    def _add_statistics(self, loader: ResidentLoader, size: int, sums: list[Tensor]) -> None:
         """Run the network on a batch and add the mean and variance that its batch norms see."""
         momenta = [norm.momentum for norm in self._norms]
         running = self._running()
@@ -251,7 +253,7 @@ class CapturedPredictor(Predictor):
         try:
             for norm in self._norms:
                 norm.momentum = 1.0  # keeps the statistics of this batch alone
-            self.network(self._training.take(size)[0])
+            self.network(loader.take(size)[0])
             torch._foreach_add_(sums, running)
         finally:
             self.network.eval()

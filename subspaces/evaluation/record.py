@@ -114,13 +114,18 @@ class Row:
     @property
     def key(self) -> str:
         """What the row is about: two rows of one record with the same key are the same measurement."""
-        return json.dumps([self.split, self.kind, self.role, self.alphas, self.average, self.networks])
+        return row_key(self.split, self.kind, self.role, self.alphas, self.average, self.networks)
 
     def __getattr__(self, name: str) -> float:
         known: Mapping[str, float] = self.__dict__.get("metrics", {})
         if name not in known:
             raise AttributeError(f"a row has no {name!r}: {nearest(name, known)}")
         return known[name]
+
+
+def row_key(split: str, kind: Kind, role: str, alphas: list[Alpha], average: str | None, networks: int) -> str:
+    """Return what tells a row of a record from any other."""
+    return json.dumps([split, kind, role, alphas, average, networks])
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,13 @@
 """Finished runs as what is measured: their folders bring recipe, data and family."""
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from subspaces import data as datasets
 from subspaces import storage, values
@@ -21,6 +21,7 @@ from subspaces.training import sharing
 from subspaces.training.batches import evaluation_batches, statistics_batches, statistics_seed
 from subspaces.training.engine import build_family
 from subspaces.training.execution import Execution
+from subspaces.training.recipe import Recipe
 from subspaces.training.runs import Run, RunError
 from subspaces.training.sharing import Waiting
 from subspaces.training.signals import Stop, stop_on_signals
@@ -32,18 +33,21 @@ OneRun = Run | str | os.PathLike[str]
 class RunSubject(Subject):
     """A finished run, its data and its family on the device; with `trust` its network is built whoever trained it."""
 
+    recipe: Recipe
+
     def __init__(self, run: Run, data: Callable[[], Dataset], execution: Execution, trust: bool = False) -> None:
         if trust is not True:
             run.check_invited()
-        self.run = run
+        self.run, self.recipe, self.folder, self._data = run, run.recipe, run.folder, data
         self.check()
-        self.recipe, self.execution, self._data = run.recipe, execution, data
         splits = ["test", *(["validation"] if run.recipe.validation else [])]
-        super().__init__(run.folder.name, run.recipe.result_shape(), Classification(), splits, run.recipe.seed)
-        self.label = f"{run.recipe.name} seed {run.recipe.seed}"
+        seed, shape = run.recipe.seed, run.recipe.result_shape()
+        super().__init__(run.folder.name, shape, Classification(), splits, execution, seed)
+        self.label = f"{run.recipe.name} seed {seed}"
         self.answers = tuple(run.recipe.answers)
         definition = run.recipe.definition
-        self.terms = Family(self.shape, middle=definition.middle(), vertices=definition.members)
+        self.terms = Family(shape, middle=definition.middle(), vertices=definition.members)
+        self.noted = {"batch": run.recipe.batch}
 
     def check(self) -> None:
         """Refuse a run that is not finished."""
@@ -63,20 +67,33 @@ class RunSubject(Subject):
         return {"name": self.images_of.name, "classes": list(self.images_of.classes), "splits": sizes}
 
     @cached_property
-    def family(self) -> Subspace:
+    def family(self) -> Subspace:  # type: ignore[override]
         """The trained family."""
         self.run.check_family(self.run.family_file)
         network = build_family(self.recipe, self.images_of, self.execution).midpoint()
         return storage.load(self.run.family_file, network, self.shape).to(self.execution.device)
 
     @cached_property
-    def checksum(self) -> str:
+    def checksum(self) -> str:  # type: ignore[override]
         """What tells this family from another one that was trained with the same recipe."""
         return self.run.family_checksum
 
     def predictor(self, splits: Sequence[str], statistics: int | None) -> Predictor:
-        """Return what predicts with any weights of the network."""
-        return run_predictor(self, self.family.midpoint(), self.images_of, self.execution, splits, statistics)
+        """Return what predicts with any weights of the network, as fast as the device allows."""
+        about = (self.recipe, self.images_of, self.execution)
+        training = statistics_batches(*about)
+        loaders = {name: evaluation_batches(getattr(self.images_of, name), *about) for name in splits}
+        resident = all(isinstance(loader, ResidentLoader) for loader in (training, *loaders.values()))
+        kind = CapturedPredictor if self.execution.graph and resident else Predictor
+        return kind(
+            self.family.midpoint(),
+            self.task,
+            loaders,
+            training,
+            batches=min(len(training.sizes), statistics or len(training.sizes)),
+            dtype=torch.bfloat16 if self.execution.precision == "bfloat16" else None,
+            seed=statistics_seed(self.recipe),
+        )
 
     def release(self) -> None:
         """Let go of the family."""
@@ -86,40 +103,6 @@ class RunSubject(Subject):
         """Return images of a split that is in memory and has small ones."""
         images = getattr(getattr(self.images_of, split), "images", None)
         return small_pictures(images[list(indices)]) if isinstance(images, Tensor) else None
-
-
-def run_predictor(
-    subject: RunSubject,
-    network: nn.Module,
-    dataset: Dataset,
-    execution: Execution,
-    splits: Sequence[str],
-    statistics: int | None,
-) -> Predictor:
-    """Return what predicts with any weights of a run's network on a data set, as fast as the device allows."""
-    recipe = subject.recipe
-    training = statistics_batches(recipe, dataset, execution)
-    loaders = {name: evaluation_batches(getattr(dataset, name), recipe, dataset, execution) for name in splits}
-    batches = min(len(training.sizes), statistics or len(training.sizes))
-    settings: dict[str, Any] = {
-        "batches": batches,
-        "expected_images": sum(training.sizes[:batches]),
-        "device": torch.device(execution.device),
-        "dtype": torch.bfloat16 if execution.precision == "bfloat16" else None,
-        "seed": statistics_seed(recipe),
-    }
-    start = training.state_dict()
-
-    def beginning() -> Iterable[Any]:
-        if not isinstance(training, ResidentLoader):
-            return statistics_batches(recipe, dataset, execution)
-        training.load_state_dict(start)  # the same batches for every point
-        return training
-
-    resident = all(isinstance(loader, ResidentLoader) for loader in (training, *loaders.values()))
-    if execution.graph and isinstance(training, ResidentLoader) and resident:
-        return CapturedPredictor(network, subject.task, loaders, beginning, training=training, **settings)
-    return Predictor(network, subject.task, loaders, beginning, **settings)
 
 
 def run_subjects(

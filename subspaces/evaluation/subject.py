@@ -3,8 +3,9 @@
 A run folder brings its own data; for any other family the user brings loaders.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,6 +21,8 @@ from subspaces.evaluation.tasks import Task
 from subspaces.shapes import Point, Shape, Simplex
 from subspaces.subspace import Subspace
 from subspaces.training.engine import spread
+from subspaces.training.execution import Execution
+from subspaces.training.recipe import Recipe
 
 Loaders = Mapping[str, Iterable[Any]]
 """The batches of each split, by its name: "test", and perhaps "validation"."""
@@ -29,27 +32,24 @@ PIXELS = 64 * 64  # of a picture: a page holds 48 of them
 class Subject:
     """Something that has points, and answers with the networks at them."""
 
-    answers: tuple[str, ...]
-    """How it answers, by name."""
-    device = "cpu"
+    family: Subspace
     walks = True
     """Whether points between the vertices are measured too."""
+    recipe: Recipe | None = None
+    checksum: str | None = None
+    """What tells the family of a run from another one that was trained with the same recipe."""
+    folder: Path | None = None
+    """Where the record of a run is kept."""
 
-    def __init__(self, name: str, shape: Shape, task: Task, splits: Iterable[str], seed: int = 0) -> None:
+    def __init__(
+        self, name: str, shape: Shape, task: Task, splits: Iterable[str], execution: Execution, seed: int = 0
+    ) -> None:
         self.name, self.shape, self.task, self.splits, self.seed = name, shape, task, list(splits), seed
+        self.execution = execution
         self.label = name  # in planes
-        self.answers = usual(shape)
+        self.answers = usual(shape)  # by name
         self.terms = Family(shape)  # what answers may depend on
-
-    @property
-    def family(self) -> Subspace:
-        """The family."""
-        raise NotImplementedError
-
-    @property
-    def distances(self) -> dict[str, float]:
-        """How far apart the vertices are, where that is known."""
-        return {}
+        self.noted: dict[str, Any] = {}  # beside the number of batches that statistics are of
 
     @property
     def dataset(self) -> dict[str, Any]:
@@ -74,8 +74,8 @@ class _OnLoaders(Subject):
     """What is measured on loaders of the user's own."""
 
     def __init__(self, name: str, shape: Shape, task: Task, loaders: Loaders, device: object) -> None:
-        super().__init__(name, shape, task, loaders)
-        self.loaders, self.device = loaders, str(device)
+        super().__init__(name, shape, task, loaders, Execution(device=str(device)))
+        self.loaders = loaders
 
     def images(self, split: str, indices: Sequence[int], labels: Tensor) -> Tensor | None:
         """Return the first inputs of some examples, in the order of the indices, if they are small pictures."""
@@ -114,37 +114,21 @@ class FamilySubject(_OnLoaders):
     """A family of the user's own."""
 
     def __init__(
-        self, family: Subspace, task: Task, loaders: Loaders, statistics: Iterable[Any] | None, name: str = "family"
+        self, family: Subspace, task: Task, loaders: Loaders, statistics: Iterable[Any] | None, name: str
     ) -> None:
         super().__init__(name, family.shape, task, loaders, family.device)
-        self._family, self._statistics = family, statistics
+        self.family, self.statistics = family, statistics
+        self.noted = dict(zip(("l2", "cos2"), spread(family).tolist(), strict=True))  # how far apart the vertices are
         if statistics is None and (norms := batch_norms(family.template)):
             raise ValueError(
                 f"the network has batch norm ({next(iter(norms))}), whose statistics belong to no point of a family: "
                 "pass statistics=, the training loader"
             )
 
-    @property
-    def family(self) -> Subspace:
-        """The family."""
-        return self._family
-
-    @property
-    def distances(self) -> dict[str, float]:
-        """L2 distance and cos² between the vertices, on average over their pairs."""
-        return dict(zip(("l2", "cos2"), spread(self._family).tolist(), strict=True))
-
     def predictor(self, splits: Sequence[str], statistics: int | None) -> Predictor:
         """Return what predicts on these loaders."""
-        given = self._statistics
-        return Predictor(
-            self._family.midpoint(),
-            self.task,
-            {split: self.loaders[split] for split in splits},
-            None if given is None else lambda: given,
-            batches=statistics,
-            device=self._family.device,
-        )
+        loaders = {split: self.loaders[split] for split in splits}
+        return Predictor(self.family.midpoint(), self.task, loaders, self.statistics, batches=statistics)
 
 
 class NetworksSubject(_OnLoaders):
@@ -169,17 +153,6 @@ class NetworksSubject(_OnLoaders):
         return list(place).index(1.0) if isinstance(place, tuple) else 0
 
 
-class _Selected(nn.Module):
-    """A member of an ensemble, with what takes the logits out of its output."""
-
-    def __init__(self, member: nn.Module, select: Callable[[Any], Tensor]) -> None:
-        super().__init__()
-        self.member, self.select = member, select
-
-    def forward(self, *args: Any, **named: Any) -> Tensor:
-        return self.select(self.member(*args, **named))
-
-
 def subject_of(
     networks: nn.Module | Sequence[nn.Module],
     task: Task,
@@ -193,8 +166,9 @@ def subject_of(
         return FamilySubject(alone, task, loaders, statistics, name or "family")
     several = [networks] if isinstance(networks, nn.Module) else list(networks)
     if isinstance(alone, Ensemble):
-        select = alone.select
-        several = [member if select is None else _Selected(member, select) for member in alone.members]
+        select = alone.select  # takes the logits out of what a member returns
+        members = alone.members
+        several = [member if select is None else Ensemble([member], "logits", select=select) for member in members]
     usual_name = "network" if len(several) == 1 and not isinstance(alone, Ensemble) else "ensemble"
     return NetworksSubject(several, task, loaders, name or usual_name)
 

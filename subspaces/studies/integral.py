@@ -16,7 +16,7 @@ from subspaces.data import Split
 from subspaces.evaluation.classification import DISTANCES, Classes
 from subspaces.evaluation.display import bars, counted
 from subspaces.evaluation.metrics import METRICS, tally
-from subspaces.evaluation.run_subject import RunSubject, run_predictor, run_subjects, share
+from subspaces.evaluation.run_subject import RunSubject, run_subjects, share
 from subspaces.methods import integral
 from subspaces.studies import tables
 from subspaces.studies.noise_levels import LEVELS, NoiseStudy, Plan, columns, measure_levels, plan_levels
@@ -239,11 +239,11 @@ def _networks(bench: RunSubject) -> tuple[Tensor, Callable[[float], Tensor]]:
     dataset = replace(bench.images_of, test=test)
     bench.run.check_family(bench.run.trained_file)
     line = storage.load(bench.run.trained_file, bench.family.midpoint()).to(bench.execution.device)
-    execution = replace(bench.execution, precision=PRECISION)
-    predictor = run_predictor(bench, line.midpoint(), dataset, execution, ["test"], BATCHES)
+    trained = RunSubject(bench.run, lambda: dataset, replace(bench.execution, precision=PRECISION), trust=True)
+    trained.family = line
+    predictor = trained.predictor(["test"], BATCHES)
 
     def g(alpha: float) -> Tensor:
-        with torch.no_grad():
-            return predictor.whole(line.theta(line.coefficients(alpha, outside=True)))["test"][0]
+        return predictor.whole(trained.weights(alpha))["test"][0]
 
     return test.labels.to(predictor.device), g
