@@ -1,21 +1,26 @@
 """Metrics in the cells of a plane, and whether it matters how many batches the batch-norm statistics are of."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from subspaces.data.dataset import Progress
 from subspaces.evaluation.display import counted
 from subspaces.evaluation.journal import Journal
 from subspaces.evaluation.metrics import Tally
 from subspaces.evaluation.plane import SPLIT, Network, Span, same_grid, unmeasured
-from subspaces.evaluation.points import Place, plan
+from subspaces.evaluation.points import plan
 from subspaces.evaluation.predictor import Predictor
 from subspaces.evaluation.record import Check, Plane
 from subspaces.evaluation.subject import Subject
 
 SIDE = 5  # cells of the plane's grid in each direction, from edge to edge, where statistics are checked
-Points = Mapping[tuple[float, ...], Callable[[], Any]]
-"""The weights at points, made when they are needed."""
+
+
+class Points(NamedTuple):
+    """Some points by their numbers, and what gives the weights at one."""
+
+    weights: Callable[..., Any]
+    at: list[list[float]]
 
 
 def measure_plane(journal: Journal, networks: Sequence[Network], progress: Progress) -> dict[str, Points]:
@@ -59,26 +64,22 @@ def _score(journal: Journal, predictor: Predictor, weights: Any) -> dict[str, fl
 
 
 def _points_to_check(subject: Subject) -> Points:
-    """Return the weights at the ends or vertices and at the midpoint of a subject."""
+    """Return the ends or vertices and the midpoint of a subject."""
     items = plan(subject.shape, grid=(0.0, 1.0), random=0, triangle=0)
     places = dict.fromkeys(place for item in items if item.role != "edge" for place in item.points)
-
-    def weights(place: Place) -> Callable[[], Any]:
-        return lambda: subject.weights(place)
-
-    return {place if isinstance(place, tuple) else (place,): weights(place) for place in places}
+    return Points(
+        lambda *alpha: subject.weights(alpha if len(alpha) > 1 else alpha[0]),
+        [list(place) if isinstance(place, tuple) else [place] for place in places],
+    )
 
 
 def _cells_to_check(span: Span, plane: Plane) -> Points:
-    """Return the weights in some cells of a plane, from edge to edge."""
-
-    def spread(values: Sequence[float]) -> list[float]:
-        return [values[round(step * (len(values) - 1) / (SIDE - 1))] for step in range(SIDE)]
-
-    def weights(x: float, y: float) -> Callable[[], Any]:
-        return lambda: span.weights(x, y)
-
-    return {(x, y): weights(x, y) for y in spread(plane.ys) for x in spread(plane.xs)}
+    """Return some cells of a plane, from edge to edge."""
+    xs, ys = (
+        [values[round(step * (len(values) - 1) / (SIDE - 1))] for step in range(SIDE)]
+        for values in (plane.xs, plane.ys)
+    )
+    return Points(span.weights, [[x, y] for y in ys for x in xs])
 
 
 def check_statistics(journal: Journal, plane: Mapping[str, Points], progress: Progress) -> None:
@@ -87,7 +88,7 @@ def check_statistics(journal: Journal, plane: Mapping[str, Points], progress: Pr
     if not wanted:
         return
     places = {"points": _points_to_check(journal.subject), **plane}
-    total = len(wanted) * sum(map(len, places.values()))
+    total = len(wanted) * sum(len(points.at) for points in places.values())
     tick = counted(progress, f"{journal.subject.name}: statistics", 0, total)
     for batches in wanted:
         for where, points in places.items():
@@ -98,15 +99,15 @@ def _check(journal: Journal, where: str, points: Points, batches: int, tick: Cal
     """Measure points with statistics of so many batches, and add that to the record, unless it is there."""
     record = journal.record
     predictor = journal.subject.predictor([SPLIT], batches)
-    at, images = [list(point) for point in points], predictor.expected_images
+    images = predictor.expected_images
     others = [old for old in record.checks if (old.where, old.statistics_images) != (where, images)]
-    if any(old.at == at for old in record.checks if old not in others):
-        return tick(len(points))
+    if any(old.at == points.at for old in record.checks if old not in others):
+        return tick(len(points.at))
     scores = []
-    for weights in points.values():
-        scores.append(_score(journal, predictor, weights()))
+    for numbers in points.at:
+        scores.append(_score(journal, predictor, points.weights(*numbers)))
         tick(1)
     made = {name: [each[name] for each in scores] for name in scores[0]}
-    new = Check(where, at, SPLIT, images or predictor.statistics_images, made)
+    new = Check(where, points.at, SPLIT, images or predictor.statistics_images, made)
     record.checks = sorted([*others, new], key=lambda one: (one.where, one.statistics_images))
     return journal.touch()

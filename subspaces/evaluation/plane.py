@@ -1,7 +1,7 @@
 """The plane through three networks, the coordinates in it, and metrics on a grid of it.
 
-The first network is the origin, the x axis goes to the second, and the y axis is at a right angle to it
-towards the third (Gram and Schmidt). A point of the plane is an affine combination of the three, so its
+The first network is the origin, the x axis goes to the second, and the y axis is at a right angle to it towards the
+third (Gram and Schmidt, by a QR decomposition). A point of the plane is an affine combination of the three, so its
 weights are mixed like those of a simplex, off its domain too.
 """
 
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -40,17 +41,19 @@ class Network:
 
     def rows(self, layout: Layout) -> dict[str, Tensor]:
         """Return the weights by group, [n] each."""
-        if self.module is not None:
-            named = dict(self.module.named_parameters(remove_duplicate=False))
-            missing = [name for name in layout.entries if name not in named]
-            if missing:
-                raise ValueError(f"{self.label} has no {missing[0]}: a plane goes through networks of one architecture")
-            return {group.name: group.pack(named) for group in layout.groups}
-        assert self.subject is not None
-        if self.subject.family.layout != layout:
-            raise ValueError(f"{self.label} has another network: a plane goes through networks of one architecture")
-        omega, c = self.subject.family.omega, torch.tensor(self.coefficients, dtype=torch.float64)
-        return {name: geometry.mix(c.to(omega[name].device), omega[name]) for name in omega}
+        if self.subject is not None:
+            family = self.subject.family
+            same, c = family.layout == layout, torch.tensor(self.coefficients, dtype=torch.float64)
+            named = family.theta(dict.fromkeys(family.omega, c.to(family.device)))
+        else:
+            named = dict(self.module.named_parameters(remove_duplicate=False)) if self.module is not None else {}
+            same = named.keys() >= layout.entries.keys()
+        if not same:
+            lacking = next((f", without {name}" for name in layout.entries if name not in named), "")
+            raise ValueError(
+                f"{self.label} has another network{lacking}: a plane goes through networks of one architecture"
+            )
+        return {group.name: group.pack(named) for group in layout.groups}
 
     @classmethod
     def at_middle(cls, subject: Subject, label: str) -> "Network":
@@ -135,9 +138,10 @@ class Span:
             }
         rows = _joined(self.omega[group.name] for group in self.layout.groups)
         self.origin = rows[0]
-        self.axes = _gram_schmidt(*(rows[1:] - rows[0]))  # [2, n]
-        self.corners = self.coordinates(rows)[0]  # [3, 2]
-        self.corners[1, 1] = 0.0  # but for rounding
+        axes, places = torch.linalg.qr((rows[1:] - rows[0]).T)
+        signs = places.diagonal().sign()  # the second is to the right of the first, the third above both
+        self.axes = (axes * signs).T  # [2, n]
+        self.corners = torch.cat([torch.zeros(1, 2), (places.T * signs)])  # [3, 2]
         width, height = float(self.corners[1, 0]), float(self.corners[2, 1])
         if not (width > 0 and height > 1e-5 * width):
             names = ", ".join(network.label for network in networks)
@@ -149,17 +153,11 @@ class Span:
         places = steps @ self.axes.T
         return places, steps - places @ self.axes
 
-    def mixture(self, x: float, y: float) -> list[float]:
-        """Return the coefficients of the three networks at a point of the plane."""
-        (_, _), (x1, _), (x2, y2) = self.corners.tolist()
-        third = y / y2
-        second = (x - third * x2) / x1
-        return [1 - second - third, second, third]
-
     @torch.no_grad()
     def weights(self, x: float, y: float) -> dict[str, Tensor]:
-        """Return the weights at a point of the plane."""
-        c = torch.tensor(self.mixture(x, y), dtype=torch.float64)
+        """Return the weights at a point of the plane: with c that add up to 1 and lead there."""
+        here = torch.tensor([1.0, x, y], dtype=torch.float64)
+        c = torch.linalg.solve(torch.cat([torch.ones_like(here)[None], self.corners.T]), here)
         found: dict[str, Tensor] = {}
         for group in self.layout.groups:
             omega = self.omega[group.name]
@@ -235,22 +233,11 @@ def same_grid(first: Plane, second: Plane) -> bool:
         about = (plane.name, plane.split, plane.count, plane.statistics_images, list(plane.values))
         return *about, len(plane.xs), len(plane.ys)
 
-    def numbers(plane: Plane) -> Tensor:
-        corners = [value for corner in plane.corners for value in (corner.x, corner.y)]
-        return torch.tensor([*corners, *plane.xs, *plane.ys], dtype=torch.float64)
+    def numbers(plane: Plane) -> list[float]:
+        return [*(value for corner in plane.corners for value in (corner.x, corner.y)), *plane.xs, *plane.ys]
 
-    if described(first) != described(second):
-        return False
-    scale = float(numbers(second).abs().max())
-    return torch.allclose(numbers(first), numbers(second), rtol=0, atol=1e-6 * scale)
-
-
-def _gram_schmidt(first: Tensor, second: Tensor) -> Tensor:
-    """Return two vectors of length 1 at a right angle: along the first, and towards the second."""
-    x = first / first.norm()
-    y = second - (second @ x) * x
-    y = y - (y @ x) * x  # once more: the first time leaves the rounding of a large part
-    return torch.stack([x, y / y.norm()])
+    apart = 1e-6 * max(map(abs, numbers(second)))
+    return described(first) == described(second) and np.allclose(numbers(first), numbers(second), rtol=0, atol=apart)
 
 
 def _joined(groups: Iterable[Tensor]) -> Tensor:
