@@ -11,6 +11,7 @@ from torch import Tensor
 from subspaces import locks
 from subspaces.evaluation.classification import Classes
 from subspaces.evaluation.metrics import of_task, tally
+from subspaces.evaluation.run_subject import RunSubject
 from subspaces.evaluation.schema import build
 from subspaces.training import seals
 
@@ -28,20 +29,13 @@ class Measured:
     metrics: dict[str, dict[str, float]]
 
     @classmethod
-    def of(
-        cls,
-        key: Mapping[str, Any],
-        environment: Mapping[str, Any],
-        answers: Mapping[str, Tensor],
-        labels: Mapping[str, Tensor],
-    ) -> "Measured":
-        """Measure log-probabilities [n, classes] on each split."""
-        metrics = of_task("classification")
-        found = {
-            split: tally(metrics, [(Classes(answer), labels[split].to(answer.device))])
-            for split, answer in answers.items()
-        }
-        return cls(dict(key), dict(environment), {split: len(answers[split]) for split in answers}, found)
+    def of(cls, key: Mapping[str, Any], run: RunSubject, answers: Mapping[str, Tensor]) -> "Measured":
+        """Measure log-probabilities [n, classes] on each split of a run's data."""
+        metrics, found = of_task("classification"), {}
+        for split, answer in answers.items():
+            labels = getattr(run.images_of, split).labels.to(answer.device)
+            found[split] = tally(metrics, [(Classes(answer), labels)])
+        return cls(dict(key), run.environment, {split: len(answers[split]) for split in answers}, found)
 
 
 @dataclass(frozen=True)

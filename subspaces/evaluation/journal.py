@@ -12,7 +12,6 @@ from subspaces.evaluation.record import FILE, REMEDY, Record, Row, row_key
 from subspaces.evaluation.settings import Settings
 from subspaces.evaluation.subject import Subject
 from subspaces.training import seals
-from subspaces.training.environment import environment
 
 SECONDS = 3.0  # between two writes: what a kill may lose
 
@@ -74,7 +73,7 @@ class Journal:
 
     def _environment(self) -> dict[str, Any]:
         family = {} if self.subject.checksum is None else {"family": self.subject.checksum}
-        return environment(self.subject.execution) | family
+        return self.subject.environment | family
 
     @property
     def shown(self) -> list[str]:

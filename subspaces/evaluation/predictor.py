@@ -101,13 +101,10 @@ class Predictor:
 
         return {split: answers(split) for split in self.splits}
 
-    def whole(self, weights: Weights) -> dict[str, tuple[Tensor, Tensor]]:
-        """Return the logits of one network for each split as a whole, and the labels."""
-        found = {}
-        for split, batches in self([weights]).items():
-            logits, labels = zip(*((each.members[0].logs, each.target) for each in batches), strict=True)
-            found[split] = torch.cat(logits), torch.cat(labels)
-        return found
+    def whole(self, weights: Weights) -> dict[str, Tensor]:
+        """Return the logits of one network for each split as a whole."""
+        answers = self([weights]).items()
+        return {split: torch.cat([each.members[0].logs for each in batches]) for split, batches in answers}
 
     @torch.no_grad()
     def _ask(self, networks: Sequence[nn.Module], batch: Any, seed: int) -> Answers:

@@ -19,7 +19,6 @@ from subspaces.evaluation.classification import log_mean
 from subspaces.evaluation.display import bars, counted
 from subspaces.evaluation.run_subject import OneRun, RunSubject, run_subjects
 from subspaces.training import sharing
-from subspaces.training.environment import environment
 from subspaces.training.execution import Execution, Precision
 from subspaces.training.runs import Run, RunError
 from subspaces.training.signals import stop_on_signals
@@ -53,20 +52,18 @@ def evaluate_together(
     Path(to).mkdir(parents=True, exist_ok=True)
     shelf = Shelf(Path(to) / FILE)
     keys = [key_of(group, statistics_batches) for group in members]
-    found = {index: old for index, key in enumerate(keys) if (old := shelf.find(key, precision)) is not None}
-    missing = [index for index in range(len(members)) if index not in found]
+    missing = {index: members[index] for index, key in enumerate(keys) if shelf.find(key, precision) is None}
     if missing:
         with stop_on_signals() as stop, bars(progress, stop) as shown, files.made(Path(to)):
             tick = counted(shown, "ensembles of runs", 0, len(missing))
-            new = sharing.share(
-                missing,
+            sharing.share(
+                list(missing),
                 lambda index: sharing.beside(shelf.path, keys[index]),
-                _Measuring({index: members[index] for index in missing}, keys, shelf, precision, tick),
+                _Measuring(missing, keys, shelf, precision, tick),
                 lambda index: f"the ensemble of {', '.join(keys[index]['runs'])}",
                 stop,
             )
-        found |= dict(zip(missing, new, strict=True))
-    return [found[index] for index in range(len(members))]
+    return [found for key in keys if (found := shelf.find(key, precision)) is not None]
 
 
 class _Measuring:
@@ -83,30 +80,24 @@ class _Measuring:
         self.left, self.keys, self.shelf, self.precision, self.tick = groups, keys, shelf, precision, tick
         self.logits: dict[RunSubject, dict[str, Tensor]] = {}  # of each run's midpoint [n, classes], on each split
 
-    def __call__(self, index: int) -> Measured:
-        """Return what another process has measured by now, or measure it."""
+    def __call__(self, index: int) -> None:
+        """Measure a group, unless another process has done so by now."""
         key, group = self.keys[index], self.left.pop(index)
-        found = self.shelf.find(key, self.precision)
-        if found is None:
-            found = self._measured(key, group)
-            self.shelf.add(found)
+        if self.shelf.find(key, self.precision) is None:
+            said = [self._said(one, key["batches"]) for one in group]
+            means = {split: log_mean(torch.stack([one[split] for one in said])) for split in group[0].splits}
+            self.shelf.add(Measured.of(key, group[0], means))
         wanted = {one for others in self.left.values() for one in others}
         self.logits = {one: logits for one, logits in self.logits.items() if one in wanted}
         self.tick(1)
-        return found
 
-    def _measured(self, key: dict[str, Any], group: Sequence[RunSubject]) -> Measured:
-        for one in group:
-            if one not in self.logits:
-                predictor = one.predictor(one.splits, key["batches"])
-                said = predictor.whole(one.weights(middle_of(one.shape)))
-                one.release()
-                self.logits[one] = {split: logits.cpu() for split, (logits, _) in said.items()}
-                self.tick(0)
-        first = group[0]
-        means = {split: log_mean(torch.stack([self.logits[one][split] for one in group])) for split in first.splits}
-        labels = {split: getattr(first.images_of, split).labels for split in first.splits}
-        return Measured.of(key, environment(first.execution), means, labels)
+    def _said(self, one: RunSubject, batches: int | None) -> dict[str, Tensor]:
+        if one not in self.logits:
+            said = one.predictor(one.splits, batches).whole(one.weights(middle_of(one.shape)))
+            one.release()
+            self.logits[one] = {split: logits.cpu() for split, logits in said.items()}
+            self.tick(0)
+        return self.logits[one]
 
 
 def key_of(group: Sequence[RunSubject], statistics: int | None = None) -> dict[str, Any]:

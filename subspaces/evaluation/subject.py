@@ -5,6 +5,7 @@ A run folder brings its own data; for any other family the user brings loaders.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from subspaces.evaluation.tasks import Task
 from subspaces.shapes import Point, Shape, Simplex
 from subspaces.subspace import Subspace
 from subspaces.training.engine import spread
+from subspaces.training.environment import environment
 from subspaces.training.execution import Execution
 from subspaces.training.recipe import Recipe
 
@@ -50,6 +52,11 @@ class Subject:
         self.answers = usual(shape)  # by name
         self.terms = Family(shape)  # what answers may depend on
         self.noted: dict[str, Any] = {}  # beside the number of batches that statistics are of
+
+    @cached_property
+    def environment(self) -> dict[str, Any]:
+        """Versions, commit and hardware, asked for once: they are the same for all that a process measures."""
+        return environment(self.execution)
 
     @property
     def dataset(self) -> dict[str, Any]:

@@ -244,6 +244,6 @@ def _networks(bench: RunSubject) -> tuple[Tensor, Callable[[float], Tensor]]:
     predictor = trained.predictor(["test"], BATCHES)
 
     def g(alpha: float) -> Tensor:
-        return predictor.whole(trained.weights(alpha))["test"][0]
+        return predictor.whole(trained.weights(alpha))["test"]
 
     return test.labels.to(predictor.device), g

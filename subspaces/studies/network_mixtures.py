@@ -1,7 +1,7 @@
 """Networks measured alone, on average, together and in random mixtures, each with batch-norm statistics of its own."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from typing import Any, Literal, get_args
 
 import torch
@@ -14,8 +14,6 @@ from subspaces.evaluation.predictor import Predictor
 from subspaces.evaluation.run_subject import RunSubject
 from subspaces.shapes import Simplex
 from subspaces.subspace import Subspace
-from subspaces.training.environment import environment
-from subspaces.training.execution import Execution
 
 Kind = Literal["branch", "average", "ensemble", "global", "layerwise", "per-weight"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -29,12 +27,6 @@ WORDS: dict[Kind, str] = {
     "layerwise": "mixture, layerwise",
     "per-weight": "mixture, per weight",
 }
-
-
-@cache
-def _environment(execution: Execution) -> dict[str, Any]:
-    """Return versions, commit and hardware, asked for once: they are the same for all that a process measures."""
-    return environment(execution)
 
 
 class Mixing:
@@ -77,9 +69,8 @@ class Mixing:
         key = {**what, "families": [bench.checksum for bench in benches]}
         found = self.shelf.find(key, self.precision)
         if found is None:
-            labels = {split: getattr(self.first.images_of, split).labels for split in self.first.splits}
             logs = {split: logits.log_softmax(1) for split, logits in answer().items()}
-            found = Measured.of(key, _environment(self.first.execution), logs, labels)
+            found = Measured.of(key, self.first, logs)
             self.shelf.add(found)
         return found
 
@@ -95,8 +86,7 @@ class Mixing:
 
     @torch.no_grad()
     def _at(self, alpha: Any) -> dict[str, Tensor]:
-        answers = self._predictor.whole(self.family.theta(self.family.coefficients(alpha)))
-        return {split: logits for split, (logits, _) in answers.items()}
+        return self._predictor.whole(self.family.theta(self.family.coefficients(alpha)))
 
     def _vertex(self, index: int) -> dict[str, Tensor]:
         if index not in self.known:
