@@ -1,7 +1,6 @@
 """From a family and its data to numbers: metrics, answers, tasks, points, planes, and the record of them all."""
 
 from subspaces.evaluation.answers import ANSWERS, Answer
-from subspaces.evaluation.classification import accuracy, expected_calibration_error
 from subspaces.evaluation.integrity import check
 from subspaces.evaluation.metrics import METRICS, Metric, average
 from subspaces.evaluation.points import Item
@@ -23,8 +22,6 @@ __all__ = [
     "Regression",
     "Row",
     "Task",
-    "accuracy",
     "average",
     "check",
-    "expected_calibration_error",
 ]

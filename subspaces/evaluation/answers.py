@@ -58,14 +58,6 @@ def middle_of(shape: Shape) -> Place:
     return 0.0 if kind(shape) == "single" else to_place(shape.midpoint().tolist())
 
 
-def _together(family: Family, places: tuple[Place, ...], role: str) -> Item:
-    """Return the item of a walk that measures these points together, or a new one."""
-    for item in family.walk:
-        if item.places == places and item.ensemble:
-            return item
-    return Item(role, places, role)
-
-
 def _pair(family: Family) -> Item | None:
     """Return the pair of the walk that is nearest to the one that is fixed beforehand."""
     if kind(family.shape) != "interval":
@@ -79,11 +71,11 @@ def _pair(family: Family) -> Item | None:
 def _vertices(family: Family) -> Item | None:
     m = family.shape.vertices
     if kind(family.shape) == "interval" and m == 2:
-        return _together(family, (0.0, 1.0), "along")
+        return Item("along", (0.0, 1.0), "along")
     if kind(family.shape) != "simplex":
         return None
     corners = [tuple(float(index == each) for each in range(m)) for index in range(m)]
-    return _together(family, tuple(corners), "vertex")
+    return Item("vertex", tuple(corners), "vertex")
 
 
 def _random(family: Family) -> Item | None:

@@ -38,14 +38,6 @@ class Measured:
         return cls(dict(key), run.environment, {split: len(answers[split]) for split in answers}, found)
 
 
-@dataclass(frozen=True)
-class _Content:
-    """What a file of measurements holds."""
-
-    schema: int
-    measured: list[Measured]
-
-
 class Shelf:
     """The measured of one sealed file; `run` is the key of the run that it belongs to, if it is of one."""
 
@@ -68,8 +60,8 @@ class Shelf:
     def _parsed(self) -> list[Measured]:
         values = seals.read_json(self.path, self.run, REMEDY).content
         try:
-            content: _Content = build(_Content, values)
-            return content.measured if content.schema == SCHEMA else []
+            found: list[Measured] = build(list[Measured], values["measured"], "measured")
+            return found if build(int, values["schema"], "schema") == SCHEMA else []
         except (ValueError, KeyError, TypeError) as error:
             raise seals.damaged(self.path, error, REMEDY) from None
 

@@ -27,13 +27,6 @@ class Classes:
         self.logs = logs
         self.features = features
 
-    @classmethod
-    def of(cls, probabilities: Tensor) -> "Classes":
-        """Return given probabilities as a prediction, without the rounding of their logarithm."""
-        made = cls(probabilities.log())
-        made.probabilities = probabilities
-        return made
-
     @cached_property
     def probabilities(self) -> Tensor:
         """The probabilities, [n, classes]."""
@@ -296,13 +289,3 @@ def temperature(logs: Tensor, labels: Tensor) -> float:
 def _weighted(p: Tensor, scores: Tensor) -> Tensor:
     """Return the mean of scores under p, [n]; a probability of 0 counts nothing, also where its score is -inf."""
     return torch.where(p > 0, p * scores, 0.0).sum(1)
-
-
-def accuracy(probabilities: Tensor, labels: Tensor) -> float:
-    """Return the share of examples whose most probable class is the label."""
-    return METRICS["accuracy"](Classes.of(probabilities), labels)
-
-
-def expected_calibration_error(probabilities: Tensor, labels: Tensor, bins: int = BINS) -> float:
-    """Return ECE = sum_b |B_b|/n |acc(B_b) - conf(B_b)| over bins of equal width."""
-    return float(_gap(in_bins(Classes.of(probabilities), labels, bins)))

@@ -65,20 +65,13 @@ def items_of(subject: Subject, settings: Settings) -> tuple[list[Item], list[Ans
     walk = plan(subject.shape, **points, seed=subject.seed) if subject.walks else []  # type: ignore[arg-type]
     family = subject.terms._replace(walk=walk, masks=settings.dropout_passes)
     items, wanted = list(walk), [ANSWERS.find(name) for name in settings.answers or subject.answers]
+    averages = subject.task.averages
     for item in (answer.item(family) for answer in wanted):
-        if item is not None and not any(_includes(known, item) for known in items):
-            items.append(item)
-    answers = [answer.of(family, subject.task.averages[0]) for answer in wanted]
+        if item is not None:
+            known = [row for each in items for row in each.rows(averages)]
+            items += [] if all(row in known for row in item.rows(averages)) else [item]
+    answers = [answer.of(family, averages[0]) for answer in wanted]
     return items, [each for each in answers if each is not None]
-
-
-def _includes(known: Item, item: Item) -> bool:
-    """Say whether an item that is measured anyway has all rows of another."""
-    if item.masks or known.masks:
-        return item == known
-    if item.networks > 1:
-        return known.places == item.places and known.ensemble == item.ensemble
-    return item.places[0] in known.places and known.role == item.role
 
 
 def _measure(journal: Journal, missing: Sequence[Item], total: int, progress: Progress) -> None:

@@ -49,10 +49,8 @@ class Network:
             named = dict(self.module.named_parameters(remove_duplicate=False)) if self.module is not None else {}
             same = named.keys() >= layout.entries.keys()
         if not same:
-            lacking = next((f", without {name}" for name in layout.entries if name not in named), "")
-            raise ValueError(
-                f"{self.label} has another network{lacking}: a plane goes through networks of one architecture"
-            )
+            what = next((f"no {name}" for name in layout.entries if name not in named), "another network")
+            raise ValueError(f"{self.label} has {what}: a plane goes through networks of one architecture")
         return {group.name: group.pack(named) for group in layout.groups}
 
     @classmethod

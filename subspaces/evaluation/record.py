@@ -297,14 +297,7 @@ class Record:
     def write(self, path: Path) -> None:
         """Write the record into a run folder or a file, whole or not at all."""
         file = Path(path) / FILE if Path(path).is_dir() else Path(path)
-        values = {entry.name: getattr(self, entry.name) for entry in dataclasses.fields(Record)}
-        seals.write_json(file, {name: _plain(value) for name, value in values.items()}, self.key)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_plain(each) for each in value]
-    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else value
+        seals.write_json(file, dataclasses.asdict(self), self.key)
 
 
 def _misfits(record: Record) -> Iterator[str]:

@@ -20,14 +20,9 @@ def by_confidence(each: Tensor) -> tuple[Tensor, Tensor]:
     That mean is what a random order among equals gives on average.
     """
     confidence, order = each[:, 0].sort(descending=True)
-    correct = each[:, 1][order]
-    starts = torch.ones_like(order)
-    starts[1:] = confidence[1:] != confidence[:-1]
-    group = starts.cumsum(0) - 1  # [n]
-    empty = torch.zeros_like(correct)
+    _, group, count = confidence.unique_consecutive(return_inverse=True, return_counts=True)
     # Sums of zeros and ones are exact, so that the order of a parallel sum does not matter.
-    total = empty.scatter_add(0, group, correct)
-    count = empty.scatter_add(0, group, torch.ones_like(correct))
+    total = torch.zeros_like(count, dtype=each.dtype).scatter_add(0, group, each[:, 1][order])
     return confidence, (total / count)[group]
 
 

@@ -18,14 +18,8 @@ from subspaces.training.execution import Precision
 ChooseOn = Literal["auto", "validation", "test"]
 PASSES = 20  # of MC-dropout
 POINTS = 10_001  # of a grid, or drawn at random: days on any device
-MOST = {  # what can be asked for
-    "random": (0, POINTS),
-    "triangle": (0, 140),  # which are 10,011 points
-    "cells": (2, 501),  # in each direction
-    "dropout_passes": (1, 10_000),
-    "statistics_batches": (1, 10**6),
-    "plane_statistics_batches": (1, 10**6),
-}
+TRIANGLE = 140  # which are 10,011 points
+BATCHES = 10**6
 CHECKS = 100
 
 
@@ -34,6 +28,7 @@ PLANE_PANEL = "Plane: error and loss around three networks"
 
 
 def _help(text: str, default: Any, panel: str | None = None, **more: Any) -> Any:
+    """Return a field; `limits` are the smallest and the largest whole number that can be asked for."""
     return field(default=default, metadata={"help": text, **({"panel": panel} if panel else {}), **more})
 
 
@@ -42,8 +37,10 @@ class Settings:
     """The points, the plane, and the split on which anything is chosen; `evaluate` says what each of them is."""
 
     grid: Sequence[float] = _help("Points of a line or curve, each with its opposite 1 - alpha.", GRID, POINTS_PANEL)
-    random: int = _help("Random points of a simplex, and in their ensemble.", 6, POINTS_PANEL)
-    triangle: int = _help("Grid on a triangle: into how many pieces an edge is cut; 0 for none.", 6, POINTS_PANEL)
+    random: int = _help("Random points of a simplex, and in their ensemble.", 6, POINTS_PANEL, limits=(0, POINTS))
+    triangle: int = _help(
+        "Grid on a triangle: into how many pieces an edge is cut; 0 for none.", 6, POINTS_PANEL, limits=(0, TRIANGLE)
+    )
     choose_on: ChooseOn = _help(
         "Where the best points and the threshold are chosen: on held-out images, or on the test set, which is marked. "
         "auto: on held-out images if the run has them, else nothing is chosen.",
@@ -56,13 +53,17 @@ class Settings:
         POINTS_PANEL,
         choices=lambda: ANSWERS,
     )
-    dropout_passes: int = _help("How often MC-dropout asks a network that has dropout.", PASSES, POINTS_PANEL)
+    dropout_passes: int = _help(
+        "How often MC-dropout asks a network that has dropout.", PASSES, POINTS_PANEL, limits=(1, 10_000)
+    )
     plane: bool = _help("Also the plane through the first three vertices.", False, PLANE_PANEL)
     through: Sequence[Any] = _help("A plane through networks of other runs.", (), PLANE_PANEL)
-    cells: int = _help("Cells of the plane in each direction.", 21, PLANE_PANEL)
-    plane_statistics_batches: int = _help("Batches for the batch-norm statistics of a cell.", 50, PLANE_PANEL)
+    cells: int = _help("Cells of the plane in each direction.", 21, PLANE_PANEL, limits=(2, 501))
+    plane_statistics_batches: int = _help(
+        "Batches for the batch-norm statistics of a cell.", 50, PLANE_PANEL, limits=(1, BATCHES)
+    )
     statistics_batches: int | None = _help(
-        "Batches for the batch-norm statistics of a point; by default all training images.", None
+        "Batches for the batch-norm statistics of a point; by default all training images.", None, limits=(1, BATCHES)
     )
     check_statistics: Sequence[int] = _help(
         "Measure some points and cells again with this many batches, to see whether that matters: 10 50 200.", ()
@@ -82,11 +83,11 @@ class Settings:
         if self.choose_on not in get_args(ChooseOn):
             raise ValueError(f"choose_on={values.shown(self.choose_on)}: {nearest(self.choose_on, get_args(ChooseOn))}")
         self._set("grid", values.number, "a list of finite numbers, such as [0, 0.5, 1]", POINTS)
-        for name, (least, most) in MOST.items():
-            value = getattr(self, name)
-            if value is not None or name != "statistics_batches":
-                values.whole(name, value, least, most)
-        batches = partial(values.whole, least=1, most=10**6, beside=" batches each")
+        for entry in dataclasses.fields(self):
+            value = getattr(self, entry.name)
+            if "limits" in entry.metadata and (value is not None or entry.default is not None):
+                values.whole(entry.name, value, *entry.metadata["limits"])
+        batches = partial(values.whole, least=1, most=BATCHES, beside=" batches each")
         self._set("check_statistics", batches, "a list of numbers of batches, such as [10, 50]", CHECKS)
         self._set("answers", lambda _, name: ANSWERS.find(name).name, "a list of answers, such as ['midpoint']", None)
         self._set("through", _network, "a list of run folders, such as ['runs/a', 'runs/b:0.3']", None)

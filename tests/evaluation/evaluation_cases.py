@@ -13,12 +13,20 @@ from sklearn.metrics import accuracy_score, brier_score_loss, log_loss
 import subspaces as ss
 from subspaces import data
 from subspaces.evaluation import Row
+from subspaces.evaluation.classification import Classes
 from subspaces.networks import MLP
 from subspaces.training import Execution, Run
 from subspaces.training.batches import statistics_batches
 
 CPU = Execution(device="cpu").resolved()
 Array = NDArray[np.float64]
+
+
+def certainly(probabilities: torch.Tensor) -> Classes:
+    """Return given probabilities as a prediction, without the rounding of their logarithm."""
+    made = Classes(probabilities.log())
+    made.probabilities = probabilities
+    return made
 
 
 def evaluate(*folders: Path, **settings: Any) -> list[ss.Evaluation]:

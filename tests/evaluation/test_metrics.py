@@ -6,6 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from evaluation_cases import certainly
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial import distance
@@ -14,7 +15,7 @@ from sklearn.metrics import accuracy_score, brier_score_loss, log_loss
 from torch import Tensor
 from torchmetrics.functional.classification import multiclass_accuracy, multiclass_calibration_error
 
-from subspaces.evaluation import accuracy, expected_calibration_error, metrics
+from subspaces.evaluation import metrics
 from subspaces.evaluation.classification import (
     DISTANCES,
     Classes,
@@ -32,20 +33,28 @@ def nll(log_probabilities: Tensor, labels: Tensor) -> float:
     return METRICS["nll"](Classes(log_probabilities), labels)
 
 
+def accuracy(probabilities: Tensor, labels: Tensor) -> float:
+    return METRICS["accuracy"](certainly(probabilities), labels)
+
+
+def expected_calibration_error(probabilities: Tensor, labels: Tensor, bins: int = BINS) -> float:
+    return float(METRICS["ece"].value(in_bins(certainly(probabilities), labels, bins)))
+
+
 def brier(probabilities: Tensor, labels: Tensor) -> float:
-    return METRICS["brier"](Classes.of(probabilities), labels)
+    return METRICS["brier"](certainly(probabilities), labels)
 
 
 def aurc(probabilities: Tensor, labels: Tensor) -> float:
-    return METRICS["aurc"](Classes.of(probabilities), labels)
+    return METRICS["aurc"](certainly(probabilities), labels)
 
 
 def adaptive_calibration_error(probabilities: Tensor, labels: Tensor, bins: int = BINS) -> float:
-    return float(adaptive_gap(each_top(Classes.of(probabilities), labels), bins))
+    return float(adaptive_gap(each_top(certainly(probabilities), labels), bins))
 
 
 def reliability(probabilities: Tensor, labels: Tensor, bins: int = BINS) -> Reliability:
-    return to_reliability(in_bins(Classes.of(probabilities), labels, bins))
+    return to_reliability(in_bins(certainly(probabilities), labels, bins))
 
 
 def summary(log_probabilities: Tensor, labels: Tensor) -> dict[str, float]:
@@ -54,7 +63,7 @@ def summary(log_probabilities: Tensor, labels: Tensor) -> dict[str, float]:
 
 def apart(name: str, p: Tensor, q: Tensor) -> float:
     (metric,) = (each for each in DISTANCES if each.name == name)
-    first, second = Classes.of(p), Classes.of(q)
+    first, second = certainly(p), certainly(q)
     first.features, second.features = p, q
     return metric(first, second)
 

@@ -5,12 +5,13 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from evaluation_cases import certainly
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
 from subspaces.evaluation import METRICS
-from subspaces.evaluation.classification import Classes, each_top
+from subspaces.evaluation.classification import each_top
 from subspaces.evaluation.record import RiskCoverage
 from subspaces.evaluation.selective import answered, threshold
 from subspaces.evaluation.selective import risk_coverage as curve_of
@@ -19,11 +20,11 @@ LEVELS = [0.5, 0.6, 0.75, 0.9, 1.0]
 
 
 def each(probabilities: Tensor, labels: Tensor) -> Tensor:
-    return each_top(Classes.of(probabilities), labels)
+    return each_top(certainly(probabilities), labels)
 
 
 def aurc(probabilities: Tensor, labels: Tensor) -> float:
-    return METRICS["aurc"](Classes.of(probabilities), labels)
+    return METRICS["aurc"](certainly(probabilities), labels)
 
 
 def risk_coverage(probabilities: Tensor, labels: Tensor, points: int = 51) -> RiskCoverage:

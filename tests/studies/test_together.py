@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 import subspaces as ss
 from subspaces import streams
-from subspaces.evaluation import expected_calibration_error
+from subspaces.evaluation import METRICS
+from subspaces.evaluation.classification import Classes
 from subspaces.evaluation.predictor import Predictor
 from subspaces.evaluation.run_ensembles import evaluate_together
 from subspaces.networks.dropout import dropping
@@ -28,7 +29,7 @@ def expect(metrics: dict[str, float], probabilities: Tensor, labels: Tensor) -> 
     assert metrics["accuracy"] == pytest.approx(accuracy_score(y, p.argmax(1)), abs=1e-9)
     assert metrics["nll"] == pytest.approx(log_loss(y, p, labels=range(10)), abs=1e-5)
     assert metrics["brier"] == pytest.approx(brier_score_loss(y, p, labels=range(10), scale_by_half=False), abs=1e-5)
-    assert metrics["ece"] == pytest.approx(expected_calibration_error(probabilities, labels), abs=2 / len(y))
+    assert metrics["ece"] == pytest.approx(METRICS["ece"](Classes(probabilities.log()), labels), abs=2 / len(y))
 
 
 def runs_of(comparison: Comparison, name: str) -> list[Run]:
