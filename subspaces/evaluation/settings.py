@@ -2,9 +2,9 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from torch import nn
 
@@ -12,63 +12,53 @@ from subspaces import values
 from subspaces.evaluation.answers import ANSWERS
 from subspaces.evaluation.points import GRID
 from subspaces.evaluation.subject import Subject
+from subspaces.methods import fields
+from subspaces.methods.fields import between, setting
 from subspaces.text import nearest
 from subspaces.training.execution import Precision
 
 ChooseOn = Literal["auto", "validation", "test"]
 PASSES = 20  # of MC-dropout
 POINTS = 10_001  # of a grid, or drawn at random: days on any device
-TRIANGLE = 140  # which are 10,011 points
-BATCHES = 10**6
+TRIANGLE = 140  # pieces of an edge, which are 10,011 points
 CHECKS = 100
-
+BATCHES = between(1, 10**6)
 
 POINTS_PANEL = "Points: where the subspace is measured"
 PLANE_PANEL = "Plane: error and loss around three networks"
-
-
-def _help(text: str, default: Any, panel: str | None = None, **more: Any) -> Any:
-    """Return a field; `limits` are the smallest and the largest whole number that can be asked for."""
-    return field(default=default, metadata={"help": text, **({"panel": panel} if panel else {}), **more})
+_point = partial(setting, panel=POINTS_PANEL)
+_plane = partial(setting, panel=PLANE_PANEL)
 
 
 @dataclass(frozen=True)
 class Settings:
     """The points, the plane, and the split on which anything is chosen; `evaluate` says what each of them is."""
 
-    grid: Sequence[float] = _help("Points of a line or curve, each with its opposite 1 - alpha.", GRID, POINTS_PANEL)
-    random: int = _help("Random points of a simplex, and in their ensemble.", 6, POINTS_PANEL, limits=(0, POINTS))
-    triangle: int = _help(
-        "Grid on a triangle: into how many pieces an edge is cut; 0 for none.", 6, POINTS_PANEL, limits=(0, TRIANGLE)
+    grid: Sequence[float] = _point(GRID, "Points of a line or curve, each with its opposite 1 - alpha.")
+    random: int = _point(6, "Random points of a simplex, and in their ensemble.", between(0, POINTS))
+    triangle: int = _point(
+        6, "Grid on a triangle: into how many pieces an edge is cut; 0 for none.", between(0, TRIANGLE)
     )
-    choose_on: ChooseOn = _help(
+    choose_on: ChooseOn = _point(
+        "auto",
         "Where the best points and the threshold are chosen: on held-out images, or on the test set, which is marked. "
         "auto: on held-out images if the run has them, else nothing is chosen.",
-        "auto",
-        POINTS_PANEL,
     )
-    answers: Sequence[str] = _help(
-        "How the networks answer, once for each way; by default as their method does.",
-        (),
-        POINTS_PANEL,
-        choices=lambda: ANSWERS,
+    answers: Sequence[str] = _point(
+        (), "How the networks answer, once for each way; by default as their method does.", choices=lambda: ANSWERS
     )
-    dropout_passes: int = _help(
-        "How often MC-dropout asks a network that has dropout.", PASSES, POINTS_PANEL, limits=(1, 10_000)
+    dropout_passes: int = _point(PASSES, "How often MC-dropout asks a network that has dropout.", between(1, 10_000))
+    plane: bool = _plane(False, "Also the plane through the first three vertices.")
+    through: Sequence[Any] = _plane((), "A plane through networks of other runs.")
+    cells: int = _plane(21, "Cells of the plane in each direction.", between(2, 501))
+    plane_statistics_batches: int = _plane(50, "Batches for the batch-norm statistics of a cell.", BATCHES)
+    statistics_batches: int | None = setting(
+        None, "Batches for the batch-norm statistics of a point; by default all training images.", BATCHES
     )
-    plane: bool = _help("Also the plane through the first three vertices.", False, PLANE_PANEL)
-    through: Sequence[Any] = _help("A plane through networks of other runs.", (), PLANE_PANEL)
-    cells: int = _help("Cells of the plane in each direction.", 21, PLANE_PANEL, limits=(2, 501))
-    plane_statistics_batches: int = _help(
-        "Batches for the batch-norm statistics of a cell.", 50, PLANE_PANEL, limits=(1, BATCHES)
+    check_statistics: Sequence[int] = setting(
+        (), "Measure some points and cells again with this many batches, to see whether that matters: 10 50 200."
     )
-    statistics_batches: int | None = _help(
-        "Batches for the batch-norm statistics of a point; by default all training images.", None, limits=(1, BATCHES)
-    )
-    check_statistics: Sequence[int] = _help(
-        "Measure some points and cells again with this many batches, to see whether that matters: 10 50 200.", ()
-    )
-    precision: Precision = _help("auto: bfloat16 on a GPU, or whatever the numbers that are there have.", "auto")
+    precision: Precision = setting("auto", "auto: bfloat16 on a GPU, or whatever the numbers that are there have.")
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> "Settings":
@@ -80,14 +70,9 @@ class Settings:
         return cls(**{name: value for name, value in given.items() if not (name == "grid" and value is None)})
 
     def __post_init__(self) -> None:
-        if self.choose_on not in get_args(ChooseOn):
-            raise ValueError(f"choose_on={values.shown(self.choose_on)}: {nearest(self.choose_on, get_args(ChooseOn))}")
+        fields.check(self, [entry for entry in dataclasses.fields(self) if not isinstance(entry.default, tuple)])
         self._set("grid", values.number, "a list of finite numbers, such as [0, 0.5, 1]", POINTS)
-        for entry in dataclasses.fields(self):
-            value = getattr(self, entry.name)
-            if "limits" in entry.metadata and (value is not None or entry.default is not None):
-                values.whole(entry.name, value, *entry.metadata["limits"])
-        batches = partial(values.whole, least=1, most=BATCHES, beside=" batches each")
+        batches = partial(values.whole, least=1, most=10**6, beside=" batches each")
         self._set("check_statistics", batches, "a list of numbers of batches, such as [10, 50]", CHECKS)
         self._set("answers", lambda _, name: ANSWERS.find(name).name, "a list of answers, such as ['midpoint']", None)
         self._set("through", _network, "a list of run folders, such as ['runs/a', 'runs/b:0.3']", None)

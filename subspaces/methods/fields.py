@@ -26,6 +26,11 @@ ABOVE_ZERO = Limit("more than 0", lambda value: value > 0)
 FRACTION = Limit("a fraction of at least 0 and below 1", lambda value: 0 <= value < 1)
 
 
+def between(least: int, most: int) -> Limit:
+    """Return the limit of numbers that have a smallest and a largest."""
+    return Limit(f"at least {least} and at most {most}", lambda value: least <= value <= most)
+
+
 def setting(default: Any, text: str, limit: Limit | None = None, **more: Any) -> Any:
     """Return a field of a frozen dataclass.
 
