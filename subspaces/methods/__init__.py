@@ -1,7 +1,7 @@
 """Methods: the subspaces, and what they are compared with; a file each, in the order in which they are listed."""
 
 # isort: off
-from subspaces.methods import subspaces, swa, cycles, ema, early_stopping, sam, integral
+from subspaces.methods import subspaces, checkpoints, ema, early_stopping, sam, integral
 from subspaces.methods.fields import ABOVE_ZERO, FRACTION, NATURAL, POSITIVE, Limit, setting
 from subspaces.methods.method import METHODS, Backward, Hooks, Method, own_fields, users
 
@@ -15,7 +15,7 @@ __all__ = [
     "Hooks",
     "Limit",
     "Method",
-    "cycles",
+    "checkpoints",
     "early_stopping",
     "ema",
     "integral",
@@ -23,6 +23,5 @@ __all__ = [
     "sam",
     "setting",
     "subspaces",
-    "swa",
     "users",
 ]

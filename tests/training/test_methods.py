@@ -14,7 +14,7 @@ from training_cases import CPU, DIGITS, digits, make_mlp, train_one
 import subspaces as ss
 from subspaces import data
 from subspaces.layout import Layout
-from subspaces.methods import swa
+from subspaces.methods import checkpoints
 from subspaces.methods.early_stopping import Stopping
 from subspaces.training import RECIPES, Recipe, Run
 from subspaces.training.api import configure
@@ -126,7 +126,7 @@ def test_the_vertices_of_swag_are_drawn_from_its_checkpoints(tmp_path: Path):
     recipe = change(method="swag", vertices=3, seed=2)
     layout = Layout.of(make_mlp())
     kept = [{group.name: group.pack(one) for group in layout.groups} for one in checkpoints_by_hand(recipe)]
-    drawn = swa.draw(kept, 3, recipe.seed)
+    drawn = checkpoints.draw(kept, 3, recipe.seed)
     expected = [
         {name: value for group in layout.groups for name, value in group.unpack(one[group.name]).items()}
         for one in drawn
