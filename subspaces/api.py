@@ -189,12 +189,12 @@ def evaluate(
     loaders = {split: _loader(split, own[split]) for split in ("test", "validation") if own[split] is not None}
     chosen = task_of(task)
     statistics = None if statistics is None else _loader("statistics", statistics)
-    subject = subject_of(what, chosen, loaders, statistics, name)  # type: ignore[arg-type]
+    subject = subject_of(networks, chosen, loaders, statistics, name)
     measured = measured_by(chosen.metrics, metrics)
     open_run = run_subjects(data, execution, trust)
     others = [Network.named(each, number, open_run) for number, each in enumerate(wanted.through, 1)]
     measuring.check(subject, wanted, others)
-    with bars(progress) as shown, left_alone(what):  # type: ignore[arg-type]
+    with bars(progress) as shown, left_alone(networks):
         return Evaluation.of(measuring.measure_all(Journal(subject, measured, wanted), others, shown))
 
 
@@ -237,7 +237,7 @@ def _loader(name: str, loader: Any) -> Iterable[Any]:
     return loader
 
 
-def _networks(what: Any) -> bool:
-    """Say whether networks are to be measured, and not runs."""
-    several = what if isinstance(what, (list, tuple)) else [what]
-    return bool(several) and all(isinstance(each, nn.Module) for each in several)
+def _networks(what: Any) -> list[nn.Module]:
+    """Return the networks that are to be measured; none if it is runs that are."""
+    several = list(what) if isinstance(what, (list, tuple)) else [what]
+    return several if all(isinstance(each, nn.Module) for each in several) else []

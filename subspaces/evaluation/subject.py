@@ -161,17 +161,12 @@ class NetworksSubject(_OnLoaders):
 
 
 def subject_of(
-    networks: nn.Module | Sequence[nn.Module],
-    task: Task,
-    loaders: Loaders,
-    statistics: Iterable[Any] | None,
-    name: str | None,
+    networks: Sequence[nn.Module], task: Task, loaders: Loaders, statistics: Iterable[Any] | None, name: str | None
 ) -> Subject:
     """Return a family, an ensemble, a network or several of them as what is measured on loaders."""
-    alone = template.unwrapped(networks) if isinstance(networks, nn.Module) else None
+    several, alone = list(networks), template.unwrapped(networks[0]) if len(networks) == 1 else None
     if isinstance(alone, Subspace):
         return FamilySubject(alone, task, loaders, statistics, name or "family")
-    several = [networks] if isinstance(networks, nn.Module) else list(networks)
     if isinstance(alone, Ensemble):
         select = alone.select  # takes the logits out of what a member returns
         members = alone.members
@@ -181,11 +176,10 @@ def subject_of(
 
 
 @contextmanager
-def left_alone(networks: nn.Module | Sequence[nn.Module]) -> Iterator[None]:
+def left_alone(networks: Sequence[nn.Module]) -> Iterator[None]:
     """Give modules back as they came: in their modes, with the gradients that they wanted; and the random numbers."""
-    several = [networks] if isinstance(networks, nn.Module) else networks
-    modes = {part: part.training for network in several for part in network.modules()}
-    trained = {value: value.requires_grad for network in several for value in network.parameters()}
+    modes = {part: part.training for network in networks for part in network.modules()}
+    trained = {value: value.requires_grad for network in networks for value in network.parameters()}
     try:
         with torch.random.fork_rng():
             yield
