@@ -49,8 +49,8 @@ class Answer:
         if item is None:
             return None
         about = item.rows([average])[-1]  # all points together, or the only one
-        del about["kind"]
-        return Answered(self.name, self.words(family, item), **about)
+        words = self.words(family, item)
+        return Answered(self.name, words, about.networks, about.role, about.alphas, about.average)
 
 
 def middle_of(shape: Shape) -> Place:

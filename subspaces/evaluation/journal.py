@@ -8,7 +8,7 @@ from typing import Any
 from subspaces.evaluation.examples import Predictions
 from subspaces.evaluation.metrics import Metric
 from subspaces.evaluation.points import Item, kind
-from subspaces.evaluation.record import FILE, REMEDY, Record, Row, row_key
+from subspaces.evaluation.record import FILE, REMEDY, Record, Row
 from subspaces.evaluation.settings import Settings
 from subspaces.evaluation.subject import Subject
 from subspaces.training import seals
@@ -94,7 +94,7 @@ class Journal:
         done = {row.key for row in self.record.rows}
 
         def whole(item: Item) -> bool:
-            keys = [row_key(split=split, **about) for split in splits for about in item.rows(task.averages)]
+            keys = [about.key(split) for split in splits for about in item.rows(task.averages)]
             return done.issuperset(keys) and (not task.keeps or bool(item.masks) or known >= set(item.places))
 
         return [item for item in items if not whole(item)]

@@ -1,7 +1,7 @@
 """Measuring one subject: points and their ensembles, one item after the other, and all that follows from them."""
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ from subspaces.evaluation.metrics import Metric, Tally
 from subspaces.evaluation.plane import Network, corners
 from subspaces.evaluation.points import Item, Place, coefficients, plan, to_place
 from subspaces.evaluation.predictor import Answers, Predictor
-from subspaces.evaluation.record import Answered, Record, Row
+from subspaces.evaluation.record import About, Answered, Record, Row
 from subspaces.evaluation.settings import Settings
 from subspaces.evaluation.subject import Subject
 from subspaces.evaluation.tasks import Classification
@@ -152,6 +152,7 @@ class Measuring:
         answers = [_Answer(self.metrics, known, fits) for known in self.temperatures]
         pairs = list(itertools.combinations(self.members, 2)) if self.item.ensemble else []
         apart = [Tally(self.task.distances) for _ in pairs]
+        averages = self.task.averages if self.item.ensemble else ()
         heard: list[list[Said]] = [[] for _ in self.points]
         labels, count = [], 0
         for batch in batches:
@@ -159,7 +160,7 @@ class Measuring:
             if not len(singles[0]):  # all labels of the batch are such as do not count
                 continue
             members = [batch.members[index] for index in self.members]
-            together = [self.task.combine(members, row["average"]) for row in self.about[len(self.points) :]]
+            together = [self.task.combine(members, each) for each in averages]
             for answer, prediction in zip(answers, [*singles[: len(self.points)], *together], strict=True):
                 answer.add(prediction, batch.target)
             for tally, (first, second) in zip(apart, pairs, strict=True):
@@ -171,16 +172,17 @@ class Measuring:
             count += len(singles[0])
         if not count:
             raise ValueError(f"the {split} loader has no examples: expected at least one batch")
+        diversity = _mean(apart)
         for about, answer in zip(self.about, answers, strict=True):
-            rows.append(self._row(about, split=split, count=count, diversity=_mean(apart), **answer.found()))
+            rows.append(self._row(about, diversity, split=split, count=count, **answer.found()))
         if fits:
             self.temperatures = [answer.fitted() for answer in answers]
         for place, known in zip(self.points if labels else (), heard, strict=False):
             kept.append((place, split, joined(known), torch.cat(labels)[:KEPT]))
 
-    def _row(self, about: Mapping[str, Any], diversity: dict[str, float] | None, **found: Any) -> Row:
-        c = [coefficients(self.subject.shape, to_place(alpha)) for alpha in about["alphas"]]
-        return Row(coefficients=c, diversity=diversity if about["kind"] == "ensemble" else None, **about, **found)
+    def _row(self, about: About, diversity: dict[str, float] | None, **found: Any) -> Row:
+        c = [coefficients(self.subject.shape, to_place(alpha)) for alpha in about.alphas]
+        return Row(coefficients=c, diversity=diversity if about.average else None, **vars(about), **found)
 
 
 def _mean(tallies: Sequence[Tally]) -> dict[str, float] | None:

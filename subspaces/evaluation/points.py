@@ -3,12 +3,12 @@
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
 from subspaces import randomness, streams
-from subspaces.evaluation.record import Alpha
+from subspaces.evaluation.record import About, Alpha
 from subspaces.shapes import Shape
 
 Place = float | tuple[float, ...]
@@ -36,27 +36,14 @@ class Item:
         """The points, each once."""
         return list(dict.fromkeys(self.places))
 
-    def rows(self, averages: Sequence[str]) -> list[dict[str, Any]]:
+    def rows(self, averages: Sequence[str]) -> list[About]:
         """Return what each of its rows is about: the points alone, then all together, averaged in these ways."""
         alone = [] if self.masks else self.points
-        together = averages if self.ensemble else ()
+        points = [About("point", self.role, [to_alpha(place)]) for place in alone]
+        if self.ensemble is None:
+            return points
         alphas = [to_alpha(place) for place in self.places]
-        return [
-            *(
-                {"kind": "point", "role": self.role, "alphas": [to_alpha(p)], "average": None, "networks": 1}
-                for p in alone
-            ),
-            *(
-                {
-                    "kind": "ensemble",
-                    "role": self.ensemble,
-                    "alphas": alphas,
-                    "average": each,
-                    "networks": self.networks,
-                }
-                for each in together
-            ),
-        ]
+        return points + [About("ensemble", self.ensemble, alphas, each, self.networks) for each in averages]
 
 
 def kind(shape: Shape) -> Literal["single", "interval", "simplex"]:

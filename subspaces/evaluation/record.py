@@ -90,6 +90,21 @@ class RiskCoverage:
 
 
 @dataclass(frozen=True)
+class About:
+    """What a row is about: a point, or several that answer together."""
+
+    kind: Kind
+    role: str
+    alphas: list[Alpha]
+    average: str | None = None
+    networks: int = 1
+
+    def key(self, split: str) -> str:
+        """Return what tells the row on a split from any other of a record."""
+        return json.dumps([split, self.kind, self.role, self.alphas, self.average, self.networks])
+
+
+@dataclass(frozen=True)
 class Row:
     """How good one point, or the ensemble of several, is on one split.
 
@@ -114,18 +129,13 @@ class Row:
     @property
     def key(self) -> str:
         """What the row is about: two rows of one record with the same key are the same measurement."""
-        return row_key(self.split, self.kind, self.role, self.alphas, self.average, self.networks)
+        return About(self.kind, self.role, self.alphas, self.average, self.networks).key(self.split)
 
     def __getattr__(self, name: str) -> float:
         known: Mapping[str, float] = self.__dict__.get("metrics", {})
         if name not in known:
             raise AttributeError(f"a row has no {name!r}: {nearest(name, known)}")
         return known[name]
-
-
-def row_key(split: str, kind: Kind, role: str, alphas: list[Alpha], average: str | None, networks: int) -> str:
-    """Return what tells a row of a record from any other."""
-    return json.dumps([split, kind, role, alphas, average, networks])
 
 
 @dataclass(frozen=True)
