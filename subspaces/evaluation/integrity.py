@@ -63,26 +63,24 @@ def _complaints(folder: Path) -> list[str]:
                 return [f"{folder} is in use by {holder}: check it when that has ended"]
         except RunError as error:
             return [f"{error}: check it when that has ended"]
-    found: list[str] = []
-    try:
-        for problem in _wrong(_of_run(Run.open(folder))):
-            found.append(problem)
-    except (RunError, OSError) as error:  # a file that tells which others there are
-        found.append(str(error))
-    return found
+    return list(_wrong(_of_run(folder)))
 
 
 def _wrong(checks: Iterable[Callable[[], object]]) -> Iterator[str]:
-    """Yield what each of some checks complains about."""
-    for check in checks:
-        try:
-            check()
-        except (RunError, storage.FileError, OSError) as error:
-            yield str(error)
+    """Yield what each of some checks complains about, and why there are no more of them."""
+    try:
+        for check in checks:
+            try:
+                check()
+            except (RunError, storage.FileError, OSError) as error:
+                yield str(error)
+    except (RunError, OSError) as error:  # of a file that tells which others there are
+        yield str(error)
 
 
-def _of_run(run: Run) -> Iterator[Callable[[], object]]:
+def _of_run(folder: Path) -> Iterator[Callable[[], object]]:
     """Yield the checks of one run."""
+    run = Run.open(folder)  # which tells what else there is
     yield run.starts
     yield run.log
     if (run.folder / "result.json").exists() and not run.finished:
