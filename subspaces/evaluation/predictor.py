@@ -64,11 +64,6 @@ class Predictor:
         sizes = [] if self._loader is None or self._statistics is None else self._loader.sizes[:batches]
         self.expected_images = self.statistics_images = sum(sizes)  # of the statistics; 0 if that is not known yet
 
-    @property
-    def network(self) -> nn.Module:
-        """The network of the first member, with the weights and statistics that it had last."""
-        return self._networks[0]
-
     @torch.no_grad()
     def prepare(self, weights: Sequence[Weights]) -> list[nn.Module]:
         """Return a network with each of these weights, and batch-norm statistics of its own."""
@@ -188,7 +183,11 @@ class CapturedPredictor(Predictor):
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self._norms = list(batch_norms(self.network).values())
+        (network,) = self._networks
+        shared: dict[int, Any] = {id(value): value for value in network.parameters()}
+        self._pupil = copy.deepcopy(network, shared).train()  # the same weights, and the statistics of one batch
+        for norm in batch_norms(self._pupil).values():
+            norm.momentum = 1.0
         self._graph: tuple[torch.cuda.CUDAGraph, list[Tensor]] | None = None
         self._passes: dict[str, tuple[torch.cuda.CUDAGraph, tuple[Any, ...]]] = {}
 
@@ -214,7 +213,7 @@ class CapturedPredictor(Predictor):
 
     def _joined(self, split: str) -> tuple[Tensor, Tensor | None, Tensor]:
         """Return the outputs on all batches of a split."""
-        found = [(*self._run(self.network, (x, y)), y) for x, y in self.splits[split]]
+        found = [(*self._run(self._networks[0], (x, y)), y) for x, y in self.splits[split]]
         outputs, features, targets = zip(*found, strict=True)
         entered = None if features[0] is None else torch.cat(features)
         return torch.cat([output.float() for output in outputs]), entered, torch.cat(targets)
@@ -225,7 +224,7 @@ class CapturedPredictor(Predictor):
         sizes = loader.sizes[: self._batches]
         with self._settings():
             if self._graph is None:
-                sums = [torch.zeros_like(value) for value in self._running()]
+                sums = [torch.zeros_like(value) for value in _running(network)]
                 self._graph = captured(lambda: self._add_statistics(loader, sizes[0], sums), self.device)[0], sums
                 loader.position.zero_()
             graph, sums = self._graph
@@ -235,24 +234,17 @@ class CapturedPredictor(Predictor):
                     graph.replay()
                 else:
                     self._add_statistics(loader, size, sums)
-        torch._foreach_copy_(self._running(), list(torch._foreach_div(sums, len(sizes))))
-
-    def _running(self) -> list[Tensor]:
-        pairs = ((norm.running_mean, norm.running_var) for norm in self._norms)
-        return [value for pair in pairs for value in pair if value is not None]
+        torch._foreach_copy_(_running(network), list(torch._foreach_div(sums, len(sizes))))
 
     def _add_statistics(self, loader: ResidentLoader, size: int, sums: list[Tensor]) -> None:
         """Run the network on a batch and add the mean and variance that its batch norms see."""
-        momenta = [norm.momentum for norm in self._norms]
-        running = self._running()
-        torch._foreach_zero_(running)
-        self.network.train()
-        try:
-            for norm in self._norms:
-                norm.momentum = 1.0  # keeps the statistics of this batch alone
-            self.network(loader.take(size)[0])
-            torch._foreach_add_(sums, running)
-        finally:
-            self.network.eval()
-            for norm, momentum in zip(self._norms, momenta, strict=True):
-                norm.momentum = momentum
+        running = _running(self._pupil)
+        torch._foreach_zero_(running)  # nothing of before, also where that was infinite
+        self._pupil(loader.take(size)[0])
+        torch._foreach_add_(sums, running)
+
+
+def _running(network: nn.Module) -> list[Tensor]:
+    """Return the means and variances of a network's batch norms."""
+    pairs = ((norm.running_mean, norm.running_var) for norm in batch_norms(network).values())
+    return [value for pair in pairs for value in pair if value is not None]
