@@ -75,11 +75,8 @@ def _points_to_check(subject: Subject) -> Points:
 
 def _cells_to_check(span: Span, plane: Plane) -> Points:
     """Return some cells of a plane, from edge to edge."""
-    xs, ys = (
-        [values[round(step * (len(values) - 1) / (SIDE - 1))] for step in range(SIDE)]
-        for values in (plane.xs, plane.ys)
-    )
-    return Points(span.weights, [[x, y] for y in ys for x in xs])
+    chosen = sorted({round(step * (len(plane.xs) - 1) / (SIDE - 1)) for step in range(SIDE)})  # in both directions
+    return Points(span.weights, [[plane.xs[i], plane.ys[j]] for j in chosen for i in chosen])
 
 
 def check_statistics(journal: Journal, plane: Mapping[str, Points], progress: Progress) -> None:
