@@ -91,7 +91,6 @@ def test_every_option_of_compare_arrives(planned: list[Any]) -> None:
         show="quiet",
         tensorboard=False,
         execution=Execution(device="cpu", precision="float32"),
-        scaled=True,
     )
 
 

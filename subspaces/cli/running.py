@@ -15,12 +15,12 @@ from subspaces.cli.options import ROOT, with_fields
 from subspaces.training import Execution, Recipe
 
 if TYPE_CHECKING:
-    from subspaces.studies.setting import Asked
+    from subspaces.studies.setting import Setting
     from subspaces.studies.tables import Result
 
 
-Ask = Callable[..., "Asked"]
-"""Makes what is asked for of a command's own options, and of those that all of these commands have."""
+Ask = Callable[..., "Setting"]
+"""Makes the setting of a command's own options, and of those that all of these commands have."""
 Build = Callable[..., tuple[Any, Callable[[Any], "Result"]]]
 
 
@@ -52,13 +52,13 @@ def study_command(out: str, *own: str, without: Collection[str] = ()) -> Callabl
 
         @wraps(build)
         def command(dry_run: bool, quiet: bool, as_json: bool, seeds: Any, code: Any, **fields: Any) -> None:
-            from subspaces.studies.setting import Asked
+            from subspaces.studies.setting import Setting
 
             arguments = {one.name: fields.pop(one.name) for one in mine}
             with usage("out", *own):
                 changes = shared.given(fields, quiet, as_json, seeds)
                 show = "quiet" if quiet or as_json else "bar"
-                plan, run = build(partial(Asked.of, seeds=seeds or None, show=show, **changes), **arguments)
+                plan, run = build(partial(Setting.of, seeds=seeds or None, show=show, **changes), **arguments)
             carry_out(plan, run, dry_run, as_json)
 
         rest = inspect.Parameter("fields", inspect.Parameter.VAR_KEYWORD, annotation=Any)

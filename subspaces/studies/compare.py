@@ -9,7 +9,7 @@ from subspaces import files
 from subspaces.evaluation.settings import PASSES
 from subspaces.reports.page import write_page
 from subspaces.studies.comparison import Comparison, measure
-from subspaces.studies.setting import Asked, Folder, OneRecipe, Setting, check, find_reference, resolve, train_missing
+from subspaces.studies.setting import Folder, OneRecipe, Setting, check, find_reference, resolve, train_missing
 from subspaces.studies.tables import attempt
 from subspaces.training.display import Mode
 from subspaces.training.recipe import Recipe
@@ -61,16 +61,16 @@ def compare(
         >>> {entry.named: entry.values("accuracy") for entry in comparison.entries}
     """
     where: dict[str, Any] = {"data": data, "runs": runs, "out": out, "show": show, "tensorboard": tensorboard}
-    asked = Asked.of(seeds, ensembles=ensembles, dropout_passes=dropout_passes, **where, **changes)
-    return run(plan(recipe, asked, reference))
+    setting = Setting.of(seeds=seeds, ensembles=ensembles, dropout_passes=dropout_passes, **where, **changes)
+    return run(plan(recipe, setting, reference))
 
 
-def plan(recipe: OneRecipe | Sequence[OneRecipe], asked: Asked, reference: OneRecipe | None) -> Plan:
+def plan(recipe: OneRecipe | Sequence[OneRecipe], setting: Setting, reference: OneRecipe | None) -> Plan:
     """Check everything and return what is to be done; nothing is."""
-    recipes, execution = resolve(recipe, asked.seeds, asked.changes)
+    recipes, resolved = resolve(recipe, setting)
     chosen = find_reference(recipes, reference)
-    check(recipes, asked.setting)
-    return Plan(recipes, chosen, dataclasses.replace(asked.setting.resolved(execution), scaled=True))
+    check(recipes, resolved)
+    return Plan(recipes, chosen, resolved)
 
 
 def run(plan: Plan) -> Comparison:
@@ -78,6 +78,6 @@ def run(plan: Plan) -> Comparison:
     out = plan.setting.out
     with files.made(out):
         runs = train_missing(plan.recipes, plan.setting)
-        made = measure(runs, plan.setting, plan.reference).write(out)
+        made = measure(runs, plan.setting, plan.reference, scaled=True).write(out)
         page, reason = attempt("page", lambda: [write_page(made.groups, out / "report.html", made.together)])
         return dataclasses.replace(made, files=made.files + page, left_out=made.left_out + reason)

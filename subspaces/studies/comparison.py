@@ -202,9 +202,14 @@ def _stopping(entry: Entry) -> str:
 # Measuring
 
 
-def measure(runs: Sequence[Run], setting: Setting, reference: Recipe | None) -> Comparison:
-    """Measure what is missing of finished runs on the same data, and return all of it."""
-    records = evaluate(runs, dropout_passes=setting.dropout_passes, **setting.measuring(), **setting.evaluation)
+def measure(
+    runs: Sequence[Run], setting: Setting, reference: Recipe | None, scaled: bool = False, **evaluation: Any
+) -> Comparison:
+    """Measure what is missing of finished runs on the same data, and return all of it, also after temperature scaling.
+
+    `evaluation` is what `evaluate` is told beside.
+    """
+    records = evaluate(runs, dropout_passes=setting.dropout_passes, **setting.measuring(), **evaluation)
     splits = records[0].dataset["splits"]
     images = _training_images(runs[0].recipe, records[0], setting.data)
     groups = grouped(Reading(run, record) for run, record in zip(runs, records, strict=True))
@@ -214,7 +219,7 @@ def measure(runs: Sequence[Run], setting: Setting, reference: Recipe | None) -> 
             sizes = setting.sizes(len(group.runs))
             members = [[run_of(group.runs[at]) for at in one] for k in sizes for one in disjoint(len(group.runs), k)]
             together += evaluate_together(members, to=setting.out, **setting.measuring())
-        entries += entries_of(group, list(splits), images, together, setting.scaled)
+        entries += entries_of(group, list(splits), images, together, scaled)
     known = (entry for entry in entries if reference is not None and same(entry.recipe, reference))
     return Comparison(entries, next(known, None), list(runs), images, splits["test"], groups=groups, together=together)
 

@@ -21,7 +21,7 @@ from subspaces.reports.naming import heading
 from subspaces.studies import tables
 from subspaces.studies.entries import Scores, in_columns, names, shown
 from subspaces.studies.network_mixtures import KINDS, PER, WORDS, Kind, Mixing
-from subspaces.studies.setting import Asked, Folder, OneRecipe, Setting, resolve, train_missing, whole_numbers
+from subspaces.studies.setting import Folder, OneRecipe, Setting, resolve, train_missing, whole_numbers
 from subspaces.studies.tables import Result, Table
 from subspaces.training import feasible, sharing
 from subspaces.training.recipe import Recipe
@@ -89,17 +89,17 @@ def study_instability(
     Example:
         >>> ss.studies.study_instability("digits-standard", shared=[0, 10, 30], seeds=[0, 1])
     """
-    return run(plan(recipe, Asked.of(out=out, **settings), shared, models, draws))
+    return run(plan(recipe, Setting.of(out=out, **settings), shared, models, draws))
 
 
 def plan(
-    recipe: OneRecipe, asked: Asked, shared: Sequence[int] | None, models: Sequence[int] = MODELS, draws: int = 5
+    recipe: OneRecipe, setting: Setting, shared: Sequence[int] | None, models: Sequence[int] = MODELS, draws: int = 5
 ) -> Plan:
     """Check everything and return what is to be done; nothing is."""
     for name in ("trunk", "branch"):
-        if asked.changes.get(name) is not None:
-            raise ValueError(f"{name}={asked.changes[name]}: the study sets it itself, see shared and models")
-    found, execution = resolve(recipe, asked.seeds, asked.changes)
+        if setting.changes.get(name) is not None:
+            raise ValueError(f"{name}={setting.changes[name]}: the study sets it itself, see shared and models")
+    found, resolved = resolve(recipe, setting)
     base = found[0]
     if base.shape().vertices > 1 or base.result_shape().vertices > 1:
         raise ValueError(f"method={base.method!r}: branches are of one network; expected a method such as standard")
@@ -111,10 +111,9 @@ def plan(
     for name, given in numbers.items():
         if not given:
             raise ValueError(f"{name}={len(given)}: expected at least one")
-    feasible.check(found, asked.setting.data)
+    feasible.check(found, setting.data)
     several = {name: sorted(set(given)) for name, given in numbers.items()}
-    seeds, setting = sorted({one.seed for one in found}), asked.setting.resolved(execution)
-    return Plan(base, seeds, draws=draws, setting=setting, **several)
+    return Plan(base, sorted({one.seed for one in found}), draws=draws, setting=resolved, **several)
 
 
 def _shared_epochs(recipe: Recipe, shared: Sequence[int] | None) -> list[int]:

@@ -20,7 +20,7 @@ from subspaces.evaluation.run_subject import RunSubject, run_subjects, share
 from subspaces.methods import integral
 from subspaces.studies import tables
 from subspaces.studies.noise_levels import LEVELS, NoiseStudy, Plan, columns, measure_levels, plan_levels
-from subspaces.studies.setting import Asked, Folder, OneRecipe, Setting, train_missing
+from subspaces.studies.setting import Folder, OneRecipe, Setting, train_missing
 from subspaces.studies.tables import Result, Table
 from subspaces.training import seals
 from subspaces.training.execution import Precision
@@ -63,13 +63,13 @@ def study_integral(
     Example:
         >>> ss.studies.study_integral(levels=[0, 0.4], seeds=[0, 1], data="data")
     """
-    return run(plan(recipe, Asked.of(out=out, **settings), levels))
+    return run(plan(recipe, Setting.of(out=out, **settings), levels))
 
 
-def plan(recipe: OneRecipe | Sequence[OneRecipe], asked: Asked, levels: Sequence[float]) -> Plan:
+def plan(recipe: OneRecipe | Sequence[OneRecipe], setting: Setting, levels: Sequence[float]) -> Plan:
     """Check everything and return what is to be done; nothing is."""
-    setting, changes = replace(asked.setting, ensembles=()), {"learning_rate": RATE, **asked.changes}
-    found = plan_levels(recipe, Asked(setting, asked.seeds, changes), levels, {}, "accuracy")
+    changes = {"learning_rate": RATE, **setting.changes}
+    found = plan_levels(recipe, replace(setting, ensembles=(), changes=changes), levels, {}, "accuracy")
     lines = [one for one in found.recipes if one.method == "integral"]
     if not lines:
         raise ValueError("no recipe has the method integral: expected one, such as mnist-integral")

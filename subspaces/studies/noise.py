@@ -5,7 +5,7 @@ from typing import Any
 
 from subspaces import files
 from subspaces.studies.noise_levels import LEVELS, NoiseStudy, Plan, measure_levels, plan_levels
-from subspaces.studies.setting import Asked, Folder, OneRecipe, train_missing
+from subspaces.studies.setting import Folder, OneRecipe, Setting, train_missing
 
 RATES = (0.05, 0.1, 0.2, 0.4, 0.8)
 LISTS: dict[str, tuple[float, ...]] = {"dropout": RATES, "label_smoothing": RATES}
@@ -34,7 +34,7 @@ def study_noise(
     Example:
         >>> study_noise(["digits-standard", "digits-line"], lists={}, levels=[0, 0.4], seeds=[0, 1])
     """
-    return run(plan_levels(recipe, Asked.of(out=out, **settings), levels, LISTS if lists is None else lists, by))
+    return run(plan_levels(recipe, Setting.of(out=out, **settings), levels, LISTS if lists is None else lists, by))
 
 
 def run(plan: Plan) -> NoiseStudy:

@@ -11,7 +11,7 @@ from subspaces.reports.naming import heading
 from subspaces.studies import tables
 from subspaces.studies.comparison import MARK, Comparison, measure
 from subspaces.studies.entries import Entry, headlines, in_columns, names, shown
-from subspaces.studies.setting import Asked, OneRecipe, Setting, check, find_reference, resolve, same
+from subspaces.studies.setting import OneRecipe, Setting, check, find_reference, resolve, same
 from subspaces.studies.tables import Result, Table
 from subspaces.text import nearest
 from subspaces.training.recipe import Recipe
@@ -52,29 +52,29 @@ class Plan:
 
 def plan_levels(
     recipe: OneRecipe | Sequence[OneRecipe],
-    asked: Asked,
+    setting: Setting,
     levels: Sequence[float],
     lists: Mapping[str, Sequence[float]],
     by: str,
 ) -> Plan:
     """Check everything and return what is to be done; nothing is."""
-    if "label_noise" in asked.changes:
-        raise ValueError(f"label_noise={asked.changes['label_noise']}: the study has levels of it instead")
+    if "label_noise" in setting.changes:
+        raise ValueError(f"label_noise={setting.changes['label_noise']}: the study has levels of it instead")
     known_metric(by)
     if not isinstance(lists, Mapping):
         raise ValueError(f"lists={values.shown(lists)}: expected a dict of lists, such as {{'dropout': [0.1, 0.2]}}")
     for name, given in (("levels", levels), *lists.items()):
         for each in values.several(str(name), given, "a list of numbers, such as [0, 0.2]"):
             values.number(str(name), each)
-    base, execution = resolve(recipe, None, asked.changes)
+    base, resolved = resolve(recipe, replace(setting, seeds=None))
     methods, grid = methods_of(base, lists), dict[float, list[Recipe]]()
     for level in sorted({float(level) for level in levels}):
         recipes = [replace(one, label_noise=level) for each in methods for one in each.candidates]
-        grid[level], _ = resolve(recipes, asked.seeds, {})
-        check(grid[level], asked.setting)
+        grid[level], _ = resolve(recipes, replace(setting, changes={}))
+        check(grid[level], setting)
     if not grid:
         raise ValueError("no levels of label noise were given: expected one or more")
-    return Plan(by, methods, grid, asked.setting.resolved(execution, **QUICK))
+    return Plan(by, methods, grid, resolved)
 
 
 def methods_of(recipes: Sequence[Recipe], lists: Mapping[str, Sequence[float]]) -> list[Method]:
@@ -284,7 +284,8 @@ def measure_levels(plan: Plan, runs: Sequence[Run]) -> NoiseStudy:
     lines, comparisons = [], []
     for level, recipes in plan.grid.items():
         wanted = {one.key for one in recipes}
-        comparison = measure([run for run in runs if run.recipe.key in wanted], plan.setting, find_reference(recipes))
+        found = [run for run in runs if run.recipe.key in wanted]
+        comparison = measure(found, plan.setting, find_reference(recipes), **QUICK)
         comparisons.append(comparison)
         for each in plan.methods:
             lines += _lines(each, level, comparison, plan.by)

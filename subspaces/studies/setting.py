@@ -22,7 +22,7 @@ from subspaces.training.runs import Run
 Folder = str | os.PathLike[str]
 OneRecipe = Recipe | str
 DEVICE = ("device", "precision", "workers")  # what of an execution matters for measuring
-WHERE = ("runs", "out", "data", "ensembles", "dropout_passes", "show", "tensorboard")  # the caller's part of a setting
+WHERE = ("runs", "out", "data", "ensembles", "dropout_passes", "show", "tensorboard", "seeds")  # what callers name
 MOST_PASSES = 10_000
 MOST_VALUES = 1000
 State = Literal["to train", "to continue", "to evaluate", "evaluated"]
@@ -30,18 +30,23 @@ State = Literal["to train", "to continue", "to evaluate", "evaluated"]
 
 @dataclass(frozen=True)
 class Setting:
-    """What a comparison or a study needs beside its recipes; `compare` says what each of it is."""
+    """What a comparison or a study is asked for beside its own arguments; `compare` says what each of it is."""
 
     runs: Path = Path("runs")
     out: Path = Path("comparison")
     data: Path | None = None
     ensembles: tuple[int, ...] | None = None
     dropout_passes: int = PASSES
-    scaled: bool = False  # whether answers also stand in the table after temperature scaling
     show: Mode = "bar"
     tensorboard: bool = True
     execution: Execution = Execution()
-    evaluation: dict[str, Any] = field(default_factory=dict)  # what `evaluate` is told beside
+    seeds: Sequence[int] | None = None
+    changes: dict[str, Any] = field(default_factory=dict)  # of the recipes and their execution, until they are resolved
+
+    @classmethod
+    def of(cls, **given: Any) -> "Setting":
+        """Sort out what was passed: what is no part of a setting are changes."""
+        return cls(**{name: given.pop(name) for name in WHERE if name in given}, changes=given)
 
     def __post_init__(self) -> None:
         check_mode(self.show)
@@ -60,10 +65,6 @@ class Setting:
             return [2] if seeds >= 2 else []
         return sorted(set(self.ensembles))
 
-    def resolved(self, execution: Execution, **evaluation: Any) -> "Setting":
-        """Return the same with what was asked for of the execution, and what `evaluate` is told beside."""
-        return replace(self, execution=execution, evaluation=evaluation)
-
     @property
     def _device(self) -> dict[str, Any]:
         return {name: getattr(self.execution, name) for name in DEVICE}
@@ -78,21 +79,6 @@ class Setting:
         return {"data": self.data, "progress": self.show == "bar", **self._device}
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What a caller asks for beside a study's own arguments: where and how, the seeds, and changes of the recipes."""
-
-    setting: Setting = Setting()
-    seeds: Sequence[int] | None = None
-    changes: dict[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, seeds: Sequence[int] | None = None, **given: Any) -> "Asked":
-        """Sort out what was passed; `compare` says what each of it is, and what it does not name are changes."""
-        where = {name: given.pop(name) for name in WHERE if name in given}
-        return cls(Setting(**where), seeds, given)
-
-
 def whole_numbers(name: str, given: int | Sequence[int]) -> tuple[int, ...]:
     """Return whole numbers of which there may be only one."""
     alone = isinstance(given, int)
@@ -100,13 +86,12 @@ def whole_numbers(name: str, given: int | Sequence[int]) -> tuple[int, ...]:
     return tuple(values.whole(name, each, 0, MOST) for each in found)
 
 
-def resolve(
-    recipe: OneRecipe | Sequence[OneRecipe], seeds: Sequence[int] | None, changes: dict[str, Any]
-) -> tuple[list[Recipe], Execution]:
-    """Return the different recipes with all changes and seeds, and what was asked for of their execution."""
+def resolve(recipe: OneRecipe | Sequence[OneRecipe], setting: Setting) -> tuple[list[Recipe], Setting]:
+    """Return the different recipes with all seeds and changes, and the setting with what is left of these."""
     several = values.all_of("recipe", recipe, (Recipe, str), "a Recipe, the name of one, or several of either")
-    found, execution = configure(several, seeds, changes)
-    return list({one.key: one for one in found}.values()), execution
+    found, execution = configure(several, setting.seeds, setting.changes)
+    recipes = list({one.key: one for one in found}.values())
+    return recipes, replace(setting, execution=execution, seeds=None, changes={})
 
 
 def check(recipes: Sequence[Recipe], setting: Setting) -> None:

@@ -38,7 +38,7 @@ from subspaces.networks import MLP
 from subspaces.reports.reading import Reading
 from subspaces.studies.comparison import Comparison, disjoint
 from subspaces.studies.entries import entries_of, training_steps
-from subspaces.studies.setting import resolve, states
+from subspaces.studies.setting import Setting, resolve, states
 from subspaces.training import RECIPES, Execution, Recipe, Run, RunError, Stopped
 from subspaces.training.batches import statistics_batches
 
@@ -462,7 +462,9 @@ def test_errors_before_anything_is_trained(
 
 
 def test_a_recipe_given_twice_is_one(tmp_path: Path) -> None:
-    recipes, execution = resolve(["digits-line", replace(LINE, name="again")], [0, 1], {"epochs": 2, "device": "cpu"})
+    setting = Setting(seeds=[0, 1], changes={"epochs": 2, "device": "cpu"})
+    recipes, resolved = resolve(["digits-line", replace(LINE, name="again")], setting)
+    execution = resolved.execution
     assert [recipe.seed for recipe in recipes] == [0, 1]
     assert execution == Execution(device="cpu")
     assert Run.under(tmp_path, recipes[0]).recipe.epochs == 2
@@ -480,7 +482,7 @@ def test_a_recipe_given_twice_is_one(tmp_path: Path) -> None:
 )
 def test_a_setting_is_for_those_that_use_it(names: list[str], changes: dict[str, Any], changed: list[str]) -> None:
     """The others stay the runs that they are, and are not trained again for nothing."""
-    recipes, _ = resolve([f"digits-{name}" for name in names], None, changes)
+    recipes, _ = resolve([f"digits-{name}" for name in names], Setting(changes=changes))
     assert [one.name for one in recipes if one.key != RECIPES[one.name].key] == changed
     for one in recipes:
         assert one == replace(RECIPES[one.name], **(changes if one.name in changed else {}))
@@ -488,4 +490,4 @@ def test_a_setting_is_for_those_that_use_it(names: list[str], changes: dict[str,
 
 def test_a_setting_that_none_can_have_is_refused() -> None:
     with pytest.raises(ValueError, match="vertices=4: line makes no use of it; it is for curve, simplex"):
-        resolve(["digits-line", "digits-standard"], None, {"vertices": 4})
+        resolve(["digits-line", "digits-standard"], Setting(changes={"vertices": 4}))

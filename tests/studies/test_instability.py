@@ -19,7 +19,7 @@ from subspaces.networks import MLP
 from subspaces.studies.instability import InstabilityStudy, study_instability
 from subspaces.studies.instability import plan as planned
 from subspaces.studies.network_mixtures import KINDS, Kind
-from subspaces.studies.setting import Asked
+from subspaces.studies.setting import Setting
 from subspaces.training import Run, seals
 from subspaces.training.batches import statistics_batches
 
@@ -171,7 +171,7 @@ def test_what_was_stopped_continues(made: InstabilityStudy, tmp_path: Path):
 
 
 def test_panels_are_cut_where_mixtures_fail():
-    plan = planned("cifar10-standard", Asked(seeds=[0, 1]), None, (2, 5), 3)
+    plan = planned("cifar10-standard", Setting(seeds=[0, 1]), None, (2, 5), 3)
     assert plan.shared == [0, 5, 10, 20, 40, 80, 120]
     shares = {"branch": 0.9, "ensemble": 0.92}
 

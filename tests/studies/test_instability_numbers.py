@@ -14,12 +14,12 @@ from subspaces.cli import app
 from subspaces.studies.instability import InstabilityStudy
 from subspaces.studies.instability import plan as planned
 from subspaces.studies.network_mixtures import KINDS, WORDS
-from subspaces.studies.setting import Asked
+from subspaces.studies.setting import Setting
 
 
 @pytest.fixture(scope="module")
 def unstable() -> InstabilityStudy:
-    plan = planned(STANDARD, Asked(seeds=[1, 2]), [0, 7, 15], (2, 3, 5), 4)
+    plan = planned(STANDARD, Setting(seeds=[1, 2]), [0, 7, 15], (2, 3, 5), 4)
     cells = {
         (m, k, kind): [scores(m, k, kind, at) for at in range(KINDS.index(kind) + 1)]
         for m in plan.models
