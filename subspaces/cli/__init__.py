@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from subspaces.cli import check, compare, data, demo, evaluate, extensions, plot, recipes, report, study, train
+from subspaces.cli import check, data, demo, evaluate, extensions, plot, recipes, report, study, train
 from subspaces.cli.errors import Group
 from subspaces.cli.options import Several, complete
 
@@ -39,7 +39,7 @@ def build() -> typer.Typer:
     built.command()(demo.demo)
     built.command(cls=Several)(complete(train.train))
     built.command(cls=Several)(complete(evaluate.evaluate))
-    built.command(cls=Several)(complete(compare.compare))
+    built.command(cls=Several)(complete(study.compare))
     plot.describe()
     for command in (plot.plot, report.report, check.check, recipes.recipes):
         built.command()(command)

@@ -69,24 +69,11 @@ Seeds = Annotated[
     option("Train each recipe once for each of these seeds: --seeds 0 1 2.", "INT...", RECIPE),
 ]
 Data = Annotated[Path, option("The folder with the data sets.", "DIR", EXECUTION, True)]
-Runs = Annotated[Path, option("The folder with the runs; finished ones are not trained again.", "DIR", OUTPUT, True)]
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", help="Show no progress bars, only the result.", rich_help_panel=OUTPUT)
 ]
 TensorBoard = Annotated[
     bool, typer.Option(help="Also log for TensorBoard, if it is installed.", rich_help_panel=OUTPUT)
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be trained.", rich_help_panel=OUTPUT)]
-Ensembles = Annotated[
-    list[int] | None,
-    option(
-        "Also measure ensembles of this many independent standard runs; by default of 2, if there are 2 seeds.",
-        "INT...",
-        COMPARISON,
-    ),
-]
-DropoutPasses = Annotated[
-    int, typer.Option(help="How often a network with dropout is asked for MC-dropout.", rich_help_panel=COMPARISON)
 ]
 
 

@@ -1,25 +1,144 @@
-"""`subspaces study instability | integral | noise`."""
+"""`subspaces compare` and `subspaces study instability | integral | noise`: many runs, one table."""
 
-from typing import Annotated, Any
+import inspect
+import json
+from collections.abc import Callable, Collection
+from functools import partial, wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from subspaces.cli.options import Several, complete
-from subspaces.cli.running import Ask, study_command
-from subspaces.cli.shared import RECIPE as RECIPE_PANEL
-from subspaces.cli.shared import DropoutPasses, Ensembles, Recipes, metric_names, option, recipe_names
+from subspaces.cli import printing, shared
+from subspaces.cli.errors import usage
+from subspaces.cli.options import ROOT, Several, complete, with_fields
+from subspaces.cli.shared import COMPARISON, Recipes, metric_names, option, recipe_names
 from subspaces.evaluation.settings import PASSES
+from subspaces.training import Execution, Recipe
+
+if TYPE_CHECKING:
+    from subspaces.studies.setting import Setting
+    from subspaces.studies.tables import Result
 
 RATES = "0.05 0.1 0.2 0.4 0.8"
 SHARED = "Study: what is shared, and how many branch"
 CHOSEN = "Study: levels, and settings to choose from"
 Numbers = list[float] | None
 Levels = Annotated[
-    Numbers, option("Fractions of training labels that are drawn at random.", "FLOAT...", RECIPE_PANEL, "0 0.2 0.4 0.6")
+    Numbers,
+    option("Fractions of training labels that are drawn at random.", "FLOAT...", shared.RECIPE, "0 0.2 0.4 0.6"),
 ]
+Ensembles = Annotated[
+    list[int] | None,
+    option(
+        "Also measure ensembles of this many independent standard runs; by default of 2, if there are 2 seeds.",
+        "INT...",
+        COMPARISON,
+    ),
+]
+DropoutPasses = Annotated[
+    int, typer.Option(help="How often a network with dropout is asked for MC-dropout.", rich_help_panel=COMPARISON)
+]
+Ask = Callable[..., "Setting"]
+"""Makes the setting of a command's own options, and of those that all of these commands have."""
+Build = Callable[..., tuple[Any, Callable[[Any], "Result"]]]
 
 
-@study_command("instability", "shared", "models", "draws", without=("trunk", "branch"))
+def study_command(out: str, without: Collection[str] = ()) -> Callable[[Build], Callable[..., None]]:
+    """Make a command of a function that plans: of what is asked for and its own options to a plan and what runs it.
+
+    Args:
+        out: where the tables go unless said otherwise.
+        without: fields of recipes that it refuses.
+    """
+
+    def common(
+        seeds: shared.Seeds = None,
+        dry_run: Annotated[
+            bool, typer.Option("--dry-run", help="Only show what would be trained.", rich_help_panel=shared.OUTPUT)
+        ] = False,
+        data: shared.Data = ROOT,
+        code: shared.Code = None,
+        runs: Annotated[
+            Path, option("The folder with the runs; finished ones are not trained again.", "DIR", shared.OUTPUT, True)
+        ] = Path("runs"),
+        out: Annotated[Path, shared.out_option("The folder for tables and figures.", "DIR")] = Path(out),
+        quiet: shared.Quiet = False,
+        as_json: Annotated[bool, shared.json_option("everything as one line of JSON instead of tables")] = False,
+        tensorboard: shared.TensorBoard = True,
+    ) -> None: ...
+
+    options = inspect.signature(common).parameters
+
+    def decorate(build: Build) -> Callable[..., None]:
+        _, *mine = inspect.signature(build).parameters.values()
+
+        @wraps(build)
+        def command(dry_run: bool, quiet: bool, as_json: bool, seeds: Any, code: Any, **fields: Any) -> None:
+            from subspaces.studies.setting import Setting
+
+            arguments = {one.name: fields.pop(one.name) for one in mine}
+            with usage("out", *arguments):
+                changes = shared.given(fields, quiet, as_json, seeds)
+                show = "quiet" if quiet or as_json else "bar"
+                plan, run = build(partial(Setting.of, seeds=seeds or None, show=show, **changes), **arguments)
+            if dry_run:
+                printing.show_plan(plan.recipes, plan.setting.runs, as_json)
+            else:
+                _show(run(plan), as_json)
+
+        rest = inspect.Parameter("fields", inspect.Parameter.VAR_KEYWORD, annotation=Any)
+        shown = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*mine, *options.values())]
+        command.__signature__ = inspect.Signature([*shown, rest])  # type: ignore[attr-defined]
+        recipe = with_fields(Recipe, shared.RECIPE, defaults=False, without=without)
+        return with_fields(Execution, shared.EXECUTION)(recipe(command))
+
+    return decorate
+
+
+def _show(made: "Result", as_json: bool) -> None:
+    """Show what came of a study."""
+    if as_json:
+        typer.echo(json.dumps(made.summary()))
+        return
+    for table in made.tables():
+        printing.show_table(table)
+    for note in made.notes():
+        typer.echo(f"- {note}")
+    typer.echo(f"wrote {', '.join(map(str, made.files))}")
+    for reason in made.left_out:
+        typer.echo(reason, err=True)
+
+
+@study_command("comparison")
+def compare(
+    ask: Ask,
+    recipes: Recipes,
+    ensembles: Ensembles = None,
+    reference: Annotated[
+        str | None,
+        option(
+            "The recipe that all are compared with; by default the first standard one.",
+            "RECIPE",
+            COMPARISON,
+            autocompletion=recipe_names,
+        ),
+    ] = None,
+    dropout_passes: DropoutPasses = PASSES,
+) -> Any:
+    """Train and evaluate what is missing of several methods, and print and write one table of them all.
+
+    Accuracy, NLL, ECE, Brier score and costs of every way in which a method answers, and differences that are
+    paired by the seed. The same command again continues what was stopped; nothing is trained or measured twice.
+
+    Example: subspaces compare digits-standard digits-line digits-simplex --seeds 0 1 2 -o comparison
+    """
+    from subspaces.studies.compare import plan, run
+
+    return plan(recipes, ask(ensembles=ensembles or None, dropout_passes=dropout_passes), reference), run
+
+
+@study_command("instability", without=("trunk", "branch"))
 def instability(
     ask: Ask,
     recipe: Annotated[
@@ -80,7 +199,7 @@ def integral(
     return plan(recipes or RECIPES, ask(), levels or LEVELS), run
 
 
-@study_command("noise", "ensembles", "dropout_passes", "by", without=("label_noise",))
+@study_command("noise", without=("label_noise",))
 def noise(
     ask: Ask,
     recipes: Recipes,
