@@ -98,7 +98,8 @@ def over_levels(title: str, found: Mapping[str, tuple[list[float], list[Entry]]]
     with style.styled():
         drawing = style.blank(style.PAGE, 2.5)
         axes = drawing.subplots(1, 2)
-        looks = _looks({name: plain(entries[0].recipe) for name, (_, entries) in found.items()})
+        standard = [plain(entries[0].recipe) for _, entries in found.values()]
+        looks = dict(zip(found, style.looks_of(standard), strict=True))
         for each, metric in zip(axes, ("accuracy", "ece"), strict=True):
             shown = measure(metric)
             for name, (levels, entries) in found.items():
@@ -111,18 +112,6 @@ def over_levels(title: str, found: Mapping[str, tuple[list[float], list[Entry]]]
         told = spread + ("; settings chosen on held-out images" if chosen else "")
         style.legend(drawing, [style.key(looks[name], name) for name in found], columns=4, title=told)
     return drawing
-
-
-def _looks(found: Mapping[str, bool]) -> dict[str, style.Look]:
-    """Return greys for standard training and its ensembles, colours for all others."""
-    standard, others = ([name for name in found if found[name] is kind] for kind in (True, False))
-    shade = style.shading(len(others))
-    looks = {name: style.Look(style.GREYS[i % 3], "*", style.DOTS[i % 3]) for i, name in enumerate(standard)}
-    for i, name in enumerate(others):
-        marker = style.MARKERS[i % len(style.MARKERS)]
-        line = "-" if i < len(style.COLOURS) else style.DASHED
-        looks[name] = style.Look(style.COLOURS[i % len(style.COLOURS)], marker, line, shade)
-    return looks
 
 
 # Instability

@@ -71,23 +71,21 @@ class Look:
 
 
 def looks(groups: Sequence[Group]) -> list[Look]:
-    """Return a look for each group: greys and hollow markers for single networks, colours for subspaces."""
-    shade = shading(sum(not group.runs[0].single for group in groups))
-    singles, others = itertools.count(), itertools.count()
-
-    def look(group: Group) -> Look:
-        if group.runs[0].single:
-            return alone(next(singles))
-        place = next(others)
-        return Look(COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)], shade=shade)
-
-    return [look(group) for group in groups]
+    """Return a look for each group: greys for single networks, colours for subspaces."""
+    return looks_of([group.runs[0].single for group in groups])
 
 
-def alone(number: int) -> Look:
-    """Return the look of a single network: the first has a star, the others have hollow markers."""
-    marker = ("*", *MARKERS)[number % (1 + len(MARKERS))]  # eleven: one that comes again has other dashes
-    return Look(GREYS[number % len(GREYS)], marker, DOTS[number % len(DOTS)], hollow=marker != "*")
+def looks_of(grey: Sequence[bool]) -> list[Look]:
+    """Return greys or colours, as is told; the first grey has a star, the others have hollow markers."""
+    shade, number = shading(sum(not each for each in grey)), {True: itertools.count(), False: itertools.count()}
+    found = []
+    for place, kind in ((next(number[kind]), kind) for kind in grey):
+        marker = (("*", *MARKERS) if kind else MARKERS)[place % (len(MARKERS) + kind)]
+        if kind:  # eleven markers: one that comes again has other dashes
+            found.append(Look(GREYS[place % len(GREYS)], marker, DOTS[place % len(DOTS)], hollow=marker != "*"))
+        else:
+            found.append(Look(COLOURS[place % len(COLOURS)], marker, shade=shade))
+    return found
 
 
 def shading(count: int) -> float:
