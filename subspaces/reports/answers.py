@@ -55,6 +55,12 @@ class Answer:
         """Return a metric as a curve of one point."""
         return Curve(np.zeros(1), np.array([[value(row, metric)] for row in self.rows]))
 
+    def risk(self) -> Curve:
+        """Return the error over the coverage in percent, on the grid of the first seed."""
+        curves = [row.risk_coverage for row in self.rows if row.risk_coverage is not None]
+        grid = np.array(curves[0].coverage)
+        return Curve(100 * grid, np.array([np.interp(grid, each.coverage, each.risk) for each in curves]))
+
     def at(self, seeds: Seeds, metric: str) -> float | None:
         """Return a metric with these seeds, or its mean over single ones; None where one is missing."""
         found = [self.by_seeds.get(seeds)] if seeds in self.by_seeds else [self.by_seeds.get((s,)) for s in seeds]

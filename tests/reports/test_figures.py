@@ -22,7 +22,7 @@ from PIL import Image
 from subspaces.evaluation.record import Record, Row
 from subspaces.reports import figures
 from subspaces.reports.answers import headed
-from subspaces.reports.figures import betas, plane, reliability, style
+from subspaces.reports.figures import along, confidence, plane, style
 from subspaces.reports.measures import measure
 from subspaces.reports.reading import gather
 from subspaces.training.runs import Run, RunError
@@ -269,7 +269,7 @@ def test_betas(made):
 
 
 def test_colours_of_betas_grow_evenly_brighter():
-    steps = np.diff([np.dot(to_rgb(look.colour), (0.3, 0.6, 0.1)) for look in betas.shades(6)])
+    steps = np.diff([np.dot(to_rgb(look.colour), (0.3, 0.6, 0.1)) for look in along.shades(6)])
     assert (steps > 0.04).all()
 
 
@@ -421,7 +421,7 @@ def test_reliability(made):
     panels = headed(gather(folders(made, "standard", "line")), "test")
     assert [each.label for each in panels] == ["standard", "line: midpoint", "line: ensemble of 0.1 and 0.9"]
     for column, predictor in enumerate(panels):
-        bins = reliability.pooled(predictor)
+        bins = confidence.pooled(predictor)
         above, below = figure.axes[column], figure.axes[3 + column]
         tables = [row.reliability for row in predictor.rows]
         count = np.sum([table.count for table in tables], axis=0)

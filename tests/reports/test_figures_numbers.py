@@ -13,7 +13,7 @@ from page_cases import LABELS, METRICS, SEEDS, Recorded, deviation, is_ensemble,
 from subspaces import training
 from subspaces.evaluation.record import Choice, Record
 from subspaces.reports import figures
-from subspaces.reports.figures import diversity, style
+from subspaces.reports.figures import distances, style
 from subspaces.reports.measures import measure
 from subspaces.reports.reading import gather
 from subspaces.training import RECIPES
@@ -299,7 +299,7 @@ def apart(recorded: Recorded, name: str, metric: str) -> np.ndarray:
 
 def test_between_what_diversity_is(recorded: Recorded):
     for name, words in (("curve", "predictions of ends"), ("simplex", "predictions of vertices")):
-        assert diversity.between(gather(recorded.runs[name]), "tv") == words
+        assert distances.between(gather(recorded.runs[name]), "tv") == words
 
 
 def test_weights_of_a_finished_run_are_those_of_its_result(tmp_path: Path):
@@ -307,7 +307,7 @@ def test_weights_of_a_finished_run_are_those_of_its_result(tmp_path: Path):
     (run,) = training.train([recipe], out=tmp_path, show="quiet", device="cpu", tensorboard=False)
     (group,) = gather([run.folder], evaluated=False)
     for metric in ("l2", "cos2"):
-        assert diversity.measured(group, metric, "test").tolist() == [run.result[metric]]
+        assert distances.measured(group, metric, "test").tolist() == [run.result[metric]]
     assert run.result["l2"] > 1 > run.result["cos2"]
     assert run.log()[-1]["l2"] != run.result["l2"]  # one network was trained, and two checkpoints kept
 

@@ -18,10 +18,11 @@ FORMATS = (".png", ".pdf")
 
 @dataclass(frozen=True)
 class Kind:
-    """A figure that can be drawn: `draw(groups, metric, split)` of a module of this package makes it."""
+    """A figure that can be drawn: the function of its name in a module of this package draws it."""
 
     name: str
     description: str
+    module: str
     metric: str | None  # what --metric changes, in words; None: nothing
     evaluated: bool = True
 
@@ -32,21 +33,25 @@ KINDS: dict[str, Kind] = {
         Kind(
             "along",
             "A metric of the points of lines and curves, and of the ensembles of α and 1−α; single networks as lines.",
+            "along",
             "--metric says which.",
         ),
         Kind(
             "betas",
             "The same as `along` for runs that differ in β, with a panel for every method.",
+            "along",
             "--metric says which.",
         ),
         Kind(
             "plane",
             "Contours of error and loss on planes through three networks, with the subspace drawn in.",
+            "plane",
             "--metric draws one of them.",
         ),
         Kind(
             "training",
             "L2 distance and cos² between the vertices over the epochs, from the logs.",
+            "distances",
             "--metric adds a column of the log.",
             evaluated=False,
         ),
@@ -55,21 +60,25 @@ KINDS: dict[str, Kind] = {
             "Accuracy and ECE of the midpoint (or the first two metrics) against the number of vertices m; a single "
             "network is m = 1. "
             "An ensemble method is shown by the ensemble of its m members.",
+            "vertices",
             "--metric draws another.",
         ),
         Kind(
             "reliability",
             "Accuracy against confidence, and how often each confidence occurs, of midpoints and ensembles.",
+            "confidence",
             None,
         ),
         Kind(
             "selective",
             "The error among the most confident predictions against the share that is kept, with the area below it.",
+            "confidence",
             None,
         ),
         Kind(
             "diversity",
             "How different vertices are: total variation of predictions, L2 distance and cos² of weights.",
+            "distances",
             "--metric tv, disagreement, feature_cosine, l2 or cos2 draws one.",
         ),
     )
@@ -90,13 +99,13 @@ def draw(name: str, sources: Source | Iterable[Source], *, metric: str | None = 
         raise ValueError(f"metric={metric!r}: the figure {name!r} has no choice of a metric, leave it out")
     groups = gather(sources, evaluated=kind.evaluated)
     try:
-        module = importlib.import_module(f"{__name__}.{name}")
+        module = importlib.import_module(f"{__name__}.{kind.module}")
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "matplotlib":
             raise
         raise ImportError("figures need matplotlib: pip install 'subspaces[figures]'") from None
     with module.style.styled():
-        figure: Figure = module.figure(groups, metric, split)
+        figure: Figure = getattr(module, name)(groups, metric, split)
     module.style.settle(figure)
     return figure
 

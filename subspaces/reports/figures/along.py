@@ -1,23 +1,28 @@
-"""A metric along lines and curves."""
+"""A metric along lines and curves, also for several strengths of the penalty."""
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from subspaces.reports.answers import answered, first
 from subspaces.reports.figures import style
-from subspaces.reports.figures.style import Look
+from subspaces.reports.figures.style import MARKERS, Look
 from subspaces.reports.measures import measure, usual
 from subspaces.reports.reading import Curve, Group
 from subspaces.training.runs import RunError
 
+Keys = tuple[list[Line2D], list[Line2D]]
 
-def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
+
+def along(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     """Draw points dashed and ensembles solid, for all groups in one panel."""
     metric = metric or usual(groups)[0].name
     if not any(group.runs[0].interval for group in groups):
@@ -27,26 +32,20 @@ def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     keys = panel(axes, groups, style.looks(groups), metric, split)
     axes.set_title(style.heading(groups, split))
     axes.set_ylabel(measure(metric, groups).axis)
-    legends(drawing, keys, groups, columns=2)
+    legends(drawing, *keys, groups, columns=2)
     return drawing
 
 
-@dataclass(frozen=True)
-class Keys:
-    """What the legends explain: which colour is which method, and what the lines and stars are."""
-
-    methods: list[Line2D]
-    lines: list[Line2D]
-
-
-def legends(drawing: Figure, keys: Keys, groups: Sequence[Group], columns: int) -> None:
-    """Put what lines are above the axes, and what colours are below them."""
-    style.legend(drawing, keys.lines, columns, place="outside upper center")
-    style.legend(drawing, keys.methods, columns, title=caption(groups, keys.lines))
+def legends(
+    drawing: Figure, methods: Sequence[Line2D], lines: Sequence[Line2D], groups: Sequence[Group], columns: int
+) -> None:
+    """Put above the axes what the lines and stars are, and below them which colour is which method."""
+    style.legend(drawing, lines, columns, place="outside upper center")
+    style.legend(drawing, methods, columns, title=caption(groups, lines))
 
 
 def panel(axes: Axes, groups: Sequence[Group], looks: Sequence[Look], metric: str, split: str) -> Keys:
-    """Draw groups into one panel, and return what its legends explain."""
+    """Draw groups into one panel, and return what its legends explain: methods, and what the lines and stars are."""
     scale = measure(metric, groups).scale
     handles = []
     for group, look in zip(groups, looks, strict=True):
@@ -70,7 +69,7 @@ def panel(axes: Axes, groups: Sequence[Group], looks: Sequence[Look], metric: st
     ]
     axes.set_xlabel("α")
     axes.margins(x=0.02)
-    return Keys(handles, lines)
+    return handles, lines
 
 
 def mirrored(pairs: Curve) -> Curve:
@@ -111,3 +110,61 @@ def caption(groups: Sequence[Group], handles: Sequence[Line2D]) -> str:
     """Return what bands are, and what a hollow star is where there is one."""
     hollow = any(handle.get_marker() == "*" and handle.get_markerfacecolor() == "white" for handle in handles)
     return style.seeds(groups) + ("\nhollow star: chosen on the split shown here" if hollow else "")
+
+
+# Several strengths of the penalty
+
+
+def betas(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
+    """Draw a panel for every method, with colours from dark to light as beta grows."""
+    metric = metric or usual(groups)[0].name
+    families = by_method([group for group in groups if group.runs[0].interval and not math.isnan(beta_of(group))])
+    if not any(len(members) > 1 for members in families.values()):
+        raise RunError(
+            f"no line or curve with several β among the runs ({style.listed(groups)}): "
+            "expected two or more that differ in β alone"
+        )
+    singles = [group for group in groups if group.runs[0].single]
+    strengths = sorted({beta_of(group) for members in families.values() for group in members})
+    looks = dict(zip(strengths, shades(len(strengths)), strict=True))
+    width = style.COLUMN if len(families) == 1 else style.PAGE
+    drawing = style.blank(width, 2.35)
+    panels = drawing.subplots(1, len(families), sharey=True, squeeze=False)[0]
+    methods, lines = dict[str, Line2D](), dict[str, Line2D]()
+    for axes, (name, members) in zip(panels, families.items(), strict=True):
+        named = [*(replace(group, label=f"β = {beta_of(group):g}") for group in members), *singles]
+        shown = [*(looks[beta_of(group)] for group in members), *style.looks(singles)]
+        for found, handles in zip((methods, lines), panel(axes, named, shown, metric, split), strict=True):
+            found |= {str(handle.get_label()): handle for handle in handles}
+        axes.set_title(name if len(families) > 1 else f"{name} · {style.heading(groups, split)}")
+    panels[0].set_ylabel(measure(metric, groups).axis)
+    if len(families) > 1:
+        drawing.suptitle(style.heading(groups, split), fontsize=style.FONT)
+    ordered = [*(methods.pop(f"β = {beta:g}") for beta in strengths), *methods.values()]
+    legends(drawing, ordered, list(lines.values()), groups, columns=2 if len(families) == 1 else 4)
+    return drawing
+
+
+def beta_of(group: Group) -> float:
+    """Return the strength of the penalty; NaN where there is none."""
+    found = None if group.recipe is None else group.recipe.to_dict().get("beta")
+    return math.nan if found is None else float(found)
+
+
+def by_method(groups: Sequence[Group]) -> dict[str, list[Group]]:
+    """Return groups that differ in beta only, in order of beta, by what they are called without it."""
+    families: dict[str, list[Group]] = {}
+    for group in sorted(groups, key=beta_of):
+        rest = [part for part in group.label.split(", ") if not part.startswith("β = ")]
+        families.setdefault(", ".join(rest) or group.label, []).append(group)
+    return families
+
+
+def shades(count: int) -> list[Look]:
+    """Return looks of a sequential colour map that is even in grey too, short of its lightest part."""
+    colours = mpl.colormaps["viridis"]
+    places = [0.8 * k / max(count - 1, 1) for k in range(count)]
+    return [
+        Look(to_hex(colours(place)), MARKERS[k % len(MARKERS)], shade=style.shading(count))
+        for k, place in enumerate(places)
+    ]

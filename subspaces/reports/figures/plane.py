@@ -37,7 +37,7 @@ class Panel:
     plane: Plane
 
 
-def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
+def plane(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     """Draw one panel for each plane, for the error and below it for the loss, each with one colour bar."""
     panels = planes(groups, split)
     known = list(panels[0].plane.values)

@@ -20,7 +20,7 @@ GAP = 0.1  # between two series with the same m, on the axis of m
 SPREAD = 0.15  # the farthest that one of many is moved away from its m
 
 
-def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
+def vertices(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     """Draw the two metrics that are told first, or the one that is named, one above the other."""
     metrics = [each.name for each in usual(groups)] if metric is None else [metric]
     series = by_vertices(groups)

@@ -169,11 +169,9 @@ def _roles(group: Group, split: str, metrics: Sequence[str]) -> list[dict[str, A
 
 
 def _risk(answer: Answer) -> dict[str, Any]:
-    """Return the risk-coverage curve of an answer, averaged over seeds."""
-    curves = [row.risk_coverage for row in answer.rows if row.risk_coverage is not None]
-    alike = [curve.risk for curve in curves if curve.coverage == curves[0].coverage]
-    mean = [sum(risks) / len(alike) for risks in zip(*alike, strict=True)]
-    return {"name": answer.label, "kind": answer.short, "coverage": curves[0].coverage, "risk": mean}
+    curve = answer.risk()
+    coverage, risk = (curve.grid / 100).tolist(), curve.mean.tolist()
+    return {"name": answer.label, "kind": answer.short, "coverage": coverage, "risk": risk}
 
 
 def _curve(curve: Curve) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Reliability diagrams: accuracy against confidence."""
+"""What confidences are worth: reliability diagrams, and risk against coverage."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
 
 from subspaces.evaluation import statistics
 from subspaces.reports.answers import Answer, confident
@@ -28,7 +29,7 @@ class Bins:
     accuracy: Array
 
 
-def figure(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
+def reliability(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     """Draw a diagram for each answer, and below it how often a confidence occurs."""
     shown = confident(groups, split, "reliability")
     down = -(-len(shown) // ACROSS)
@@ -95,3 +96,30 @@ def _diagram(axes: Axes, below: Axes, answer: Answer) -> None:
     for each in (axes, below):
         each.set(xlim=(0, 100), xticks=(0, 50, 100))
         each.grid(False, axis="x")
+
+
+# Risk against coverage: what is won by leaving out the least confident predictions
+
+
+def selective(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
+    """Draw single networks dashed and ensembles solid, with AURC in the legend."""
+    drawing = style.blank(style.COLUMN, 2.5)
+    axes = drawing.add_subplot()
+    looks = dict(zip([group.label for group in groups], style.looks(groups), strict=True))
+    handles = []
+    for answer in confident(groups, split, "risk_coverage"):
+        look = looks[answer.group.label]
+        line = look.line if answer.group.runs[0].single else "-" if answer.networks > 1 else style.DASHED
+        drawn = style.band(axes, answer.risk(), 100, look, line, every=8)
+        area = statistics.shown(answer.spread("aurc"), 100).replace(" ± ", "\u00a0±\u00a0")
+        drawn.set_label(f"{answer.label} ({area})")
+        drawn.set_clip_on(False)  # markers on the axes are whole
+        handles.append(drawn)
+    axes.set(xlabel="most confident answers kept (%)", ylabel="error among them (%)", xlim=(0, 100))
+    axes.set_ylim(bottom=0)
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.set_title(style.heading(groups, split))
+    style.legend(
+        drawing, handles, columns=1, title=f"AURC, the area below a line, in %\n{style.seeds(groups)}".rstrip()
+    )
+    return drawing
