@@ -10,6 +10,7 @@ from rich.table import Table
 from subspaces.cli import printing
 from subspaces.cli.errors import usage
 from subspaces.cli.shared import json_option, recipe_names
+from subspaces.reports.naming import in_words
 from subspaces.training import RECIPES, Recipe
 from subspaces.training.recipe import all_fields
 from subspaces.training.recipes import find
@@ -36,20 +37,13 @@ def _list(chosen: list[Recipe]) -> Table:
     caption = "`subspaces recipes NAME` shows all fields, `subspaces train NAME` trains"
     columns = ("recipe", "data set", "network", "method", "epochs")
     table = printing.table(*columns, caption=caption, names="recipe", numbers=("epochs",))
+    known = all_fields()
     for recipe in chosen:
+        fields = ("dropout", "label_smoothing", "validation", *recipe.definition.own())
+        method = in_words(recipe, [name for name in fields if getattr(recipe, name) != known[name].default])
         noise = f" ({recipe.label_noise:.0%} label noise)" if recipe.label_noise else ""
-        table.add_row(recipe.name, recipe.dataset + noise, recipe.network, _method(recipe), str(recipe.epochs))
+        table.add_row(recipe.name, recipe.dataset + noise, recipe.network, method, str(recipe.epochs))
     return table
-
-
-def _method(recipe: Recipe) -> str:
-    """Return in words what is learned, with what is not as it usually is."""
-    known, words = all_fields(), [recipe.definition.label()]
-    for name in ("dropout", "label_smoothing", "validation", *recipe.definition.own()):
-        value, text = getattr(recipe, name), known[name].metadata
-        if value != known[name].default and "label" not in text:
-            words.append(f"{text.get('symbol') or name.replace('_', ' ')} = {value:g}")
-    return ", ".join(words)
 
 
 def _fields(recipe: Recipe) -> Table:

@@ -1,7 +1,7 @@
 """What recipes are called beside each other, and in which order they come."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from subspaces.methods import METHODS
@@ -30,15 +30,20 @@ def labels(recipes: Sequence[Recipe]) -> list[str]:
     A field has one usual value at most, so of two recipes that differ in it one label or both tell it.
     """
     fields = [recipe.distinguishing() for recipe in recipes]
-    known = {name: entry.metadata for name, entry in all_fields().items()}
-    names = [name for name in known if name != "method" and "label" not in known[name]]
+    names = [name for name in all_fields() if name != "method"]
     usual = {name: _usual(name, [each[name] for each in fields if name in each]) for name in names}
-    found = []
-    for recipe, each in zip(recipes, fields, strict=True):
-        there = [name for name in names if name in each and each[name] not in usual[name]]
-        settings = [f"{known[name].get('symbol') or name.replace('_', ' ')} = {_short(each[name])}" for name in there]
-        found.append(", ".join([recipe.definition.label(), *settings]))
-    return found
+    return [
+        in_words(recipe, [name for name in names if name in each and each[name] not in usual[name]])
+        for recipe, each in zip(recipes, fields, strict=True)
+    ]
+
+
+def in_words(recipe: Recipe, names: Iterable[str]) -> str:
+    """Return the method of a recipe in words, with some of its fields, unless they are in these words already."""
+    known = {name: all_fields()[name].metadata for name in names}
+    told = {name: text.get("symbol") or name.replace("_", " ") for name, text in known.items() if "label" not in text}
+    settings = [f"{word} = {_short(getattr(recipe, name))}" for name, word in told.items()]
+    return ", ".join([recipe.definition.label(), *settings])
 
 
 def _usual(name: str, values: Sequence[Any]) -> list[Any]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from subspaces import values
 from subspaces.evaluation.metrics import metric as known_metric
 from subspaces.evaluation.statistics import CONFIDENCE
-from subspaces.reports.naming import heading
+from subspaces.reports.naming import heading, in_words
 from subspaces.studies import tables
 from subspaces.studies.comparison import MARK, Comparison, measure
 from subspaces.studies.entries import Entry, headlines, in_columns, names, shown
@@ -79,7 +79,7 @@ def plan_levels(
 
 def methods_of(recipes: Sequence[Recipe], lists: Mapping[str, Sequence[float]]) -> list[Method]:
     """Return a method for each recipe, and one for each list of settings of the standard recipe."""
-    words = [_named(one) for one in recipes]
+    words = [in_words(one, [name for name in OPTIONS if getattr(one, name)]) for one in recipes]
     labels = [word if words.count(word) == 1 else one.name for word, one in zip(words, recipes, strict=True)]
     found = [Method(label, [one]) for label, one in zip(labels, recipes, strict=True)]
     standard = find_reference(recipes)
@@ -106,12 +106,6 @@ def _method_of_list(standard: Recipe | None, name: str, tried: Sequence[float]) 
     named = f"{standard.name.removesuffix('-standard')}-{name.replace('_', '-')}"
     changes: list[dict[str, Any]] = [{"name": named, name: value} for value in tried]
     return Method(words, [replace(standard, **one) for one in changes], name)
-
-
-def _named(recipe: Recipe) -> str:
-    """Return the method in words, with what is added to it."""
-    added = [f"{name.replace('_', ' ')} = {getattr(recipe, name):g}" for name in OPTIONS if getattr(recipe, name)]
-    return ", ".join([recipe.definition.label(), *added])
 
 
 # The table
