@@ -1,10 +1,12 @@
 """The command line: the only place that reads arguments and prints."""
 
+import sys
+from importlib.metadata import entry_points
 from typing import Annotated
 
 import typer
 
-from subspaces.cli import check, data, demo, evaluate, extensions, plot, recipes, report, study, train
+from subspaces.cli import check, data, demo, evaluate, plot, recipes, report, study, train
 from subspaces.cli.errors import Group
 from subspaces.cli.options import Several, complete
 
@@ -53,5 +55,23 @@ app = build()
 
 def main() -> None:
     """Run the command line; `importing` has seen to it that nothing comes from the current folder."""
-    extensions.load()
+    add_from_packages()
     build()()
+
+
+def add_from_packages() -> None:
+    """Import what other installed packages add: methods, recipes, metrics, answers, tasks.
+
+    A package names the module in its pyproject.toml, and it is imported before all else; one that fails is an error of
+    one line:
+
+        [project.entry-points.subspaces]
+        mine = "my_package.my_methods"
+    """
+    for point in entry_points(group="subspaces"):
+        try:
+            point.load()
+        except Exception as error:
+            said = " ".join(str(error).split()) or type(error).__name__
+            package = f"{point.dist.name if point.dist else 'a package'} ({point.name} = {point.value!r})"
+            sys.exit(f"error: {package} cannot add to subspaces: {said}; mend it, or uninstall it")

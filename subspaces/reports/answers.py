@@ -8,7 +8,7 @@ import numpy as np
 
 from subspaces.evaluation.answers import of_runs
 from subspaces.evaluation.cache import Measured, Shelf
-from subspaces.evaluation.record import Row
+from subspaces.evaluation.record import Answered, Row
 from subspaces.evaluation.run_ensembles import FILE
 from subspaces.evaluation.statistics import Difference, Spread, paired, spread
 from subspaces.reports.reading import Curve, Group, Reading, value
@@ -133,12 +133,17 @@ def scaled(group: Group, split: str) -> list[Answer]:
 
 def first(group: Group, split: str) -> Answer:
     """Return the family's own answer, or say that it was not measured in a run."""
+    check_measured(group, split, group.runs[0].record.answers[:1])
+    return own(group, split)[0]
+
+
+def check_measured(group: Group, split: str, wanted: Iterable[Answered]) -> None:
+    """Refuse runs of which an answer was not measured on a split."""
     for run in group.runs:
         run.rows(split)
-        wanted = run.record.answers[0]
-        if run.record.answer(wanted.name, split) is None:
-            raise RunError(f"{run.folder} has no {wanted.words} on {split!r}: run `subspaces evaluate {run.folder}`")
-    return own(group, split)[0]
+        for each in wanted:
+            if run.record.answer(each.name, split) is None:
+                raise RunError(f"{run.folder} has no {each.words} on {split!r}: run `subspaces evaluate {run.folder}`")
 
 
 def alone(group: Group, split: str) -> Answer | None:

@@ -194,7 +194,7 @@ def value(row: Row, metric: str) -> float:
 
 def gather(sources: Source | Iterable[Source], evaluated: bool = True) -> list[Group]:
     """Read families on one data set, and group runs by recipe: single networks, lines, curves, simplexes."""
-    runs = [Reading(source) for source in _unique(sources)]
+    runs = _read(sources)
     if not runs:
         raise ValueError("no runs were given: expected one run folder or more")
     for run in runs:
@@ -226,17 +226,14 @@ def grouped(runs: Iterable[Reading]) -> list[Group]:
     ]
 
 
-def _unique(sources: Source | Iterable[Source]) -> list[Source]:
-    """Return runs, folders and files once each; a folder in which no run was begun is passed over."""
+def _read(sources: Source | Iterable[Source]) -> list[Reading]:
+    """Read runs, folders and files once each; a folder in which no run was begun is passed over."""
     several = values.all_of("runs", sources, (str, os.PathLike, Run, Record), "run folders, or files of evaluations")
-    found: dict[Any, Source] = {}
+    found: dict[Any, Reading] = {}
     for source in several:
-        if isinstance(source, (Run, Record)):
-            found[id(source) if isinstance(source, Record) else source.folder.resolve()] = source
-        elif Path(source).is_file():
-            found[Path(source).resolve()] = source
-        else:
-            found |= {folder.resolve(): folder.resolve() for folder in Run.begun([source])}
+        whole = isinstance(source, (Run, Record)) or Path(source).is_file()
+        for one in map(Reading, [source] if whole else Run.begun([source])):
+            found.setdefault(id(source) if isinstance(source, Record) else one.folder.resolve(), one)
     return list(found.values())
 
 

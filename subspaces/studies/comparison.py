@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from subspaces.api import evaluate
 from subspaces.data import size_of
@@ -16,12 +16,9 @@ from subspaces.reports.reading import Group, Reading, grouped
 from subspaces.studies import tables
 from subspaces.studies.entries import Entry, entries_of, headlines, names, recipe_of, run_of
 from subspaces.studies.setting import Setting, independent, same
-from subspaces.studies.tables import Result, Table
+from subspaces.studies.tables import Figure, Result, Table
 from subspaces.training.recipe import Recipe
 from subspaces.training.runs import Run, RunError
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SCHEMA = 1
 MARK = "*"  # chosen on the very images it is reported on
@@ -81,7 +78,7 @@ class Comparison(Result):
     def drawn(self) -> bool:
         return bool(self.pairs)
 
-    def draw(self) -> "Figure":
+    def draw(self) -> Figure:
         from subspaces.studies import figures
 
         assert self.reference is not None

@@ -6,12 +6,12 @@ from typing import Any
 
 from subspaces.evaluation import metrics, statistics
 from subspaces.evaluation.cache import Measured
-from subspaces.evaluation.statistics import Difference, Spread, paired, spread
+from subspaces.evaluation.statistics import Difference, Spread, spread
 from subspaces.reports import answers
-from subspaces.reports.answers import Answer
+from subspaces.reports.answers import Answer, compare
 from subspaces.reports.reading import Group, Reading
 from subspaces.training.recipe import Recipe
-from subspaces.training.runs import Run, RunError
+from subspaces.training.runs import Run
 
 Scores = dict[str, dict[str, float]]
 """Metrics by split."""
@@ -52,10 +52,8 @@ class Entry(Answer):
 
         An ensemble of runs is set against the mean of the reference over the seeds of its members.
         """
-        if reference is None or self is reference:
-            return None
-        others = [other for seeds in self.by_seeds if (other := reference.at(seeds, metric)) is not None]
-        return paired(self.values(metric), others) if len(others) == len(self.by_seeds) else None
+        found = None if reference is None or self is reference else compare(self, reference, metric)
+        return found.difference if found is not None and set(found.seeds) == self.seeds else None
 
     def relative_cost(self, reference: "Entry | None") -> float | None:
         """Return how many times the network-steps of the reference training takes."""
@@ -129,7 +127,8 @@ def entries_of(
     Then come these after temperature scaling, where that is asked for and held-out images have fitted a temperature,
     and ensembles of several runs of the group among those that were measured together.
     """
-    _check_measured(group, splits)
+    for split in splits:
+        answers.check_measured(group, split, group.runs[0].record.answers)
     recipe, measured = recipe_of(group), list(together)
 
     def ways(split: str) -> list[Answer]:
@@ -147,16 +146,6 @@ def entries_of(
         )
         for each in ways("test")
     ]
-
-
-def _check_measured(group: Group, splits: Sequence[str]) -> None:
-    """Refuse runs of which an answer was not measured."""
-    for run in group.runs:
-        for name in (answered.name for answered in group.runs[0].record.answers):
-            for split in splits:
-                if run.record.answer(name, split) is None:
-                    again = f"run `subspaces evaluate {run.folder}`"
-                    raise RunError(f"{run.folder} was not evaluated for {name!r} on {split!r}: {again}")
 
 
 def recipe_of(group: Group) -> Recipe:

@@ -8,7 +8,7 @@ statistics are made anew for every network.
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -22,14 +22,11 @@ from subspaces.studies import tables
 from subspaces.studies.entries import Scores, in_columns, names, shown
 from subspaces.studies.network_mixtures import KINDS, PER, WORDS, Kind, Mixing
 from subspaces.studies.setting import Folder, OneRecipe, Setting, resolve, train_missing, whole_numbers
-from subspaces.studies.tables import Result, Table
+from subspaces.studies.tables import Figure, Result, Table
 from subspaces.training import feasible, sharing
 from subspaces.training.recipe import Recipe
 from subspaces.training.runs import Run
 from subspaces.training.signals import stop_on_signals
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SCHEMA = 1
 PARTS = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4)  # of the epochs, shared beside none
@@ -171,7 +168,7 @@ class InstabilityStudy(Result):
                 rows[-1] |= in_columns(metric, self.spread(cell, metric), "mean", "std")
         return {"instability": rows}
 
-    def draw(self) -> "Figure":
+    def draw(self) -> Figure:
         from subspaces.studies import figures
 
         return figures.over_shared_epochs(self.heading(), self.plan.models, self.plan.shared, self.accuracy)

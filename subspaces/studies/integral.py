@@ -6,7 +6,7 @@ epsilon is g(1) but for rounding; the mean over all of [0, 1] differs from it as
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -21,14 +21,11 @@ from subspaces.methods import integral
 from subspaces.studies import tables
 from subspaces.studies.noise_levels import LEVELS, NoiseStudy, Plan, columns, measure_levels, plan_levels
 from subspaces.studies.setting import Folder, OneRecipe, Setting, train_missing
-from subspaces.studies.tables import Result, Table
+from subspaces.studies.tables import Figure, Result, Table
 from subspaces.training import seals
 from subspaces.training.execution import Precision
 from subspaces.training.runs import Run
 from subspaces.training.signals import stop_on_signals
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 RECIPES = ("mnist-standard", "mnist-line", "mnist-integral")
 RATE = 0.02
@@ -151,7 +148,7 @@ class IntegralStudy(Result):
     def rows(self) -> dict[str, list[dict[str, Any]]]:
         return {"integral": self.study.rows()["noise"], "identity": [asdict(one) for one in self.identities]}
 
-    def draw(self) -> "Figure":
+    def draw(self) -> Figure:
         return self.study.draw()
 
     def epsilons(self) -> str:

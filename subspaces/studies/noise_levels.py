@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from subspaces import values
 from subspaces.evaluation.metrics import metric as known_metric
@@ -12,13 +12,10 @@ from subspaces.studies import tables
 from subspaces.studies.comparison import MARK, Comparison, measure
 from subspaces.studies.entries import Entry, headlines, in_columns, names, shown
 from subspaces.studies.setting import OneRecipe, Setting, check, find_reference, resolve, same
-from subspaces.studies.tables import Result, Table
+from subspaces.studies.tables import Figure, Result, Table
 from subspaces.text import nearest
 from subspaces.training.recipe import Recipe
 from subspaces.training.runs import Run
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SCHEMA = 1
 LEVELS = (0.0, 0.2, 0.4, 0.6)
@@ -152,7 +149,7 @@ class NoiseStudy(Result):
     def tables(self) -> list[Table]:
         return [Table(self.heading(), columns(), [self.cells(line) for line in self.lines], left=3)]
 
-    def draw(self) -> "Figure":
+    def draw(self) -> Figure:
         from subspaces.studies import figures
 
         drawn = {

@@ -7,15 +7,16 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 from subspaces import files
 from subspaces.training.recipe import Recipe
 from subspaces.training.runs import Run
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    import matplotlib.figure
 
+Figure: TypeAlias = "matplotlib.figure.Figure"
 Made = tuple[list[Path], list[str]]
 """The files that were made, and what could not be made and why."""
 R = TypeVar("R", bound="Result")
@@ -71,7 +72,7 @@ class Result:
         """Say whether there is something to draw."""
         return True
 
-    def draw(self) -> "Figure":
+    def draw(self) -> Figure:
         """Draw the result."""
         raise NotImplementedError
 
@@ -98,7 +99,7 @@ def _draw(result: Result, path: Path) -> Made:
     return attempt("figure", lambda: write_figure(result.draw(), path))
 
 
-def write_figure(figure: "Figure", path: Path) -> list[Path]:
+def write_figure(figure: Figure, path: Path) -> list[Path]:
     """Write a figure as PNG and PDF."""
     from subspaces.reports.figures import style
 

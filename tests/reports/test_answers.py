@@ -10,7 +10,7 @@ from subspaces.evaluation.answers import ANSWERS, Family
 from subspaces.evaluation.cache import Measured, Shelf
 from subspaces.evaluation.record import Record
 from subspaces.reports.answers import Answer, answers, beside, compare, of_these, own, standard_for
-from subspaces.reports.page import content, write_report
+from subspaces.reports.page import content, write_page, write_report
 from subspaces.reports.page.words import duration
 from subspaces.reports.reading import gather
 from subspaces.shapes import Point
@@ -207,7 +207,7 @@ def test_they_are_found_beside_the_runs_and_beside_the_page(standard, tmp_path: 
     assert [one.metrics["test"]["accuracy"] for one in found] == [0.9, 0.8]
     text = write_report(standard, tmp_path / "page" / "report.html").read_text()
     assert "ensemble of 2 runs" in text
-    assert "ensemble of 2 runs" not in write_report(standard, tmp_path / "none.html", ensembles=[]).read_text()
+    assert "ensemble of 2 runs" not in write_page(groups, tmp_path / "none.html", []).read_text()
 
 
 @pytest.mark.parametrize("change", ["trained anew", "other images", "other statistics", "other recipe"])

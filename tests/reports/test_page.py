@@ -26,7 +26,7 @@ from subspaces.reports import page as report
 from subspaces.reports import reading
 from subspaces.reports.answers import Answer, answers, standard_for
 from subspaces.reports.measures import measure
-from subspaces.reports.page import commands, content, embedded, pictures, write_report
+from subspaces.reports.page import commands, content, embedded, run_section, write_report
 from subspaces.reports.page.words import Told, verdict
 from subspaces.training import RECIPES, Run, RunError
 
@@ -170,13 +170,13 @@ def test_the_images_go_with_the_points_that_judge_them(runs, written):
 @pytest.mark.parametrize("shape", [(1, 8, 8), (3, 20, 12)])
 def test_a_small_image_keeps_every_pixel(shape):
     image = torch.randint(0, 256, shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
-    content = base64.b64decode(pictures.data_uri(image).partition(",")[2])
+    content = base64.b64decode(run_section.data_uri(image).partition(",")[2])
     found = torch.from_numpy(np.array(Image.open(io.BytesIO(content)))).permute(2, 0, 1)
     assert torch.equal(found, image.expand(3, -1, -1))
 
 
 def test_a_large_image_is_made_smaller():
-    uri = pictures.data_uri(torch.zeros(3, 224, 112, dtype=torch.uint8))
+    uri = run_section.data_uri(torch.zeros(3, 224, 112, dtype=torch.uint8))
     assert Image.open(io.BytesIO(base64.b64decode(uri.partition(",")[2]))).size == (32, 64)
 
 

@@ -12,7 +12,7 @@ from page_cases import LABELS, METRICS, Recorded, deviation, is_middle
 from subspaces.evaluation.record import Choice, Record
 from subspaces.reports import reading
 from subspaces.reports.measures import measure, places
-from subspaces.reports.page import commands, content, pictures, run_section
+from subspaces.reports.page import commands, content, run_section
 
 AT = {metric: at for at, metric in enumerate(METRICS)}
 
@@ -175,7 +175,7 @@ def test_percentages_have_as_many_places_as_images_can_tell_apart():
 def test_what_is_kept_of_many_images(recorded: Recorded):
     folder = recorded.runs["line"][0]
     examples, points = Record.read(folder).examples, list(reading.Reading(folder).points("test").values())
-    strip = pictures.strip(examples, points, "test", 5)
+    strip = run_section.strip(examples, points, "test", 5)
     assert strip is not None
     assert [len(strip[key]) for key in ("images", "labels", "indices")] == [5] * 3
     assert strip["predicted"] == [line[:5] for line in examples.predicted]

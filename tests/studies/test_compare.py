@@ -191,7 +191,7 @@ def test_what_was_measured_beside_does_not_stand_for_an_answer(comparison: Compa
         for entry in entries_of(replace(group, runs=runs), ["test", "validation"], 1000):
             assert (entry.by_seeds, entry.held_out) == expected[entry.named]
         runs = [Reading(run.run, replace(run.record, rows=run.record.rows[:1])) for run in runs]
-        with pytest.raises(RunError, match=r"was not evaluated for '.*' on 'test': run `subspaces evaluate "):
+        with pytest.raises(RunError, match=r"has no .* on 'test': run `subspaces evaluate "):
             entries_of(replace(group, runs=runs), ["test"], 1000)
 
 

@@ -21,21 +21,16 @@ from subspaces.reports.reading import Group, Source, gather
 SCRIPTS = ("base", "tables", "charts", "along", "reliability", "triangle", "explorer", "curves", "planes", "runs")
 
 
-def write_report(
-    sources: Source | Sequence[Source],
-    path: str | os.PathLike[str],
-    ensembles: Iterable[Measured] | None = None,
-) -> Path:
+def write_report(sources: Source | Sequence[Source], path: str | os.PathLike[str]) -> Path:
     """Write the page of evaluated families on one data set, and return where it is.
 
     Args:
         sources: run folders, each with its `evaluation.json`, evaluations, or files of such.
-        path: the HTML file; an older one is replaced.
-        ensembles: what was measured of several runs together; by default what `ensembles.json` holds, in the folder
-            that the runs are in or in that of the page.
+        path: the HTML file; an older one is replaced. What `ensembles.json` holds of several runs together, in its
+            folder or in that of the runs, is shown too.
     """
     groups = gather(sources)
-    return write_page(groups, path, beside(groups, Path(path).parent) if ensembles is None else ensembles)
+    return write_page(groups, path, beside(groups, Path(path).parent))
 
 
 def write_page(groups: Sequence[Group], path: str | os.PathLike[str], ensembles: Iterable[Measured]) -> Path:

@@ -1,24 +1,29 @@
 """One run, to walk through: its points, ensembles, images and planes, and how it was made."""
 
+import base64
 import dataclasses
+import io
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from torch import Tensor
+
 from subspaces.evaluation.answers import PAIR, named
+from subspaces.evaluation.examples import pictures
 from subspaces.evaluation.plane import begun
-from subspaces.evaluation.record import Alpha, Choice, Plane, Row
+from subspaces.evaluation.record import Alpha, Choice, Examples, Plane, Row
 from subspaces.reports.page.commands import changed, reproduce
 from subspaces.reports.page.notes import asked, statistics_check, trained_on
-from subspaces.reports.page.pictures import strip
 from subspaces.reports.reading import Reading
 
+SIDE = 64  # pixels of a picture; larger images are made smaller
 SINGULAR = {"vertices": "vertex", "checkpoints": "checkpoint", "members": "member", "networks": "network"}
 CHOSEN = {"point": "best point", "pair": "best pair", "threshold": "least confidence"}
 
 
 def run_section(
-    run: Reading, group: int, split: str, pictures: int, known: Mapping[str, str], metrics: Sequence[str]
+    run: Reading, group: int, split: str, most: int, known: Mapping[str, str], metrics: Sequence[str]
 ) -> dict[str, Any]:
     """Return what the page shows of one run of a group: these metrics on a split, and so many pictures at most.
 
@@ -54,7 +59,7 @@ def run_section(
             for row in points
         ],
         "ensembles": [{"name": _together(run, row), **_measured(row, metrics)} for row in ensembles.values()],
-        "strip": strip(run.record.examples, points, split, pictures),
+        "strip": strip(run.record.examples, points, split, most),
         "planes": [_plane(plane, run) for plane in run.record.planes if begun(plane)],
         "choices": [_choice(choice) for choice in run.record.choices if middle or run.single],
         "recipe": base,
@@ -185,3 +190,36 @@ def _text(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{key} {_text(part)}" for key, part in value.items())
     return "–" if value is None else str(value)
+
+
+def strip(examples: Examples | None, points: list[Row], split: str, most: int) -> dict[str, Any] | None:
+    """Return up to `most` images with their labels and what every point answers, None where not known."""
+    if examples is None or examples.split != split or not len(examples.labels):
+        return None
+    at = {json.dumps(alpha): index for index, alpha in enumerate(examples.alphas)}
+    places = [at.get(json.dumps(row.alphas[0])) for row in points]
+    return {
+        "images": [data_uri(image) for image in pictures(examples)[:most]],
+        "labels": examples.labels[:most],
+        "indices": examples.indices[:most],
+        "predicted": [None if place is None else examples.predicted[place][:most] for place in places],
+        "confidence": [
+            None if place is None else [round(value, 2) for value in examples.confidence[place][:most]]
+            for place in places
+        ],
+    }
+
+
+def data_uri(image: Tensor) -> str:
+    """Return an image uint8 [C, H, W] as the text of a WebP file; tiny ones keep every pixel."""
+    try:
+        from PIL import Image
+    except ImportError:
+        raise ImportError("the report's test images need Pillow: pip install 'subspaces[report]'") from None
+
+    pixels = image.permute(1, 2, 0).numpy()
+    picture = Image.fromarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels[..., :3]).convert("RGB")
+    picture.thumbnail((SIDE, SIDE))
+    content = io.BytesIO()
+    picture.save(content, "WEBP", lossless=max(picture.size) <= 28, quality=88, method=6)
+    return f"data:image/webp;base64,{base64.b64encode(content.getvalue()).decode()}"
