@@ -54,6 +54,8 @@ def save(module: nn.Module, path: str | os.PathLike[str], shared: bool = True) -
         "penalised": json.dumps([e.names[0] for g in family.layout.groups if g.penalised for e in g.entries]),
         "groups": json.dumps({e.names[0]: g.label for g in family.layout.groups for e in g.entries}),
     }
+    if not family.is_calibrated:
+        header["calibrated"] = "false"
     if frozen:
         header["frozen"] = json.dumps(frozen)
     try:
@@ -92,6 +94,7 @@ def load(path: str | os.PathLike[str], network: nn.Module | Factory, shape: Shap
     with torch.no_grad():
         for name, place in places.items():
             place.copy_(tensors[name])
+    family.keep_statistics(known=header.get("calibrated") != "false")
     return family
 
 

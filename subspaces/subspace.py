@@ -326,11 +326,17 @@ class Subspace(nn.Module):
             state_dict.setdefault(f"{prefix}calibrated", torch.full_like(self.calibrated, -1))
         super()._load_from_state_dict(state_dict, prefix, *args)
 
-    def keep_statistics(self) -> None:
-        """Say that the batch-norm statistics are now those of one point."""
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether the batch-norm statistics are those of one point; also where there are none."""
+        seen = norms.batches(self.template)
+        return seen is None or bool(seen == self.calibrated)
+
+    def keep_statistics(self, known: bool = True) -> None:
+        """Say that the batch-norm statistics are now those of one point, or of none that is known."""
         seen = norms.batches(self.template)
         if seen is not None:
-            self.calibrated.copy_(seen)
+            self.calibrated.copy_(seen if known else torch.full_like(seen, -1))
 
     def train(self, mode: bool = True) -> Self:
         self._asked = False
@@ -343,8 +349,7 @@ class Subspace(nn.Module):
         self._asked = True
         if self.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
             return  # nothing can be read now
-        seen = norms.batches(self.template)
-        if seen is not None and bool(seen != self.calibrated):
+        if not self.is_calibrated:
             warnings.warn(norms.STALE, norms.StatisticsWarning, stacklevel=5)
 
     def _check_inputs(self, args: tuple[Any, ...]) -> None:

@@ -69,7 +69,7 @@ def test_there_is_a_warning_exactly_where_statistics_belong_to_no_point():
 
 
 @pytest.mark.parametrize("calibrated", [True, False])
-def test_copies_and_checkpoints_know_it_too(calibrated):
+def test_copies_checkpoints_and_files_know_it_too(calibrated, tmp_path):
     family = made()
     family(batches(1)[0])
     if calibrated:
@@ -79,7 +79,9 @@ def test_copies_and_checkpoints_know_it_too(calibrated):
     stored = io.BytesIO()
     torch.save(family, stored)
     stored.seek(0)
-    for each in (copy.deepcopy(family), other, torch.load(stored, weights_only=False)):
+    ss.save(family, tmp_path / "family.safetensors")
+    read = ss.load(tmp_path / "family.safetensors", make)
+    for each in (copy.deepcopy(family), other, read, torch.load(stored, weights_only=False)):
         assert silent(each) is calibrated
 
 

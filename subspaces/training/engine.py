@@ -68,8 +68,7 @@ class Engine:
             self._compile()
         self.family.cast_weights = recipe.network in registry.names()  # whose weights stay in their layers
         self._norms = [part for part in self.family.modules() if isinstance(part, _BatchNorm)]
-        if hasattr(self.family, "calibrated"):
-            self.family.calibrated.fill_(-1)  # no statistics are kept from here on
+        self.family.keep_statistics(known=False)  # none are kept from here on
         self._track(False)
         resident = isinstance(self.loader, data.ResidentLoader)
         self._captures = bool(execution.graph) and recipe.optimizer in GRAPH_SAFE and resident
