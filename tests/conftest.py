@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +14,14 @@ def _a_key_of_the_tests_own(tmp_path_factory: pytest.TempPathFactory) -> Iterato
     """Sign runs with a key that is not the user's."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _files_that_need_not_outlast_a_power_cut() -> Iterator[None]:
+    """Spare the many files that tests write the wait for the disk."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda file: None)
         yield
 
 

@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 import torch.nn.functional as F
+from processes import CONTEXT
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.testing import assert_close
@@ -82,7 +83,7 @@ def worker(rank: int, folder: str) -> None:
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     folder: Path = tmp_path_factory.mktemp("processes")
-    mp.spawn(worker, (str(folder),), nprocs=RANKS)
+    mp.start_processes(worker, (str(folder),), nprocs=RANKS, start_method=CONTEXT.get_start_method())
     return [torch.load(folder / f"rank{rank}.pt") for rank in range(RANKS)]
 
 

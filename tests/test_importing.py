@@ -168,12 +168,13 @@ def test_the_traps_work(received: Path, tmp_path: Path) -> None:
 def test_nothing_of_a_received_folder_is_run(received: Path) -> None:
     """Nor by the processes that a network of the user's own starts. The page has plotly's own script."""
     network = ("--network", "mine:make", "--code", "code")
-    train = ("train", "digits-line", *network, "--epochs", "1", "--out", ".", "--quiet", "--no-tensorboard")
-    assert "digits-line" in trapped(received, *MODULE, *train)
-    (run,) = (path.name for path in received.glob("digits-line-*"))
-    evaluate = ("evaluate", run, "--code", "code", "--grid", "0", "1", "1", "--quiet")
-    assert "accuracy" in trapped(received, *SCRIPT, *evaluate)
-    trapped(received, *SCRIPT, "report", run, "-o", "page.html")  # `plot` is tried by the campaign
-    page = (received / "page.html").read_text()
-    assert "uninvited" not in page
-    assert "plotly.js v" in page
+    compare = ("compare", "digits-standard", "digits-line", "--seeds", "0", "1", *network, "--epochs", "1")
+    told = trapped(received, *MODULE, *compare, "--runs", ".", "--out", "compared", "--quiet", "--no-tensorboard")
+    assert "accuracy" in told
+    assert (received / "compared" / "comparison.png").is_file()
+    run, _ = sorted(path.name for path in received.glob("digits-line-*"))
+    trapped(received, *SCRIPT, "report", run, "-o", "page.html")
+    for page in ("page.html", "compared/report.html"):
+        text = (received / page).read_text()
+        assert "uninvited" not in text
+        assert "plotly.js v" in text

@@ -1,28 +1,25 @@
 """Memory that runs out: one line that says so and what to do, wherever it happens."""
 
-import subprocess
-import sys
+import resource
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from processes import Pause, Worker
 from typer.testing import CliRunner
 
 import subspaces as ss
-from subspaces import memory
+from subspaces import data, memory
 from subspaces.cli import app
 
-SHORT = """
-import resource, sys
-import sklearn.datasets
-from subspaces import data, evaluation
-from subspaces.cli import app
-data.load("digits")
-pages = int(open("/proc/self/statm").read().split()[0])
-resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 120_000_000, resource.RLIM_INFINITY))
-app(sys.argv[1:])
-"""
+
+def short_of_memory(pause: Pause, argv: list[str]) -> None:
+    """Type a command in a process that gets little more than it has."""
+    data.load("digits")
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 120_000_000, resource.RLIM_INFINITY))
+    app(argv)
 
 
 def test_every_way_to_run_out_is_recognised():
@@ -76,9 +73,9 @@ def test_training_that_needs_too_much_is_one_line(tmp_path: Path, options: list[
 def test_an_evaluation_that_gets_too_little_is_one_line(tmp_path: Path):
     options = {"epochs": 1, "device": "cpu", "show": "quiet", "tensorboard": False}
     (run,) = ss.train("digits-standard", pad=200, out=tmp_path, **options)  # 200 MB of borders
-    command = [sys.executable, "-c", SHORT, "evaluate", str(run.folder), "--device", "cpu", "--quiet"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 1, done.stderr
-    assert done.stderr.startswith("error: out of memory")
-    assert "lower --batch" in done.stderr
-    assert done.stderr.count("\n") == 1
+    command = ["evaluate", str(run.folder), "--device", "cpu", "--quiet"]
+    Worker(short_of_memory, command, errors=tmp_path / "errors").end(1)
+    said = (tmp_path / "errors").read_text()
+    assert said.startswith("error: out of memory")
+    assert "lower --batch" in said
+    assert said.count("\n") == 1

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from processes import Worker, types
+from processes import Pause, Worker, types
 from torch import nn
 from typer.testing import CliRunner, Result
 
@@ -160,6 +160,16 @@ class Caller:
         """Return what the command line prints, in a process that has the imports of others behind it."""
         return " ".join(Worker(types, arguments, self.folder, WIDE, self.path).end().split())
 
+    def script(self, text: str, *arguments: str) -> str:
+        """Return what a script prints, in a process of the same kind."""
+        return " ".join(Worker(executes, text, arguments, self.path).end().split())
+
+
+def executes(pause: Pause, text: str, arguments: tuple[str, ...], path: list[str]) -> None:
+    sys.path[:0] = path
+    sys.argv = ["script", *arguments]
+    exec(text, {"__name__": "__main__"})
+
 
 @pytest.fixture(scope="module")
 def caller(tmp_path_factory: pytest.TempPathFactory) -> Caller:
@@ -228,7 +238,7 @@ for answer, rate in (("midpoint", middle), ("thirds", (first + second) / 2)):
 
 
 def test_it_adds_to_the_calls_of_python(caller: Caller, measured: tuple[str, str]):
-    label, *numbers = caller.python("-c", SCRIPT, measured[0]).rsplit(" ", 4)
+    label, *numbers = caller.script(SCRIPT, measured[0]).rsplit(" ", 4)
     assert label == "sureness (%)"
     single, expected, together, expected_together = map(float, numbers)
     assert (single, together) == pytest.approx((expected, expected_together), rel=1e-5)
