@@ -154,7 +154,7 @@ def received(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def trapped(folder: Path, *command: object) -> str:
     """Run a command in a folder of traps; none of them may be imported."""
-    told = call(folder, *command, PYTHONPATH=str(ROOT))
+    told = call(folder, *command, PYTHONPATH=str(ROOT), COLUMNS="200")
     assert not (folder / "mark.txt").exists(), f"imported: {(folder / 'mark.txt').read_text()}"
     return told
 
