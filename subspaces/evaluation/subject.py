@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from subspaces import template
-from subspaces.ensembles import Ensemble
+from subspaces.ensembles import Average, Ensemble
 from subspaces.evaluation.answers import Family, usual
 from subspaces.evaluation.examples import same_order
 from subspaces.evaluation.points import Place, to_alpha
@@ -168,9 +168,10 @@ def subject_of(
     if isinstance(alone, Subspace):
         return FamilySubject(alone, task, loaders, statistics, name or "family")
     if isinstance(alone, Ensemble):
-        select = alone.select  # takes the logits out of what a member returns
+        select = alone.select  # takes what is averaged out of what a member returns
+        kind: Average = "mixture" if alone.average == "mixture" else "logits"
         members = alone.members
-        several = [member if select is None else Ensemble([member], "logits", select=select) for member in members]
+        several = [member if select is None else Ensemble([member], kind, select=select) for member in members]
     usual_name = "network" if len(several) == 1 and not isinstance(alone, Ensemble) else "ensemble"
     return NetworksSubject(several, task, loaders, name or usual_name)
 

@@ -78,15 +78,6 @@ def _label(batch: Mapping[str, Any]) -> str | None:
     return next((name for name in LABELS if name in batch), None)
 
 
-def tensor_of(output: Any, name: str) -> Any:
-    """Return the tensor of that name, or the first, of what a network returns."""
-    if isinstance(output, Mapping):
-        return output.get(name)
-    if not isinstance(output, Tensor) and hasattr(output, name):
-        return getattr(output, name)
-    return output[0] if isinstance(output, (tuple, list)) and output else output
-
-
 def _binary(logits: Tensor, labels: Tensor) -> bool:
     """Say whether labels are zeros and ones for one logit each, as those of `BCEWithLogitsLoss`."""
     return logits.shape[:1].numel() == logits.numel() == labels.numel() and bool(((labels == 0) | (labels == 1)).all())
@@ -127,7 +118,8 @@ class Classification(Task):
 
     def parts(self, output: Any, target: Any, features: Tensor | None = None) -> tuple[Classes, Tensor]:
         """Return logits [n, classes] and labels [n], without those that do not count."""
-        logits = tensor_of(output, "logits")
+        logits = averages.logits(output)
+        logits = logits[0] if isinstance(logits, (tuple, list)) and logits else logits
         if not isinstance(logits, Tensor) or not logits.is_floating_point():
             raise TypeError(
                 f"the network returns a {type(output).__name__}: expected logits, or an output with .logits"

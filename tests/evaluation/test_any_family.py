@@ -83,6 +83,22 @@ def test_a_network_a_list_and_an_ensemble() -> None:
     assert several.answers[0].words == "ensemble of 3 networks"
 
 
+def test_an_ensemble_that_takes_its_answers_out_of_what_members_return() -> None:
+    nets = [normless() for _ in range(2)]
+    select = ss.Ensemble(nets, select=lambda output: output + 1)  # which no probability notices, but every logit
+    found, plain = ss.evaluate(select, **LOADERS), ss.evaluate(nets, **LOADERS)
+    assert [row.key for row in found.rows] == [row.key for row in plain.rows]
+    assert [row.nll for row in found.rows] == pytest.approx([row.nll for row in plain.rows], abs=1e-6)
+    numbers = [(x, x[:, :CLASSES]) for x, _ in TEST]
+    mixed = ss.Ensemble(nets, "mixture", select=lambda output: (output, output.exp()))
+    rows = ss.evaluate(mixed, test=numbers, task="regression", progress=False).rows
+    means = [torch.cat([net(x) for x, _ in TEST]).detach().double() for net in nets]
+    targets = torch.cat([y for _, y in numbers])
+    for row, mean in zip(rows, means, strict=False):
+        normal = torch.distributions.Normal(mean, mean.div(2).exp())
+        assert row.gaussian_nll == pytest.approx(float(-normal.log_prob(targets).mean()), abs=1e-5)
+
+
 @pytest.mark.parametrize("name", ["held-out", "curve"])
 def test_the_family_of_a_run_on_its_batches_has_the_rows_of_the_run(name: str, runs: Any) -> None:
     (folder,) = runs(name)
