@@ -7,7 +7,7 @@ import dataclasses
 import re
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -28,18 +28,10 @@ UsageError, ClickError = (kind for kind in typer.BadParameter.__mro__[1:3] if is
 class Group(TyperGroup):
     """All commands, with errors of one line."""
 
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        complete_var: str | None = None,
-        standalone_mode: bool = True,
-        windows_expand_args: bool = True,
-        **extra: Any,
-    ) -> Any:
+    def main(self, args: Any = None, *, standalone_mode: bool = True, **extra: Any) -> Any:  # type: ignore[override]
         """Run a command and exit."""
         try:
-            code = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
+            code = super().main(args, standalone_mode=False, **extra)
         except ClickError as error:
             if not standalone_mode:
                 raise

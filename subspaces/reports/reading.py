@@ -232,8 +232,9 @@ def _read(sources: Source | Iterable[Source]) -> list[Reading]:
     found: dict[Any, Reading] = {}
     for source in several:
         whole = isinstance(source, (Run, Record)) or Path(source).is_file()
-        for one in map(Reading, [source] if whole else Run.begun([source])):
-            found.setdefault(id(source) if isinstance(source, Record) else one.folder.resolve(), one)
+        for one in [source] if whole else [folder.resolve() for folder in Run.begun([source])]:
+            reading = Reading(one)
+            found.setdefault(id(source) if isinstance(source, Record) else reading.folder.resolve(), reading)
     return list(found.values())
 
 

@@ -6,7 +6,7 @@ alpha uniform on the simplex, one for the whole network, one for each layer, or 
 statistics are made anew for every network.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
@@ -211,15 +211,29 @@ class InstabilityStudy(Result):
 
 def measure(plan: Plan, runs: Sequence[Run]) -> InstabilityStudy:
     """Measure what is missing, and return all of it."""
-    shelf = Shelf(plan.setting.out / FILE)
+    shelf, named = Shelf(plan.setting.out / FILE), {run.recipe.key: run for run in runs}
     trunks = [(seed, shared) for seed in plan.seeds for shared in plan.shared]
+    bench = run_subjects(plan.setting.data, plan.setting.measured_on.resolved())
     with stop_on_signals() as stop, bars(plan.setting.show == "bar", stop) as shown:
         total = len(trunks) * sum(models + 2 + len(PER) * plan.draws for models in plan.models)
         tick = counted(shown, "networks that share epochs", 0, total)
+
+        def of_trunk(trunk: tuple[int, int]) -> list[tuple[int, Kind, Measured]]:
+            """Measure the branches of one trunk, for every number of models."""
+            benches = [bench(named[one.key]) for one in plan.branches(*trunk)]
+            known: dict[int, dict[str, Tensor]] = {}
+            found = []
+            for models in plan.models:
+                mixing = Mixing(benches[:models], plan.draws, shelf, plan.setting.execution.precision, known)
+                for kind, one in mixing.measure():
+                    found.append((models, kind, one))
+                    tick(1)
+            return found
+
         found = sharing.share(
             trunks,
             lambda trunk: sharing.beside(shelf.path, trunk),
-            _measure_trunks(plan, runs, shelf, tick),
+            of_trunk,
             lambda trunk: f"the branches of seed {trunk[0]} that share {trunk[1]} epochs",
             stop,
         )
@@ -229,24 +243,3 @@ def measure(plan: Plan, runs: Sequence[Run]) -> InstabilityStudy:
         for models, kind, one in each:
             cells[models, shared, kind].append(one.metrics)
     return InstabilityStudy(plan, cells, list(runs), found[0][0][2].images["test"])
-
-
-def _measure_trunks(
-    plan: Plan, runs: Sequence[Run], shelf: Shelf, tick: Callable[[int], None]
-) -> Callable[[tuple[int, int]], list[tuple[int, Kind, Measured]]]:
-    """Return what measures the branches of one trunk, for every number of models."""
-    bench = run_subjects(plan.setting.data, plan.setting.measured_on.resolved())
-    named = {run.recipe.key: run for run in runs}
-
-    def of_trunk(trunk: tuple[int, int]) -> list[tuple[int, Kind, Measured]]:
-        benches = [bench(named[one.key]) for one in plan.branches(*trunk)]
-        known: dict[int, dict[str, Tensor]] = {}
-        found = []
-        for models in plan.models:
-            mixing = Mixing(benches[:models], plan.draws, shelf, plan.setting.execution.precision, known)
-            for kind, one in mixing.measure():
-                found.append((models, kind, one))
-                tick(1)
-        return found
-
-    return of_trunk

@@ -1,6 +1,7 @@
 """Networks measured alone, on average, together and in random mixtures, each with batch-norm statistics of its own."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Literal, get_args
 
@@ -29,28 +30,20 @@ WORDS: dict[Kind, str] = {
 }
 
 
+@dataclass
 class Mixing:
-    """Some branches of one trunk, measured alone, on average, together and mixed.
+    """Some branches of one trunk, measured alone, on average, together and mixed."""
 
-    Args:
-        benches: the branches.
-        draws: how many random mixtures of each kind.
-        shelf: where everything measured is kept.
-        precision: the one that was asked for.
-        known: what branches answer, by their number, as far as it was computed; it is added to.
-    """
+    benches: Sequence[RunSubject]  # the branches
+    draws: int  # how many random mixtures of each kind
+    shelf: Shelf  # where everything measured is kept
+    precision: str  # the one that was asked for
+    known: dict[int, dict[str, Tensor]]  # what branches answer, by number, as far as it was computed; it is added to
 
-    def __init__(
-        self,
-        benches: Sequence[RunSubject],
-        draws: int,
-        shelf: Shelf,
-        precision: str,
-        known: dict[int, dict[str, Tensor]],
-    ) -> None:
-        self.benches, self.draws, self.shelf = benches, draws, shelf
-        self.precision, self.known = precision, known
-        self.first = benches[0]
+    @property
+    def first(self) -> RunSubject:
+        """The first branch, for what all of them share."""
+        return self.benches[0]
 
     def measure(self) -> Iterator[tuple[Kind, Measured]]:
         """Yield everything, measured or found on the shelf."""
