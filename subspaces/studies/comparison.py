@@ -55,11 +55,6 @@ class Comparison(Result):
         return sorted({run.recipe.seed for run in self.runs})
 
     @property
-    def undrawn(self) -> str:  # type: ignore[override]
-        """Why there is nothing to draw, where there could be."""
-        return UNDRAWN if len(self.entries) > 1 else ""
-
-    @property
     def pairs(self) -> list[Entry]:
         """The entries that can be set against the reference."""
         return [entry for entry in self.entries if entry.against(self.reference, names()[0]) is not None]
@@ -75,8 +70,8 @@ class Comparison(Result):
             rows.append({**row, **self._cost(entry), **entry.columns(self.reference)})
         return {"comparison": rows}
 
-    def drawn(self) -> bool:
-        return bool(self.pairs)
+    def undrawn(self) -> list[str] | None:
+        return None if self.pairs else [UNDRAWN] * (len(self.entries) > 1)
 
     def draw(self) -> Figure:
         from subspaces.studies import figures
@@ -154,13 +149,11 @@ class Comparison(Result):
             return ["No standard training is among the recipes, so there are no differences to it."]
         alike = {reference.group.label, *(entry.group.label for entry in paired)}
         missing = [name for name in dict.fromkeys(entry.group.label for entry in self.entries) if name not in alike]
-        found = [f"No difference is given for {', '.join(missing)}: {reference.named} lacks some of its seeds."]
-        found = found if missing else []
+        lacking = f"No difference is given for {', '.join(missing)}: {reference.named} lacks some of its seeds."
+        found = [lacking] if missing else []
         if not paired:
             return found
-        interval = (
-            f"with its {CONFIDENCE:.0%} confidence interval (Student's t)" if count > 1 else "without an interval"
-        )
+        interval = f"with its {CONFIDENCE:.0%} confidence interval (Student's t)" if count > 1 else "without an interval"
         found.append(f"Second line: difference to {reference.named}, paired by the seed, {interval}.")
         if 2 <= count <= 3:
             found.append(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 from subspaces import files
+from subspaces.reports.figures import FORMATS
 from subspaces.training.recipe import Recipe
 from subspaces.training.runs import Run
 
@@ -48,7 +49,6 @@ class Result:
     """What a comparison or a study found, in all its forms; once it is written, what was made and what could not be."""
 
     name: ClassVar[str]  # of the files, without an ending
-    undrawn: ClassVar[str] = ""  # why there is nothing to draw
     files: list[Path] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
 
@@ -68,9 +68,9 @@ class Result:
         """Return the rows of each CSV file by its name, with numbers in full and shares as fractions."""
         raise NotImplementedError
 
-    def drawn(self) -> bool:
-        """Say whether there is something to draw."""
-        return True
+    def undrawn(self) -> list[str] | None:
+        """Return why there is nothing to draw, if that needs a word; None where there is something."""
+        return None
 
     def draw(self) -> Figure:
         """Draw the result."""
@@ -89,8 +89,9 @@ class Result:
         files.write_json(path.with_suffix(".json"), self.summary())
         for place, content in texts.items():
             files.write(place, content.encode())
-        drawn, left_out = _draw(self, path) if self.drawn() else ([], [self.undrawn] if self.undrawn else [])
-        for place in {path.with_suffix(ending) for ending in (".png", ".pdf")} - set(drawn):
+        reasons = self.undrawn()
+        drawn, left_out = _draw(self, path) if reasons is None else ([], reasons)
+        for place in {path.with_suffix(ending) for ending in FORMATS} - set(drawn):
             place.unlink(missing_ok=True)  # of an earlier table
         return dataclasses.replace(self, files=[path.with_suffix(".json"), *texts, *drawn], left_out=left_out)
 
@@ -104,7 +105,7 @@ def write_figure(figure: Figure, path: Path) -> list[Path]:
     from subspaces.reports.figures import style
 
     style.settle(figure)
-    made = [path.with_suffix(ending) for ending in (".png", ".pdf")]
+    made = [path.with_suffix(ending) for ending in FORMATS]
     for one in made:
         style.save(figure, one)
     return made

@@ -35,8 +35,8 @@ def write(folder: Path, figure: Callable[[], Figure] | None) -> Made:
         def rows(self) -> dict[str, list[dict[str, Any]]]:
             return {"name": [{"a": 1}], "more": [{"é": None}]}
 
-        def drawn(self) -> bool:
-            return figure is not None
+        def undrawn(self) -> list[str] | None:
+            return [] if figure is None else None
 
         def draw(self) -> Figure:
             assert figure is not None
