@@ -153,7 +153,8 @@ class Comparison(Result):
         found = [lacking] if missing else []
         if not paired:
             return found
-        interval = f"with its {CONFIDENCE:.0%} confidence interval (Student's t)" if count > 1 else "without an interval"
+        wide = f"with its {CONFIDENCE:.0%} confidence interval (Student's t)"
+        interval = wide if count > 1 else "without an interval"
         found.append(f"Second line: difference to {reference.named}, paired by the seed, {interval}.")
         if 2 <= count <= 3:
             found.append(
