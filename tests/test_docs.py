@@ -187,7 +187,7 @@ def test_the_shape_in_contributing_is_a_shape(added: dict[str, Any], tmp_path: P
     torch.testing.assert_close(c[0], c[-1], atol=1e-5, rtol=0)
 
     family = ss.Subspace(Net, polygon).eval()
-    (family(torch.randn(4, 5), 0.3).sum() + family.penalty()).backward()
+    (family(torch.randn(4, 5), alpha=0.3).sum() + family.penalty()).backward()
     assert torch.isfinite(family.omega["weights"].grad).all()
     ss.save(family, tmp_path / "polygon.safetensors")
     loaded = ss.load(tmp_path / "polygon.safetensors", Net, shape=polygon).eval()
