@@ -18,67 +18,63 @@ FORMATS = (".png", ".pdf")
 
 @dataclass(frozen=True)
 class Kind:
-    """A figure that can be drawn: the function of its name in a module of this package draws it."""
+    """A figure that can be drawn."""
 
-    name: str
+    drawn_by: str  # a module of this package, and its function, which has the name of the figure
     description: str
-    module: str
     metric: str | None  # what --metric changes, in words; None: nothing
     evaluated: bool = True
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.drawn_by.partition(".")[2]
 
 
 KINDS: dict[str, Kind] = {
     kind.name: kind
     for kind in (
         Kind(
-            "along",
+            "along.along",
             "A metric of the points of lines and curves, and of the ensembles of α and 1−α; single networks as lines.",
-            "along",
             "--metric says which.",
         ),
         Kind(
-            "betas",
+            "along.betas",
             "The same as `along` for runs that differ in β, with a panel for every method.",
-            "along",
             "--metric says which.",
         ),
         Kind(
-            "plane",
+            "plane.plane",
             "Contours of error and loss on planes through three networks, with the subspace drawn in.",
-            "plane",
             "--metric draws one of them.",
         ),
         Kind(
-            "training",
+            "distances.training",
             "L2 distance and cos² between the vertices over the epochs, from the logs.",
-            "distances",
             "--metric adds a column of the log.",
             evaluated=False,
         ),
         Kind(
-            "vertices",
+            "vertices.vertices",
             "Accuracy and ECE of the midpoint (or the first two metrics) against the number of vertices m; a single "
             "network is m = 1. "
             "An ensemble method is shown by the ensemble of its m members.",
-            "vertices",
             "--metric draws another.",
         ),
         Kind(
-            "reliability",
+            "confidence.reliability",
             "Accuracy against confidence, and how often each confidence occurs, of midpoints and ensembles.",
-            "confidence",
             None,
         ),
         Kind(
-            "selective",
+            "confidence.selective",
             "The error among the most confident predictions against the share that is kept, with the area below it.",
-            "confidence",
             None,
         ),
         Kind(
-            "diversity",
+            "distances.diversity",
             "How different vertices are: total variation of predictions, L2 distance and cos² of weights.",
-            "distances",
             "--metric tv, disagreement, feature_cosine, l2 or cos2 draws one.",
         ),
     )
@@ -99,7 +95,7 @@ def draw(name: str, sources: Source | Iterable[Source], *, metric: str | None = 
         raise ValueError(f"metric={metric!r}: the figure {name!r} has no choice of a metric, leave it out")
     groups = gather(sources, evaluated=kind.evaluated)
     try:
-        module = importlib.import_module(f"{__name__}.{kind.module}")
+        module = importlib.import_module(f"{__name__}.{kind.drawn_by.partition('.')[0]}")
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "matplotlib":
             raise
