@@ -42,3 +42,20 @@ def untracked(network: nn.Module) -> Iterator[None]:
     finally:
         for norm in norms:
             norm.track_running_stats = True
+
+
+@contextmanager
+def forgetting(network: nn.Module, batches: int) -> Iterator[None]:
+    """Let one batch weigh as so many would: with momentum 1 - (1 - momentum)^batches.
+
+    Statistics of every tenth batch then follow the weights as quickly as those of every batch.
+    """
+    momenta = {norm: norm.momentum for norm in tracked(network).values()}
+    for norm, momentum in momenta.items():
+        if momentum is not None:  # else all batches weigh the same
+            norm.momentum = 1 - (1 - momentum) ** batches
+    try:
+        yield
+    finally:
+        for norm, momentum in momenta.items():
+            norm.momentum = momentum

@@ -317,8 +317,10 @@ class Subspace(nn.Module):
     def _refresh(self, inputs: tuple[tuple[Any, ...], dict[str, Any]], cast: torch.dtype | None) -> None:
         """Run the midpoint on the inputs of every so many calls, for its statistics."""
         self._calls += 1
-        if self._calls % (self.statistics_every or 1) == 0:
-            self._run(self.theta(self.coefficients(self.shape.midpoint()), cast), *inputs)
+        every = self.statistics_every or 1
+        if self._calls % every == 0:
+            with norms.forgetting(self.template, every):
+                self._run(self.theta(self.coefficients(self.shape.midpoint()), cast), *inputs)
             self.keep_statistics()
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
