@@ -40,6 +40,7 @@ ORDER = (
         "subspace",
         "batchnorm",
         "storage",
+        "integrations",
         "graphs",
         "networks",
         "data",
@@ -195,7 +196,7 @@ def test_relative_imports_in_a_sub_package_are_resolved():
 
 
 HEAVY = {
-    "subspaces": {"sklearn", "torchmetrics", "matplotlib", "plotly", "typer", "subspaces.training"},
+    "subspaces": {"sklearn", "torchmetrics", "matplotlib", "plotly", "typer", "lightning", "subspaces.training"},
     "subspaces.cli": {"sklearn", "torchmetrics", "matplotlib", "plotly", "torchvision", "timm"},
 }
 
