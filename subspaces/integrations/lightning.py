@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, cast
 
+import torch
 from lightning.pytorch import Callback, LightningModule
 from lightning.pytorch.core.hooks import CheckpointHooks, DataHooks, ModelHooks
 from torch import Tensor, nn
 
-from subspaces import template, values
+from subspaces import norms, template, values
 from subspaces.integrations import optimizers
 from subspaces.integrations.lightning_callback import SubspaceCallback
 from subspaces.points import Alpha
@@ -133,14 +134,14 @@ class LightningSubspace(LightningModule):
             if name not in STEPS and not (hasattr(ModelHooks, name) and "_model_" not in name):
                 return method()
             with _answering(inner, method):
-                if name in STEPS:
-                    output = self.family()
-                else:
-                    weights = self.family.theta(self.family.coefficients(self.family.shape.midpoint()))
-                    output = template.call(
-                        inner, {place: weights[place] for place in self.family.layout.places}, (), {}
-                    )
+                output = self.family() if name in STEPS else template.call(inner, self._middle(), (), {})
         return self._penalised(output) if name == "training_step" else output
+
+    @torch.no_grad()
+    def _middle(self) -> dict[str, Tensor]:
+        """Return the weights of the midpoint."""
+        weights = self.family.theta(self.family.coefficients(self.family.shape.midpoint()))
+        return {name: weights[name] for name in self.family.layout.places}
 
     def _penalised(self, output: Any) -> Any:
         """Return what a training step gave with the penalty in its loss."""
@@ -168,6 +169,11 @@ def _check(module: nn.Module) -> None:
         raise ValueError(
             f"{type(module).__name__} has automatic_optimization=False, and the penalty is added to a loss that the "
             f"trainer minimises: leave it True, or {instead}"
+        )
+    if norms.tracked(module) and type(module).forward is LightningModule.forward:
+        raise ValueError(
+            f"{type(module).__name__} has batch norm and no forward, by which its statistics are made: give it one, "
+            "such as def forward(self, x): return self.net(x)"
         )
     for name in REFUSED:
         if getattr(type(module), name) is not getattr(LightningModule, name):

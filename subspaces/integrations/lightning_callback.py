@@ -70,11 +70,13 @@ class SubspaceCallback(Callback):
             seen = norms.batches(family.template)
             if seen is None or family.statistics_every or (seen and seen == family.calibrated):
                 continue
-            loader = trainer.train_dataloader if self.loader is None else self.loader
-            if loader is not None and not isinstance(loader, (Mapping, list, tuple)):
+            several = isinstance(trainer.train_dataloader, (Mapping, list, tuple))
+            theirs = None if several else trainer.train_dataloader
+            loader = theirs if self.loader is None else self.loader
+            if loader is not None:
                 self._recalibrate(family, loader, trainer)
             elif seen != family.calibrated:
-                what = "no train loader" if loader is None else "several train loaders"
+                what = "several train loaders" if several else "no train loader"
                 raise ValueError(
                     f"the batch-norm statistics of {name!r} belong to no point of the family, and the trainer has "
                     f"{what} to make them from: pass one, SubspaceCallback(loader=train_loader)"
@@ -86,7 +88,7 @@ class SubspaceCallback(Callback):
         tracked = norms.tracked(family.template).values()
         statistics = {id(buffer) for norm in tracked for buffer in norm.buffers()} | {id(family.calibrated)}
         others = [(buffer, buffer.clone()) for buffer in family.buffers() if id(buffer) not in statistics]
-        with torch.inference_mode(False), torch.no_grad(), isolate_rng(), _training(trainer):
+        with isolate_rng(), _training(trainer):
             with loaders.read_apart(loader) as twin, trainer.precision_plugin.forward_context():
                 batches = (_moved(batch, trainer) for batch in twin)
                 recalibrate(family, batches, batches=None if limit == math.inf else int(limit), forward=self.forward)

@@ -89,34 +89,40 @@ def balanced(net: nn.Module) -> float:
     return float(torch.stack([(answers[y == k] == k).float().mean() for k in range(3)]).mean())
 
 
+class Idle(SubspaceCallback):
+    """Does nothing, so that a family of a module adds none that does."""
+
+    def refresh(self, trainer: Any, pl_module: Any) -> None: ...
+
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None: ...
+
+
+@pytest.mark.filterwarnings("ignore::subspaces.norms.StatisticsWarning")  # as it should be without the callback
 @pytest.mark.parametrize("own", [False, True], ids=["global", "own"])
 @BOTH
 def test_training_is_the_same_bit_by_bit_with_the_callback(make: Any, own: bool) -> None:
     """With shuffling and dropout, and validations in the middle of an epoch."""
     found = []
-    for callback in (SubspaceCallback(), SubspaceCallback(loader=[])):
-        batches = loader(generator=torch.Generator().manual_seed(5) if own else None)
-        module = make()
-        if callback.loader is not None:
-            callback.refresh = lambda *_: None  # type: ignore[method-assign]
-            pytest.MonkeyPatch().setattr(family(module), "_check_statistics", lambda: None)
-        run = trainer(callbacks=[callback], val_check_interval=0.5)
-        run.fit(module, batches, HELD_OUT)
-        found.append((module, torch.rand(()), norms.batches(family(module).template)))
-    (with_it, next_number, seen), (without, other_number, others) = found
-    for name, omega in family(with_it).omega.items():
-        assert torch.equal(omega, family(without).omega[name])
-    assert torch.equal(family(with_it).rng, family(without).rng)
+    for callback in (SubspaceCallback(), Idle()):
+        module, batches = make(), loader(generator=torch.Generator().manual_seed(5) if own else None)
+        trainer(callbacks=[callback], val_check_interval=0.5).fit(module, batches, HELD_OUT)
+        found.append((family(module), torch.rand(())))
+        assert module.training
+    (with_it, next_number), (without, other_number) = found
+    for name, omega in with_it.omega.items():
+        assert torch.equal(omega, without.omega[name])
+    assert torch.equal(with_it.rng, without.rng)
     assert torch.equal(next_number, other_number)
-    assert (int(seen), int(others)) == (4, 8)  # of one pass over the loader; of two epochs
-    assert with_it.training
+    seen = [int(norms.batches(each.template)) for each in (with_it, without)]
+    assert seen == [4, 8]  # of one pass over the loader; of two epochs
 
 
 def test_it_takes_as_many_batches_as_it_may() -> None:
-    for options, expected in (({"batches": 3}, 3), ({"loader": loader(128)}, 8), ({}, 2)):
+    named = [{"input": x} for x, _ in loader(128)]
+    for options, expected in (({"batches": 1}, 1), ({}, 2), ({"loader": loader(128)}, 8), ({"loader": named}, 8)):
         module = holding()
         trainer(callbacks=[SubspaceCallback(**options)], limit_train_batches=2).fit(module, loader())
-        assert int(module.net.calibrated) == min(expected, 8 if "loader" in options else 2)
+        assert int(module.net.calibrated) == expected
 
 
 def test_statistics_are_made_once_for_the_same_weights() -> None:
@@ -142,6 +148,17 @@ def test_without_a_train_loader_it_says_what_to_pass() -> None:
         trainer(callbacks=[SubspaceCallback()]).validate(module, HELD_OUT, verbose=False)
     trainer(callbacks=[SubspaceCallback(batches)]).validate(module, HELD_OUT, verbose=False)
     assert int(module.net.calibrated) == 4
+
+
+def test_of_several_train_loaders_one_is_to_be_passed() -> None:
+    class Paired(Holding):
+        def training_step(self, batch: Any, batch_idx: int) -> Any:
+            return super().training_step(batch["first"], batch_idx)
+
+    several = {"first": loader(), "second": loader()}
+    with pytest.raises(ValueError, match=r"several train loaders.*SubspaceCallback\(loader=train_loader\)"):
+        trainer(callbacks=[SubspaceCallback()]).fit(Paired(), several, HELD_OUT)
+    trainer(callbacks=[SubspaceCallback(several["first"])]).fit(Paired(), several, HELD_OUT)
 
 
 def test_batches_go_through_the_hooks_of_the_module_as_in_training() -> None:
@@ -244,10 +261,14 @@ def test_it_trains_as_a_loop_of_ones_own(together: int) -> None:
 
 @BOTH
 def test_half_precision(make: Any) -> None:
-    module = make()
-    trainer(precision="bf16-mixed", callbacks=[SubspaceCallback()]).fit(module, loader(), HELD_OUT)
+    module, batches = make(), loader(shuffle=False)
+    trainer(precision="bf16-mixed", callbacks=[SubspaceCallback()]).fit(module, batches, HELD_OUT)
     assert all(omega.dtype == torch.float32 and bool(omega.isfinite().all()) for omega in family(module).parameters())
-    assert int(family(module).calibrated) == 4
+    net = family(module).midpoint()
+    with torch.autocast("cpu", torch.bfloat16):
+        ss.recalibrate(net, batches)
+    found, expected = (next(iter(norms.tracked(each).values())) for each in (family(module).template, net))
+    assert torch.equal(found.running_var, expected.running_var)
 
 
 @BOTH
@@ -388,6 +409,10 @@ class Manual(Plain):
         self.automatic_optimization = False
 
 
+class Silent(Plain):
+    forward = LightningModule.forward
+
+
 class Late(Plain):
     def configure_model(self) -> None: ...
 
@@ -396,6 +421,7 @@ class Late(Plain):
     ("kind", "options", "message"),
     [
         (Manual, {}, "automatic_optimization=False.*leave it True, or hold the family"),
+        (Silent, {}, r"batch norm and no forward.*def forward\(self, x\)"),
         (Late, {}, "makes its layers in configure_model.*make them in __init__"),
         (modules.make_net, {}, "got a Sequential: expected a LightningModule"),
         (Plain, {"statistics_every": 5}, "run a training step twice: leave it out"),
