@@ -101,11 +101,12 @@ class SubspaceCallback(Callback):
 
 def families(module: nn.Module) -> dict[str, Subspace]:
     """Return every family in a module by its name, without the names of what wraps it."""
-    found = {}
+    found: dict[str, Subspace] = {}
     for name, part in module.named_modules():
         if isinstance(part, Subspace):
-            found[".".join(each for each in name.split(".") if each not in ("", "_orig_mod", "module"))] = part
-    return {name or "family": family for name, family in found.items()}
+            short = ".".join(each for each in name.split(".") if each not in ("_orig_mod", "module")) or "family"
+            found[name if short in found else short] = part
+    return found
 
 
 @contextmanager

@@ -86,7 +86,7 @@ def warm_up(home: Path) -> None:
 
     PIL.Image.init()
     for module in pkgutil.walk_packages(subspaces.__path__, "subspaces."):
-        if not module.name.endswith(("__main__", "kernels")):
+        if not module.name.endswith(("__main__", "kernels")) and ".integrations." not in module.name:
             importlib.import_module(module.name)
     cli = importlib.import_module("subspaces.cli")
     cli.app = typer.main.get_command(cli.app)  # which every call would make anew

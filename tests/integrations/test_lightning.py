@@ -305,6 +305,44 @@ def test_hooks_run_at_the_midpoint() -> None:
     assert run.callback_metrics["at_zero"] == pytest.approx(float(expected))
 
 
+def test_hooks_around_the_optimiser_are_the_modules_own() -> None:
+    class Careful(Plain):
+        def on_after_backward(self) -> None:
+            seen.append([each.grad for each in self.parameters()])  # those of a point have none
+
+        def configure_gradient_clipping(self, optimizer: Any, **_: Any) -> None:
+            self.clip_gradients(optimizer, 0.1, "norm")
+
+        def optimizer_step(self, epoch: int, batch_idx: int, optimizer: Any, optimizer_closure: Any) -> None:
+            super().optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
+            seen.append(optimizer.param_groups[0]["params"][0].grad.norm())
+
+    seen: list[Any] = []
+    careful, clipped = wrapped(Careful), wrapped()
+    trainer(callbacks=[Seeding()]).fit(careful, loader(shuffle=False))
+    trainer(callbacks=[Seeding()], gradient_clip_val=0.1).fit(clipped, loader(shuffle=False))
+    assert all(torch.equal(omega, clipped.family.omega[name]) for name, omega in careful.family.omega.items())
+    assert seen[0] == [None] * 6
+    assert len(seen) == 16
+    assert max(float(norm) for norm in seen[1::2]) <= 0.1
+
+
+def test_a_class_of_ones_own_keeps_its_methods() -> None:
+    class Mine(LightningSubspace):
+        def on_train_start(self) -> None:
+            started.append(type(self))
+
+    class Loud(Plain):
+        def on_train_start(self) -> None:
+            raise AssertionError("the one of the outer module is meant")
+
+    started: list[type] = []
+    module = Mine(Loud, ss.Line())
+    trainer(max_epochs=1).fit(module, loader())
+    assert started == [type(module)]
+    assert isinstance(copy.deepcopy(module), Mine)
+
+
 def test_the_midpoint_is_an_ordinary_module() -> None:
     module, batches = wrapped(), loader()
     run = trainer()
