@@ -3,7 +3,7 @@
 import copy
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -81,28 +81,50 @@ def redrawn(network: nn.Module) -> nn.Module:
         for (name, old), new in zip(network.named_parameters(), other.parameters(), strict=True):
             if old.requires_grad:
                 _check_size(name, old, new)
+                _check_drawn(name, network.get_submodule(name.rpartition(".")[0]), old, new)
     return other
 
 
-def reinitialise(module: nn.Module, name: str) -> None:
-    """Draw new weights in place: by each part's `reset_parameters()`, and a network's own `_init_weights(part)`."""
+def reinitialise(module: nn.Module, name: str, drawn: bool = False) -> None:
+    """Draw new weights in place: by each part's `reset_parameters()`, and a network's own `_init_weights(part)`.
+
+    `drawn`: a module that this one is a part of draws the weights of its parts.
+    """
+    whole = getattr(module, "_init_weights", None)
+    needed = 0
+    if callable(whole):
+        needed = sum(each.default is each.empty for each in inspect.signature(whole).parameters.values())
     # Parts first, so that a module that initialises its parts in its own way has the last word.
     for key, child in module.named_children():
-        reinitialise(child, f"{name}.{key}" if name else key)
-    reset = getattr(module, "reset_parameters", None) or getattr(module, "_reset_parameters", None)
-    whole = getattr(module, "_init_weights", None)
+        reinitialise(child, f"{name}.{key}" if name else key, drawn or needed > 0)
+    reset = _reset(module)
     if callable(reset):
         reset()
-    elif not callable(whole) and any(parameter.requires_grad for parameter in module.parameters(recurse=False)):
-        where = f"part {name!r} of the network" if name else "the network"
-        raise TypeError(
-            f"{where}, a {type(module).__name__}, owns trainable parameters and has no reset_parameters(), so its "
-            f"other vertices cannot be initialised: {INSTEAD}"
-        )
+    elif not drawn and not callable(whole) and any(p.requires_grad for p in module.parameters(recurse=False)):
+        raise _undrawn(name, module, "has no reset_parameters()")
     if callable(whole):
-        needed = [each for each in inspect.signature(whole).parameters.values() if each.default is each.empty]
         for part in module.modules() if needed else [None]:
-            whole(*[part][: len(needed)])
+            whole(*[part][:needed])
+
+
+def _reset(module: nn.Module) -> Any:
+    return getattr(module, "reset_parameters", None) or getattr(module, "_reset_parameters", None)
+
+
+def _undrawn(name: str, module: nn.Module, why: str) -> TypeError:
+    where = f"part {name!r} of the network" if name else "the network"
+    return TypeError(
+        f"{where}, a {type(module).__name__}, owns trainable parameters and {why}, so its "
+        f"other vertices cannot be initialised: {INSTEAD}"
+    )
+
+
+def _check_drawn(name: str, owner: nn.Module, old: Tensor, new: Tensor) -> None:
+    """Refuse a matrix that the network's own `_init_weights` has left as it was, of a part that cannot draw itself."""
+    left = old.ndim > 1 and bool((old != old.flatten()[:1]).any()) and torch.equal(old, new)
+    if left and not callable(_reset(owner)) and not callable(getattr(owner, "_init_weights", None)):
+        part, _, key = name.rpartition(".")
+        raise _undrawn(part, owner, f"has no reset_parameters(), and the network's _init_weights leaves its {key} alone")
 
 
 INSTEAD = "pass a factory, Subspace(lambda: MyNet(…), shape), or init='point' to start all vertices at its weights"

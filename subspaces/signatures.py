@@ -11,6 +11,12 @@ from torch import nn
 OWN = ("alpha", "samples", "features", "outside")
 """What a family's call takes beside the network's inputs, always by keyword."""
 
+SHOWN = (
+    *("config", "generation_config", "main_input_name", "loss_type", "accepts_loss_kwargs"),
+    *("gradient_checkpointing_enable", "gradient_checkpointing_disable", "is_gradient_checkpointing"),
+)
+"""What libraries ask a network for, and a family of it has to answer; none of it depends on the weights."""
+
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _known: dict[Any, type] = {}
 
@@ -40,20 +46,33 @@ def most(signature: Signature) -> int | None:
 def with_inputs_of(kind: type, network: nn.Module) -> type:
     """Return a subclass of `kind` whose forward shows the network's inputs: its code is the same.
 
-    Libraries look at the signature of an instance or of its class to find out what a batch may hold.
+    Libraries look at the signature of an instance or of its class to find out what a batch may hold. It also has
+    what of `SHOWN` the network has.
     """
     own = inspect.signature(kind.forward).parameters  # type: ignore[attr-defined]
     theirs = inputs(network).parameters.values()
     ours = [own[name] for name in OWN]
     open_end = [each for each in theirs if each.kind is Parameter.VAR_KEYWORD]
     shown = Signature([own["self"], *(each for each in theirs if each not in open_end), *ours, *open_end])
-    key = (kind, type(network), str(shown))
+    names = tuple(name for name in SHOWN if hasattr(network, name) and not hasattr(kind, name))
+    key = (kind, type(network), str(shown), names)
     if key not in _known:
         forward = _copied(kind.forward)  # type: ignore[attr-defined]
         forward.__signature__ = shown  # type: ignore[attr-defined]
         name = f"{kind.__name__}Of{type(network).__name__}"
-        _known[key] = type(name, (kind,), {"forward": forward, "__module__": kind.__module__, "plain_class": kind})
+        parts = {"forward": forward, "__module__": kind.__module__, "plain_class": kind}
+        _known[key] = type(name, (kind,), {each: _OfTheNetwork(each) for each in names} | parts)
     return _known[key]
+
+
+class _OfTheNetwork:
+    """An attribute that a family has from its network, as long as it has none of its own."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, family: Any, kind: type | None = None) -> Any:
+        return self if family is None else getattr(family.template, self.name)
 
 
 def _copied(function: FunctionType) -> FunctionType:

@@ -392,6 +392,41 @@ def test_a_network_draws_its_weights_by_its_own_function():
     assert family.distances().cos2[0, 1] < 0.1
 
 
+class Bare(nn.Module):
+    """Owns a matrix and cannot draw it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.matrix = nn.Parameter(torch.randn(16, 4) * 0.02)
+
+
+class DrawsParts(nn.Module):
+    """Draws the weights of a part that cannot do so itself, or leaves them."""
+
+    def __init__(self, known: type[nn.Module] = Bare) -> None:
+        super().__init__()
+        self.known, self.part = known, Bare()
+
+    def _init_weights(self, part: nn.Module) -> None:
+        if isinstance(part, self.known):
+            nn.init.normal_(part.matrix, std=0.02)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ self.part.matrix
+
+
+def test_a_network_draws_the_weights_of_parts_that_have_no_function_for_it():
+    torch.manual_seed(0)
+    family = Subspace(DrawsParts(), Simplex(3))
+    assert all(family.vertex(i)["part.matrix"].std() == pytest.approx(0.02, rel=0.4) for i in range(3))
+    assert family.distances().cos2[1, 2] < 0.2
+
+
+def test_a_part_that_the_network_leaves_as_it_is_is_refused():
+    with pytest.raises(TypeError, match=r"part 'part' .* a Bare, .*_init_weights leaves its matrix alone.*factory"):
+        Subspace(DrawsParts(nn.Linear), Line())
+
+
 class WholeInit(nn.Linear):
     """Has a function without arguments instead."""
 
