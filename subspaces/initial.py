@@ -124,7 +124,8 @@ def _check_drawn(name: str, owner: nn.Module, old: Tensor, new: Tensor) -> None:
     left = old.ndim > 1 and bool((old != old.flatten()[:1]).any()) and torch.equal(old, new)
     if left and not callable(_reset(owner)) and not callable(getattr(owner, "_init_weights", None)):
         part, _, key = name.rpartition(".")
-        raise _undrawn(part, owner, f"has no reset_parameters(), and the network's _init_weights leaves its {key} alone")
+        why = f"has no reset_parameters(), and the network's _init_weights leaves its {key} alone"
+        raise _undrawn(part, owner, why)
 
 
 INSTEAD = "pass a factory, Subspace(lambda: MyNet(…), shape), or init='point' to start all vertices at its weights"

@@ -18,6 +18,7 @@ SHOWN = (
 """What libraries ask a network for, and a family of it has to answer; none of it depends on the weights."""
 
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+_NAMED = (*_POSITIONAL, Parameter.KEYWORD_ONLY)
 _known: dict[Any, type] = {}
 
 
@@ -25,6 +26,9 @@ def inputs(network: nn.Module) -> Signature:
     """Return the inputs of a network, or `(*args, **kwargs)` where they cannot be known; ours are refused."""
     try:
         found = inspect.signature(network.forward)
+        base = getattr(network, "get_base_model", None)
+        if callable(base) and all(each.kind not in _NAMED for each in found.parameters.values()):  # as peft's wrapper
+            found = inspect.signature(base().forward)
     except (TypeError, ValueError):
         unknown = [Parameter("args", Parameter.VAR_POSITIONAL), Parameter("kwargs", Parameter.VAR_KEYWORD)]
         return Signature(unknown)

@@ -1,0 +1,157 @@
+"""Hugging Face's `Trainer` for a family: the penalty, decay of weights alone, batch-norm statistics, its files."""
+
+import inspect
+from functools import partial
+from inspect import Parameter
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, IterableDataset
+from transformers import Trainer
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+from transformers.trainer import TRAINING_ARGS_NAME
+
+from subspaces import storage, values
+from subspaces.batchnorm import recalibrate
+from subspaces.subspace import Subspace
+
+FILE = "family.safetensors"
+"""The file of a checkpoint that holds the family; `subspaces.load` reads it."""
+
+
+class SubspaceTrainer(Trainer):
+    """Trains a family of Hugging Face models as `Trainer` trains one of them.
+
+    Every step adds `family.penalty(beta)` to the loss and decays the weights, but not norms and biases. Evaluation and
+    prediction are those of the midpoint, with batch-norm statistics made for it. Checkpoints hold `family.safetensors`,
+    from which `train(resume_from_checkpoint=True)` continues as if it had not been stopped.
+
+    Args:
+        model, args, others, options: as `Trainer` takes them; the model is a `Subspace`, also that of `model_init`.
+        beta: the strength of the penalty.
+        shared: False leaves the frozen parameters, such as the base of adapters, out of the files.
+        statistics_batches: batch-norm statistics are made of at most this many training batches; None: of all.
+
+    Example:
+        >>> family = Subspace(model, Line(), init="point", offset=0.1)
+        >>> trainer = SubspaceTrainer(family, TrainingArguments("out"), train_dataset=data, beta=1.0)
+        >>> trainer.train()
+        >>> family.midpoint().save_pretrained("midpoint")
+    """
+
+    label_smoother: Any
+
+    def __init__(
+        self,
+        model: nn.Module | None = None,
+        args: Any = None,
+        *others: Any,
+        beta: float = 1.0,
+        shared: bool = True,
+        statistics_batches: int | None = 100,
+        **options: Any,
+    ) -> None:
+        if values.number("beta", beta) < 0:
+            raise ValueError(f"beta={values.shown(beta)}: expected a number of at least 0")
+        if statistics_batches is not None:
+            values.whole("statistics_batches", statistics_batches, 1, beside=", or None for all")
+        super().__init__(model, args, *others, **options)
+        if not isinstance(self.model, Subspace):
+            kind = type(self.model).__name__
+            raise TypeError(f"SubspaceTrainer got a {kind}: expected a Subspace, such as Subspace(model, Line())")
+        self.beta, self.shared, self.statistics_batches = beta, shared, statistics_batches
+        self._look_into(self.model.template)
+
+    def _look_into(self, network: nn.Module) -> None:
+        """Find out of the network, below an adapter of peft, what `Trainer` asks a model for by its class."""
+        base = getattr(network, "get_base_model", None)
+        inner = base() if callable(base) else network
+        if not hasattr(inner, "accepts_loss_kwargs"):
+            kinds = [each.kind for each in inspect.signature(inner.forward).parameters.values()]
+            self.model_accepts_loss_kwargs = Parameter.VAR_KEYWORD in kinds
+        smoother: Any = self.label_smoother
+        if smoother is not None and type(inner).__name__ in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values():
+            self.label_smoother = partial(smoother, shift_labels=True)
+
+    # Training
+
+    def get_decay_parameter_names(self, model: nn.Module) -> list[str]:
+        """Return the names of the vertices' weights: not those of norms and biases."""
+        family: Subspace = self.model
+        decaying = {id(family.omega[group.name]) for group in family.layout.groups if group.penalised}
+        return [name for name, parameter in model.named_parameters() if id(parameter) in decaying]
+
+    def compute_loss(
+        self, model: nn.Module, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        """Return the model's loss, in training with the penalty."""
+        loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
+        if model.training:
+            loss = loss + self._penalty(num_items_in_batch)
+        return (loss, outputs) if return_outputs else loss
+
+    def _penalty(self, num_items_in_batch: Any) -> Tensor:
+        """Return this batch's share of the penalty, which a step has once, however many batches it accumulates."""
+        scaled = getattr(self, "loss_is_scaled_for_ga", None)
+        if scaled is None:  # as `Trainer.training_step` finds out whether it has to divide the loss
+            counted = self.model_accepts_loss_kwargs and num_items_in_batch is not None
+            scaled = counted or self.compute_loss_func is not None
+        penalty: Tensor = self.model.penalty(self.beta)
+        return penalty / self.current_gradient_accumulation_steps if scaled else penalty
+
+    # Evaluation
+
+    def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the midpoint, with batch-norm statistics of its own."""
+        if not self.model.is_calibrated and self.train_dataset is not None:
+            self.calibrate()
+        return super().evaluation_loop(*args, **kwargs)
+
+    def calibrate(self) -> None:
+        """Make the batch-norm statistics those of the midpoint; training goes on as if nobody had done so."""
+        family: Subspace = self.model
+        with torch.random.fork_rng([family.device] if family.device.type == "cuda" else []):
+            recalibrate(family, self.get_statistics_dataloader(), batches=self.statistics_batches)
+
+    def get_statistics_dataloader(self) -> DataLoader[Any]:
+        """Return batches of the training data for batch-norm statistics, in an order of their own."""
+        data = self.train_dataset
+        known = hasattr(data, "remove_columns")  # a data set of Hugging Face's own
+        return DataLoader(
+            self._remove_unused_columns(data) if known else data,
+            batch_size=self.args.train_batch_size,
+            shuffle=None if isinstance(data, IterableDataset) else True,
+            drop_last=True,  # a single example has no variance
+            collate_fn=self.data_collator if known else self._get_collator_with_removed_columns(self.data_collator),
+            generator=torch.Generator().manual_seed(self.args.seed),
+        )
+
+    # Files
+
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        folder = Path(output_dir or self.args.output_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        storage.save(self.model, folder / FILE, shared=self.shared)
+        tokenizer = self.processing_class or getattr(self.data_collator, "tokenizer", None)
+        beside: list[Any] = [getattr(self.model, "config", None), tokenizer]
+        for part in beside:
+            if hasattr(part, "save_pretrained"):
+                part.save_pretrained(folder)
+        torch.save(self.args, folder / TRAINING_ARGS_NAME)
+
+    def restore(self, folder: str | Path) -> None:
+        """Give the family the vertices, statistics and random numbers of a checkpoint."""
+        file = Path(folder) / FILE
+        if not file.is_file():
+            raise FileNotFoundError(f"{folder} has no {FILE}: expected a checkpoint that SubspaceTrainer wrote")
+        family: Subspace = self.model
+        found = storage.load(file, family.midpoint(share=True), shape=family.shape)
+        family.load_state_dict(found.state_dict())
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
+        self.restore(resume_from_checkpoint)
+
+    def _load_best_model(self) -> None:
+        self.restore(self.state.best_model_checkpoint)
