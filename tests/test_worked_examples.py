@@ -1,10 +1,12 @@
 """The worked examples run as they are, in an empty folder, and leave what they say."""
 
 import os
+import re
 import runpy
 from pathlib import Path
 
 import pytest
+import torch
 from processes import Pause, Worker
 
 import subspaces as ss
@@ -35,3 +37,19 @@ def test_a_loop_of_ones_own(tmp_path: Path) -> None:
     page = (tmp_path / "report.html").read_text()
     assert "my line" in page
     assert "midpoint" in page
+
+
+def test_a_line_of_models_of_hugging_face(tmp_path: Path) -> None:
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    pytest.importorskip("accelerate", reason="accelerate is not installed, which transformers' Trainer needs")
+    from transformers import ViTForImageClassification
+
+    printed = Worker(runs, ROOT / "examples" / "with_transformers.py", tmp_path).end()
+    found = re.search(r"the midpoint: ([\d.]+)%; two: ([\d.]+)%", printed)
+    assert found is not None
+    assert all(float(accuracy) > 90 for accuracy in found.groups())
+    model = ViTForImageClassification.from_pretrained(tmp_path / "midpoint").eval()
+    family = ss.load(tmp_path / "family" / "family.safetensors", model).eval()
+    images = torch.rand(3, 1, 8, 8)
+    with torch.no_grad():
+        torch.testing.assert_close(family(pixel_values=images).logits, model(pixel_values=images).logits)

@@ -1,6 +1,7 @@
 """Hugging Face's `Trainer` for a family: the penalty, decay of weights alone, batch-norm statistics, its files."""
 
 import inspect
+from collections.abc import Sized
 from functools import partial
 from inspect import Parameter
 from pathlib import Path
@@ -117,14 +118,13 @@ class SubspaceTrainer(Trainer):
 
     def get_statistics_dataloader(self) -> DataLoader[Any]:
         """Return batches of the training data for batch-norm statistics, in an order of their own."""
-        data = self.train_dataset
-        known = hasattr(data, "remove_columns")  # a data set of Hugging Face's own
+        data, size = self.train_dataset, self.args.train_batch_size
         return DataLoader(
-            self._remove_unused_columns(data) if known else data,
-            batch_size=self.args.train_batch_size,
+            data,
+            batch_size=size,
             shuffle=None if isinstance(data, IterableDataset) else True,
-            drop_last=True,  # a single example has no variance
-            collate_fn=self.data_collator if known else self._get_collator_with_removed_columns(self.data_collator),
+            drop_last=not isinstance(data, Sized) or len(data) >= size,  # a single example has no variance
+            collate_fn=self._get_collator_with_removed_columns(self.data_collator),
             generator=torch.Generator().manual_seed(self.args.seed),
         )
 

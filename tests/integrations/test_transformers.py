@@ -58,6 +58,15 @@ def test_the_plain_trainer_needs_no_setting(make: Any, tmp_path: Path) -> None:
         assert trainer.evaluate()["eval_loss"] == pytest.approx(expected.loss.item(), rel=1e-5)
 
 
+def test_the_plain_trainer_continues_bit_for_bit(tmp_path: Path) -> None:
+    settings = arguments(tmp_path, max_steps=4, save_strategy="steps", save_steps=2)
+    whole = Trainer(seeded(classifier, ss.Simplex(3)), settings, train_dataset=classified())
+    whole.train()
+    again = Trainer(ss.Subspace(classifier, ss.Simplex(3)), settings, train_dataset=classified())
+    again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
+    assert_same(dict(again.model.state_dict()), dict(whole.model.state_dict()))
+
+
 @models
 def test_the_signature_shows_the_inputs_of_the_model(make: Any) -> None:
     family = seeded(make)
