@@ -19,14 +19,14 @@ import subspaces as ss
 BERT = BertConfig(
     vocab_size=50,
     hidden_size=16,
-    num_hidden_layers=2,
+    num_hidden_layers=1,
     num_attention_heads=2,
     intermediate_size=16,
     max_position_embeddings=12,
     num_labels=3,
     use_cache=False,
 )
-GPT2 = GPT2Config(vocab_size=50, n_embd=16, n_layer=2, n_head=2, n_positions=12, bos_token_id=0, eos_token_id=0)
+GPT2 = GPT2Config(vocab_size=50, n_embd=16, n_layer=1, n_head=2, n_positions=12, bos_token_id=0, eos_token_id=0)
 TOKENS = torch.randint(1, 50, (24, 8), generator=torch.Generator().manual_seed(0))
 
 

@@ -1,0 +1,52 @@
+"""The page about other libraries: its code runs as it is printed, and its links exist."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("transformers", reason="transformers is not installed")
+pytest.importorskip("accelerate", reason="accelerate is not installed")
+pytest.importorskip("peft", reason="peft is not installed")
+pytest.importorskip("onnxscript", reason="onnxscript is not installed, which torch.onnx.export needs")
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+
+import onnxruntime
+from accelerate.state import AcceleratorState
+from hf_models import TOKENS, classified, classifier, seeded
+from torch.utils.data import DataLoader
+
+import subspaces as ss
+
+ROOT = Path(__file__).parent.parent.parent
+TEXT = (ROOT / "docs" / "integrations.md").read_text()
+
+
+@pytest.mark.filterwarnings(r"ignore:`isinstance\(treespec, LeafSpec\)` is deprecated:FutureWarning")
+@pytest.mark.filterwarnings("ignore:'pin_memory' argument is set as true but no accelerator:UserWarning")
+def test_the_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
+    AcceleratorState._reset_state(True)
+    rows = [{name: row[name] for name in ("input_ids", "labels")} for row in classified()]
+    names: dict[str, Any] = {"torch": torch, "ss": ss, "tokens": TOKENS, "loader": DataLoader(rows, batch_size=4)}
+    names |= {"train": rows, "held_out": rows[:8]}
+    for code in re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL):
+        names["model"] = seeded(classifier).midpoint()  # peft changes it
+        exec(code, names)
+    AcceleratorState._reset_state(True)
+    assert type(names["merged"]) is type(names["model"])
+    assert names["pair"](input_ids=TOKENS).shape == (24, 3)
+    session = onnxruntime.InferenceSession("family.onnx", providers=["CPUExecutionProvider"])
+    (found,) = session.run(None, {"input_ids": TOKENS.numpy(), "alpha": torch.tensor(0.2).numpy()})
+    with torch.no_grad():
+        expected = names["family"](input_ids=TOKENS, alpha=0.2).logits
+    torch.testing.assert_close(torch.tensor(found), expected, atol=1e-6, rtol=1e-4)
+
+
+def test_links_exist() -> None:
+    headings = {re.sub(r"[^\w -]", "", line.lower()).replace(" ", "-") for line in re.findall(r"^## (.+)$", TEXT, re.M)}
+    for link in re.findall(r"\]\(([^)]+)\)", TEXT):
+        assert (ROOT / "docs" / link).exists() if not link.startswith("#") else link[1:] in headings, link
