@@ -13,8 +13,10 @@ pytest.importorskip("accelerate", reason="accelerate is not installed, which tra
 pytest.importorskip("peft", reason="peft is not installed")
 
 import peft
-from hf_models import TOKENS, arguments, assert_same, classified, classifier, language_model, seeded
+from hf_models import BERT, TOKENS, arguments, assert_same, classified, classifier, language_model, seeded
+from safetensors import safe_open
 from torch.testing import assert_close
+from transformers import BertForSequenceClassification
 
 import subspaces as ss
 from subspaces.integrations.transformers import SubspaceTrainer
@@ -109,6 +111,31 @@ def test_a_stopped_run_of_adapters_continues_bit_for_bit(tmp_path: Path) -> None
     again = made(family_of(adapted(), ss.Simplex(3)), arguments(tmp_path, **settings))
     again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
     assert_same(dict(again.model.state_dict()), dict(whole.model.state_dict()))
+    with safe_open(tmp_path / "checkpoint-4" / "family.safetensors", "pt") as file:
+        assert not [name for name in file.keys() if "base_layer" in name]  # noqa: SIM118 (it is no dict)
+
+
+class Strict(BertForSequenceClassification):  # type: ignore[misc]
+    """Takes only what it knows."""
+
+    def forward(
+        self,
+        input_ids: Any = None,
+        attention_mask: Any = None,
+        inputs_embeds: Any = None,
+        labels: Any = None,
+        output_attentions: Any = None,
+        output_hidden_states: Any = None,
+        return_dict: Any = None,
+    ) -> Any:
+        return super().forward(input_ids=input_ids, labels=labels)
+
+
+def test_a_model_that_counts_no_items_is_not_asked_to_through_its_wrapper(tmp_path: Path) -> None:
+    network = peft.get_peft_model(Strict(BERT), peft.LoraConfig(task_type="SEQ_CLS", **LORA))
+    trainer = SubspaceTrainer(family_of(network), arguments(tmp_path, max_steps=1), train_dataset=classified())
+    assert not trainer.model_accepts_loss_kwargs
+    trainer.train()
 
 
 def test_the_inputs_are_found_through_any_wrapper(tmp_path: Path) -> None:
