@@ -74,7 +74,13 @@ def _check_supported(module: nn.Module) -> None:
 
 
 def redrawn(network: nn.Module) -> nn.Module:
-    """Return a copy of a network with new weights, or refuse where they would be of another size."""
+    """Return a copy of a network with new weights, or refuse where the old ones were loaded, or of another size."""
+    for name, parameter in network.named_parameters():
+        if parameter.requires_grad and getattr(parameter, LOADED, False):
+            raise ValueError(
+                f"parameter {name!r} was loaded by from_pretrained, and the other vertices would be new draws, far "
+                f"from it: {INSTEAD}, {APART}"
+            )
     other = copy.deepcopy(network)
     with torch.no_grad():
         reinitialise(other, "")
@@ -103,8 +109,10 @@ def reinitialise(module: nn.Module, name: str, drawn: bool = False) -> None:
     elif not drawn and not callable(whole) and any(p.requires_grad for p in module.parameters(recurse=False)):
         raise _undrawn(name, module, "has no reset_parameters()")
     if callable(whole):
-        for part in module.modules() if needed else [None]:
-            whole(*[part][:needed])
+        if needed:
+            module.apply(whole)  # parts first here too: a module may scale what its parts have drawn
+        else:
+            whole()
 
 
 def _reset(module: nn.Module) -> Any:
@@ -129,6 +137,9 @@ def _check_drawn(name: str, owner: nn.Module, old: Tensor, new: Tensor) -> None:
 
 
 INSTEAD = "pass a factory, Subspace(lambda: MyNet(…), shape), or init='point' to start all vertices at its weights"
+APART = "with offset=0.1, say, to set them apart"
+LOADED = "_is_hf_initialized"
+"""What transformers writes on parameters that it has read from a file, and not on those that it has drawn."""
 SIZES = 3.0, 32
 """How many times larger or smaller new weights may be than the old ones, and of how many such a size can be told."""
 
@@ -142,7 +153,7 @@ def _check_size(name: str, old: Tensor, new: Tensor) -> None:
         raise ValueError(
             f"parameter {name!r} is of size {before:.3g} (root mean square) and, drawn anew by reset_parameters(), "
             f"of size {after:.3g}: the network is trained, an adapter, or initialised in another way; {INSTEAD}, "
-            "with offset=0.1, say, to set them apart"
+            f"{APART}"
         )
 
 

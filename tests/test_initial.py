@@ -422,6 +422,33 @@ def test_a_network_draws_the_weights_of_parts_that_have_no_function_for_it():
     assert family.distances().cos2[1, 2] < 0.2
 
 
+class Scaled(DrawsParts):
+    """Draws the weights of its part smaller than the part would have them, as networks with residual paths do."""
+
+    def _init_weights(self, part: nn.Module) -> None:
+        super()._init_weights(part)
+        if part is self:
+            nn.init.normal_(self.part.matrix, std=0.01)
+
+
+def test_a_module_has_the_last_word_about_its_parts():
+    torch.manual_seed(0)
+    family = Subspace(Scaled(), Simplex(3))
+    assert all(family.vertex(i)["part.matrix"].std() == pytest.approx(0.01, rel=0.4) for i in (1, 2))
+
+
+def test_loaded_weights_are_refused_with_what_to_pass():
+    network = DrawsParts()
+    network.part.matrix._is_hf_initialized = True  # as transformers' from_pretrained leaves it
+    with pytest.raises(ValueError, match=r"'part.matrix' was loaded by from_pretrained.*init='point'.*offset=0.1"):
+        Subspace(network, Line())
+    assert Subspace(network, Line(), init="point").distances().l2[0, 1] == 0
+    network.part.matrix.requires_grad_(False)
+    network.head = nn.Linear(4, 2)
+    family = Subspace(network, Line())  # a new head on a frozen base
+    assert list(family.vertex(1)) == ["head.weight", "head.bias"]
+
+
 def test_a_part_that_the_network_leaves_as_it_is_is_refused():
     with pytest.raises(TypeError, match=r"part 'part' .* a Bare, .*_init_weights leaves its matrix alone.*factory"):
         Subspace(DrawsParts(nn.Linear), Line())

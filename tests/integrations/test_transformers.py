@@ -24,7 +24,7 @@ from hf_models import (
     weights,
 )
 from torch.testing import assert_close
-from transformers import Trainer
+from transformers import BertForSequenceClassification, Trainer
 
 import subspaces as ss
 
@@ -89,6 +89,22 @@ def test_a_module_draws_its_vertices_by_its_own_rule(make: Any) -> None:
         assert all(vertex[name].std() < 0.05 for name in vertex if vertex[name].ndim > 1)
     assert family.distances().cos2[0, 1] < 0.05
     assert family.distances().cos2[1, 2] < 0.05
+
+
+def test_vertices_have_the_scales_of_residual_paths() -> None:
+    family = seeded(language_model(), ss.Simplex(3))
+    for index in range(3):
+        paths = [value for name, value in family.vertex(index).items() if name.endswith("mlp.c_proj.weight")]
+        assert [path.std() for path in paths] == [pytest.approx(0.02 / 2**0.5, rel=0.1)]
+
+
+def test_a_pretrained_model_asks_for_a_point(tmp_path: Path) -> None:
+    classifier().save_pretrained(tmp_path)
+    model = BertForSequenceClassification.from_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=r"was loaded by from_pretrained.*init='point'.*offset=0.1"):
+        ss.Subspace(model, ss.Line())
+    family = ss.Subspace(model, ss.Line(), init="point", offset=0.1)
+    assert family.distances().l2[0, 1] > 0
 
 
 def test_a_language_model_stays_tied_and_writes() -> None:
