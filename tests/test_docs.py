@@ -20,7 +20,10 @@ from subspaces import evaluation, methods, networks, training
 from subspaces.cli import app
 
 ROOT = Path(__file__).parent.parent
-PAGES = ("README.md", "RESULTS.md", "CONTRIBUTING.md", "docs/guide.md", "docs/performance.md", "results/README.md")
+PAGES = (
+    *("README.md", "RESULTS.md", "CONTRIBUTING.md", "docs/guide.md", "docs/integrations.md", "docs/performance.md"),
+    "results/README.md",
+)
 COMMAND = typer.main.get_command(app)
 HEADINGS = [
     *("Install", "Ten lines", "What it gives", "What is in the subspace, and what is not", "What it costs"),
