@@ -15,6 +15,8 @@ from torch.testing import assert_close
 
 import subspaces as ss
 
+# Here a family and its networks are compared with the same statistics, whatever they are of.
+pytestmark = pytest.mark.filterwarnings("ignore::subspaces.norms.StatisticsWarning")
 BATCH = 4
 
 

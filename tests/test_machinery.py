@@ -247,6 +247,7 @@ def test_gradients_survive_between_two_draws_in_one_graph():
 # Weight averaging
 
 
+@pytest.mark.filterwarnings("ignore::subspaces.norms.StatisticsWarning")
 def test_averaged_model_is_the_mean_of_the_families():
     module = family()
     averaged = swa_utils.AveragedModel(module)
@@ -415,6 +416,7 @@ def test_copies_draw_the_same_points_and_go_their_own_way():
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+@pytest.mark.filterwarnings("ignore::subspaces.norms.StatisticsWarning")
 def test_without_autograd(mode: Callable[[], Any]):
     module, plain = family(), family()
     x, _ = images()

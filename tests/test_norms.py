@@ -134,6 +134,7 @@ def test_fresh_statistics_change_no_gradient():
 
 
 def test_fresh_statistics_of_a_compiled_family():
+    torch.compiler.reset()
     fresh, plain = made(statistics_every=2), made(statistics_every=2)
     compiled = torch.compile(fresh, backend="aot_eager")
     for x in batches(5):

@@ -258,6 +258,7 @@ def test_seed_comes_from_the_global_generator_by_default():
     assert not torch.equal(first.rng, second.rng)
 
 
+@pytest.mark.filterwarnings("ignore::subspaces.norms.StatisticsWarning")
 def test_eval_mode_and_given_points_draw_nothing():
     family = Subspace(Small, Simplex(3), seed=0)
     before = family.rng.clone()
@@ -619,6 +620,7 @@ def test_features_are_what_enters_the_named_module(samples):
         torch.testing.assert_close(sampled.output, torch.cat(heads))
 
 
+@pytest.mark.filterwarnings("ignore::subspaces.norms.StatisticsWarning")
 def test_features_at_a_given_point_and_in_eval_mode():
     family = Subspace(Small, Line())
     sampled = family(images(), alpha=0.3, features="head")

@@ -63,7 +63,7 @@ def checked(entry: "dataclasses.Field[Any]", value: Any, kind: Any) -> Any:
         (kind,) = (part for part in parts if part is not NoneType)
     value = _typed(name, value, kind)
     if limit is not None and not limit.good(value):
-        raise ValueError(f"{name}={value!r}: expected {limit.expected}")
+        raise ValueError(f"{name}={values.shown(value)}: expected {limit.expected}")
     if kind is int and value > most:
         raise ValueError(f"{name}={values.shown(value)}: expected at most {most:,}")
     names = choices(entry, kind)
