@@ -13,7 +13,7 @@ from subspaces.reports.page import write_report
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def browser() -> Iterator[object]:
     if CHROMIUM is None:
         pytest.skip("needs Debian's chromium (apt-get install chromium)")
@@ -24,9 +24,9 @@ def browser() -> Iterator[object]:
         browser.close()
 
 
-@pytest.fixture(scope="module")
-def visitor(browser) -> Visitor:
-    return Visitor(browser)
+@pytest.fixture(scope="session")
+def visitor(browser, tmp_path_factory: pytest.TempPathFactory) -> Visitor:
+    return Visitor(browser, tmp_path_factory.mktemp("visited"))
 
 
 @pytest.fixture(scope="session")
@@ -45,5 +45,5 @@ def opened_report(visitor, report_of_all) -> Iterator[object]:
     """The page of these runs; in the end it may have asked for nothing and nothing may have gone wrong."""
     page = visitor(report_of_all, permissions=["clipboard-read", "clipboard-write"])
     yield page
-    page.context.close()
+    visitor.give_back()
     assert visitor.troubles == []

@@ -115,15 +115,8 @@ def networks() -> ss.Evaluation:
 @pytest.fixture
 def opened(visitor) -> Iterator[Callable[[Path], Any]]:
     """Open a page, on which nothing may go wrong."""
-    pages = []
-
-    def visit(path: Path) -> Any:
-        pages.append(visitor(path))
-        return pages[-1]
-
-    yield visit
-    for page in pages:
-        page.context.close()
+    yield visitor
+    visitor.give_back()
     assert visitor.troubles == []
 
 

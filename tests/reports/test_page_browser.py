@@ -35,10 +35,9 @@ def report(runs, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def visit(visitor) -> Iterator[Visitor]:
     """Open a page; at the end, it may have asked for nothing and nothing may have gone wrong."""
-    before = len(visitor.browser.contexts)
+    before = len(visitor.lent)
     yield visitor
-    for context in visitor.browser.contexts[before:]:
-        context.close()
+    visitor.give_back(before)
     assert visitor.troubles == []
 
 
