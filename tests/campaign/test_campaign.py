@@ -16,8 +16,8 @@ from campaign.warm import Ended
 ROOT = Path(__file__).parents[2]
 SLICE = (
     "--quick",
-    *("-n", "16", "--kills", "3", "--crashes", "8"),
-    *("--commands", "16", "--calls", "16", "--malice", "10"),
+    *("-n", "12", "--kills", "2", "--crashes", "6"),
+    *("--commands", "12", "--calls", "12", "--malice", "8"),
 )
 
 
