@@ -1,7 +1,9 @@
 """The batch norms of a network that keep statistics, and how many batches those are of."""
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -59,3 +61,52 @@ def forgetting(network: nn.Module, batches: int) -> Iterator[None]:
     finally:
         for norm, momentum in momenta.items():
             norm.momentum = momentum
+
+
+class KeepingStatistics(nn.Module):
+    """What a family knows of its batch-norm statistics: whether they are those of one point.
+
+    `calibrated` is how many batches they had seen when they were; a step of training adds one.
+    """
+
+    template: nn.Module
+    calibrated: Tensor | None
+
+    def begin_statistics(self, known: bool) -> None:
+        """Begin with the network's statistics, which are of a point if that is known, or if they are of nothing yet."""
+        seen = batches(self.template)
+        self._asked = False
+        if seen is not None:
+            self.register_buffer("calibrated", seen if known or not seen else torch.full_like(seen, -1))
+
+    def keep_statistics(self, known: bool = True) -> None:
+        """Say that the batch-norm statistics are now those of one point, or of none that is known."""
+        seen, calibrated = batches(self.template), getattr(self, "calibrated", None)
+        if seen is not None and calibrated is not None:
+            calibrated.copy_(seen if known else torch.full_like(seen, -1))
+
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether the batch-norm statistics are those of one point; also where there are none."""
+        seen, calibrated = batches(self.template), getattr(self, "calibrated", None)
+        return seen is None or calibrated is None or bool(seen == calibrated)
+
+    def check_statistics(self) -> None:
+        """Warn, at the first call in eval mode, if the statistics are not those of a point."""
+        if torch.compiler.is_compiling() or torch._C._get_tracing_state() or self._asked:
+            return
+        self._asked = True
+        if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+            return  # nothing can be read now
+        if not self.is_calibrated:
+            warnings.warn(STALE, StatisticsWarning, stacklevel=5)
+
+    def train(self, mode: bool = True) -> Self:
+        self._asked = False
+        return super().train(mode)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        calibrated = getattr(self, "calibrated", None)
+        if calibrated is not None:  # of a checkpoint that does not know, say the worst
+            state_dict.setdefault(f"{prefix}calibrated", torch.full_like(calibrated, -1))
+        super()._load_from_state_dict(state_dict, prefix, *args)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from subspaces import values
+from subspaces import nested, values
 from subspaces.layout import Entry, Group, Layout
 from subspaces.shapes import Shape
 from subspaces.text import nearest
@@ -52,6 +52,19 @@ def reads_as_point(value: Any, shape: Shape, layout: Layout, batch: int | None) 
     else:
         size = () if isinstance(value, int | float) and not isinstance(value, bool) else (-1,)
     return size == () or (size in (shape.point, (len(layout.layers), *shape.point)) and size[0] != batch)
+
+
+def refuse_as_input(args: tuple[Any, ...], shape: Shape, layout: Layout, most: int | None) -> None:
+    """Refuse a point among the inputs of a network, where it would pass for one of them."""
+    if len(args) > 1 and reads_as_point(args[1], shape, layout, nested.batch_size(args[0])):
+        raise TypeError(
+            f"family(x, {values.shown(args[1])}): positions belong to the network's inputs; write "
+            "family(x, alpha=…) for a point, and give an input of the network that looks like one by its name"
+        )
+    if most is not None and len(args) > most:
+        raise TypeError(
+            f"family got {len(args)} inputs by position, the network takes {most}: write family(x, alpha=…) for a point"
+        )
 
 
 def _check_domain(alpha: Tensor, shape: Shape, outside: bool, value: Alpha) -> None:

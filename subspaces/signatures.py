@@ -4,7 +4,7 @@ import copy
 import inspect
 from inspect import Parameter, Signature
 from types import FunctionType
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import nn
 
@@ -87,3 +87,28 @@ def _copied(function: FunctionType) -> FunctionType:
     like.__doc__, like.__annotations__ = function.__doc__, function.__annotations__
     like.__qualname__, like.__module__ = function.__qualname__, function.__module__
     return like
+
+
+class ShowingInputs(nn.Module):
+    """A module around a network whose `forward` shows the network's inputs, also when it is copied or pickled."""
+
+    template: nn.Module
+    plain_class: ClassVar[type | None] = None
+    """The class without the network's inputs in its signature, which has a name to be found by."""
+    most_inputs: int | None
+    """How many inputs the network takes by position; None: any number."""
+
+    def show_inputs(self) -> None:
+        """Make the signature of `forward` that of the network; it is a signature of the class."""
+        self.most_inputs = most(inputs(self.template))
+        self.__class__ = with_inputs_of(self.plain_class or type(self), self.template)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return object.__new__, (self.plain_class,), self.__dict__
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self.show_inputs()
+
+    def _get_name(self) -> str:
+        return (self.plain_class or type(self)).__name__

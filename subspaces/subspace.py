@@ -1,25 +1,26 @@
 """A family of networks: every point of a line, curve or simplex in weight space is one."""
 
 import copy
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from subspaces import geometry, nested, norms, points, randomness, signatures, template, values
+from subspaces import geometry, nested, norms, points, randomness, template, values
 from subspaces.ensembles import Average, Ensemble
 from subspaces.features import Sampled, similarity, watch
 from subspaces.initial import Factory, Init, given_networks, initial_networks, offsets
 from subspaces.layout import Grouping, Layout, Predicate, is_weight
+from subspaces.norms import KeepingStatistics
 from subspaces.points import Alpha
 from subspaces.shapes import Shape, check_shape
+from subspaces.signatures import ShowingInputs
 from subspaces.text import nearest
 
 
-class Subspace(nn.Module):
+class Subspace(ShowingInputs, KeepingStatistics):
     r"""A subspace of networks, linear in its vertices: theta = P(alpha) = c(alpha)^T Omega.
 
     In train mode each call draws one alpha uniformly and runs the network there; in eval mode the
@@ -54,9 +55,6 @@ class Subspace(nn.Module):
     """
 
     rng: Tensor
-    calibrated: Tensor
-    plain_class: ClassVar[type | None] = None
-    """The class without the network's inputs in its signature."""
 
     def __init__(
         self,
@@ -92,7 +90,7 @@ class Subspace(nn.Module):
             {part.name: torch.stack([part.pack(row) for row in rows]) for part in self.layout.groups}
         )
         self.template = networks[0]
-        self._show_inputs()
+        self.show_inputs()
         template.fill(self.template, dict.fromkeys(self.layout.entries))
         seed = int(torch.randint(2**62, ())) if seed is None else values.whole("seed", seed, -(2**63), 2**63 - 1)
         if offset:
@@ -101,10 +99,8 @@ class Subspace(nn.Module):
         if statistics_every is not None:
             values.whole("statistics_every", statistics_every, 1, beside=", or None")
         self.statistics_every = statistics_every
-        self._calls, self._asked = 0, False
-        seen = norms.batches(self.template)
-        if seen is not None:  # the number of batches that the statistics of a point are of
-            self.register_buffer("calibrated", seen if init == "point" or not seen else torch.full_like(seen, -1))
+        self._calls = 0
+        self.begin_statistics(known=init == "point")
 
     def _set_apart(self, size: float, generator: torch.Generator) -> None:
         vertices = [self.vertex(index) for index in range(self.shape.vertices)]
@@ -124,22 +120,6 @@ class Subspace(nn.Module):
         check_shape(shape)
         networks = iter(given_networks(modules, shape))
         return cls(lambda: copy.deepcopy(next(networks)), shape, layerwise, init="independent", **options)
-
-    def _show_inputs(self) -> None:
-        """Make the signature of `forward` that of the network; it is a signature of the class."""
-        self._most = signatures.most(signatures.inputs(self.template))
-        self.__class__ = signatures.with_inputs_of(self.plain_class or type(self), self.template)
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        """Copy and pickle as the class that has a name to be found by."""
-        return object.__new__, (self.plain_class,), self.__dict__
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)  # type: ignore[no-untyped-call]
-        self._show_inputs()
-
-    def _get_name(self) -> str:
-        return (self.plain_class or type(self)).__name__
 
     # The points of the family
 
@@ -273,9 +253,9 @@ class Subspace(nn.Module):
         """
         if not isinstance(samples, int) or samples < 1 or (samples > 1 and alpha is not None):
             raise ValueError(f"samples={samples!r}: expected an integer from 1, and no alpha where it is more than 1")
-        self._check_inputs(args)
+        points.refuse_as_input(args, self.shape, self.layout, self.most_inputs)
         if not self.training:
-            self._check_statistics()
+            self.check_statistics()
         inputs = (args, kwargs)
         if not self.training or alpha is not None:
             samples = 1
@@ -310,8 +290,6 @@ class Subspace(nn.Module):
     def _run(self, weights: Mapping[str, Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return template.call(self.template, {name: weights[name] for name in self.layout.places}, args, kwargs)
 
-    # Batch-norm statistics
-
     @torch.compiler.disable  # type: ignore[untyped-decorator]  # it counts
     @torch.no_grad()
     def _refresh(self, inputs: tuple[tuple[Any, ...], dict[str, Any]], cast: torch.dtype | None) -> None:
@@ -322,50 +300,6 @@ class Subspace(nn.Module):
             with norms.forgetting(self.template, every):
                 self._run(self.theta(self.coefficients(self.shape.midpoint()), cast), *inputs)
             self.keep_statistics()
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        if hasattr(self, "calibrated"):  # of a checkpoint that does not know, say the worst
-            state_dict.setdefault(f"{prefix}calibrated", torch.full_like(self.calibrated, -1))
-        super()._load_from_state_dict(state_dict, prefix, *args)
-
-    @property
-    def is_calibrated(self) -> bool:
-        """Whether the batch-norm statistics are those of one point; also where there are none."""
-        seen = norms.batches(self.template)
-        return seen is None or bool(seen == self.calibrated)
-
-    def keep_statistics(self, known: bool = True) -> None:
-        """Say that the batch-norm statistics are now those of one point, or of none that is known."""
-        seen = norms.batches(self.template)
-        if seen is not None:
-            self.calibrated.copy_(seen if known else torch.full_like(seen, -1))
-
-    def train(self, mode: bool = True) -> Self:
-        self._asked = False
-        return super().train(mode)
-
-    def _check_statistics(self) -> None:
-        """Warn, at the first call in eval mode, if the statistics are not those of a point."""
-        if torch.compiler.is_compiling() or torch._C._get_tracing_state() or self._asked:
-            return
-        self._asked = True
-        if self.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
-            return  # nothing can be read now
-        if not self.is_calibrated:
-            warnings.warn(norms.STALE, norms.StatisticsWarning, stacklevel=5)
-
-    def _check_inputs(self, args: tuple[Any, ...]) -> None:
-        """Refuse a point among the inputs, where it would pass for one of them."""
-        if len(args) > 1 and points.reads_as_point(args[1], self.shape, self.layout, nested.batch_size(args[0])):
-            raise TypeError(
-                f"family(x, {values.shown(args[1])}): positions belong to the network's inputs; write "
-                f"family(x, alpha=…) for a point, and give an input of the network that looks like one by its name"
-            )
-        if self._most is not None and len(args) > self._most:
-            raise TypeError(
-                f"family got {len(args)} inputs by position, the network takes {self._most}: "
-                "write family(x, alpha=…) for a point"
-            )
 
     def _point(self, alpha: Alpha | None) -> Any:
         if alpha is not None:
