@@ -188,6 +188,16 @@ def any_family() -> str:
     return table(["", "before", "after"], rows)
 
 
+def fresh() -> str:
+    """Return what fresh batch-norm statistics cost and how good they are."""
+    rows = []
+    for name, row in read("speed/statistics-h200")["rows"].items():
+        accuracies = [f"{row[key]:.2f}" for key in ("as it is", "recalibrated", "gap over epochs", "largest gap")]
+        rows.append(["none" if name == "None" else name, f"{row['step']:.3f}", *accuracies])
+    head = ["statistics_every", "time of a step", "at the end, as it is %", "recalibrated %", "mean gap", "largest gap"]
+    return table(head, rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "comparison": partial(comparison, short=True),
     "comparison, all": partial(comparison, short=False),
@@ -201,6 +211,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "step, all": partial(step, short=False),
     "engine": engine,
     "any family": any_family,
+    "fresh": fresh,
 }
 
 

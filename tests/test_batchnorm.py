@@ -549,3 +549,31 @@ def test_a_batch_of_one_value_is_refused_with_what_to_do() -> None:
     with pytest.raises(ValueError, match=r"one value per channel.*drop_last=True"):
         recalibrate(net, [torch.ones(2, 3), torch.ones(1, 3)])
     assert all(torch.equal(tensor, before[name]) for name, tensor in net.state_dict().items())
+
+
+class Graph(nn.Module):
+    """Takes nodes and the edges between them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.part, self.norm = nn.Linear(3, 4), nn.BatchNorm1d(4)
+
+    def forward(self, x: Tensor, edges: Tensor) -> Tensor:
+        return self.norm(self.part(x).index_add(0, edges[1], self.part(x)[edges[0]]))
+
+
+@pytest.mark.parametrize("make", [Graph, lambda: Subspace(Graph, Line(), seed=0)], ids=["network", "family"])
+def test_a_network_of_two_inputs_is_told_how_to_be_run(make):
+    net = make()
+    batches = [(torch.randn(6, 3), torch.tensor([[0, 1], [2, 3]]), torch.zeros(6)) for _ in range(3)]
+    with pytest.raises(
+        TypeError, match=r"first item of a batch; if it takes other.*forward=lambda net, batch: net\(ba"
+    ):
+        recalibrate(net, batches)
+    with pytest.raises(TypeError, match=r"items of a batch by their names; if.*net\(batch\['x'\], batch\['mask'\]\)\)"):
+        recalibrate(net, [{"x": x, "edge_index": edges} for x, edges, _ in batches])
+    recalibrate(net, batches, forward=lambda net, batch: net(batch[0], batch[1]))
+    norm = next(part for part in net.modules() if isinstance(part, nn.BatchNorm1d))
+    twin = net.midpoint() if isinstance(net, Subspace) else net
+    outputs = [twin.part(x).index_add(0, edges[1], twin.part(x)[edges[0]]) for x, edges, _ in batches]
+    torch.testing.assert_close(norm.running_mean, torch.stack([out.mean(0) for out in outputs]).mean(0))
