@@ -6,24 +6,36 @@ ran is remembered together with them.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch.utils.checkpoint
 from torch import Tensor, nn
 from torch.func import functional_call
 
-Filled = tuple[nn.Module, Mapping[str, Tensor]]
+from subspaces import norms
+from subspaces.recurrent import forget, recurrent
+
+
+class Filled(NamedTuple):
+    """A network that runs."""
+
+    network: nn.Module
+    weights: Mapping[str, Tensor]
+    tracking: bool
+    """Whether its batch norms keep statistics."""
+
+
 _running: ContextVar[tuple[Filled, ...]] = ContextVar("_running", default=())
-"""The networks that run in this thread, the outermost first, each with its weights."""
+"""The networks that run in this thread, the outermost first."""
 
 
 @contextmanager
-def remembering(network: nn.Module, weights: Mapping[str, Tensor]) -> Iterator[None]:
+def remembering(network: nn.Module, weights: Mapping[str, Tensor], tracking: bool) -> Iterator[None]:
     """Let checkpointed parts of a network that runs have these weights whenever they run again."""
-    token = _running.set((*_running.get(), (network, weights)))
+    token = _running.set((*_running.get(), Filled(network, weights, tracking)))
     try:
         yield
     finally:
@@ -45,11 +57,14 @@ def _again(function: Callable[..., Any], running: tuple[Filled, ...], *args: Any
     """Call a function while networks have the weights that they had."""
     if not running:
         return function(*args, **kwargs)
-    *others, (network, weights) = running
+    *others, (network, weights, tracking) = running
     inner = partial(_again, function, tuple(others))
-    with remembering(network, weights):
-        named = {f"network.{name}": value for name, value in weights.items()}
-        return functional_call(_Around(network), named, (inner, args, kwargs))
+    named = {f"network.{name}": value for name, value in weights.items()}
+    with remembering(network, weights, tracking), nullcontext() if tracking else norms.untracked(network):
+        try:
+            return functional_call(_Around(network), named, (inner, args, kwargs))
+        finally:
+            forget(recurrent(network))
 
 
 def _install() -> None:

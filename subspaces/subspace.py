@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from typing import Any, Literal
 
 import torch
@@ -263,10 +262,10 @@ class Subspace(ShowingInputs, KeepingStatistics):
         groups = min(samples, size)
         parts = nested.split(inputs, size, groups) if groups > 1 else [inputs]
         outputs, entered = [], []
-        drawn = self.training and alpha is None
+        tracking = not (self.training and alpha is None and self.statistics_every)
         kind = self.device.type
         cast = torch.get_autocast_dtype(kind) if self.cast_weights and torch.is_autocast_enabled(kind) else None
-        if drawn and self.statistics_every:
+        if not tracking:
             self._refresh(inputs, cast)
         with watch(self.template, features) as seen:
             alphas = [self._point(alpha) for _ in range(groups)]
@@ -276,8 +275,7 @@ class Subspace(ShowingInputs, KeepingStatistics):
                 else:
                     c = self.coefficients(point, outside)
                 weights = self.theta(c, cast)
-                with norms.untracked(self.template) if drawn and self.statistics_every else nullcontext():
-                    outputs.append(self._run(weights, positional, named))
+                outputs.append(self._run(weights, positional, named, tracking))
                 entered.extend(seen[-1:])  # of the last call, where the network calls that module several times
                 seen.clear()
         output = nested.join(outputs, nested.group_sizes(size, groups)) if groups > 1 else outputs[0]
@@ -287,8 +285,11 @@ class Subspace(ShowingInputs, KeepingStatistics):
             raise ValueError(f"features={features!r}: the network ran without calling that module on a tensor")
         return Sampled(output, tuple(alphas), tuple(entered))
 
-    def _run(self, weights: Mapping[str, Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return template.call(self.template, {name: weights[name] for name in self.layout.places}, args, kwargs)
+    def _run(
+        self, weights: Mapping[str, Tensor], args: tuple[Any, ...], kwargs: dict[str, Any], tracking: bool = True
+    ) -> Any:
+        placed = {name: weights[name] for name in self.layout.places}
+        return template.call(self.template, placed, args, kwargs, tracking)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]  # it counts
     @torch.no_grad()

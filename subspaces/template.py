@@ -1,15 +1,16 @@
 """The network without its weights, which every point of a family fills with its own."""
 
 import copy
-import weakref
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from subspaces import checkpointing
+from subspaces import checkpointing, norms
+from subspaces.recurrent import forget, recurrent
 
 
 def fill(network: nn.Module, parameters: Mapping[str, nn.Parameter | None]) -> None:
@@ -19,21 +20,28 @@ def fill(network: nn.Module, parameters: Mapping[str, nn.Parameter | None]) -> N
         setattr(network.get_submodule(owner), key, parameter)
 
 
-def call(template: nn.Module, weights: Mapping[str, Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run the network with the given weights, and leave none of them behind."""
-    if torch.compiler.is_compiling():  # a compiler has the weights in its graph
-        return _call(template, weights, args, kwargs)
-    with checkpointing.remembering(template, weights):
-        return _call(template, weights, args, kwargs)
+def call(
+    template: nn.Module,
+    weights: Mapping[str, Tensor],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    tracking: bool = True,
+) -> Any:
+    """Run the network with the given weights and leave none behind; `tracking`: its batch norms keep statistics."""
+    with nullcontext() if tracking else norms.untracked(template):
+        if torch.compiler.is_compiling():  # a compiler has the weights in its graph
+            return _call(template, weights, args, kwargs)
+        with checkpointing.remembering(template, weights, tracking):
+            return _call(template, weights, args, kwargs)
 
 
 def _call(template: nn.Module, weights: Mapping[str, Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    recurrent = _recurrent(template)
+    parts = recurrent(template)
     try:
-        _forget(recurrent)
+        forget(parts)
         return functional_call(template, dict(weights), args, kwargs)
     finally:
-        _forget(recurrent)
+        forget(parts)
 
 
 def copy_with(template: nn.Module, parameters: Mapping[str, nn.Parameter], share: bool = False) -> nn.Module:
@@ -46,7 +54,7 @@ def copy_with(template: nn.Module, parameters: Mapping[str, nn.Parameter], share
         known |= {id(frozen): frozen for frozen in template.parameters()}
     network = copy.deepcopy(template, known)
     fill(network, parameters)
-    for part in _recurrent(network):
+    for part in recurrent(network):
         part._init_flat_weights()
     return network
 
@@ -55,15 +63,3 @@ def unwrapped(module: nn.Module) -> nn.Module:
     """Return what `torch.compile`, `DistributedDataParallel` or `AveragedModel` has wrapped."""
     inner = getattr(module, "_orig_mod", getattr(module, "module", None))
     return unwrapped(inner) if isinstance(inner, nn.Module) else module
-
-
-def _recurrent(network: nn.Module) -> list[nn.RNNBase]:
-    return [part for part in network.modules() if isinstance(part, nn.RNNBase)]
-
-
-def _forget(recurrent: list[nn.RNNBase]) -> None:
-    """Make recurrent modules, which keep a list of their weights, drop it and read the next ones."""
-    for module in recurrent:
-        count = len(module._flat_weights_names)
-        module._flat_weights = [None] * count
-        module._flat_weight_refs = [weakref.ref(nn.Parameter())] * count  # none of them is there any more

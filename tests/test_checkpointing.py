@@ -1,5 +1,6 @@
 """Activation checkpointing inside a network gives the gradients that it has without."""
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -98,3 +99,27 @@ def test_a_reentrant_checkpoint_is_refused_with_what_to_pass():
     family = ss.Subspace(lambda: Net(True, use_reentrant=True), ss.Line())
     with pytest.raises(RuntimeError, match=r"use_reentrant=True, which cannot.*pass use_reentrant=False"):
         family(torch.randn(2, 4))
+
+
+def test_recurrent_parts_keep_no_weights_of_a_point():
+    family = ss.Subspace(lambda: Net(True, Recurrent()), ss.Line(), seed=0)
+    family(torch.randn(6, 4)).sum().backward()
+    assert all(weight is None for weight in family.template.inner.part._flat_weights)
+    assert family.midpoint()(torch.randn(6, 4)).shape == copy.deepcopy(family)(torch.randn(6, 4)).shape
+
+
+@pytest.mark.parametrize("every", [1, 3])
+def test_what_runs_again_leaves_fresh_statistics_alone(every):
+    def made(wanted: bool) -> ss.Subspace:
+        torch.manual_seed(0)
+        family = ss.Subspace(lambda: Net(wanted, nn.BatchNorm1d(8)), ss.Line(), seed=0, statistics_every=every)
+        for _ in range(4):
+            family(torch.randn(6, 4)).square().sum().backward()
+        return family
+
+    again, once = made(True), made(False)
+    assert again.is_calibrated
+    for found, expected in zip(again.buffers(), once.buffers(), strict=True):
+        assert torch.equal(found, expected)
+    for found, expected in zip(again.parameters(), once.parameters(), strict=True):
+        assert torch.equal(found.grad, expected.grad)

@@ -30,6 +30,7 @@ ORDER = (
         "norms",
         "initial",
         "signatures",
+        "recurrent",
         "checkpointing",
         "template",
     ),
