@@ -102,12 +102,16 @@ def _check_finite(found: Mapping[str, _BatchNorm]) -> None:
 
 @contextmanager
 def _restoring(module: nn.Module, found: list[_BatchNorm]) -> Iterator[None]:
-    """Restore modes and momenta at the end, and statistics that were not renewed: after an error, all buffers."""
+    """Restore modes, momenta and settings, and statistics that were not renewed: after an error, all buffers."""
     modes = {part: part.training for part in module.modules()}
     momenta = {norm: norm.momentum for norm in found}
+    family = template.unwrapped(module)
+    every = getattr(family, "statistics_every", None)
     buffers = {buffer: buffer.clone() for buffer in module.buffers()}
     old = list(buffers)
     try:
+        if isinstance(family, Subspace):
+            family.statistics_every = None  # else it would keep those of its midpoint alone
         yield
         old = [buffer for norm in found if norm.num_batches_tracked == 0 for buffer in norm.buffers()]
     finally:
@@ -117,6 +121,8 @@ def _restoring(module: nn.Module, found: list[_BatchNorm]) -> Iterator[None]:
             norm.momentum = momentum
         for part, mode in modes.items():
             part.training = mode
+        if isinstance(family, Subspace):
+            family.statistics_every = every
 
 
 def _run(call: Callable[..., Any], batch: Any) -> None:

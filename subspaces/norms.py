@@ -106,6 +106,7 @@ class KeepingStatistics(nn.Module):
         return super().train(mode)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        self._asked = False
         calibrated = getattr(self, "calibrated", None)
         if calibrated is not None:  # of a checkpoint that does not know, say the worst
             state_dict.setdefault(f"{prefix}calibrated", torch.full_like(calibrated, -1))

@@ -45,9 +45,14 @@ def uniform(state: Tensor, size: tuple[int, ...] = ()) -> Tensor:
     return keep(numbers) if torch.compiler.is_compiling() else numbers
 
 
+def in_backward() -> bool:
+    """Say whether gradients are being computed, as when activation checkpointing runs something again."""
+    return not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1
+
+
 def refuse_in_backward(remedy: str) -> None:
     """Refuse to draw while gradients are computed: activation checkpointing would get other numbers than before."""
-    if not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1:
+    if in_backward():
         raise RuntimeError(
             "a point was drawn in a backward pass (activation checkpointing?) and is not the one of the forward "
             f"pass: draw it before, {remedy}"

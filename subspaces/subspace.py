@@ -262,7 +262,7 @@ class Subspace(ShowingInputs, KeepingStatistics):
         groups = min(samples, size)
         parts = nested.split(inputs, size, groups) if groups > 1 else [inputs]
         outputs, entered = [], []
-        tracking = not (self.training and alpha is None and self.statistics_every)
+        tracking = not (self.training and self.statistics_every)
         kind = self.device.type
         cast = torch.get_autocast_dtype(kind) if self.cast_weights and torch.is_autocast_enabled(kind) else None
         if not tracking:
@@ -295,6 +295,8 @@ class Subspace(ShowingInputs, KeepingStatistics):
     @torch.no_grad()
     def _refresh(self, inputs: tuple[tuple[Any, ...], dict[str, Any]], cast: torch.dtype | None) -> None:
         """Run the midpoint on the inputs of every so many calls, for its statistics."""
+        if randomness.in_backward():
+            return  # the call has been counted
         self._calls += 1
         every = self.statistics_every or 1
         if self._calls % every == 0:

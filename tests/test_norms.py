@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
+from torch.utils.checkpoint import checkpoint
 
 import subspaces as ss
 from subspaces.norms import StatisticsWarning, tracked
@@ -83,6 +84,41 @@ def test_copies_checkpoints_and_files_know_it_too(calibrated, tmp_path):
     read = ss.load(tmp_path / "family.safetensors", make)
     for each in (copy.deepcopy(family), other, read, torch.load(stored, weights_only=False)):
         assert silent(each) is calibrated
+
+
+def test_a_family_that_was_asked_before_warns_of_a_checkpoint_that_it_loads():
+    family = made()
+    family(batches(1)[0])
+    state = copy.deepcopy(family.state_dict())
+    ss.recalibrate(family, batches(2))
+    assert silent(family)
+    family.load_state_dict(state)
+    with pytest.warns(StatisticsWarning):
+        family(batches(1)[0])
+
+
+def test_fresh_statistics_are_of_the_midpoint_alone_wherever_training_runs():
+    family, drawn = made(statistics_every=2), made(statistics_every=2)
+    for x in batches(4):
+        family(x, alpha=0.9)
+        drawn(x)
+    for found, expected in zip(running(family.template), running(drawn.template), strict=True):
+        assert torch.equal(found, expected)
+    ss.recalibrate(family, batches(3), alpha=0.9)
+    network = ss.recalibrate(family.at(0.9), batches(3))
+    for found, expected in zip(running(family.template), running(network), strict=True):
+        assert_close(found, expected)
+    assert family.statistics_every == 2
+
+
+def test_a_family_that_runs_again_in_a_backward_pass_counts_once():
+    family, plain = made(statistics_every=2), made(statistics_every=2)
+    for x in batches(3):
+        alpha = family.sample()
+        checkpoint(family, x, alpha=alpha, use_reentrant=False).sum().backward()
+        plain(x, alpha=alpha).sum().backward()
+    for found, expected in zip(running(family.template), running(plain.template), strict=True):
+        assert torch.equal(found, expected)
 
 
 def test_a_checkpoint_from_before_statistics_were_counted_loads():
