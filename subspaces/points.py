@@ -42,13 +42,13 @@ def to_alpha(value: Alpha, shape: Shape, like: Tensor, outside: bool) -> Tensor:
 
 
 def reads_as_point(value: Any, shape: Shape, layout: Layout, batch: int | None) -> bool:
-    """Say whether an input reads as alpha and not as something with one row for each example of the batch."""
+    """Say whether an input reads as alpha and not as a tensor with one row for each example of the batch."""
     if isinstance(value, Mapping):
         return bool(value) and all(name in layout.layers or name in layout.entries for name in value)
     if isinstance(value, Tensor):
         size: tuple[int, ...] = tuple(value.shape) if value.is_floating_point() else (-1,)
     elif isinstance(value, list | tuple) and all(isinstance(each, int | float) for each in value):
-        size = (len(value),)
+        size, batch = (len(value),), None
     else:
         size = () if isinstance(value, int | float) and not isinstance(value, bool) else (-1,)
     return size == () or (size in (shape.point, (len(layout.layers), *shape.point)) and size[0] != batch)

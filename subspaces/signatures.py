@@ -5,6 +5,7 @@ import inspect
 from inspect import Parameter, Signature
 from types import FunctionType
 from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
 
 from torch import nn
 
@@ -19,7 +20,8 @@ SHOWN = (
 
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _NAMED = (*_POSITIONAL, Parameter.KEYWORD_ONLY)
-_known: dict[Any, type] = {}
+_known: WeakKeyDictionary[type, dict[Any, type]] = WeakKeyDictionary()
+"""The classes of families that were made, by the class of their network, with which they go."""
 
 
 def inputs(network: nn.Module) -> Signature:
@@ -53,20 +55,29 @@ def with_inputs_of(kind: type, network: nn.Module) -> type:
     Libraries look at the signature of an instance or of its class to find out what a batch may hold. It also has
     what of `SHOWN` the network has.
     """
-    own = inspect.signature(kind.forward).parameters  # type: ignore[attr-defined]
-    theirs = inputs(network).parameters.values()
-    ours = [own[name] for name in OWN]
-    open_end = [each for each in theirs if each.kind is Parameter.VAR_KEYWORD]
-    shown = Signature([own["self"], *(each for each in theirs if each not in open_end), *ours, *open_end])
+    shown = _shown(kind, inputs(network))
     names = tuple(name for name in SHOWN if hasattr(network, name) and not hasattr(kind, name))
-    key = (kind, type(network), str(shown), names)
-    if key not in _known:
+    known, key = _known.setdefault(type(network), {}), (kind, str(shown), names)
+    if key not in known:
         forward = _copied(kind.forward)  # type: ignore[attr-defined]
         forward.__signature__ = shown  # type: ignore[attr-defined]
         name = f"{kind.__name__}Of{type(network).__name__}"
         parts = {"forward": forward, "__module__": kind.__module__, "plain_class": kind}
-        _known[key] = type(name, (kind,), {each: _OfTheNetwork(each) for each in names} | parts)
-    return _known[key]
+        known[key] = type(name, (kind,), {each: _OfTheNetwork(each) for each in names} | parts)
+    return known[key]
+
+
+def _shown(kind: type, network: Signature) -> Signature:
+    """Return the network's inputs with our keywords; a subclass whose forward takes no others shows its own."""
+    found = inspect.signature(kind.forward)  # type: ignore[attr-defined]
+    if all(each.kind is not Parameter.VAR_KEYWORD for each in found.parameters.values()):
+        return found
+    forwards = (inspect.signature(part.forward).parameters for part in kind.__mro__ if hasattr(part, "forward"))
+    own = next(each for each in forwards if each.keys() >= set(OWN))
+    theirs = network.parameters.values()
+    open_end = [each for each in theirs if each.kind is Parameter.VAR_KEYWORD]
+    ours = [own[name] for name in OWN]
+    return Signature([own["self"], *(each for each in theirs if each not in open_end), *ours, *open_end])
 
 
 class _OfTheNetwork:

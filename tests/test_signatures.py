@@ -1,8 +1,10 @@
 """The call belongs to the network: its inputs by position or name, the point by keyword, and its signature."""
 
 import copy
+import gc
 import inspect
 import pickle
+import weakref
 from typing import Any
 
 import pytest
@@ -99,6 +101,12 @@ def test_rows_for_each_example_are_an_input_though_as_many_as_a_point_has():
     assert_close(family(*both), family.midpoint()(*both))
 
 
+def test_a_list_of_numbers_is_a_point_though_the_batch_is_as_long():
+    family = ss.Subspace(Masked, ss.Simplex(3))
+    with pytest.raises(TypeError, match=r"positions belong to the network's inputs"):
+        family(x[:3], [0.2, 0.3, 0.5])
+
+
 def test_more_inputs_than_the_network_takes():
     family = ss.Subspace(lambda: nn.Linear(3, 2), ss.Line())
     with pytest.raises(TypeError, match=r"got 2 inputs by position, the network takes 1: write family\(x, alpha=…\)"):
@@ -184,3 +192,35 @@ def test_a_family_has_the_configuration_and_switches_of_its_network():
     assert Named(Configured, ss.Line()).config == "mine"
     assert not hasattr(pair(), "config")
     assert not hasattr(pair(), "gradient_checkpointing_enable")
+
+
+class Doubling(ss.Subspace):
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return 2 * super().forward(*args, **kwargs)
+
+
+class Fixed(ss.Subspace):
+    def forward(self, x: Tensor, other: Tensor) -> Any:
+        return super().forward(x, other, alpha=0.3)
+
+
+def test_a_subclass_may_have_a_forward_of_its_own():
+    expected = pair()(x, other, alpha=0.3)
+    doubling, fixed = pair(Doubling), copy.deepcopy(pair(Fixed))
+    assert_close(doubling(x, other, alpha=0.3), 2 * expected)
+    assert inspect.signature(doubling.forward) == inspect.signature(pair().forward)
+    assert_close(fixed(x, other), expected)
+    assert list(inspect.signature(fixed.forward).parameters) == ["x", "other"]
+
+
+def test_classes_of_networks_are_not_kept():
+    def seen() -> weakref.ref[type]:
+        class Passing(nn.Linear):
+            pass
+
+        ss.Subspace(lambda: Passing(3, 2), ss.Line())
+        return weakref.ref(Passing)
+
+    found = seen()
+    gc.collect()
+    assert found() is None
