@@ -99,7 +99,12 @@ def reinitialise(module: nn.Module, name: str, drawn: bool = False) -> None:
     whole = getattr(module, "_init_weights", None)
     needed = 0
     if callable(whole):
-        needed = sum(each.default is each.empty for each in inspect.signature(whole).parameters.values())
+        taken = inspect.signature(whole)
+        needed = sum(each.default is each.empty and each.kind in _ALONE for each in taken.parameters.values())
+        if needed > 1:
+            if any(p.requires_grad for p in module.parameters()):
+                raise _undrawn(name, module, f"has an _init_weights{taken} that takes more than a part")
+            return  # all of it is shared
     # Parts first, so that a module that initialises its parts in its own way has the last word.
     for key, child in module.named_children():
         reinitialise(child, f"{name}.{key}" if name else key, drawn or needed > 0)
@@ -113,6 +118,9 @@ def reinitialise(module: nn.Module, name: str, drawn: bool = False) -> None:
             module.apply(whole)  # parts first here too: a module may scale what its parts have drawn
         else:
             whole()
+
+
+_ALONE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 def _reset(module: nn.Module) -> Any:

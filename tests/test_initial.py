@@ -471,6 +471,21 @@ def test_a_function_without_arguments_draws_all_weights():
     assert not torch.equal(family.vertex(0)["weight"], family.vertex(1)["weight"])
 
 
+class NamedInit(nn.Sequential):
+    """Has a function that wants to know the name of a part as well."""
+
+    def _init_weights(self, part: nn.Module, name: str, **options: object) -> None:
+        raise AssertionError
+
+
+def test_a_function_that_takes_more_than_a_part_is_refused_where_it_is_needed():
+    network = nn.Sequential(NamedInit(nn.Linear(4, 4)), nn.Linear(4, 2))
+    with pytest.raises(TypeError, match=r"part '0' .* has an _init_weights\(part.*name.* more than a part.*factory"):
+        Subspace(network, Line())
+    network[0].requires_grad_(False)
+    assert list(Subspace(network, Line()).vertex(1)) == ["1.weight", "1.bias"]
+
+
 def small_embedding() -> nn.Module:
     network = nn.Sequential(nn.Embedding(50, 16), nn.Linear(16, 4))
     nn.init.normal_(network[0].weight, std=0.02)
