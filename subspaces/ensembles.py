@@ -157,7 +157,8 @@ def _check_classes(outputs: Any, inputs: Any) -> None:
     """Refuse one number for each example of a batch, where the softmax would go over the batch."""
     entered = nested.tensors(inputs)
     batch = len(entered[0]) if entered and entered[0].ndim > 1 else None
-    if isinstance(outputs, Tensor) and outputs.shape[1:] == (batch,):
+    answers = (each for each in nested.tensors(outputs) if each.is_floating_point())
+    if any(each.shape[1:] == (batch,) for each in answers):
         raise ValueError(
             f"the members return a tensor of shape ({batch},) for a batch of {batch}: expected [batch, classes]; pass "
             "average='sigmoid' for the one logit of two classes, 'outputs' for numbers, or x[None] for one example"

@@ -579,5 +579,8 @@ def test_the_softmax_over_a_batch_is_refused():
         Ensemble(nets)(x)
     with pytest.raises(ValueError, match=words):
         Ensemble(nets, "logits").predict(x)
+    for wrap in (lambda y: {"score": y}, lambda y: (y[:, None].expand(6, 2), y)):
+        with pytest.raises(ValueError, match=words):
+            Ensemble([nn.Sequential(net, Wrapped(wrap)) for net in nets])(x)
     assert Ensemble(nets, "logits")(x).shape == Ensemble(nets, "sigmoid")(x).shape == (6,)
     assert Ensemble([nn.Linear(3, 3)])(x[0]).shape == (3,)
