@@ -35,11 +35,17 @@ def _a_commit_that_is_looked_up_once() -> Iterator[None]:
 
 
 LONG = (
-    *("test_campaign", "test_figures", "test_compare", "test_page_browser", "test_outside", "test_demo"),
-    *("test_importing", "test_compile", "test_figures_numbers", "test_any_evaluation", "test_evaluate_again"),
-    *("test_stale", "test_page", "test_distributed", "test_page_walk", "test_page_numbers", "test_instability"),
-    *("test_memory_of_evaluations", "test_memory", "test_cli_plot", "test_compare_shared", "test_sharing"),
+    *("integrations", "test_campaign", "pages", "test_figures", "comparison", "evaluation", "recorded", "test_outside"),
+    *("test_demo", "test_importing", "test_compile", "test_reading", "test_distributed", "test_instability"),
+    *("test_memory", "test_cli_plot", "test_compare_shared", "test_sharing", "test_worked_examples"),
 )
+"""What takes longest, which is begun with, so that no process is left alone with it at the end."""
+SHARED = {
+    "comparison": ("test_compare", "test_tables", "test_together"),
+    "pages": ("test_page_browser", "test_any_evaluation"),
+    "recorded": ("test_figures_numbers", "test_page_numbers", "test_page_runs", "test_page_walk", "test_page_words"),
+}
+"""Files whose tests share what takes long to make, as do all in the folders of evaluation and integrations."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -48,14 +54,20 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.loadscopereorder = False
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that take longest, so that no process is left alone with one at the end.
+def group(item: pytest.Item) -> str:
+    """Return the name of the tests that are run one after the other by one process: a file, or several."""
+    if item.path.parent.name in ("evaluation", "integrations"):
+        return item.path.parent.name
+    return next((name for name, stems in SHARED.items() if item.path.stem in stems), item.path.stem)
 
-    Skip the tests that need a GPU where there is none.
-    """
-    places = {stem: place for place, stem in enumerate(LONG)}
-    items.sort(key=lambda item: places.get(item.path.stem, len(LONG)))
-    if not torch.cuda.is_available():
-        for item in items:
-            if item.get_closest_marker("gpu"):
-                item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tell xdist which tests belong together, and skip those that need a GPU where there is none."""
+    places = {name: place for place, name in enumerate(LONG)}
+    items.sort(key=lambda item: places.get(group(item), len(LONG)))
+    for item in items:
+        if config.pluginmanager.hasplugin("xdist"):
+            item.add_marker(pytest.mark.xdist_group(group(item)))
+        if not torch.cuda.is_available() and item.get_closest_marker("gpu"):
+            item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
