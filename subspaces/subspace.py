@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, Literal
 
 import torch
@@ -40,9 +41,9 @@ class Subspace(ShowingInputs, KeepingStatistics):
         group: names the optimiser group of a parameter; by default "weights" for the penalised
             ones and "others" for the rest.
         seed: starts the family's random numbers; by default drawn from torch's global generator.
-        statistics_every: for networks with batch norm: run the midpoint too, without gradient, at every so
-            many training calls, and keep the statistics of those passes only. Then a family in eval mode is
-            its midpoint at any time, as `recalibrate` would make it.
+        statistics_every: for networks with batch norm: run the midpoint too, without gradient, at the first
+            training call and every so many, and keep the statistics of those passes only. Then a family in eval mode
+            is its midpoint at any time, as `recalibrate` would make it.
 
     Only trainable parameters are in the subspace; frozen ones and buffers are shared, and tied
     weights stay tied. Learning Neural Network Subspaces, Wortsman et al., ICML 2021.
@@ -275,7 +276,8 @@ class Subspace(ShowingInputs, KeepingStatistics):
                 else:
                     c = self.coefficients(point, outside)
                 weights = self.theta(c, cast)
-                outputs.append(self._run(weights, positional, named, tracking))
+                with nullcontext() if tracking else norms.untracked(self.template):
+                    outputs.append(self._run(weights, positional, named, tracking))
                 entered.extend(seen[-1:])  # of the last call, where the network calls that module several times
                 seen.clear()
         output = nested.join(outputs, nested.group_sizes(size, groups)) if groups > 1 else outputs[0]
@@ -288,8 +290,9 @@ class Subspace(ShowingInputs, KeepingStatistics):
     def _run(
         self, weights: Mapping[str, Tensor], args: tuple[Any, ...], kwargs: dict[str, Any], tracking: bool = True
     ) -> Any:
-        placed = {name: weights[name] for name in self.layout.places}
-        return template.call(self.template, placed, args, kwargs, tracking)
+        return template.call(
+            self.template, {name: weights[name] for name in self.layout.places}, args, kwargs, tracking
+        )
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]  # it counts
     @torch.no_grad()
@@ -299,7 +302,7 @@ class Subspace(ShowingInputs, KeepingStatistics):
             return  # the call has been counted
         self._calls += 1
         every = self.statistics_every or 1
-        if self._calls % every == 0:
+        if self._calls == 1 or self._calls % every == 0:  # at once too, so that there are some from the beginning
             with norms.forgetting(self.template, every):
                 self._run(self.theta(self.coefficients(self.shape.midpoint()), cast), *inputs)
             self.keep_statistics()

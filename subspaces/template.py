@@ -2,14 +2,13 @@
 
 import copy
 from collections.abc import Mapping
-from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from subspaces import checkpointing, norms
+from subspaces import checkpointing
 from subspaces.recurrent import forget, recurrent
 
 
@@ -27,12 +26,14 @@ def call(
     kwargs: dict[str, Any],
     tracking: bool = True,
 ) -> Any:
-    """Run the network with the given weights and leave none behind; `tracking`: its batch norms keep statistics."""
-    with nullcontext() if tracking else norms.untracked(template):
-        if torch.compiler.is_compiling():  # a compiler has the weights in its graph
-            return _call(template, weights, args, kwargs)
-        with checkpointing.remembering(template, weights, tracking):
-            return _call(template, weights, args, kwargs)
+    """Run the network with the given weights, and leave none of them behind.
+
+    `tracking`: batch norms in parts of it that run again in a backward pass keep statistics.
+    """
+    if torch.compiler.is_compiling():  # a compiler has the weights in its graph
+        return _call(template, weights, args, kwargs)
+    with checkpointing.remembering(template, weights, tracking):
+        return _call(template, weights, args, kwargs)
 
 
 def _call(template: nn.Module, weights: Mapping[str, Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
