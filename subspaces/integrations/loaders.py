@@ -17,23 +17,35 @@ Restore = Callable[[], Any]
 
 
 @contextmanager
-def read_apart(loader: Iterable[Any]) -> Iterator[Iterable[Any]]:
+def read_apart(loader: Iterable[Any], *others: Any) -> Iterator[Iterable[Any]]:
     """Yield a loader of the same data; whoever reads the given one goes on with the batches they would have got.
 
-    Generators that the loader, its samplers and its data sets own are put back at the end. Global random numbers
-    are the caller's to keep.
+    Generators that the loader, its samplers, its data sets and `others` own are put back at the end. Global random
+    numbers are the caller's to keep.
     """
     if isinstance(loader, Iterator):
         raise TypeError(
             f"the train loader is an iterator, {values.shown(loader)}, which can be read only once: pass a loader for "
             "the batch-norm statistics, loader=DataLoader(…)"
         )
-    restore = _restores(loader)
+    restore = [each for part in (loader, *others) for each in _restores(part)]
     try:
         yield _twin(loader)
     finally:
         for each in restore:
             each()
+
+
+@contextmanager
+def same_numbers(device: torch.device) -> Iterator[None]:
+    """Put the global random numbers of Python, numpy and torch back at the end."""
+    python, numpy = random.getstate(), np.random.get_state()
+    try:
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
 
 
 def _twin(loader: Iterable[Any]) -> Iterable[Any]:

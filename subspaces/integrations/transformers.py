@@ -16,6 +16,7 @@ from transformers.trainer import TRAINING_ARGS_NAME
 
 from subspaces import storage, values
 from subspaces.batchnorm import recalibrate
+from subspaces.integrations import loaders
 from subspaces.subspace import Subspace
 
 FILE = "family.safetensors"
@@ -113,8 +114,9 @@ class SubspaceTrainer(Trainer):
     def calibrate(self) -> None:
         """Make the batch-norm statistics those of the midpoint; training goes on as if nobody had done so."""
         family: Subspace = self.model
-        with torch.random.fork_rng([family.device] if family.device.type == "cuda" else []):
-            recalibrate(family, self.get_statistics_dataloader(), batches=self.statistics_batches)
+        loader = self.get_statistics_dataloader()
+        with loaders.same_numbers(family.device), loaders.read_apart(loader, self.data_collator) as twin:
+            recalibrate(family, twin, batches=self.statistics_batches)
 
     def get_statistics_dataloader(self) -> DataLoader[Any]:
         """Return batches of the training data for batch-norm statistics, in an order of their own."""

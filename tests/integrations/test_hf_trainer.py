@@ -1,9 +1,12 @@
 """`SubspaceTrainer`: the penalty, decay, statistics, evaluation at the midpoint, and checkpoints of a family."""
 
+import copy
+import random
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -114,6 +117,43 @@ def test_statistics_are_made_before_evaluation_and_training_does_not_notice(tmp_
     found = torch.tensor(trainer.predict(data).predictions)
     with torch.no_grad():  # dropout comes after the norm
         assert_close(found, midpoint(torch.stack([row["input_ids"] for row in data]))["logits"])
+
+
+class Drawing(torch.utils.data.Dataset[Any]):
+    """Draws whatever a data set or a collator may draw from."""
+
+    def __init__(self) -> None:
+        self.rows, self.generator = classified(), np.random.default_rng(0)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> Any:
+        self.drawn = self.generator.random(), np.random.rand(), random.random(), torch.rand(())
+        return self.rows[index]
+
+
+class Collator:
+    def __init__(self) -> None:
+        self.generator = np.random.default_rng(0)
+
+    def __call__(self, rows: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+        self.generator.random()
+        return {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
+
+
+def test_statistics_take_no_random_numbers_from_data_or_collator(tmp_path: Path) -> None:
+    data, collator = Drawing(), Collator()
+    trainer = SubspaceTrainer(seeded(Normed), arguments(tmp_path), train_dataset=data, data_collator=collator)
+
+    def following() -> list[Any]:
+        generators = (copy.deepcopy(each.generator) for each in (data, collator))
+        return [*(each.random() for each in generators), random.getstate(), np.random.get_state()[1].tolist()]
+
+    before = following()
+    trainer.calibrate()
+    assert data.drawn
+    assert following() == before
 
 
 def test_gradient_checkpointing_by_an_argument_changes_nothing(tmp_path: Path) -> None:
