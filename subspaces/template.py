@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from subspaces import checkpointing
+from subspaces import checkpointing, nested
 from subspaces.recurrent import forget, recurrent
 
 
@@ -48,7 +48,7 @@ def _call(template: nn.Module, weights: Mapping[str, Tensor], args: tuple[Any, .
 def copy_with(template: nn.Module, parameters: Mapping[str, nn.Parameter], share: bool = False) -> nn.Module:
     """Return a copy of the network with the given parameters, and with `share` the template's own frozen ones."""
     kept = (value for part in template.modules() for value in vars(part).values())
-    results = (value for value in kept if isinstance(value, Tensor) and not value.is_leaf)
+    results = (tensor for value in kept for tensor in nested.tensors(value) if not tensor.is_leaf)
     # What a part kept of its last call, such as a loss, is copied without its graph: torch refuses to.
     known: dict[int, Tensor] = {id(value): value.detach().clone() for value in results}
     if share:

@@ -105,3 +105,20 @@ def test_moving_a_network_that_shares_moves_the_familys_base_as_its_description_
     assert family.template.base.weight.dtype == torch.float32
     family.midpoint(share=True).double()
     assert family.template.base.weight.dtype == torch.float64
+
+
+class Keeping(nn.Linear):
+    """Keeps what it made of its last inputs, as a mixture of experts keeps its losses."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = super().forward(x)
+        self.losses, self.named = [y.mean()], {"y": (y,)}
+        return y
+
+
+def test_results_that_a_part_keeps_in_a_container_are_copied_without_their_graph():
+    family = Subspace(lambda: Keeping(3, 2), Line())
+    y = family(torch.randn(4, 3))
+    network = family.midpoint()
+    assert torch.equal(network.named["y"][0], y)
+    assert not network.losses[0].requires_grad
