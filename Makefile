@@ -26,7 +26,7 @@ types: .venv/.installed  ## mypy --strict
 	$(BIN)/mypy
 
 unit: .venv/.installed  ## pytest on two processes
-	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 2 --dist loadgroup -m 'not gpu'
+	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 2 --dist loadfile -m 'not gpu'
 
 campaign: .venv/.installed  ## damage, kills, crashes, nonsense, malice: N=1000 KILLS=200 SEED=0 JOBS=2 OPTIONS='--markdown FILE'
 	OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m campaign -n $(or $(N),1000) --kills $(or $(KILLS),200) \

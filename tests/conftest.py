@@ -55,19 +55,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def group(item: pytest.Item) -> str:
-    """Return the name of the tests that are run one after the other by one process: a file, or several."""
+    """Return the name of the tests that follow each other: those of a file, or of several."""
     if item.path.parent.name in ("evaluation", "integrations"):
         return item.path.parent.name
     return next((name for name, stems in SHARED.items() if item.path.stem in stems), item.path.stem)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tell xdist which tests belong together, and skip those that need a GPU where there is none."""
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest, and skip the tests that need a GPU where there is none."""
     places = {name: place for place, name in enumerate(LONG)}
     items.sort(key=lambda item: places.get(group(item), len(LONG)))
     for item in items:
-        if config.pluginmanager.hasplugin("xdist"):
-            item.add_marker(pytest.mark.xdist_group(group(item)))
         if not torch.cuda.is_available() and item.get_closest_marker("gpu"):
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
