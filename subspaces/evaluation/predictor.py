@@ -23,6 +23,7 @@ from subspaces.features import watch
 from subspaces.graphs import captured
 from subspaces.networks import registry
 from subspaces.networks.dropout import dropping
+from subspaces.norms import tracked
 from subspaces.training.batches import Stream
 
 Weights = Mapping[str, Tensor]
@@ -56,7 +57,7 @@ class Predictor:
         named = network.named_parameters(remove_duplicate=False)
         self._names = {name for name, value in named if value.requires_grad}  # frozen ones are shared
         self._networks = [network.eval().requires_grad_(False)]
-        self._statistics, self._batches = statistics if batch_norms(network) else None, batches
+        self._statistics, self._batches = statistics if tracked(network) else None, batches
         self._loader = statistics if isinstance(statistics, (ResidentLoader, Stream)) else None
         self._start = None if self._loader is None else self._loader.state_dict()
         with suppress(ValueError):  # that it has no head which one could name
@@ -172,12 +173,6 @@ class GivenNetworks(Predictor):
         return [self._networks[number] for number in weights]
 
 
-def batch_norms(network: nn.Module) -> dict[str, _BatchNorm]:
-    """Return the batch norms that keep statistics, by name; instance norm, say, is none."""
-    parts = network.named_modules()
-    return {name: part for name, part in parts if isinstance(part, _BatchNorm) and part.track_running_stats}
-
-
 class CapturedPredictor(Predictor):
     """Predicts from images on a CUDA device, with graphs of a training batch and of the pass over each split."""
 
@@ -186,7 +181,7 @@ class CapturedPredictor(Predictor):
         (network,) = self._networks
         shared: dict[int, Any] = {id(value): value for value in network.parameters()}
         self._pupil = copy.deepcopy(network, shared).train()  # the same weights, and the statistics of one batch
-        for norm in batch_norms(self._pupil).values():
+        for norm in tracked(self._pupil).values():
             norm.momentum = 1.0
         self._graph: tuple[torch.cuda.CUDAGraph, list[Tensor]] | None = None
         self._passes: dict[str, tuple[torch.cuda.CUDAGraph, tuple[Any, ...]]] = {}
@@ -246,5 +241,5 @@ class CapturedPredictor(Predictor):
 
 def _running(network: nn.Module) -> list[Tensor]:
     """Return the means and variances of a network's batch norms."""
-    pairs = ((norm.running_mean, norm.running_var) for norm in batch_norms(network).values())
+    pairs = ((norm.running_mean, norm.running_var) for norm in tracked(network).values())
     return [value for pair in pairs for value in pair if value is not None]

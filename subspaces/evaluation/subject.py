@@ -17,8 +17,9 @@ from subspaces.ensembles import Average, Ensemble
 from subspaces.evaluation.answers import Family, usual
 from subspaces.evaluation.examples import same_order
 from subspaces.evaluation.points import Place, to_alpha
-from subspaces.evaluation.predictor import GivenNetworks, Predictor, batch_norms
+from subspaces.evaluation.predictor import GivenNetworks, Predictor
 from subspaces.evaluation.tasks import Task
+from subspaces.norms import tracked
 from subspaces.shapes import Point, Shape, Simplex
 from subspaces.subspace import Subspace
 from subspaces.training.engine import spread
@@ -126,7 +127,7 @@ class FamilySubject(_OnLoaders):
         super().__init__(name, family.shape, task, loaders, family.device)
         self.family, self.statistics = family, statistics
         self.noted = dict(zip(("l2", "cos2"), spread(family).tolist(), strict=True))  # how far apart the vertices are
-        if statistics is None and (norms := batch_norms(family.template)):
+        if statistics is None and (norms := tracked(family.template)):
             raise ValueError(
                 f"the network has batch norm ({next(iter(norms))}), whose statistics belong to no point of a family: "
                 "pass statistics=, the training loader"
