@@ -18,7 +18,17 @@ from torch import Tensor
 from subspaces.randomness import new_state, uniform
 
 Use = Literal[
-    "family", "digits", "validation", "label noise", "batches", "augmentation", "points", "dropout", "mixtures"
+    "family",
+    "digits",
+    "validation",
+    "label noise",
+    "batches",
+    "augmentation",
+    "points",
+    "dropout",
+    "mixtures",
+    "corruptions",
+    "selection",
 ]
 USES: dict[Use, int] = {
     "family": 0,  # alpha in training, and the pairs of the penalties
@@ -30,6 +40,8 @@ USES: dict[Use, int] = {
     "points": 6,  # the random points of an evaluation
     "dropout": 7,  # masks of MC-dropout
     "mixtures": 8,  # random mixtures of branches
+    "corruptions": 9,  # of test images
+    "selection": 10,  # which examples are in which fold
 }
 SEEDS, PARTS = 2**32, 2**24
 BRANCHES, EPOCHS = 2**8, 2**16  # of streamed images, whose part is an epoch on a branch

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from subspaces.evaluation.schema import build
+from subspaces.evaluation.schema import LATER, build
 from subspaces.text import nearest
 from subspaces.training import seals
 from subspaces.training.recipe import MissingMethodError, Recipe
@@ -227,6 +227,28 @@ class Examples:
     confidence: list[list[float]]  # [p][k], of the predicted class
 
 
+@dataclass(frozen=True)
+class Shift:
+    """How good points and ensembles are on examples that were changed, or that come from elsewhere."""
+
+    name: str  # of the corruption, or of the user's loader
+    severity: int  # from 1; 0 where there is none
+    group: str  # what it is listed with: noise, blur, weather, digital, extra, or "given"
+    source: str  # "made" by this package, the name of the folder that was read, or "given" by the user
+    count: int
+    rows: list[Row]  # by the headline metrics, without curves
+
+
+@dataclass(frozen=True)
+class Outliers:
+    """How well points and ensembles tell the test examples from others that are none of their classes."""
+
+    name: str
+    count: int
+    metrics: list[Description]
+    rows: list[Row]
+
+
 @dataclass
 class Record:
     """All that was measured of one family."""
@@ -245,6 +267,8 @@ class Record:
     choices: list[Choice] = field(default_factory=list)
     checks: list[Check] = field(default_factory=list)
     examples: Examples | None = None
+    shifts: list[Shift] = field(default_factory=list, metadata=LATER)
+    outliers: list[Outliers] = field(default_factory=list, metadata=LATER)
     schema: int = SCHEMA
 
     @classmethod

@@ -6,6 +6,8 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 NUMBERS = {float: (int, float), int: (int,)}
+LATER = {"later": True}
+"""Metadata of a field that older files do not have: it has its default there."""
 
 
 def build(kind: Any, value: Any, where: str = "") -> Any:
@@ -20,7 +22,7 @@ def build(kind: Any, value: Any, where: str = "") -> Any:
         return {key: build(inner[1], each, f"{where}.{key}") for key, each in value.items()}
     if dataclasses.is_dataclass(kind) and isinstance(value, dict):
         hints = _hints(kind)  # type: ignore[arg-type]
-        if lacking := [name for name in hints if name not in value]:
+        if lacking := [name for name in _needed(kind) if name not in value]:  # type: ignore[arg-type]
             raise ValueError(f"{where.lstrip('.') or 'it'} has no {lacking[0]!r}")
         return kind(**{key: build(hints.get(key, Any), each, f"{where}.{key}") for key, each in value.items()})  # type: ignore[operator]
     if not _plain(value, kind):
@@ -69,3 +71,9 @@ def _parts(kind: Any) -> tuple[Any, tuple[Any, ...]]:
 def _hints(kind: Any) -> dict[str, Any]:
     hints = get_type_hints(kind)
     return {entry.name: hints[entry.name] for entry in dataclasses.fields(kind)}
+
+
+@cache
+def _needed(kind: Any) -> list[str]:
+    """Return the fields that every file has."""
+    return [entry.name for entry in dataclasses.fields(kind) if not entry.metadata.get("later")]

@@ -17,11 +17,13 @@ from subspaces.evaluation.record import (
     Description,
     Drawn,
     Examples,
+    Outliers,
     Plane,
     Record,
     Reliability,
     RiskCoverage,
     Row,
+    Shift,
 )
 from subspaces.training.runs import RunError
 
@@ -59,6 +61,8 @@ def record() -> Record:
         choices=[choice],
         checks=[check],
         examples=Examples("test", [0.0, 0.5], [1, 1, 2], "AAE=", [3], [7], [[1], [2]], [[0.5], [0.75]]),
+        shifts=[Shift("fog", 3, "weather", "made", 2, [row([0.5])])],
+        outliers=[Outliers("mnist", 4, [Description("auroc", "AUROC", "how well")], [row([0.5])])],
     )
 
 
@@ -75,6 +79,12 @@ def test_a_family_of_the_users_own_has_no_recipe_and_few_parts(tmp_path: Path) -
     made.write(tmp_path / "mine.json")
     assert Record.read(tmp_path / "mine.json") == made
     assert made.key == ""
+
+
+def test_a_record_from_before_shifts_is_read(tmp_path: Path) -> None:
+    record().write(tmp_path)
+    resealed(tmp_path / "evaluation.json", lambda values: [values.pop(name) for name in ("shifts", "outliers")])
+    assert Record.read(tmp_path) == dataclasses.replace(record(), shifts=[], outliers=[])
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
