@@ -1,5 +1,6 @@
 """Files that are either whole or not there, and tensors in them that tell when they have been changed."""
 
+import dataclasses
 import errno
 import hashlib
 import json
@@ -91,15 +92,31 @@ def write_json(path: Path, value: Any) -> None:
 
 def to_json(value: Any, indent: int | None = None) -> str:
     """Return a value as JSON, which knows no NaN and no infinity: such a number becomes {"float": "nan"}."""
-    return json.dumps(_without_nan(value), indent=indent, allow_nan=False)
+    return json.dumps(_plain(value), indent=indent, allow_nan=False)
 
 
-def _without_nan(value: Any) -> Any:
+def _plain(value: Any) -> Any:
+    """Return a value, also a dataclass, as what JSON knows."""
     if isinstance(value, float):
         return value if math.isfinite(value) else {"float": str(value)}
     if isinstance(value, Mapping):
-        return {name: _without_nan(each) for name, each in value.items()}
-    return [_without_nan(each) for each in value] if isinstance(value, (list, tuple)) else value
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    if dataclasses.is_dataclass(value):
+        return {entry.name: _plain(getattr(value, entry.name)) for entry in dataclasses.fields(value)}
+    return value
+
+
+def in_lines(value: Mapping[str, Any]) -> str:
+    """Return what JSON holds with a line for each entry, and for each part of a list: as readable, and quickly made."""
+
+    def entry(name: str, each: Any) -> str:
+        parts = isinstance(each, list) and each and isinstance(each[0], (dict, list))
+        text = "[\n" + ",\n".join(map(json.dumps, each)) + "\n]" if parts else json.dumps(each)
+        return f"{json.dumps(name)}: {text}"
+
+    return "{\n" + ",\n".join(entry(name, each) for name, each in value.items()) + "\n}\n"
 
 
 def from_json(value: Any) -> Any:

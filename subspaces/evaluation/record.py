@@ -4,7 +4,6 @@ Every number that a table, a figure or a page shows is read from here, with the 
 of them can be made again without the data, the networks or the definitions.
 """
 
-import dataclasses
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -331,7 +330,7 @@ class Record:
     def write(self, path: Path) -> None:
         """Write the record into a run folder or a file, whole or not at all."""
         file = Path(path) / FILE if Path(path).is_dir() else Path(path)
-        seals.write_json(file, dataclasses.asdict(self), self.key)
+        seals.write_json(file, self, self.key)
 
 
 def _misfits(record: Record) -> Iterator[str]:

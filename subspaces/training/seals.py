@@ -45,11 +45,11 @@ def digest(*content: Any) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def write_json(path: Path, value: Mapping[str, Any], run: str, others: Mapping[str, str] | None = None) -> None:
-    """Write a sealed JSON file; `others` are the digests of files that belong to this very one."""
-    content = json.loads(files.to_json(dict(value)))  # as it is written: names of numbers become text
+def write_json(path: Path, value: Any, run: str, others: Mapping[str, str] | None = None) -> None:
+    """Write a mapping or a dataclass as a sealed JSON file; `others` are the digests of files that belong to it."""
+    content = json.loads(files.to_json(value))  # as it is written: names of numbers become text
     seal = {"file": path.name, "run": run, "digest": digest(path.name, run, others or {}, content)}
-    files.write_json(path, {**content, SEAL: {**seal, "others": dict(others or {})}})
+    files.write(path, files.in_lines({**content, SEAL: {**seal, "others": dict(others or {})}}).encode())
 
 
 class Sealed(NamedTuple):
