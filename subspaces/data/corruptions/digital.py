@@ -78,7 +78,7 @@ def _affine(height: int, width: int, corners: float, draws: Draws) -> Tensor:
     determinant = torch.where(determinant.abs() < 1e-3, determinant.sign() * 1e-3 + 1e-6, determinant)
     inverse = torch.stack([d, -b, -c, a], 1).view(-1, 2, 2) / determinant[:, None, None]
     places = _pixels(height, width, draws.device).flatten(1) - torch.stack([tx, ty], 1)[:, :, None]
-    return (inverse @ places).unflatten(2, (height, width))
+    return (inverse @ places).view(-1, 2, height, width)
 
 
 def _sampled(images: Tensor, places: Tensor, edges: bool) -> Tensor:

@@ -29,8 +29,8 @@ def jpeg_compression(images: Tensor, quality: int, draws: Draws) -> Tensor:
     red, green, blue = images.float().unbind(1)
     light = 0.299 * red + 0.587 * green + 0.114 * blue
     colours = torch.stack([(blue - light) / 1.772, (red - light) / 1.402], 1) + 128
-    light = _coded(_padded(rounded(light)[:, None], 16), quality, LIGHT)[..., :height, :width].float()
-    halves = _coded(_halved(_padded(rounded(colours), 16)), quality, COLOUR)
+    light = _coded(_padded(rounded(light)[:, None], 8, 8), quality, LIGHT)[..., :height, :width].float()
+    halves = _coded(_padded(_halved(_padded(rounded(colours), 2, 16)), 8, 8), quality, COLOUR)
     up, across = _doubled(height), _doubled(width)
     colours = rounded(product(halves[..., : up.shape[-1], : across.shape[-1]], up, across)).float() - 128
     blueness, redness = colours.split(1, 1)
@@ -41,11 +41,11 @@ def jpeg_compression(images: Tensor, quality: int, draws: Draws) -> Tensor:
     )
 
 
-def _padded(images: Tensor, multiple: int) -> Tensor:
-    """Repeat the last rows and columns until sides are multiples."""
+def _padded(images: Tensor, high: int, wide: int) -> Tensor:
+    """Repeat the last row and column until there is a multiple of `high` and of `wide`."""
     rows, columns = (
         torch.arange(-(-side // multiple) * multiple, device=images.device).clamp_(max=side - 1)
-        for side in images.shape[-2:]
+        for side, multiple in zip(images.shape[-2:], (high, wide), strict=True)
     )
     return images[..., rows[:, None], columns]
 

@@ -43,6 +43,6 @@ def _thresholds(photons: int) -> Tensor:
     bytes_of = (torch.arange(photons + 1, dtype=torch.float64) / photons * 255).to(torch.uint8)
     most = torch.searchsorted(bytes_of, torch.arange(256, dtype=torch.uint8), right=True)  # photons + 1 at each byte
     values = torch.arange(256, dtype=torch.float64)[:, None]
-    below = torch.special.gammaincc(most.double().expand(256, -1), values / 255 * photons)
+    below: Tensor = torch.special.gammaincc(most.double().expand(256, -1), values / 255 * photons)
     below[:, -1] = 1
     return (below + values).flatten()
