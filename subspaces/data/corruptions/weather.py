@@ -76,11 +76,19 @@ def frost(images: Tensor, setting: tuple[float, float], draws: Draws) -> Tensor:
 def _ice(height: int, width: int, draws: Draws) -> Tensor:
     """Return textures of ice, between 0 and 255, as float32 [n, 3, H, W].
 
-    Ridges of one field of clouds are the needles, another one lets them come and go; each image has its own lightness.
+    Needles grow from scattered seeds at angles of 60 degrees, thicker where a field of clouds is high; each image has
+    its own angle and lightness.
     """
-    needles, cover = (plasma(max(height, width), decay, draws)[:, :height, :width] for decay in (1.3, 2.0))
-    lightness = draws.uniform(1, 1).mul_(90).add_(105)  # from that of dark photographs of frost to that of light ones
-    ridges = 1 - (2 * needles - 1).abs()
-    ice = lightness + 80 * (ridges - 0.5) * (0.5 + cover) + 50 * (cover - 0.5)
+    side = max(height, width)
+    length, angle = side // 16 + 2, draws.uniform().double().mul_(60)
+    cover = plasma(side, 1.7, draws)[:, None, :height, :width]
+    seeds = (draws.uniform(1, height, width) < 0.5 / length).float()
+    seeds[..., [0, -1], :] = seeds[..., :, [0, -1]] = 0  # what lies beyond the border is like the border
+    needles = torch.stack([smeared(seeds, length, 0.8 * length, angle + turn) for turn in range(0, 360, 60)]).amax(0)
+    lightness = (
+        draws.uniform(1, 1, 1).mul_(120).add_(83)
+    )  # from that of dark photographs of frost to that of light ones
+    strongest = needles.amax((1, 2, 3), keepdim=True).clamp_(min=1e-6)
+    ice = lightness + 70 * (cover - 0.5) + 120 * (0.3 + 0.7 * cover) * needles / strongest
     tint = torch.tensor([-18.0, 0.0, 11.0], device=ice.device)[:, None, None]  # bluish
-    return (ice[:, None] + tint).clamp_(0, 255)
+    return (ice + tint).clamp_(0, 255)
