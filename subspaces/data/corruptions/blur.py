@@ -100,6 +100,20 @@ def smeared(images: Tensor, radius: int, sigma: float, degrees: Tensor) -> Tenso
 def zoom_blur(images: Tensor, setting: tuple[float, float, float], draws: Draws) -> Tensor:
     """Average an image and enlargements of its middle."""
     height, width = images.shape[-2:]
-    factors = tuple(np.arange(*setting).tolist())
-    total = product(images, zoom(height, factors), zoom(width, factors))
-    return cut((total + images) / (len(factors) + 1))
+    pixels = images.flatten(2).flatten(0, 1).mT.double()  # [pixels, images]
+    return cut(torch.sparse.mm(_zooms(height, width, setting, images.device), pixels).mT.reshape(images.shape))
+
+
+@lru_cache(maxsize=5)
+def _zooms(height: int, width: int, setting: tuple[float, float, float], device: torch.device) -> Tensor:
+    """Return the mean of an image and its enlargements as a sparse matrix [pixels, pixels]."""
+    factors = (1.0, *np.arange(*setting).tolist())  # the image itself once more
+    indices, weights = [], []
+    for vertical, horizontal in zip(zoom(height, factors), zoom(width, factors), strict=True):
+        (row, above), (column, left) = (matrix.nonzero(as_tuple=True) for matrix in (vertical, horizontal))
+        shown, taken = (a[:, None] * width + b for a, b in ((row, column), (above, left)))
+        indices.append(torch.stack([shown.flatten(), taken.flatten()]))
+        weights.append((vertical[row, above][:, None] * horizontal[column, left]).flatten() / len(factors))
+    size = (height * width, height * width)
+    whole = torch.sparse_coo_tensor(torch.cat(indices, 1), torch.cat(weights), size, check_invariants=True)
+    return whole.coalesce().to(device)

@@ -43,11 +43,10 @@ def _relief(drops: Tensor) -> Tensor:
 
 def _around(images: Tensor, border: Border) -> list[Tensor]:
     """Return the nine images that have each pixel's neighbours, row by row, at its place."""
-    rows, columns = (
-        [border(torch.arange(side, device=images.device) + step, side) for step in (-1, 0, 1)]
-        for side in images.shape[-2:]
-    )
-    return [images[..., row[:, None], column] for row in rows for column in columns]
+    height, width = images.shape[-2:]
+    rows, columns = (border(torch.arange(-1, side + 1, device=images.device), side) for side in (height, width))
+    padded = images[..., rows[:, None], columns]
+    return [padded[..., i : i + height, j : j + width] for i in range(3) for j in range(3)]
 
 
 def _mean(images: Tensor) -> Tensor:
@@ -81,8 +80,7 @@ def edges(images: Tensor) -> Tensor:
 
 def _distance(marked: Tensor) -> Tensor:
     """Return how far the nearest marked pixel is, at most `FARTHEST`, as float32 [n, H, W]."""
-    far = float(FARTHEST**2)
-    squared = torch.where(marked, 0.0, far)
+    squared = torch.where(marked, 0, FARTHEST**2).short()
     for axis in (1, 2):
         side = marked.shape[axis]
         best = squared.clone()
@@ -91,7 +89,7 @@ def _distance(marked: Tensor) -> Tensor:
                 index = (slice(None),) * axis
                 best[(*index, here)] = torch.minimum(best[(*index, here)], squared[(*index, there)] + step**2)
         squared = best
-    return squared.clamp_(max=far).sqrt_()
+    return squared.clamp_(max=FARTHEST**2).float().sqrt_()
 
 
 def _equalised(levels: Tensor) -> Tensor:
