@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from PIL import Image
+from torch import Tensor
+from torch.nn import functional as F
 
 Array = np.ndarray[Any, Any]
 BATCHES = [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]
@@ -92,3 +95,10 @@ def folders(root: Path, classes: int = 3, per_class: int = 4) -> None:
                 height, width = 40 + 7 * i, 60 - 5 * i
                 noise = random.integers(0, 256, (height, width, 3), np.uint8)
                 image(root / part / f"class{c}" / f"{part}_{i}.JPEG", noise, format="JPEG")
+
+
+def natural(n: int, side: int, channels: int = 3) -> Tensor:
+    """Return smooth random images, uint8 [n, channels, side, side]."""
+    cells = max(side // 4, 2)
+    coarse = torch.randn(n, channels, cells, cells, generator=torch.Generator().manual_seed(0))
+    return (F.interpolate(coarse, (side, side), mode="bicubic") * 50 + 128).clamp(0, 255).to(torch.uint8)

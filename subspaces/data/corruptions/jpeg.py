@@ -70,7 +70,7 @@ def _coded(images: Tensor, quality: int, table: str) -> Tensor:
     n, channels, height, width = images.shape
     transform, steps = _transform().to(images.device), _steps(table, quality).to(images.device)
     blocks = images.view(n, channels, height // 8, 8, width // 8, 8).transpose(3, 4).reshape(-1, 64)
-    found = (blocks.double() - 128) @ transform.mT / steps
+    found = torch.round((blocks.double() - 128) @ transform.mT * 8) / 8 / steps  # libjpeg's whole numbers are eighths
     kept = torch.floor(found.abs() + (0.5 + 1e-9)).copysign(found) * steps  # halves away from zero
     back = rounded(kept @ transform + 128)
     return back.view(n, channels, height // 8, width // 8, 8, 8).transpose(3, 4).reshape(n, channels, height, width)
