@@ -100,7 +100,7 @@ def smeared(images: Tensor, radius: int, sigma: float, degrees: Tensor) -> Tenso
 def zoom_blur(images: Tensor, setting: tuple[float, float, float], draws: Draws) -> Tensor:
     """Average an image and enlargements of its middle."""
     height, width = images.shape[-2:]
-    pixels = images.flatten(2).flatten(0, 1).mT.double()  # [pixels, images]
+    pixels = images.flatten(2).flatten(0, 1).mT.contiguous().double()  # [pixels, images]
     return cut(torch.sparse.mm(_zooms(height, width, setting, images.device), pixels).mT.reshape(images.shape))
 
 
