@@ -1,6 +1,7 @@
 """Corruptions: the same in every batch and on every device, and worse with severity."""
 
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import torch
@@ -148,6 +149,16 @@ def test_errors_say_what_was_expected(change: dict[str, object], message: str) -
     given: dict[str, object] = {"images": natural(1, 8), "name": "fog", "severity": 1} | change
     with pytest.raises(ValueError, match=message):
         corrupt(**given)  # type: ignore[arg-type]
+
+
+def test_the_page_has_a_row_for_each_and_its_code_runs() -> None:
+    page = Path(__file__).parents[2].joinpath("docs", "shift.md").read_text()
+    section = page.partition("## Corruptions\n")[2].partition("\n## ")[0]
+    rows = [f"| {each.label} | {each.group} | {each.meaning} |" for each in CORRUPTIONS.values()]
+    assert [line for line in section.splitlines() if line.startswith("| ")][1:] == rows
+    names: dict[str, object] = {"images": natural(2, 8)}
+    exec(section.partition("```python\n")[2].partition("```")[0], names)
+    assert list(names["every"]) == PUBLISHED  # type: ignore[call-overload]
 
 
 @pytest.mark.gpu
