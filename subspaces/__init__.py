@@ -19,13 +19,14 @@ from subspaces.version import __version__
 if TYPE_CHECKING:
     from subspaces import studies
     from subspaces.api import Evaluation, evaluate, plot, report
-    from subspaces.evaluation import Classification, Metric, Regression, Task, check
+    from subspaces.evaluation import Classification, Corruptions, Metric, Regression, Task, check
     from subspaces.studies.compare import compare
     from subspaces.training import Recipe, train
 
 __all__ = [
     "Bezier",
     "Classification",
+    "Corruptions",
     "Ensemble",
     "Evaluation",
     "FileError",
@@ -65,7 +66,7 @@ def __getattr__(name: str) -> Any:
         from subspaces import api
 
         return getattr(api, name)
-    if name in ("Answer", "Classification", "Metric", "Regression", "Task", "check"):
+    if name in ("Answer", "Classification", "Corruptions", "Metric", "Regression", "Task", "check"):
         from subspaces import evaluation
 
         return getattr(evaluation, name)

@@ -1,7 +1,7 @@
 """What was measured of one family, in hand: the call `evaluate`, and the `Evaluation` that it gives."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
 
@@ -9,7 +9,7 @@ from torch import nn
 
 from subspaces import values
 from subspaces.data.dataset import Progress
-from subspaces.evaluation import choices, measuring
+from subspaces.evaluation import changes, choices, measuring
 from subspaces.evaluation.display import bars
 from subspaces.evaluation.journal import Journal
 from subspaces.evaluation.metrics import Metric, measured_by
@@ -17,12 +17,12 @@ from subspaces.evaluation.plane import Network
 from subspaces.evaluation.record import Alpha, Record, Row
 from subspaces.evaluation.run_subject import OneRun, RunSubject, run_subjects, share
 from subspaces.evaluation.settings import Settings
-from subspaces.evaluation.subject import left_alone, subject_of
+from subspaces.evaluation.subject import left_alone, subject_of, walkable
 from subspaces.evaluation.tasks import Task, task_of
 from subspaces.reports import figures
 from subspaces.reports.page import write_report
 from subspaces.reports.reading import Source
-from subspaces.reports.table import text_table
+from subspaces.reports.table import as_text, outlier_table, shift_table, text_table
 from subspaces.text import nearest
 from subspaces.training.execution import Execution
 from subspaces.training.runs import Run
@@ -77,6 +77,22 @@ class Evaluation(Record):
     def table(self, split: str = "test") -> str:
         """Return a table of the answers, and of what was chosen, as text."""
         return text_table([self], split)
+
+    def shifted(self, answer: str, name: str, severity: int | None = None) -> Row:
+        """Return the row of an answer on shifted data: `evaluation.shifted("midpoint", "fog", 3).accuracy`."""
+        return changes.shifted(self, answer, name, severity)
+
+    def shift_table(self) -> str:
+        """Return a table of the answers on shifted data, means over all sets, as text."""
+        return as_text(shift_table([self]))
+
+    def against(self, answer: str, name: str) -> Row:
+        """Return the row of an answer against outliers: `evaluation.against("pair", "mnist").auroc_entropy`."""
+        return changes.against(self, answer, name)
+
+    def outlier_table(self) -> str:
+        """Return a table of how well the answers tell test examples from outliers, as text."""
+        return as_text(outlier_table([self]))
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write everything to a JSON file, which `plot`, `report` and `Evaluation.load` take; return its path."""
@@ -167,6 +183,9 @@ def evaluate(
         trust: also call the network factories (`package.module:factory`) of runs that somebody else has trained.
         progress: True for bars, False for none, or a function of (what, done, total).
         settings: any field of `evaluation.settings.Settings`, such as grid=[0, 0.5, 1], plane=True or choose_on="test".
+            Of them corruptions is shifted test data: "all", names such as ["fog"], `Corruptions`, a folder such as that
+            of CIFAR-10-C, or loaders {name: loader} or {name: {severity: loader}} of any data. And outliers is data of
+            no known class: a loader, {name: loader}, or for a run the name of another data set.
 
     Example:
         >>> evaluation = ss.evaluate(family, test=loader, validation=held_out, statistics=train_loader)
@@ -186,9 +205,9 @@ def evaluate(
     if not networks:
         found = evaluate_runs(what, wanted, data=data, execution=execution, trust=trust, progress=progress)
         return found[0] if isinstance(what, (Run, str, os.PathLike)) else found
-    loaders = {split: _loader(split, own[split]) for split in ("test", "validation") if own[split] is not None}
+    loaders = {split: walkable(split, own[split]) for split in ("test", "validation") if own[split] is not None}
     chosen = task_of(task)
-    statistics = None if statistics is None else _loader("statistics", statistics)
+    statistics = None if statistics is None else walkable("statistics", statistics)
     subject = subject_of(networks, chosen, loaders, statistics, name)
     measured = measured_by(chosen.metrics, metrics)
     open_run = run_subjects(data, execution, trust)
@@ -226,15 +245,6 @@ def evaluate_runs(
             return Evaluation.of(found)
 
         return share(subjects, work, stop)
-
-
-def _loader(name: str, loader: Any) -> Iterable[Any]:
-    """Return batches that can be walked over for every point."""
-    if not isinstance(loader, Iterable) or isinstance(loader, (str, bytes)):
-        raise TypeError(f"{name}={values.shown(loader)}: expected something that yields batches")
-    if isinstance(loader, Iterator):
-        raise TypeError(f"{name}={values.shown(loader)}: expected batches that can be walked over again")
-    return loader
 
 
 def _networks(what: Any) -> list[nn.Module]:

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 import subspaces as ss
+from subspaces import data
 from subspaces.api import evaluate as real
 from subspaces.cli import app
 from subspaces.cli.evaluate import _steps
@@ -68,12 +70,48 @@ def test_help_names_every_option() -> None:
     options = "grid random triangle choose-on plane plane-through cells plane-statistics-batches data device precision"
     for option in [*options.split(), "workers", "statistics-batches", "check-statistics", "quiet", "json"]:
         assert f"--{option} " in output
+    for option in ("corruptions", "severities", "corrupted", "corruption-seed", "outliers"):
+        assert f"--{option} " in output
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("--severities 2", "--severities=[2]: expected it with --corruptions all"),
+        ("--corruption-seed 2", "--corruption-seed=2: expected it with --corruptions all"),
+        ("--corruptions fog --severities 6", "--severities=6: expected at least 1 and at most 5"),
+        ("--corruptions fogs", "'fogs': did you mean 'fog'?"),
+        ("--corruptions fog --corruption-seed -1", "--corruption-seed=-1"),
+        ("--corrupted there --corruption-seed 1", "images of a folder are made already"),
+        ("--outliers mnits", "'mnits': did you mean 'mnist'?"),
+    ],
+)
+def test_what_is_wrong_about_a_shift_is_said_as_it_is_typed(typed: str, said: str) -> None:
+    result = call("evaluate", "nowhere", *typed.split())
+    assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
+
+
+def test_shifts_and_outliers_are_printed(runs: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    digits = data.load("digits")
+    monkeypatch.setattr("subspaces.data.load", lambda name, *_, **__: replace(digits, name=name))
+    typed = [runs[0], "--corruptions", "contrast", "--severities", "1", "--outliers", "mnist"]
+    shown = evaluate(*typed, "-q")
+    assert shown.exit_code == 0, shown.stderr
+    assert "mean over 1 sets of 1 kinds" in shown.stdout
+    assert "AUROC, max. probability %" in shown.stdout
+    printed = json.loads(evaluate(*typed, "--json").stdout)
+    (shift,), (outliers,) = printed["shifts"], printed["outliers"]
+    assert (shift["name"], shift["severity"], shift["networks"]) == ("contrast", 1, 1)
+    before = printed["results"][0]["metrics"]["accuracy"]
+    assert shift["change"]["accuracy"] == pytest.approx((shift["metrics"]["accuracy"] - before) / before)
+    assert outliers["metrics"]["auroc_entropy"] == 0.5  # they are the same images
 
 
 def test_every_option_arrives(received: dict[str, Any]) -> None:
     options = (
         "--grid -0.1 1.1 0.3 --random 3 --triangle 4 --choose-on test --answers midpoint --dropout-passes 8 "
-        "--plane --plane-through a --plane-through b:0.5 "
+        "--plane --plane-through a --plane-through b:0.5 --corruptions all --severities 2 4 --corruption-seed 3 "
+        "--outliers mnist "
         "--cells 5 --plane-statistics-batches 7 --statistics-batches 9 --check-statistics 1 2 3 --data there "
         "--device cpu --precision float32 --workers 3 --trust"
     )
@@ -89,6 +127,8 @@ def test_every_option_arrives(received: dict[str, Any]) -> None:
         "dropout_passes": 8,
         "plane": True,
         "through": (Path("a"), Path("b:0.5")),
+        "corruptions": ss.Corruptions("all", [2, 4], seed=3),
+        "outliers": {"mnist": None},
         "cells": 5,
         "plane_statistics_batches": 7,
         "statistics_batches": 9,

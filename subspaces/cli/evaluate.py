@@ -10,16 +10,32 @@ import typer
 from subspaces import api, files
 from subspaces.cli import printing
 from subspaces.cli.errors import usage
-from subspaces.cli.options import ROOT, with_fields
-from subspaces.cli.shared import EXECUTION, Code, Data, Quiet, RunFolders, check_output, json_option, option
+from subspaces.cli.options import ROOT, one_of, with_fields
+from subspaces.cli.shared import (
+    EXECUTION,
+    Code,
+    Data,
+    Quiet,
+    RunFolders,
+    check_output,
+    completing,
+    data_names,
+    json_option,
+    option,
+)
+from subspaces.data import NAMES
+from subspaces.data.corruptions import CORRUPTIONS
+from subspaces.evaluation.changes import EXTRA
 from subspaces.evaluation.record import Record
-from subspaces.evaluation.settings import PLANE_PANEL, POINTS_PANEL, Settings
+from subspaces.evaluation.settings import PLANE_PANEL, POINTS_PANEL, SHIFT_PANEL, Settings
 from subspaces.evaluation.settings import POINTS as MOST_POINTS
+from subspaces.evaluation.shifted_data import Corruptions
 from subspaces.reports import table
 from subspaces.training import Execution, Run
 
-OWN = ("grid", "through")  # which are typed in another way
+OWN = ("grid", "through", "corruptions", "outliers")  # which are typed in another way
 FIELDS = tuple(entry.name for entry in dataclasses.fields(Settings) if entry.name not in (*OWN, "precision"))
+TYPED = {"through": "plane-through", "seed": "corruption-seed", "folder": "corrupted"}
 DEVICE = ("device", "precision", "workers")
 
 
@@ -45,6 +61,41 @@ def evaluate(
             PLANE_PANEL,
         ),
     ] = None,
+    corruptions: Annotated[
+        list[str] | None,
+        option(
+            "Also measure on corrupted test images: a corruption, once for each; all for the usual fifteen; or extra, "
+            "which adds the four that are kept for validation.",
+            "NAME",
+            SHIFT_PANEL,
+            callback=one_of(("all", EXTRA, *CORRUPTIONS)),
+            autocompletion=completing(lambda: ("all", EXTRA, *CORRUPTIONS)),
+        ),
+    ] = None,
+    severities: Annotated[
+        list[int] | None, option("How severe, from 1 to 5; by default all: --severities 1 3 5.", "INT...", SHIFT_PANEL)
+    ] = None,
+    corrupted: Annotated[
+        Path | None,
+        option(
+            "A folder of images that are corrupted already, such as CIFAR-10-C; by default they are made.",
+            "DIR",
+            SHIFT_PANEL,
+        ),
+    ] = None,
+    corruption_seed: Annotated[
+        int | None, option("Of the noise that is made, and the like; by default 0.", "INT", SHIFT_PANEL)
+    ] = None,
+    outliers: Annotated[
+        list[str] | None,
+        option(
+            "Also measure how well the test images are told from those of another data set, such as mnist.",
+            "NAME",
+            SHIFT_PANEL,
+            callback=one_of(NAMES),
+            autocompletion=data_names,
+        ),
+    ] = None,
     data: Data = ROOT,
     code: Code = None,
     trust: Annotated[
@@ -66,12 +117,14 @@ def evaluate(
 
     Example: subspaces evaluate runs/* --plane
     """
-    with usage(*FIELDS, *OWN, through="plane-through"):
+    with usage(*FIELDS, *OWN, "severities", "corruption_seed", **TYPED):
         check_output(quiet, as_json)
         execution = Execution(**{name: fields.pop(name) for name in DEVICE})
         execution.resolved()  # which refuses what is not there
         fields |= {name: fields[name] or () for name in ("check_statistics", "answers")}
         fields |= {} if grid is None else {"grid": _steps(*grid)}
+        fields["outliers"] = outliers or ()
+        fields |= {"corruptions": _shifted(corruptions, severities, corrupted, corruption_seed)}
         settings = Settings(**fields, through=plane_through or (), precision=execution.precision)
     how: dict[str, Any] = {"data": data, "execution": execution, "trust": trust}
     records = api.evaluate_runs(runs, settings, progress=not (quiet or as_json), **how)
@@ -81,6 +134,27 @@ def evaluate(
             typer.echo(files.to_json(_summary(folder, record)))
     else:
         printing.show(table.filled(records))
+        if any(record.shifts for record in records):
+            printing.show(table.shift_table(records))
+        if any(record.outliers for record in records):
+            printing.show(table.outlier_table(records))
+
+
+def _shifted(
+    names: list[str] | None, severities: list[int] | None, folder: Path | None, seed: int | None
+) -> Corruptions | None:
+    """Return the corruptions that are asked for."""
+    more = {"severities": severities or None, "seed": seed}
+    given = {name: value for name, value in more.items() if value is not None}
+    if not names and folder is None:
+        if given:
+            name = {"seed": "corruption_seed"}.get(first := next(iter(given)), first)
+            raise ValueError(f"{name}={given[first]}: expected it with --corruptions all, or some of them")
+        return None
+    if folder is not None and seed is not None:
+        raise ValueError(f"corruption_seed={seed}: images of a folder are made already; expected no seed")
+    some = None if not names else names[0] if names in (["all"], [EXTRA]) else names
+    return Corruptions(names=some, folder=folder, **given)  # type: ignore[arg-type]
 
 
 def _steps(first: float, last: float, step: float) -> tuple[float, ...]:
@@ -104,4 +178,6 @@ def _summary(folder: Path, record: Record) -> dict[str, Any]:
         "seed": recipe["seed"],
         "folder": str(folder),
         "results": [dataclasses.asdict(line) for line in table.lines(record)],
+        "shifts": [dataclasses.asdict(line) for line in table.shift_lines(record)],
+        "outliers": [dataclasses.asdict(line) for line in table.outlier_lines(record)],
     }

@@ -71,7 +71,7 @@ def _parameter(field: "dataclasses.Field[Any]", hint: Any, defaults: bool, **set
         settings["metavar"] = f"{inner.__name__.upper()}..."
     if names:
         kind, complete = kind if several else str, completing(partial(choices, field, hint))
-        settings |= {"metavar": "NAME", "callback": _one_of(names), "autocompletion": complete}
+        settings |= {"metavar": "NAME", "callback": one_of(names), "autocompletion": complete}
     return inspect.Parameter(
         field.name,
         inspect.Parameter.KEYWORD_ONLY,
@@ -125,7 +125,9 @@ def _explained(field: "dataclasses.Field[Any]", hint: Any, known: Iterable[str] 
     return f"{text} One of: {', '.join(names)}." if names else text
 
 
-def _one_of(choices: Sequence[str]) -> Callable[[Any], Any]:
+def one_of(choices: Sequence[str]) -> Callable[[Any], Any]:
+    """Return what refuses a name that is none of these."""
+
     def check(value: str | Sequence[str] | None) -> Any:
         for each in [value] if isinstance(value, str) else value or ():
             if each not in choices:

@@ -5,6 +5,7 @@ from subspaces.evaluation.integrity import check
 from subspaces.evaluation.metrics import METRICS, Metric, average
 from subspaces.evaluation.points import Item
 from subspaces.evaluation.record import Check, Choice, Plane, Record, Row
+from subspaces.evaluation.shifted_data import Corruptions
 from subspaces.evaluation.tasks import TASKS, Classification, Regression, Task
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "Check",
     "Choice",
     "Classification",
+    "Corruptions",
     "Item",
     "Metric",
     "Plane",

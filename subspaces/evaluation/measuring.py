@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from subspaces.data.dataset import Progress
-from subspaces.evaluation import choices, examples
+from subspaces.evaluation import choices, examples, outliers, shifted_data
 from subspaces.evaluation.answers import ANSWERS
 from subspaces.evaluation.cells import check_statistics, measure_plane
 from subspaces.evaluation.classification import temperature
@@ -16,11 +16,13 @@ from subspaces.evaluation.display import counted
 from subspaces.evaluation.examples import KEPT, Said, joined, said
 from subspaces.evaluation.journal import Journal
 from subspaces.evaluation.metrics import Metric, Tally
+from subspaces.evaluation.outlying import measure_outliers
 from subspaces.evaluation.plane import Network, corners
-from subspaces.evaluation.points import Item, Place, coefficients, plan, to_place
+from subspaces.evaluation.points import Item, Place, plan, row_of
 from subspaces.evaluation.predictor import Answers, Predictor
-from subspaces.evaluation.record import About, Answered, Record, Row
+from subspaces.evaluation.record import Answered, Record, Row
 from subspaces.evaluation.settings import Settings
+from subspaces.evaluation.shifts import measure_shifts
 from subspaces.evaluation.subject import Subject
 from subspaces.evaluation.tasks import Classification
 from subspaces.text import listed
@@ -31,6 +33,8 @@ FITTED = 10_000  # validation examples to which a temperature is fitted, at most
 def check(subject: Subject, settings: Settings, others: Sequence[Network]) -> None:
     """Refuse what cannot be measured of a subject before anything is."""
     settings.chosen_on(subject)
+    shifted_data.check(subject, settings.corruptions)
+    outliers.check(subject, settings.outliers)
     for name, wanted in (("plane", settings.wants_plane), ("check_statistics", settings.check_statistics)):
         if wanted and not subject.walks:
             raise ValueError(f"{name}=…: {subject.name} is no family of networks; expected a Subspace, or a run of one")
@@ -51,6 +55,8 @@ def measure_all(journal: Journal, others: Sequence[Network], progress: Progress)
         journal.note(answers=answers)
         plane = measure_plane(journal, corners(subject, others), progress) if settings.wants_plane else {}
         check_statistics(journal, plane, progress)
+        measure_shifts(journal, items, answers, progress)
+        measure_outliers(journal, items, answers, progress)
         splits = settings.chosen_on(subject)
         journal.note(choices=choices.renew(record, journal.predictions, splits, journal.shown))
         journal.note(examples=examples.renew(record, journal.predictions, subject.images, anew=bool(missing)))
@@ -174,15 +180,14 @@ class Measuring:
             raise ValueError(f"the {split} loader has no examples: expected at least one batch")
         diversity = _mean(apart)
         for about, answer in zip(self.about, answers, strict=True):
-            rows.append(self._row(about, diversity, split=split, count=count, **answer.found()))
+            differing = diversity if about.average else None
+            rows.append(
+                row_of(self.subject.shape, about, diversity=differing, split=split, count=count, **answer.found())
+            )
         if fits:
             self.temperatures = [answer.fitted() for answer in answers]
         for place, known in zip(self.points if labels else (), heard, strict=False):
             kept.append((place, split, joined(known), torch.cat(labels)[:KEPT]))
-
-    def _row(self, about: About, diversity: dict[str, float] | None, **found: Any) -> Row:
-        c = [coefficients(self.subject.shape, to_place(alpha)) for alpha in about.alphas]
-        return Row(coefficients=c, diversity=diversity if about.average else None, **vars(about), **found)
 
 
 def _mean(tallies: Sequence[Tally]) -> dict[str, float] | None:

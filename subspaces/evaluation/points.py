@@ -3,12 +3,12 @@
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
 from subspaces import randomness, streams
-from subspaces.evaluation.record import About, Alpha
+from subspaces.evaluation.record import About, Alpha, Row
 from subspaces.shapes import Shape
 
 Place = float | tuple[float, ...]
@@ -115,6 +115,11 @@ def coefficients(shape: Shape, place: Place) -> list[float]:
     """Return c(alpha)."""
     c: list[float] = shape.coefficients(torch.tensor(place, dtype=torch.float64)).tolist()
     return c
+
+
+def row_of(shape: Shape, about: About, **found: Any) -> Row:
+    """Return a row about points of a subspace, with what was found."""
+    return Row(coefficients=[coefficients(shape, to_place(alpha)) for alpha in about.alphas], **vars(about), **found)
 
 
 def to_alpha(place: Place) -> Alpha:

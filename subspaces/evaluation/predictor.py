@@ -77,10 +77,14 @@ class Predictor:
                 self._renew_statistics(network, self._statistics)
         return self._networks[: len(weights)]
 
+    def keep(self, weights: Weights) -> nn.Module:
+        """Return a network with these weights that stays as it is, whatever is prepared after it."""
+        return copy.deepcopy(self.prepare([weights])[0])
+
     def __call__(self, weights: Sequence[Weights]) -> dict[str, Iterable[Answers]]:
         """Return what the networks with these weights say, batch by batch, on each split."""
         networks = self.prepare(weights)
-        return {split: (self._ask(networks, batch, self.seed) for batch in self.splits[split]) for split in self.splits}
+        return {split: (self.ask(networks, batch) for batch in self.splits[split]) for split in self.splits}
 
     def dropping(self, weights: Weights, passes: int, seed: int) -> dict[str, Iterable[Answers]]:
         """Return what a network says so many times, each time without other parts of it; members are the passes.
@@ -92,8 +96,7 @@ class Predictor:
 
         def answers(split: str) -> Iterator[Answers]:
             for number, batch in enumerate(self.splits[split]):
-                with dropping(network):
-                    yield self._ask([network] * passes, batch, streams.number(seed, "dropout", number))
+                yield self.ask_dropping(network, passes, batch, streams.number(seed, "dropout", number))
 
         return {split: answers(split) for split in self.splits}
 
@@ -102,14 +105,28 @@ class Predictor:
         answers = self([weights]).items()
         return {split: torch.cat([each.members[0].logs for each in batches]) for split, batches in answers}
 
+    def ask_dropping(self, network: nn.Module, passes: int, batch: Any, seed: int, *, labelled: bool = True) -> Answers:
+        """Return what a network says about a batch so many times, each time without other parts of it."""
+        with dropping(network):
+            return self.ask([network] * passes, batch, seed, labelled=labelled)
+
     @torch.no_grad()
-    def _ask(self, networks: Sequence[nn.Module], batch: Any, seed: int) -> Answers:
-        """Return what networks say about a batch, with random numbers that start from a seed."""
+    def ask(
+        self, networks: Sequence[nn.Module], batch: Any, seed: int | None = None, *, labelled: bool = True
+    ) -> Answers:
+        """Return what networks say about a batch, with random numbers that start from a seed.
+
+        The labels of a batch that is not `labelled` are not looked at: all of them are 0.
+        """
         batch = nested.apply(lambda tensor: tensor.to(self.device, non_blocking=True), batch)
-        target = self.task.target(batch)
+        target = self.task.target(batch) if labelled else self._zeros(batch)
         with self._settings(seed):
             outputs = [self._run(network, batch) for network in networks]
         return self._answers(outputs, target)
+
+    def _zeros(self, batch: Any) -> Tensor:
+        size = nested.batch_size(self.task.inputs(batch)) or 0
+        return torch.zeros(size, dtype=torch.int64, device=self.device)
 
     def _answers(self, outputs: Sequence[tuple[Any, Tensor | None]], target: Any) -> Answers:
         parts = [self.task.parts(output, target, features) for output, features in outputs]
@@ -171,6 +188,10 @@ class GivenNetworks(Predictor):
     def prepare(self, weights: Sequence[Any]) -> list[nn.Module]:
         """Return the networks of these numbers."""
         return [self._networks[number] for number in weights]
+
+    def keep(self, weights: Any) -> nn.Module:
+        """Return the network of this number, which nothing changes."""
+        return self.prepare([weights])[0]
 
 
 class CapturedPredictor(Predictor):

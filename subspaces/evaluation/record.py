@@ -246,6 +246,7 @@ class Outliers:
     count: int
     metrics: list[Description]
     rows: list[Row]
+    source: str = field(default="given", metadata=LATER)  # "data" of that name, or "given" by the user
 
 
 @dataclass
@@ -324,13 +325,18 @@ class Record:
 
     def add(self, rows: Iterable[Row]) -> None:
         """Add rows, in place of earlier ones about the same, in an order that does not depend on when they came."""
-        found = {row.key: row for row in (*self.rows, *rows)}
-        self.rows = sorted(found.values(), key=_order)
+        self.rows = merged(self.rows, rows)
 
     def write(self, path: Path) -> None:
         """Write the record into a run folder or a file, whole or not at all."""
         file = Path(path) / FILE if Path(path).is_dir() else Path(path)
         seals.write_json(file, self, self.key)
+
+
+def merged(rows: Iterable[Row], new: Iterable[Row]) -> list[Row]:
+    """Return rows with new ones in place of those about the same, in an order that does not depend on when."""
+    found = {row.key: row for row in (*rows, *new)}
+    return sorted(found.values(), key=_order)
 
 
 def _misfits(record: Record) -> Iterator[str]:
@@ -344,6 +350,16 @@ def _misfits(record: Record) -> Iterator[str]:
         for name, curve in (("reliability", row.reliability), ("risk_coverage", row.risk_coverage)):
             if curve is not None and len({len(column) for column in vars(curve).values()}) > 1:
                 yield f"rows[{at}].{name} has columns of different lengths"
+    names = {each.name for each in record.metrics}
+    for at, shift in enumerate(record.shifts):
+        yield from _misfits_of_rows(f"shifts[{at}]", shift.rows, names)
+    for at, outliers in enumerate(record.outliers):
+        yield from _misfits_of_rows(f"outliers[{at}]", outliers.rows, {each.name for each in outliers.metrics})
+    for kind, keys in (
+        ("shifts", [(each.name, each.severity) for each in record.shifts]),
+        ("outliers", [each.name for each in record.outliers]),
+    ):
+        yield from (f"{kind}[{at}] is there twice" for at, key in enumerate(keys) if key in keys[:at])
     for at, plane in enumerate(record.planes):
         lengths = [len(plane.xs)] * len(plane.ys)
         if any([len(line) for line in grid] != lengths for grid in plane.values.values()):
@@ -357,6 +373,17 @@ def _misfits(record: Record) -> Iterator[str]:
         yield from (
             f"examples.{name} does not fit {k} images and {p} points" for name, good in fits.items() if not good
         )
+
+
+def _misfits_of_rows(where: str, rows: list[Row], metrics: set[str]) -> Iterator[str]:
+    """Yield what is wrong with the rows of other examples than those of a split."""
+    if not rows:
+        yield f"{where} has no rows"
+    for at, row in enumerate(rows):
+        if not row.alphas:
+            yield f"{where}.rows[{at}] has no alphas"
+        if not row.metrics or not metrics.issuperset(row.metrics):
+            yield f"{where}.rows[{at}] has other metrics than those that are described"
 
 
 _ROLES = {"along": 0, "midpoint": 0, "vertex": 1, "edge": 2, "grid": 3, "random": 4}

@@ -1,7 +1,7 @@
 """Finished runs as what is measured: their folders bring recipe, data and family."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,14 +11,16 @@ from torch import Tensor
 
 from subspaces import data as datasets
 from subspaces import storage, values
-from subspaces.data import Dataset, ResidentLoader
+from subspaces.data import Dataset, Images, ResidentLoader, Split
+from subspaces.data.pixels import Normalise
 from subspaces.evaluation.answers import Family
+from subspaces.evaluation.pictures import Pictures, fitted, in_batches
 from subspaces.evaluation.predictor import CapturedPredictor, Predictor
-from subspaces.evaluation.subject import Subject, small_pictures
+from subspaces.evaluation.subject import Constants, Subject, small_pictures
 from subspaces.evaluation.tasks import Classification
 from subspaces.subspace import Subspace
 from subspaces.training import sharing
-from subspaces.training.batches import evaluation_batches, statistics_batches, statistics_seed
+from subspaces.training.batches import evaluation_batches, fits_memory, statistics_batches, statistics_seed
 from subspaces.training.engine import build_family
 from subspaces.training.execution import Execution
 from subspaces.training.recipe import Recipe
@@ -35,10 +37,17 @@ class RunSubject(Subject):
 
     recipe: Recipe
 
-    def __init__(self, run: Run, data: Callable[[], Dataset], execution: Execution, trust: bool = False) -> None:
+    def __init__(
+        self,
+        run: Run,
+        data: Callable[[], Dataset],
+        execution: Execution,
+        trust: bool = False,
+        others: Callable[[str], Dataset] = datasets.load,
+    ) -> None:
         if trust is not True:
             run.check_invited()
-        self.run, self.recipe, self.folder, self._data = run, run.recipe, run.folder, data
+        self.run, self.recipe, self.folder, self._data, self._others = run, run.recipe, run.folder, data, others
         self.check()
         splits = ["test", *(["validation"] if run.recipe.validation else [])]
         seed, shape = run.recipe.seed, run.recipe.result_shape()
@@ -59,6 +68,11 @@ class RunSubject(Subject):
     def images_of(self) -> Dataset:
         """The data of the run, with its label noise and its held-out images."""
         return self._data()
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names of the classes."""
+        return self.images_of.classes
 
     @property
     def dataset(self) -> dict[str, Any]:
@@ -96,8 +110,58 @@ class RunSubject(Subject):
         )
 
     def release(self) -> None:
-        """Let go of the family."""
+        """Let go of the family, and of the test images on the device."""
         self.__dict__.pop("family", None)
+        self.__dict__.pop("_tested", None)
+
+    @cached_property
+    def _tested(self) -> Images:
+        """The test images, on the device if they fit."""
+        test = self.images_of.test
+        if isinstance(test, Split) and fits_memory(test, 0, self.execution):
+            return Split(test.images.to(self.execution.device), test.labels.to(self.execution.device))
+        return test
+
+    @cached_property
+    def _normalise(self) -> Callable[[Tensor], Tensor]:
+        dtype = torch.bfloat16 if self.execution.precision == "bfloat16" else torch.float32
+        data, how = self.images_of, self.execution
+        made = Normalise(data.mean, data.std, how.device, how.channels_last, dtype)
+        return lambda images: made(images.permute(0, 2, 3, 1))
+
+    def tested(self) -> Iterable[Any]:
+        """Return the test images, normalised, in large batches."""
+        return self.batches(self._tested, None, None)
+
+    def data(self, name: str) -> Iterable[Any]:
+        """Return the test images of another data set in the size and the colours of the run's own."""
+        shape, images = self.images_of.image_shape, self._others(name).test
+        if self.images_of.name == name:
+            raise ValueError(f"outliers={name!r}: {self.name} was trained on it; expected another data set")
+        found = in_batches(images, self.execution.device, self.execution.workers, max(shape[1:]))
+        return (self._batch(fitted(x, shape), labels) for x, labels in found)
+
+    def check_pictures(self, mean: Constants, std: Constants) -> None:
+        """Refuse constants: a run knows its own."""
+        if mean is not None or std is not None:
+            raise ValueError(f"mean={mean}, std={std}: {self.name} is a run, which knows its own; expected none")
+
+    def pictures(self, mean: Constants, std: Constants) -> Iterator[Pictures]:
+        """Yield the test images in large batches."""
+        for images, labels in in_batches(self._tested, self.execution.device, self.execution.workers):
+            yield Pictures(images, torch.uint8, partial(self._batch, labels=labels))
+
+    def _batch(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        return self._normalise(images), labels
+
+    def batches(self, images: Images, mean: Constants, std: Constants) -> Iterator[Any]:
+        """Yield other images, normalised with the constants of the run's data."""
+        shape = self.images_of.image_shape
+        if isinstance(images, Split) and images.images.shape[1:] != shape:
+            found = " × ".join(map(str, images.images.shape[1:]))
+            raise ValueError(f"images of {found}: {self.name} takes {' × '.join(map(str, shape))}; expected the same")
+        for x, labels in in_batches(images, self.execution.device, self.execution.workers, shape[-1]):
+            yield self._batch(x, labels)
 
     def images(self, split: str, indices: Sequence[int], labels: Tensor) -> Tensor | None:
         """Return images of a split that is in memory and has small ones."""
@@ -122,7 +186,8 @@ def run_subjects(
         if folder not in found:
             _until_trained(run)
             read = partial(load, one.dataset, one.label_noise, one.validation, one.data_seed)
-            found[folder] = RunSubject(run, read, execution, trust)
+            others = partial(load, label_noise=0.0, validation=0, seed=0)
+            found[folder] = RunSubject(run, read, execution, trust, others)
         return found[folder]
 
     return subject

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from torch import nn
 
 from subspaces import values
+from subspaces.evaluation import outliers, shifted_data
 from subspaces.evaluation.answers import ANSWERS
 from subspaces.evaluation.points import GRID
 from subspaces.evaluation.subject import Subject
@@ -27,6 +28,8 @@ BATCHES = between(1, 10**6)
 POINTS_PANEL = "Points: where the subspace is measured"
 PLANE_PANEL = "Plane: error and loss around three networks"
 _point = partial(setting, panel=POINTS_PANEL)
+SHIFT_PANEL = "Shift: test images that are corrupted, or none of the classes"
+_shift = partial(setting, panel=SHIFT_PANEL)
 _plane = partial(setting, panel=PLANE_PANEL)
 
 
@@ -52,6 +55,8 @@ class Settings:
     through: Sequence[Any] = _plane((), "A plane through networks of other runs.")
     cells: int = _plane(21, "Cells of the plane in each direction.", between(2, 501))
     plane_statistics_batches: int = _plane(50, "Batches for the batch-norm statistics of a cell.", BATCHES)
+    corruptions: Any = _shift((), "Shifted test examples: names of corruptions, or loaders.")
+    outliers: Any = _shift((), "Examples of no known class: names of data sets, or loaders.")
     statistics_batches: int | None = setting(
         None, "Batches for the batch-norm statistics of a point; by default all training images.", BATCHES
     )
@@ -71,6 +76,8 @@ class Settings:
 
     def __post_init__(self) -> None:
         fields.check(self, [entry for entry in dataclasses.fields(self) if not isinstance(entry.default, tuple)])
+        object.__setattr__(self, "corruptions", shifted_data.wanted(self.corruptions))
+        object.__setattr__(self, "outliers", outliers.wanted(self.outliers))
         self._set("grid", values.number, "a list of finite numbers, such as [0, 0.5, 1]", POINTS)
         batches = partial(values.whole, least=1, most=10**6, beside=" batches each")
         self._set("check_statistics", batches, "a list of numbers of batches, such as [10, 50]", CHECKS)

@@ -12,10 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from subspaces import template
+from subspaces import nested, template, values
+from subspaces.data import Images
 from subspaces.ensembles import Average, Ensemble
 from subspaces.evaluation.answers import Family, usual
 from subspaces.evaluation.examples import same_order
+from subspaces.evaluation.pictures import Pictures, Scale, in_batches, pictures_in
 from subspaces.evaluation.points import Place, to_alpha
 from subspaces.evaluation.predictor import GivenNetworks, Predictor
 from subspaces.evaluation.tasks import Task
@@ -29,7 +31,17 @@ from subspaces.training.recipe import Recipe
 
 Loaders = Mapping[str, Iterable[Any]]
 """The batches of each split, by its name: "test", and perhaps "validation"."""
+Constants = Sequence[float] | None
 PIXELS = 64 * 64  # of a picture: a page holds 48 of them
+
+
+def walkable(name: str, loader: Any) -> Iterable[Any]:
+    """Return batches that can be walked over for every point."""
+    if not isinstance(loader, Iterable) or isinstance(loader, (str, bytes)):
+        raise TypeError(f"{name}={values.shown(loader)}: expected something that yields batches")
+    if isinstance(loader, Iterator):
+        raise TypeError(f"{name}={values.shown(loader)}: expected batches that can be walked over again")
+    return loader
 
 
 class Subject:
@@ -60,6 +72,11 @@ class Subject:
         return environment(self.execution)
 
     @property
+    def classes(self) -> tuple[str, ...] | None:
+        """The names of the classes, where they are known."""
+        return None
+
+    @property
     def dataset(self) -> dict[str, Any]:
         """Name, classes and sizes of the splits, as far as they are known."""
         return {"name": "", "classes": [], "splits": dict.fromkeys(self.splits, 0)}
@@ -75,6 +92,26 @@ class Subject:
 
     def images(self, split: str, indices: Sequence[int], labels: Tensor) -> Tensor | None:
         """Return pictures of some of the examples with these labels, uint8 [k, C, H, W]; None if they are not small."""
+        raise NotImplementedError
+
+    def pictures(self, mean: Constants, std: Constants) -> Iterator[Pictures]:
+        """Yield the test images as bytes, each batch with what makes it of others; the constants are the loader's."""
+        raise NotImplementedError
+
+    def tested(self) -> Iterable[Any]:
+        """Return the test examples, in batches."""
+        raise NotImplementedError
+
+    def data(self, name: str) -> Iterable[Any]:
+        """Return the test images of another data set as the network takes them, in batches."""
+        raise TypeError(f"outliers={name!r}: {self.name} is no run; expected loaders such as {{{name!r}: loader}}")
+
+    def check_pictures(self, mean: Constants, std: Constants) -> None:
+        """Refuse test examples that are no images, or constants that are not theirs."""
+        next(self.pictures(mean, std), None)
+
+    def batches(self, images: Images, mean: Constants, std: Constants) -> Iterator[Any]:
+        """Yield other images and their labels as the network gets them."""
         raise NotImplementedError
 
 
@@ -104,6 +141,26 @@ class _OnLoaders(Subject):
             if len(found) == len(set(indices)):
                 break
         return small_pictures(torch.stack([found[index] for index in indices])) if found else None
+
+    def tested(self) -> Iterable[Any]:
+        """Return the test loader."""
+        return self.loaders["test"]
+
+    def pictures(self, mean: Constants, std: Constants) -> Iterator[Pictures]:
+        """Yield the images of the test loader."""
+        for batch in self.loaders["test"]:
+            here = nested.apply(lambda tensor: tensor.to(self.execution.device), batch)
+            yield pictures_in(here, self.task, Scale(mean, std))
+
+    def batches(self, images: Images, mean: Constants, std: Constants) -> Iterator[Any]:
+        """Yield (inputs, labels) with images of the same size as those of the test loader."""
+        first = next(self.pictures(mean, std))
+        dtype, side = (
+            next(iter(nested.tensors(self.task.inputs(first.rebuild(first.images))))).dtype,
+            first.images.shape[-1],
+        )
+        for x, y in in_batches(images, self.execution.device, side=side):
+            yield Scale(mean, std).to_numbers(x, dtype), y
 
 
 def small_pictures(images: Tensor) -> Tensor | None:

@@ -9,11 +9,16 @@ from rich.markup import escape
 from rich.table import Table
 
 from subspaces.evaluation.answers import named
+from subspaces.evaluation.changes import Change, averaged, compared, mean_changes
 from subspaces.evaluation.record import Choice, Description, Record
 from subspaces.reports.measures import shared
 
 CAPTION = "{split} examples{averaged}; * chosen on the very examples it is reported on"
 AVERAGED = {"probabilities": ", mean of probabilities", "mixture": ", mixture of what is predicted"}
+OUTLIERS = (
+    "AUROC: how often a test example seems more familiar than an outlier; FPR95: outliers left among 95 % of them"
+)
+SHIFTED = "in brackets: by how much of its value on the test examples it has changed"
 SCALED = "the temperature T is fitted on validation examples; it changes no answer, only how sure it is"
 
 
@@ -79,15 +84,15 @@ def filled(records: Sequence[Record], split: str = "test") -> Table:
         for line in lines(record, split):
             chosen = f"{line.chosen_on}{' *' if line.on_test else ''}" if line.chosen_on else "–"
             rows.append((f"  {escape(line.what)}", chosen, str(line.networks), *cells(line, metrics)))
-    return _laid_out(["networks", *(each.title for each in metrics)], rows, caption)
+    return _laid_out(["answer", "chosen on"], ["networks", *(each.title for each in metrics)], rows, caption)
 
 
-def _laid_out(numbers: Sequence[str], rows: Sequence[tuple[str, ...]], caption: str) -> Table:
+def _laid_out(words: Sequence[str], numbers: Sequence[str], rows: Sequence[tuple[str, ...]], caption: str) -> Table:
     """Return a table that fits a narrow terminal: words fold, numbers stay whole."""
     table = Table(box=box.SIMPLE_HEAD, caption=caption, pad_edge=False, padding=0)
-    table.add_column("answer", overflow="fold", min_width=20)
-    table.add_column("chosen on", overflow="fold", min_width=9)
-    for place, title in enumerate(numbers, 2):
+    for place, title in enumerate(words):
+        table.add_column(title, overflow="fold", min_width=9 if place else 20)
+    for place, title in enumerate(numbers, len(words)):
         width = max(len(row[place]) for row in rows if len(row) > place)
         table.add_column(title, justify="right", min_width=max(width, 5), overflow="fold")
     for row in rows:
@@ -95,9 +100,92 @@ def _laid_out(numbers: Sequence[str], rows: Sequence[tuple[str, ...]], caption: 
     return table
 
 
+@dataclass(frozen=True)
+class ShiftLine:
+    """What answers on one set of shifted examples, how good it is there, and how much of each metric has changed."""
+
+    name: str
+    severity: int
+    group: str
+    source: str
+    what: str
+    networks: int
+    metrics: dict[str, float]
+    change: dict[str, float | None]
+
+
+def shift_lines(record: Record) -> Iterator[ShiftLine]:
+    """Yield the answers on every set of shifted examples."""
+    for shift in record.shifts:
+        for answered in record.answers:
+            clean = record.answer(answered.name)
+            for row in filter(answered.is_of, shift.rows):
+                change = {name: each.relative for name, each in compared(clean, row.metrics).items()}
+                about = (shift.name, shift.severity, shift.group, shift.source, answered.words, answered.networks)
+                yield ShiftLine(*about, row.metrics, change)
+
+
+def shift_table(records: Sequence[Record]) -> Table:
+    """Return the table of answers on shifted data: means over all sets, and how much they differ from clean ones."""
+    metrics = headlines(records)
+    rows: list[tuple[str, ...]] = []
+    for record in (each for each in records if each.shifts):
+        sets = averaged(record)
+        kinds = len({each.name for each in sets})
+        rows.append((f"{escape(record.name)}: mean over {len(sets)} sets of {kinds} kinds",))
+        for answered in record.answers:
+            found = mean_changes(record, answered)
+            numbers = (_changed(each, found.get(each.name)) for each in metrics)
+            rows.append((f"  {escape(answered.words)}", str(answered.networks), *numbers))
+    return _laid_out(["answer on shifted data"], ["networks", *(each.title for each in metrics)], rows, SHIFTED)
+
+
+def _changed(metric: Description, change: Change | None) -> str:
+    """Return a metric on shifted data, and by which share of its clean value it differs."""
+    if change is None:
+        return "–"
+    relative = "" if change.relative is None else f" ({100 * change.relative:+.1f} %)"
+    return f"{metric.shown(change.value)}{relative}"
+
+
+@dataclass(frozen=True)
+class OutlierLine:
+    """What answers, and how well that tells the test examples from outliers."""
+
+    name: str
+    what: str
+    networks: int
+    metrics: dict[str, float]
+
+
+def outlier_lines(record: Record) -> Iterator[OutlierLine]:
+    """Yield the answers against all outliers."""
+    for outliers in record.outliers:
+        for answered in record.answers:
+            for row in filter(answered.is_of, outliers.rows):
+                yield OutlierLine(outliers.name, answered.words, answered.networks, row.metrics)
+
+
+def outlier_table(records: Sequence[Record]) -> Table:
+    """Return the table of how well answers tell the test examples from outliers."""
+    described = {each.name: each for record in records for some in record.outliers for each in some.metrics}
+    metrics = [each for each in described.values() if each.headline]
+    rows: list[tuple[str, ...]] = []
+    for record in (each for each in records if each.outliers):
+        rows.append((escape(record.name),))
+        for line in outlier_lines(record):
+            numbers = (each.shown(line.metrics[each.name]) if each.name in line.metrics else "–" for each in metrics)
+            rows.append((f"  {escape(line.what)}", escape(line.name), str(line.networks), *numbers))
+    return _laid_out(["answer", "outliers"], ["networks", *(each.title for each in metrics)], rows, OUTLIERS)
+
+
 def text_table(records: Sequence[Record], split: str = "test") -> str:
-    """Return the table as plain text, as wide as it needs to be."""
-    table = filled(records, split)
+    """Return the table of some evaluations as plain text."""
+    return as_text(filled(records, split))
+
+
+def as_text(table: Table) -> str:
+    """Return a table as plain text, as wide as it needs to be."""
     console = Console(width=10_000, color_system=None)
     console.width = max(20, console.measure(table).maximum)
     texts = ("".join(part.text for part in line).rstrip() for line in console.render_lines(table))

@@ -46,11 +46,15 @@ def record() -> Record:
     pair = row([0.0, 1.0], average="logits", diversity={"tv": 0.5})
     choice = Choice("pair", "accuracy", "test", True, [0.0, 1.0], {"test": dict(METRICS)})
     check = Check("points", [[0.0]], "test", 128, {"accuracy": [0.5], "nll": [1.0]})
+    told_apart = dataclasses.replace(row([0.5]), metrics={"auroc": 0.75})
     return Record(
         name="run",
         shape={"kind": "interval", "vertices": 2, "type": "Line"},
         task="classification",
-        metrics=[Description("accuracy", "accuracy", "what is right", lower_is_better=False, percent=True)],
+        metrics=[
+            Description("accuracy", "accuracy", "what is right", lower_is_better=False, percent=True),
+            Description("nll", "NLL", "how improbable that was"),
+        ],
         answers=[Answered("pair", "ensemble of 0 and 1", 2, "along", [0.0, 1.0], "probabilities")],
         environment={},
         dataset=dataset,
@@ -62,7 +66,7 @@ def record() -> Record:
         checks=[check],
         examples=Examples("test", [0.0, 0.5], [1, 1, 2], "AAE=", [3], [7], [[1], [2]], [[0.5], [0.75]]),
         shifts=[Shift("fog", 3, "weather", "made", 2, [row([0.5])])],
-        outliers=[Outliers("mnist", 4, [Description("auroc", "AUROC", "how well")], [row([0.5])])],
+        outliers=[Outliers("mnist", 4, [Description("auroc", "AUROC", "how well")], [told_apart])],
     )
 
 
@@ -136,6 +140,14 @@ DAMAGES: list[tuple[Callable[[Any], Any], str]] = [
     (lambda values: values["examples"].update(images=3), r"examples\.images is 3"),
     (lambda values: values["examples"].update(images="AAEAAAE="), r"examples\.images does not fit 1 images"),
     (lambda values: values["examples"].pop("labels"), "'labels'"),
+    (lambda values: values["shifts"][0].update(severity="3"), r"shifts\[0\]\.severity is '3'"),
+    (lambda values: values["shifts"][0].update(rows=[]), r"shifts\[0\] has no rows"),
+    (lambda values: values["shifts"][0]["rows"][0].update(alphas=[]), r"shifts\[0\]\.rows\[0\] has no alphas"),
+    (lambda values: values["shifts"][0]["rows"][0].update(metrics={}), r"shifts\[0\]\.rows\[0\] has other metrics"),
+    (lambda values: values["shifts"].append(values["shifts"][0]), r"shifts\[1\] is there twice"),
+    (lambda values: values["outliers"][0]["rows"][0]["metrics"].update(nll=1), r"outliers\[0\]\.rows\[0\] has other"),
+    (lambda values: values["outliers"][0]["metrics"][0].pop("label"), "'label'"),
+    (lambda values: values["outliers"].append(values["outliers"][0]), r"outliers\[1\] is there twice"),
 ]
 
 

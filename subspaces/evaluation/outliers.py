@@ -1,0 +1,163 @@
+"""Telling examples of no known class from those of the test: a score of each example, and how well it parts the two.
+
+A score is higher the more familiar an example seems to be. Of two sets of scores, AUROC is the probability that a test
+example has the higher one, and FPR95 the share of outliers that are taken for test examples by the highest threshold
+that keeps 95 % of these.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from subspaces import values
+from subspaces.data import NAMES
+from subspaces.evaluation.classification import Classes
+from subspaces.evaluation.record import Description
+from subspaces.evaluation.subject import Subject, walkable
+from subspaces.text import nearest
+
+KEPT = 95  # percent of the test examples
+
+
+def auroc(inside: Tensor, outside: Tensor) -> float:
+    """Return P(a > b) + ½ P(a = b) for a score a of the test examples and b of the outliers."""
+    inner, outer = _sorted(inside, outside)
+    below = torch.searchsorted(outer, inner, side="left")
+    not_above = torch.searchsorted(outer, inner, side="right")
+    pairs = (below + not_above).sum(dtype=torch.float64) / 2
+    return float(pairs / (len(inner) * len(outer)))
+
+
+def fpr95(inside: Tensor, outside: Tensor) -> float:
+    """Return the share of outliers with at least the score that 95 % of the test examples have at least."""
+    inner, outer = _sorted(inside, outside)
+    lost = (100 - KEPT) * len(inner) // 100  # of the lowest scores
+    return float((outer >= inner[lost]).double().mean())
+
+
+def _sorted(inside: Tensor, outside: Tensor) -> tuple[Tensor, Tensor]:
+    for name, scores in (("inside", inside), ("outside", outside)):
+        if scores.ndim != 1 or not len(scores) or bool(scores.isnan().any()):
+            raise ValueError(f"{name} of shape {tuple(scores.shape)}: expected at least one score, none of them NaN")
+    return inside.double().sort().values, outside.double().sort().values
+
+
+@dataclass(frozen=True)
+class Score:
+    """How familiar each example seems, from what the members of an ensemble say and what they say on average.
+
+    Args:
+        name: in files and code.
+        label: in tables.
+        meaning: what it is, in half a sentence.
+        of: of the members' log-probabilities [k, n, classes] and those of their mean [n, classes], -> [n].
+        together: whether it takes several members.
+    """
+
+    name: str
+    label: str
+    meaning: str
+    of: Callable[[Tensor, Tensor], Tensor]
+    together: bool = False
+
+
+def entropy(logs: Tensor) -> Tensor:
+    """Return -sum_y p(y) log p(y) of log-probabilities [..., classes]."""
+    found: Tensor = torch.special.entr(logs.exp()).sum(-1)
+    return found
+
+
+def mutual_information(members: Tensor, mean: Tensor) -> Tensor:
+    """Return the entropy of the mean minus the mean entropy of the members."""
+    return entropy(mean) - entropy(members).mean(0)
+
+
+SCORES = (
+    Score("probability", "max. probability", "the largest probability", lambda members, mean: mean.amax(-1).exp()),
+    Score("entropy", "entropy", "minus the entropy of the probabilities", lambda members, mean: -entropy(mean)),
+    Score(
+        "disagreement",
+        "disagreement",
+        "minus the entropy of the mean that its members do not have",
+        lambda members, mean: -mutual_information(members, mean),
+        together=True,
+    ),
+)
+
+
+class Measure(NamedTuple):
+    """A number that says how well scores part two sets."""
+
+    name: str
+    label: str
+    meaning: str
+    lower_is_better: bool
+    of: Callable[[Tensor, Tensor], float]
+
+
+MEASURES = (
+    Measure("auroc", "AUROC", "how often a test example scores higher than an outlier", False, auroc),
+    Measure("fpr95", "FPR95", "share of outliers among which 95 % of the test examples are found", True, fpr95),
+)
+METRICS = [
+    Description(
+        f"{measure.name}_{score.name}",
+        f"{measure.label}, {score.label}",
+        f"{measure.meaning}, by {score.meaning}",
+        lower_is_better=measure.lower_is_better,
+        percent=True,
+        headline=score.name != "entropy",
+    )
+    for score in SCORES
+    for measure in MEASURES
+]
+"""What rows about outliers hold; that of disagreement for ensembles alone."""
+
+
+def scores(members: Sequence[Classes]) -> dict[str, Tensor]:
+    """Return the scores of examples by name, float64 [n], from what networks say that answer together."""
+    logs = torch.stack([member.logs.double().log_softmax(-1) for member in members])
+    mean = logs.logsumexp(0) - math.log(len(logs))
+    several = len({id(member) for member in members}) > 1  # a point beside itself cannot disagree
+    return {each.name: each.of(logs, mean) for each in SCORES if several or not each.together}
+
+
+def told_apart(inside: dict[str, Tensor], outside: dict[str, Tensor]) -> dict[str, float]:
+    """Return all measures of all scores, by the names of `METRICS`."""
+    return {
+        f"{measure.name}_{name}": measure.of(inside[name], outside[name]) for name in inside for measure in MEASURES
+    }
+
+
+Wanted = dict[str, Iterable[Any] | None]
+"""Loaders by name; None stands for the data set of that name."""
+EXPECTED = "a loader, loaders such as {'letters': loader}, or for a run the name of a data set, such as 'mnist'"
+
+
+def wanted(value: Any) -> Wanted:
+    """Return what `outliers=` stands for."""
+    if value is None or (values.listed(value) and isinstance(value, (list, tuple)) and not value):
+        return {}
+    if isinstance(value, Mapping):
+        return {str(name): walkable(f"outliers={{{name!r}: …}}", loader) for name, loader in value.items()}
+    if isinstance(value, str) or (isinstance(value, (list, tuple)) and all(isinstance(each, str) for each in value)):
+        names = [value] if isinstance(value, str) else value
+        for name in names:
+            if name not in NAMES:
+                raise ValueError(f"outliers={values.shown(name)}: {nearest(name, NAMES)}; or pass a loader")
+        return dict.fromkeys(names)
+    if not isinstance(value, Iterable):
+        raise TypeError(f"outliers={values.shown(value)}: expected {EXPECTED}")
+    return {"outliers": walkable("outliers", value)}
+
+
+def check(subject: Subject, sets: Wanted) -> None:
+    """Refuse what cannot be measured of a subject before anything is."""
+    if sets and subject.task.name != "classification":
+        raise ValueError(f"outliers=…: the task is {subject.task.name}; expected a classification of examples")
+    for name in (name for name, loader in sets.items() if loader is None):
+        subject.data(name)

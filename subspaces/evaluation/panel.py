@@ -1,0 +1,88 @@
+"""Several points of a family that are asked about many sets of examples: each network is prepared once."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from subspaces import streams
+from subspaces.evaluation.metrics import Metric, Tally
+from subspaces.evaluation.points import Item, Place, row_of
+from subspaces.evaluation.record import About, Row
+from subspaces.evaluation.subject import Subject
+from subspaces.evaluation.tasks import Task
+
+
+class Heard(NamedTuple):
+    """What is said about a batch: for each row the parts of its members; and what is right."""
+
+    rows: list[list[Any]]
+    target: Any
+
+
+class Panel:
+    """The networks at the points of some items, with weights and batch-norm statistics of their own."""
+
+    def __init__(self, subject: Subject, items: Iterable[Item], statistics_batches: int | None) -> None:
+        self.subject, self.task = subject, subject.task
+        self._predictor = subject.predictor([], statistics_batches)
+        places = dict.fromkeys(place for item in items for place in item.points)
+        self._networks = {place: self._predictor.keep(subject.weights(place)) for place in places}
+
+    def about(self, items: Iterable[Item]) -> list[About]:
+        """Return what the rows of items are about: points, and ensembles that are averaged in the usual way."""
+        return [about for item in items for about in item.rows(self.task.averages[:1])]
+
+    def hear(self, batches: Iterable[Any], items: Sequence[Item], *, labelled: bool = True) -> Iterator[Heard]:
+        """Yield what the rows of items say, batch by batch."""
+        places = list(dict.fromkeys(place for item in items if not item.masks for place in item.points))
+        for number, batch in enumerate(batches):
+            rows, said, target = [], {}, None
+            if places:
+                networks = [self._networks[place] for place in places]
+                members, target = self._predictor.ask(networks, batch, labelled=labelled)
+                said = dict(zip(places, members, strict=True))
+            for item in items:
+                if item.masks:
+                    passes, target = self._dropping(item, batch, number, labelled)
+                    rows.append(passes)
+                else:
+                    rows += _members(item, said)
+            yield Heard(rows, target)
+
+    def _dropping(self, item: Item, batch: Any, number: int, labelled: bool) -> tuple[list[Any], Any]:
+        seed = streams.number(self.subject.seed, "dropout", number)
+        network = self._networks[item.points[0]]
+        return self._predictor.ask_dropping(network, item.masks, batch, seed, labelled=labelled)
+
+    @torch.no_grad()
+    def measure(self, batches: Iterable[Any], items: Sequence[Item], metrics: Sequence[Metric]) -> list[Row]:
+        """Return the rows of items on labelled examples, by some metrics."""
+        about = self.about(items)
+        tallies, count = [Tally(metrics) for _ in about], 0
+        for heard in self.hear(batches, items):
+            usual = self.task.averages[0]
+            predictions = [self.task.combine(members, usual) for members in heard.rows]
+            if not len(predictions[0]):  # all labels of the batch are such as do not count
+                continue
+            for tally, prediction in zip(tallies, predictions, strict=True):
+                tally.add(prediction, heard.target)
+            count += len(predictions[0])
+        return [
+            row_of(self.subject.shape, each, split="test", count=count, metrics=tally.values())
+            for each, tally in zip(about, tallies, strict=True)
+            if count
+        ]
+
+
+def _members(item: Item, said: dict[Place, Any]) -> list[list[Any]]:
+    """Return the parts of an item's points, each alone, and of the ensemble of them if it is wanted."""
+    alone = [[said[place]] for place in item.points]
+    return alone if item.ensemble is None else [*alone, [said[place] for place in item.places]]
+
+
+def lacking(items: Iterable[Item], rows: Iterable[Row], task: Task) -> list[Item]:
+    """Return the items that have not all of their rows among these."""
+    done = {row.key for row in rows}
+    averages = task.averages[:1]
+    return [item for item in items if not done.issuperset(about.key("test") for about in item.rows(averages))]

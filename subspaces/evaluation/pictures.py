@@ -1,0 +1,123 @@
+"""Images as bytes: read in large batches, and found in the batches of a user's loader and put back there."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from subspaces import nested, values
+from subspaces.data import Files, Images, StreamingLoader
+from subspaces.evaluation.tasks import Task
+
+GREY = (0.299, 0.587, 0.114)  # of red, green and blue
+PIXELS = 2000 * 32 * 32  # of a batch on a GPU
+LEAST = 250  # images in one, and on a CPU
+ROUNDING = 0.01  # by which numbers may leave [0, 1]: those of bfloat16 do
+
+
+class Pictures(NamedTuple):
+    """Images of a batch as bytes [n, C, H, W], of which type they were, and what makes the batch with others."""
+
+    images: Tensor
+    dtype: torch.dtype
+    rebuild: Callable[[Tensor], Any]
+
+
+class Scale:
+    """Between bytes and the numbers that a network gets: x = (bytes/255 - mean) / std.
+
+    Args:
+        mean, std: of each channel, or one number for all; by default the numbers are in [0, 1].
+    """
+
+    def __init__(self, mean: Sequence[float] | None = None, std: Sequence[float] | None = None) -> None:
+        self.mean = torch.tensor(list(mean or (0.0,))).view(-1, 1, 1)
+        self.std = torch.tensor(list(std or (1.0,))).view(-1, 1, 1)
+
+    def to_bytes(self, x: Tensor) -> Tensor:
+        """Return numbers as bytes, or say that they are none of images."""
+        if x.dtype == torch.uint8:
+            return x
+        found = x.float() * self.std.to(x.device) + self.mean.to(x.device)
+        low, high = torch.stack(found.aminmax()).tolist()
+        if not (low >= -ROUNDING and high <= 1 + ROUNDING):
+            raise ValueError(
+                f"corruptions=…: the images have values from {low:.3g} to {high:.3g}; expected uint8, or numbers from "
+                "0 to 1: pass ss.Corruptions(mean=…, std=…) with the constants that your loader normalises with"
+            )
+        return (255 * found).round().clamp(0, 255).to(torch.uint8)
+
+    def to_numbers(self, images: Tensor, dtype: torch.dtype) -> Tensor:
+        """Return bytes as the numbers that a network gets; uint8 stays as it is."""
+        if dtype == torch.uint8:
+            return images
+        return ((images.float() / 255 - self.mean.to(images.device)) / self.std.to(images.device)).to(dtype)
+
+
+def pictures_in(batch: Any, task: Task, scale: Scale) -> Pictures:
+    """Return the first images among the inputs of a batch."""
+    found = next((each for each in nested.tensors(task.inputs(batch)) if _are_images(each)), None)
+    if found is None:
+        raise TypeError(
+            f"corruptions=…: a batch is {values.shown(type(batch).__name__)} without images; expected a tensor "
+            "[n, 1 or 3, height, width] among its inputs, or loaders of your own: corruptions={'rain': {1: loader}}"
+        )
+
+    def rebuild(images: Tensor) -> Any:
+        changed = scale.to_numbers(images, found.dtype)
+        return nested.apply(lambda tensor: changed if tensor is found else tensor, batch)
+
+    return Pictures(scale.to_bytes(found), found.dtype, rebuild)
+
+
+def _are_images(tensor: Tensor) -> bool:
+    numbers = tensor.dtype == torch.uint8 or tensor.is_floating_point()
+    return tensor.ndim == 4 and tensor.shape[1] in (1, 3) and numbers
+
+
+def in_batches(
+    images: Images, device: torch.device | str, workers: int | None = None, side: int = 0
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield images as bytes [n, C, H, W] and their labels, in their order, on a device.
+
+    Args:
+        images: in memory, or files, of which the centre is taken.
+        device: where they go.
+        workers: processes that read files.
+        side: of the images that are made of files, or of others in the end.
+    """
+    if isinstance(images, Files):
+        settings: dict[str, Any] = {"mean": (0.0,) * 3, "std": (1.0,) * 3, "shuffle": False, "device": device}
+        views: dict[str, Any] = {
+            "size": side,
+            "resize": round(side * 256 / 224),
+            "workers": workers,
+            "channels_last": False,
+        }
+        for x, y in StreamingLoader(images, batch=_size(side * side, device), **settings, **views):
+            yield (255 * x).round().to(torch.uint8), y
+        return
+    size = _size(max(images.images.shape[-2:].numel(), side * side), device)
+    for first in range(0, len(images), size):
+        part = slice(first, first + size)
+        yield images.images[part].to(device), images.labels[part].to(device)
+
+
+def fitted(images: Tensor, shape: Sequence[int]) -> Tensor:
+    """Return bytes [n, C, H, W] as images of another shape: grey or in colour, and resized."""
+    channels, height, width = shape
+    if images.shape[1:] == (channels, height, width):
+        return images
+    x = images.float()
+    if channels == 1 and images.shape[1] == 3:
+        x = torch.einsum("nchw,c->nhw", x, torch.tensor(GREY, device=x.device))[:, None]
+    if x.shape[-2:] != (height, width):
+        x = F.interpolate(x, (height, width), mode="bilinear", antialias=True)
+    return x.expand(-1, channels, -1, -1).round().clamp(0, 255).to(torch.uint8)
+
+
+def _size(pixels: int, device: torch.device | str) -> int:
+    """Return how many images a batch has."""
+    return max(LEAST, PIXELS // pixels) if torch.device(device).type == "cuda" else LEAST

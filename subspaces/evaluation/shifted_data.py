@@ -1,0 +1,179 @@
+"""Shifted examples: made of the test images, read from a folder of such, or loaders of the user's own."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from subspaces import values
+from subspaces.data.corruptions import CORRUPTIONS, SEVERITIES, corrupt, names_in, published
+from subspaces.evaluation.changes import EXTRA
+from subspaces.evaluation.subject import Subject, walkable
+from subspaces.text import listed, nearest
+
+EXPECTED = "names such as ['fog', 'snow'], 'all', 'extra', a Corruptions, a folder, or loaders such as {'rain': loader}"
+ANY = tuple(map(str, range(100_000)))  # classes of the user's own, whose names nobody knows
+Given = dict[tuple[str, int], Iterable[Any]]
+"""Loaders by name and severity, 0 where there is none."""
+
+
+@dataclass(frozen=True)
+class Corruptions:
+    """Which corruptions of the test images are measured, and how severe.
+
+    Args:
+        names: of corruptions; "all" is the usual fifteen, "extra" adds the four that are kept for validation. By
+            default those that the folder has, or the fifteen.
+        severities: from 1 to 5.
+        mean, std: the constants that your own loader normalises with; a run knows its own. By default images are
+            uint8, or numbers from 0 to 1.
+        seed: of the random numbers of noise and the like, the same for every network.
+        folder: with images that somebody has corrupted already, such as CIFAR-10-C; nothing is made then.
+        classes: the names of the folders of each class, in the order of your labels, where such a folder has them.
+
+    Example:
+        >>> shifted = ss.Corruptions(["fog", "snow"], severities=[1, 3, 5], mean=(0.5,), std=(0.25,))
+        >>> ss.evaluate(family, test=loader, statistics=train_loader, corruptions=shifted)
+    """
+
+    names: str | Sequence[str] | None = None
+    severities: Sequence[int] = SEVERITIES
+    mean: Sequence[float] | None = None
+    std: Sequence[float] | None = None
+    seed: int = 0
+    folder: str | os.PathLike[str] | None = None
+    classes: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        folder = None if self.folder is None else values.folder("folder", self.folder)
+        whole = [values.whole("severities", each, 1, 5) for each in _some("severities", self.severities, "[1, 3, 5]")]
+        self._set(folder=folder, severities=tuple(sorted(set(whole))), seed=values.whole("seed", self.seed, 0, 2**31))
+        for name in ("mean", "std"):
+            if (given := getattr(self, name)) is not None:
+                numbers = _some(name, [given] if isinstance(given, (int, float)) else given, "one for each channel")
+                self._set(**{name: tuple(values.number(name, each) for each in numbers)})
+        if (self.mean is None) != (self.std is None) or min(self.std or (1.0,)) <= 0:
+            raise ValueError(f"mean={self.mean}, std={self.std}: expected both, std above 0")
+        if self.classes is not None:
+            self._set(classes=tuple(map(str, _some("classes", self.classes, "['cat', 'dog']"))))
+        self._set(names=self._named(folder))
+
+    def _set(self, **fields: Any) -> None:
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
+    def _named(self, folder: Path | None) -> tuple[str, ...]:
+        """Return the names in the order of the catalogue."""
+        if self.names is None and folder is not None:
+            return tuple(names_in(folder))
+        given = "all" if self.names is None else self.names
+        if given in ("all", EXTRA):
+            return tuple(each.name for each in CORRUPTIONS.values() if given == EXTRA or each.group != EXTRA)
+        chosen = [given] if isinstance(given, str) else _some("names", given, "['fog', 'snow'], or 'all'")
+        for name in chosen:
+            if name not in CORRUPTIONS:
+                raise ValueError(f"corruptions={values.shown(name)}: {nearest(name, ('all', EXTRA, *CORRUPTIONS))}")
+        return tuple(name for name in CORRUPTIONS if name in chosen)
+
+    @property
+    def source(self) -> str:
+        """Where the images come from, as a record says it."""
+        if self.folder is not None:
+            return Path(self.folder).resolve().name
+        return "made" if self.seed == 0 else f"made, seed {self.seed}"
+
+
+def _some(name: str, value: Any, example: str) -> list[Any]:
+    found = values.several(name, value, f"a list, such as {example}")
+    if not found:
+        raise ValueError(f"{name}={values.shown(value)}: expected at least one, such as {example}")
+    return found
+
+
+def wanted(value: Any) -> Corruptions | Given | None:
+    """Return what `corruptions=` stands for."""
+    if value is None or value is False or isinstance(value, Corruptions) or (value == () and values.listed(value)):
+        return value or None
+    if value is True:
+        return Corruptions()
+    if isinstance(value, Mapping):
+        return _given(value)
+    if isinstance(value, os.PathLike) or (isinstance(value, str) and _is_folder(value)):
+        return Corruptions(folder=value)
+    if isinstance(value, str) or values.listed(value):
+        return Corruptions(value)
+    raise TypeError(f"corruptions={values.shown(value)}: expected {EXPECTED}")
+
+
+def _is_folder(text: str) -> bool:
+    return text not in ("all", EXTRA, *CORRUPTIONS) and (os.sep in text or Path(text).is_dir())
+
+
+def _given(loaders: Mapping[Any, Any]) -> Given:
+    """Return loaders by name and severity."""
+    found: Given = {}
+    for name, each in loaders.items():
+        by_severity = each if isinstance(each, Mapping) else {0: each}
+        for severity, loader in by_severity.items():
+            where = f"corruptions={{{name!r}: …}}"
+            found[str(name), values.whole(f"{where}: severity", severity, 0)] = walkable(where, loader)
+    if not found:
+        raise ValueError("corruptions={}: expected at least one loader, such as {'rain': {1: loader}}")
+    return found
+
+
+class ShiftedSet(NamedTuple):
+    """One set of shifted examples; its batches are made when they are asked for."""
+
+    name: str
+    severity: int
+    group: str
+    source: str
+    batches: Callable[[], Iterable[Any]]
+
+
+def check(subject: Subject, what: Corruptions | Given | None) -> None:
+    """Refuse what cannot be made of a subject's test examples, or read, before anything is measured."""
+    if not isinstance(what, Corruptions):
+        return
+    if what.folder is not None:
+        there = names_in(Path(what.folder))
+        lacking = [name for name in what.names or ("corruption",) if name not in there]
+        if lacking:
+            held = f"it holds {listed(there)}" if there else "it holds none at all"
+            raise FileNotFoundError(f"{what.folder}: found no {lacking[0]}; {held}: expected CIFAR-10-C or the like")
+    subject.check_pictures(what.mean, what.std)
+
+
+def order(name: str, severity: int) -> tuple[int, str, int]:
+    """Sort by the order of the catalogue, with what it does not have at the end."""
+    names = list(CORRUPTIONS)
+    return (names.index(name) if name in names else len(names), name, severity)
+
+
+def shifted_sets(subject: Subject, what: Corruptions | Given) -> list[ShiftedSet]:
+    """Return every set that is to be measured."""
+    if isinstance(what, Corruptions):
+        pairs = [(name, severity) for name in what.names or () for severity in what.severities]
+        return [_corrupted(subject, what, name, severity) for name, severity in pairs]
+    return [ShiftedSet(*key, "given", "given", partial(_itself, loader)) for key, loader in what.items()]
+
+
+def _itself(loader: Iterable[Any]) -> Iterable[Any]:
+    return loader
+
+
+def _corrupted(subject: Subject, how: Corruptions, name: str, severity: int) -> ShiftedSet:
+    def made() -> Iterator[Any]:
+        first = 0
+        for images, _, rebuild in subject.pictures(how.mean, how.std):
+            yield rebuild(corrupt(images, name, severity, seed=how.seed, first=first))
+            first += len(images)
+
+    def read() -> Iterable[Any]:
+        images = published(Path(how.folder or ""), name, severity, how.classes or subject.classes or ANY)
+        return subject.batches(images, how.mean, how.std)
+
+    return ShiftedSet(name, severity, CORRUPTIONS[name].group, how.source, made if how.folder is None else read)

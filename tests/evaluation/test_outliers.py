@@ -1,0 +1,187 @@
+"""Outliers: areas and rates against scikit-learn, and what is measured of families and runs."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import Runs
+from evaluation_cases import Independent, evaluate, softmax
+from family_cases import LOADERS, TEST, TRAINING, family
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import entropy
+from sklearn.metrics import roc_auc_score, roc_curve
+from torch import nn
+
+import subspaces as ss
+from subspaces import data
+from subspaces.data import Split
+from subspaces.evaluation import outlying
+from subspaces.evaluation.classification import Classes
+from subspaces.evaluation.outliers import METRICS, auroc, fpr95, mutual_information, scores
+from subspaces.evaluation.pictures import fitted
+
+ELSEWHERE = [(x + 2, torch.full_like(y, 77)) for x, y in TEST[:2]]  # labels are not looked at
+LINE: dict[str, Any] = {"grid": (0.0, 0.5, 1.0)}
+SCORES = st.lists(st.integers(-3, 3) | st.floats(-2, 2, width=32), min_size=1, max_size=60)
+
+
+def independent(inside: Any, outside: Any) -> tuple[float, float]:
+    right = np.r_[np.ones(len(inside)), np.zeros(len(outside))]
+    both = np.r_[inside, outside]
+    false, true, _ = roc_curve(right, both, drop_intermediate=False)
+    return float(roc_auc_score(right, both)), float(false[np.argmax(true >= 0.95)])
+
+
+@given(SCORES, SCORES)
+def test_areas_and_rates_are_those_of_scikit_learn(inside: list[float], outside: list[float]) -> None:
+    found = [torch.tensor(each, dtype=torch.float64) for each in (inside, outside)]
+    assert (auroc(*found), fpr95(*found)) == pytest.approx(independent(inside, outside))
+
+
+@pytest.mark.parametrize(
+    ("inside", "outside", "area", "rate"),
+    [
+        ([1.0, 2.0], [0.0, 0.5], 1.0, 0.0),
+        ([0.0, 0.5], [1.0, 2.0], 0.0, 1.0),
+        ([1.0, 1.0], [1.0], 0.5, 1.0),
+        ([0.0, 1.0], [0.0, 1.0], 0.5, 1.0),
+        (list(range(20)), [0.5], 0.95, 0.0),  # of twenty, one may be lost
+        (list(range(19)), [0.5], 18 / 19, 1.0),
+    ],
+)
+def test_extreme_cases(inside: list[float], outside: list[float], area: float, rate: float) -> None:
+    found = [torch.tensor(each, dtype=torch.float64) for each in (inside, outside)]
+    assert (auroc(*found), fpr95(*found)) == (pytest.approx(area), rate)
+
+
+@pytest.mark.parametrize("wrong", [torch.zeros(0), torch.zeros(2, 2), torch.tensor([0.0, torch.nan])])
+def test_no_scores_are_refused(wrong: torch.Tensor) -> None:
+    for function in (auroc, fpr95):
+        with pytest.raises(ValueError, match="outside of shape"):
+            function(torch.zeros(3), wrong)
+        with pytest.raises(ValueError, match="inside of shape"):
+            function(wrong, torch.zeros(3))
+
+
+def test_scores_are_those_of_scipy() -> None:
+    torch.manual_seed(0)
+    logits = 3 * torch.randn(3, 7, 5)
+    p = logits.double().softmax(-1).numpy()
+    mean = p.mean(0)
+    found = scores([Classes(each) for each in logits])
+    assert found["probability"].numpy() == pytest.approx(mean.max(1))
+    assert found["entropy"].numpy() == pytest.approx(-entropy(mean, axis=1))
+    assert found["disagreement"].numpy() == pytest.approx(entropy(p, axis=2).mean(0) - entropy(mean, axis=1))
+    alone = Classes(logits[0])
+    assert list(scores([alone])) == list(scores([alone, alone])) == ["probability", "entropy"]
+    certain = torch.tensor([[[0.0, -torch.inf]], [[-torch.inf, 0.0]]])
+    assert float(mutual_information(certain, torch.full((1, 2), 0.5).log())) == pytest.approx(np.log(2))
+
+
+def test_a_family_tells_outliers_as_a_plain_loop_does() -> None:
+    line = family(ss.Line())
+    found = ss.evaluate(line, **LOADERS, **LINE, outliers={"far": ELSEWHERE, "same": TEST})
+    assert [each.name for each in found.outliers] == ["far", "same"]
+    said = {}
+    for alpha in (0.0, 1.0):
+        network = ss.recalibrate(line.at(alpha), TRAINING).eval()
+        with torch.no_grad():
+            said[alpha] = [torch.cat([network(x) for x, _ in each]).double().softmax(1) for each in (TEST, ELSEWHERE)]
+    means = [(first + second) / 2 for first, second in zip(*said.values(), strict=True)]
+    confidences = [each.max(1).values.numpy() for each in means]
+    mixed = [entropy(each.numpy(), axis=1) for each in means]
+    alone = [np.mean([entropy(said[a][side].numpy(), axis=1) for a in said], 0) for side in (0, 1)]
+    apart = [some - other for some, other in zip(alone, mixed, strict=True)]
+    row = found.against("pair", "far")
+    assert (row.alphas, row.count) == ([0.0, 1.0], sum(len(y) for _, y in ELSEWHERE))
+    for name, two in (("probability", confidences), ("entropy", [-each for each in mixed]), ("disagreement", apart)):
+        assert (row.metrics[f"auroc_{name}"], row.metrics[f"fpr95_{name}"]) == pytest.approx(independent(*two))
+    assert set(found.against("midpoint", "far").metrics) == {each.name for each in METRICS[:4]}
+    assert found.against("midpoint", "same").auroc_entropy == pytest.approx(0.5)
+    assert "far" in found.outlier_table()
+    with pytest.raises(KeyError, match="'fare' was not measured: did you mean 'far'"):
+        found.against("pair", "fare")
+
+
+def test_outliers_need_no_labels_and_plain_networks_are_measured() -> None:
+    bare = [x for x, _ in ELSEWHERE]
+    network = nn.Linear(12, 10)
+    found = ss.evaluate(network, test=TEST, outliers=bare, progress=False)
+    labelled = ss.evaluate(network, test=TEST, outliers=ELSEWHERE, progress=False)
+    assert found.outliers == labelled.outliers
+    assert found.outliers[0].name == "outliers"
+
+
+def other(name: str) -> Any:
+    """Another data set: the digits, darker and in colour."""
+    digits = data.load("digits")
+    images = digits.test.images[:50] // 3  # type: ignore[union-attr]
+    colour = images.expand(-1, 3, -1, -1)
+    return data.Dataset(name, digits.train, None, Split(colour, torch.full((50,), 3)), ("a",), (0.5,), (0.5,))
+
+
+def test_a_run_is_measured_against_another_data_set(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder,) = runs("line")
+    load, asked = data.load, []
+    measure = outlying._scored
+
+    def counting(*args: Any, **named: Any) -> Any:
+        asked.append(args[2])
+        return measure(*args, **named)
+
+    monkeypatch.setattr(outlying, "_scored", counting)
+    monkeypatch.setattr(
+        data, "load", lambda name, *args, **more: other(name) if name == "cifar10" else load(name, **more)
+    )
+    (found,) = evaluate(folder, outliers="cifar10", **LINE)
+    truth = Independent(folder)
+    inside = softmax(truth.predict(0.5, "test")[0]).max(1)
+    dark = truth.dataset.test.images[:50] // 3  # type: ignore[union-attr]
+    object.__setattr__(truth.dataset, "test", Split(dark, torch.zeros(50).long()))
+    outside = softmax(truth.predict(0.5, "test")[0]).max(1)
+    row = found.against("midpoint", "cifar10")
+    assert row.count == 50
+    assert (row.auroc_probability, row.fpr95_probability) == pytest.approx(independent(inside, outside), abs=1e-4)
+    assert len(asked) == 2
+    (again,) = evaluate(folder, outliers=["cifar10"], **LINE)
+    assert (len(asked), again) == (2, found)
+    (more,) = evaluate(folder, outliers=["cifar10"], answers=["midpoint", "pair"], grid=(0.25, 0.5))
+    assert [len(items) for items in asked[2:]] == [1, 1]
+    assert len(more.outliers[0].rows) == len(found.outliers[0].rows) + 3
+    with pytest.raises(ValueError, match=r"'digits': .* was trained on it"):
+        evaluate(folder, outliers="digits")
+
+
+def test_images_are_fitted_to_the_shape_of_a_run() -> None:
+    grey = torch.arange(0, 256, 4, dtype=torch.uint8).view(1, 1, 8, 8)
+    assert torch.equal(fitted(grey, (3, 8, 8)), grey.expand(-1, 3, -1, -1))
+    assert torch.equal(fitted(grey.expand(-1, 3, -1, -1), (1, 8, 8)), grey)
+    assert fitted(grey, (1, 8, 8)) is grey
+    assert torch.equal(fitted(torch.full((2, 3, 9, 5), 7, dtype=torch.uint8), (1, 4, 6)), torch.full((2, 1, 4, 6), 7))
+    red = torch.zeros(1, 3, 2, 2, dtype=torch.uint8)
+    red[:, 0] = 100
+    assert fitted(red, (1, 2, 2)).unique().tolist() == [30]
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (3, "outliers=3: expected a loader"),
+        ("mnits", "did you mean 'mnist'"),
+        ("mnist", "is no run; expected loaders such as {'mnist': loader}"),
+        (iter(TEST), "walked over again"),
+        ({"far": 3}, "expected something that yields batches"),
+        ({"far": [], "near": TEST}, "a loader has no examples"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(value: Any, said: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=said):
+        ss.evaluate(family(ss.Line()), **LOADERS, **LINE, outliers=value)
+
+
+def test_other_tasks_have_no_outliers() -> None:
+    batches = [(torch.randn(8, 3), torch.randn(8, 1))]
+    with pytest.raises(ValueError, match="the task is regression; expected a classification"):
+        ss.evaluate(nn.Linear(3, 1), test=batches, task="regression", outliers=batches, progress=False)

@@ -1,0 +1,324 @@
+"""Shifted data: the same numbers as a plain loop, each network prepared once, nothing measured twice."""
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import Runs
+from evaluation_cases import Independent, evaluate, softmax
+from family_cases import LOADERS, TEST, TRAINING, Batches, family
+from sklearn.metrics import log_loss
+from torch import Tensor, nn
+
+import subspaces as ss
+from subspaces.data.corruptions import CORRUPTIONS, corrupt
+from subspaces.evaluation.changes import mean_changes, relative_change
+from subspaces.evaluation.panel import Panel
+from subspaces.evaluation.record import Record, Row
+
+DARK: Batches = [(x - 0.5, y) for x, y in TEST]
+HEADLINES = ["accuracy", "nll", "brier", "ece"]
+LINE: dict[str, Any] = {"grid": (0.0, 0.5, 1.0)}
+
+
+def clean(evaluation: Record, row: Row) -> Row:
+    return next(each for each in evaluation.rows if each.key == row.key)
+
+
+@pytest.mark.parametrize("shape", [ss.Line(), ss.Bezier(), ss.Simplex(3), ss.Point()], ids=str)
+def test_a_shift_that_changes_nothing_has_the_numbers_of_the_test_examples(shape: ss.Shape) -> None:
+    found = ss.evaluate(family(shape), **LOADERS, corruptions={"none": TEST}, random=2, triangle=2)
+    (shift,) = found.shifts
+    assert (shift.name, shift.severity, shift.group, shift.source, shift.count) == ("none", 0, "given", "given", 300)
+    for row in shift.rows:
+        same = clean(found, row)
+        assert row.metrics == {name: same.metrics[name] for name in HEADLINES}
+        assert (row.coefficients, row.count, row.average) == (same.coefficients, same.count, same.average)
+    for answered in found.answers:
+        assert found.shifted(answered.name, "none").metrics == {n: found[answered.name].metrics[n] for n in HEADLINES}
+        for change in mean_changes(found, answered).values():
+            assert change.relative == pytest.approx(0, abs=1e-12)
+
+
+def plain(network: nn.Module, batches: Batches) -> Tensor:
+    ss.recalibrate(network, TRAINING)
+    with torch.no_grad():
+        return torch.cat([network.eval()(x) for x, _ in batches]).double().softmax(1)
+
+
+def test_the_numbers_are_those_of_a_plain_loop() -> None:
+    line = family(ss.Line())
+    found = ss.evaluate(line, **LOADERS, corruptions={"dark": {2: DARK}}, **LINE)
+    labels = torch.cat([y for _, y in DARK])
+    at = {alpha: plain(line.at(alpha), DARK) for alpha in (0.0, 0.1, 0.5, 0.9, 1.0)}
+    for row in found.shifts[0].rows:
+        p = torch.stack([at[alpha] for alpha in row.alphas]).mean(0)  # type: ignore[index]
+        assert row.accuracy == pytest.approx(float((p.argmax(1) == labels).double().mean()))
+        assert row.nll == pytest.approx(log_loss(labels, p, labels=range(10)), abs=1e-5)
+    assert found.shifted("pair", "dark", 2).alphas == [0.0, 1.0]  # of a coarse walk, the nearest
+    assert found.shifted("midpoint", "dark").accuracy == found.shifted("midpoint", "dark", 2).accuracy
+
+
+class Counted(list[Any]):
+    walks = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        self.walks += 1
+        return super().__iter__()
+
+
+def test_every_network_is_prepared_once_for_all_sets_and_points_are_thinned() -> None:
+    statistics = Counted(TRAINING)
+    shifted = {"dark": {severity: Counted(DARK) for severity in (1, 2)}}
+    found = ss.evaluate(family(ss.Bezier()), **LOADERS | {"statistics": statistics}, corruptions=shifted)
+    points = [row.alphas[0] for row in found.shifts[0].rows if row.kind == "point"]
+    assert points == pytest.approx([step / 10 for step in range(11)])
+    assert sum(row.kind == "ensemble" for row in found.shifts[0].rows) == 6
+    assert statistics.walks == 21 + 11  # the walk itself, and once more for shifts
+    assert [each.walks for each in shifted["dark"].values()] == [1, 1]
+
+
+def test_other_tasks_and_plain_networks_are_measured_too() -> None:
+    torch.manual_seed(0)
+    batches = [(torch.randn(8, 3), torch.randn(8, 1)) for _ in range(3)]
+    moved = [(x, y + 1) for x, y in batches]
+    numbers = ss.evaluate(
+        ss.Subspace(lambda: nn.Linear(3, 1), ss.Line()),
+        test=batches,
+        task="regression",
+        corruptions={"moved": moved},
+        progress=False,
+    )
+    assert set(numbers.shifted("pair", "moved").metrics) == {"rmse", "mae"}
+    both = ss.evaluate([nn.Linear(12, 10), nn.Linear(12, 10)], test=TEST, corruptions={"dark": DARK}, progress=False)
+    assert both.shifted("vertices", "dark").networks == 2
+    dropped = ss.evaluate(family(ss.Line()), **LOADERS, **LINE, answers=["dropout"], corruptions={"none": TEST})
+    assert dropped.shifted("dropout", "none").nll == dropped["dropout"].nll
+
+
+# Images
+
+
+def pictures(channels: int = 3) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(256, (20, channels, 8, 8), generator=generator, dtype=torch.uint8)
+    return images, torch.randint(4, (20,), generator=generator)
+
+
+class Sees(nn.Module):
+    """Takes bytes as well as numbers."""
+
+    def __init__(self, channels: int = 3) -> None:
+        super().__init__()
+        self.head = nn.Linear(channels * 64, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head((x / 255 if x.dtype == torch.uint8 else x).flatten(1))
+        return logits
+
+
+def loader(images: Tensor, labels: Tensor, batch: int, scale: Any = lambda images: images.float() / 255) -> Batches:
+    return list(zip(scale(images).split(batch), labels.split(batch), strict=True))
+
+
+MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.3, 0.1)
+SCALES: dict[str, tuple[Any, dict[str, Any]]] = {
+    "bytes": (lambda images: images, {}),
+    "unit": (lambda images: images.float() / 255, {}),
+    "normalised": (
+        lambda images: (images / 255 - torch.tensor(MEAN)[:, None, None]) / torch.tensor(STD)[:, None, None],
+        {"mean": MEAN, "std": STD},
+    ),
+    "one for all": (lambda images: images / 127.5 - 1, {"mean": 0.5, "std": 0.5}),
+}
+
+
+@pytest.mark.parametrize("name", SCALES)
+def test_images_of_any_loader_are_corrupted_as_bytes(name: str) -> None:
+    scale, constants = SCALES[name]
+    images, labels = pictures()
+    torch.manual_seed(1)
+    line = ss.Subspace(Sees, ss.Line())
+    wanted = ss.Corruptions(["fog", "gaussian_noise"], [1, 5], seed=3, **constants)
+    settings: dict[str, Any] = {"progress": False, **LINE}
+    made = ss.evaluate(line, test=loader(images, labels, 7, scale), corruptions=wanted, **settings)
+    given = {
+        each: {hard: loader(corrupt(images, each, hard, seed=3), labels, 20, scale) for hard in (1, 5)}
+        for each in ("gaussian_noise", "fog")
+    }
+    expected = ss.evaluate(line, test=loader(images, labels, 20, scale), corruptions=given, **settings)
+    assert [(one.name, one.severity) for one in made.shifts] == [(n, s) for n in given for s in (1, 5)]
+    assert [(one.group, one.source) for one in made.shifts[1:3]] == [
+        ("noise", "made, seed 3"),
+        ("weather", "made, seed 3"),
+    ]
+    for one, other in zip(made.shifts, expected.shifts, strict=True):
+        for row, same in zip(one.rows, other.rows, strict=True):
+            assert row.alphas == same.alphas
+            assert row.metrics == pytest.approx(same.metrics, abs=1e-5)
+
+
+def test_names_are_all_or_extra_or_in_the_order_of_the_catalogue() -> None:
+    assert len(ss.Corruptions().names or ()) == len(ss.Corruptions("all").names or ()) == 15
+    assert ss.Corruptions("extra").names == tuple(CORRUPTIONS)
+    assert ss.Corruptions(["snow", "shot_noise"]).names == ("shot_noise", "snow")
+    assert ss.Corruptions("fog").names == ("fog",)
+    assert ss.Corruptions(severities=[3, 1, 3]).severities == (1, 3)
+
+
+def test_a_published_folder_is_read(tmp_path: Path) -> None:
+    images, labels = pictures()
+    worse = torch.cat([(images // each) for each in (1, 2, 3, 4, 5)])
+    np.save(tmp_path / "fog.npy", worse.permute(0, 2, 3, 1).numpy())
+    np.save(tmp_path / "labels.npy", labels.repeat(5).numpy())
+    line = ss.Subspace(Sees, ss.Line())
+    settings: dict[str, Any] = {"test": loader(images, labels, 20), "progress": False, **LINE}
+    read = ss.evaluate(line, corruptions=tmp_path, **settings)
+    given = {"fog": {n: loader(images // n, labels, 20) for n in range(1, 6)}}
+    expected = ss.evaluate(line, corruptions=given, **settings)
+    assert [each.source for each in read.shifts] == [tmp_path.name] * 5
+    for one, other in zip(read.shifts, expected.shifts, strict=True):
+        assert [row.metrics for row in one.rows] == [pytest.approx(row.metrics, abs=1e-5) for row in other.rows]
+    with pytest.raises(FileNotFoundError, match="found no snow; it holds fog"):
+        ss.evaluate(line, corruptions=ss.Corruptions("snow", folder=tmp_path), **settings)
+    with pytest.raises(FileNotFoundError, match="found no corruption; it holds none"):
+        ss.evaluate(line, corruptions=tmp_path / "empty", **settings)
+
+
+# Runs
+
+
+def test_a_run_is_measured_on_its_own_test_images(runs: Runs) -> None:
+    (folder,) = runs("line")
+    (found,) = evaluate(folder, corruptions=ss.Corruptions(["fog", "pixelate"], [2]), **LINE)
+    assert [(each.name, each.severity, each.source) for each in found.shifts] == [
+        ("fog", 2, "made"),
+        ("pixelate", 2, "made"),
+    ]
+    truth = Independent(folder)
+    test = truth.dataset.test
+    spoilt = corrupt(test.images, "fog", 2)  # type: ignore[union-attr]
+    object.__setattr__(truth.dataset, "test", dataclasses.replace(test, images=spoilt))
+    for row in found.shifts[0].rows:
+        p = np.mean([softmax(truth.predict(alpha, "test")[0]) for alpha in row.alphas], 0)
+        assert row.accuracy == pytest.approx((p.argmax(1) == truth.labels("test")).mean())
+        assert row.nll == pytest.approx(log_loss(truth.labels("test"), p, labels=range(10)), abs=2e-5)
+
+
+class Breaks(RuntimeError):
+    """What ends an evaluation in the middle."""
+
+
+def test_what_is_measured_is_not_measured_again(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder,) = runs("line")
+    measure, asked = Panel.measure, []
+
+    def counting(panel: Panel, batches: Any, items: Any, metrics: Any) -> list[Row]:
+        asked.append(len(items))
+        if len(asked) == 3:
+            raise Breaks
+        return measure(panel, batches, items, metrics)
+
+    monkeypatch.setattr(Panel, "measure", counting)
+    wanted = ss.Corruptions(["contrast", "brightness"], [1, 2])
+    with pytest.raises(Breaks):
+        evaluate(folder, corruptions=wanted, **LINE)
+    assert len(Record.read(folder).shifts) == 2
+    (whole,) = evaluate(folder, corruptions=wanted, **LINE)
+    assert len(asked) == 3 + 2
+    assert [len(shift.rows) for shift in whole.shifts] == [5] * 4
+    (again,) = evaluate(folder, corruptions=wanted, **LINE)
+    assert (len(asked), again) == (5, whole)
+    (more,) = evaluate(folder, corruptions=wanted, answers=["midpoint", "vertices"], grid=(0.25, 0.5))
+    assert asked[5:] == [1] * 4  # the points that are new alone
+    assert [len(shift.rows) for shift in more.shifts] == [8] * 4
+    (other,) = evaluate(folder, corruptions=dataclasses.replace(wanted, seed=1), **LINE)
+    assert [each.source for each in other.shifts] == ["made, seed 1"] * 4
+    assert len(asked) == 9 + 4
+    (bare,) = evaluate(folder, **LINE)
+    assert bare.shifts == other.shifts
+
+
+# In hand
+
+
+def test_relative_change_is_a_share_of_the_clean_value() -> None:
+    assert relative_change(0.8, 0.6) == pytest.approx(-0.25)
+    assert relative_change(0.5, 1.0) == 1
+    assert relative_change(0.0, 0.0) == 0
+    assert relative_change(0.0, 0.5) is None
+
+
+def test_tables_show_means_and_files_keep_everything(tmp_path: Path) -> None:
+    shifted = {"dark": {1: TEST, 2: DARK}}
+    found = ss.evaluate(family(ss.Line()), **LOADERS, **LINE, corruptions=shifted)
+    again = ss.Evaluation.load(found.save(tmp_path / "mine.json"))
+    assert again.shifts == found.shifts
+    table = again.shift_table()
+    assert "family: mean over 2 sets of 1 kinds" in table
+    before = found["midpoint"].accuracy
+    mean = (before + found.shifted("midpoint", "dark", 2).accuracy) / 2
+    assert f"{100 * mean:.2f} ({100 * (mean - before) / before:+.1f} %)" in table
+    with pytest.raises(KeyError, match="'darc' was not measured: did you mean 'dark'"):
+        found.shifted("midpoint", "darc")
+    with pytest.raises(KeyError, match="severity 3 of 'dark': expected one of 1, 2"):
+        found.shifted("midpoint", "dark", 3)
+    with pytest.raises(KeyError, match="severity None"):
+        found.shifted("midpoint", "dark")
+    with pytest.raises(KeyError, match="'middle' was not measured on 'dark'"):
+        found.shifted("middle", "dark", 1)
+    assert json.loads((tmp_path / "mine.json").read_text())
+
+
+WRONG: list[tuple[Any, str]] = [
+    (3, "corruptions=3: expected names such as"),
+    ("fogg", "corruptions='fogg': did you mean 'fog'"),
+    (["fog", 3], "corruptions=3"),
+    ([], "names=.*expected at least one"),
+    ({}, "expected at least one loader"),
+    ({"dark": 3}, "expected something that yields batches"),
+    ({"dark": iter(DARK)}, "walked over again"),
+    ({"dark": {-1: DARK}}, "severity=-1: expected at least 0"),
+    ({"dark": []}, "the loader of 'dark' has no examples"),
+    (True, "a batch is 'tuple' without images"),
+]
+
+
+@pytest.mark.parametrize(("value", "said"), WRONG, ids=[said for _, said in WRONG])
+def test_what_cannot_be_measured_is_refused(value: Any, said: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=said):
+        ss.evaluate(family(ss.Line()), **LOADERS, **LINE, corruptions=value)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"severities": [0]}, "severities=0: expected at least 1 and at most 5"),
+        ({"severities": []}, "severities=.*expected at least one"),
+        ({"severities": 3}, "severities=3: expected a list"),
+        ({"mean": (0.5,)}, "expected both"),
+        ({"mean": (0.5,), "std": (0.0,)}, "std above 0"),
+        ({"mean": "x", "std": (1,)}, "mean='x': expected a list"),
+        ({"seed": -1}, "seed=-1"),
+        ({"folder": 3}, "folder=3: expected a path"),
+        ({"names": ["snowy"]}, "did you mean 'snow'"),
+    ],
+)
+def test_wrong_corruptions_are_refused(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=said):
+        ss.Corruptions(**wrong)
+
+
+def test_normalised_images_need_their_constants_and_runs_bring_theirs(runs: Runs) -> None:
+    images, labels = pictures()
+    batches = loader(images, labels, 20, SCALES["normalised"][0])
+    line = ss.Subspace(Sees, ss.Line())
+    with pytest.raises(ValueError, match=r"values from -\d.* to 4.*pass ss.Corruptions\(mean=…, std=…\)"):
+        ss.evaluate(line, test=batches, corruptions="fog", progress=False)
+    with pytest.raises(ValueError, match="is a run, which knows its own"):
+        evaluate(*runs("standard"), corruptions=ss.Corruptions("fog", mean=(0.5,), std=(0.5,)))
