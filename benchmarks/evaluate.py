@@ -19,9 +19,9 @@ import torch
 
 import subspaces as ss
 from subspaces import data
-from subspaces.evaluation.measuring import Measuring
 from subspaces.evaluation.points import plan
 from subspaces.evaluation.run_subject import RunSubject
+from subspaces.evaluation.walking import Measuring
 from subspaces.training import Execution, Run
 from subspaces.training.environment import environment
 

@@ -4,11 +4,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from subspaces.evaluation.points import Item, Place, kind, to_place
+from subspaces.evaluation.points import Item, Place, average_of, kind, to_place
 from subspaces.evaluation.record import Answered
 from subspaces.shapes import Point, Shape
-from subspaces.text import Catalogue
+from subspaces.text import Catalogue, listed
 
+SOUP = "soup"
+CHOSEN_ON = {SOUP: "validation"}  # the examples that an answer is chosen by; all others are fixed beforehand
 PAIR = (0.1, 0.9)  # the two points of a line that stand for all pairs: fixed beforehand, not chosen
 
 
@@ -20,6 +22,7 @@ class Family(NamedTuple):
     middle: str = "midpoint"
     vertices: str = "vertices"
     masks: int = 20
+    soup: tuple[int, ...] | None = None  # the vertices that the greedy soup keeps, once that is known
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,15 @@ def _random(family: Family) -> Item | None:
     return next((item for item in family.walk if item.ensemble == "random"), None)
 
 
+def _soup(family: Family) -> Item | None:
+    return None if family.soup is None else Item(SOUP, (average_of(family.shape, family.soup),))
+
+
+def _soup_words(family: Family, item: Item) -> str:
+    kept = [str(vertex + 1) for vertex in family.soup or ()]
+    return f"greedy soup of {len(kept)} of {family.shape.vertices} {family.vertices}: {listed(kept)}"
+
+
 def named(places: Sequence[Any]) -> str:
     """Return points in words."""
     texts = [f"({', '.join(f'{x:.3g}' for x in p)})" if isinstance(p, (tuple, list)) else f"{p:.3g}" for p in places]
@@ -120,6 +132,12 @@ ANSWERS: Catalogue[Answer] = Catalogue(
             "the midpoint asked several times with dropout on (MC-dropout), averaged",
             lambda family: Item("dropout", (middle_of(family.shape),), "dropout", masks=family.masks),
             lambda family, item: f"MC-dropout, {item.masks} passes",
+        ),
+        Answer(
+            SOUP,
+            "the average of the weights of vertices that does best on validation examples (greedy soup)",
+            _soup,
+            _soup_words,
         ),
         Answer(
             "runs",

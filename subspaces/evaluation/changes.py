@@ -1,6 +1,6 @@
 """What shifted data changes: rows of a record on it, and how far they are from those on the test examples."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
@@ -53,13 +53,22 @@ def compared(clean: Row | None, metrics: Mapping[str, float]) -> dict[str, Chang
 
 
 def averaged(record: Record) -> list[Shift]:
-    """Return the sets over which means are taken: without the extra corruptions, unless there are no others."""
-    return [each for each in record.shifts if each.group != EXTRA] or record.shifts
+    """Return the sets over which means are taken: the same ones for all answers, so that these can be compared.
+
+    Of corruptions these are the usual ones, unless there are extra ones alone.
+    """
+    usual = [each for each in record.shifts if each.group != EXTRA] or record.shifts
+    measured = [answered for answered in record.answers if any(map(answered.is_of, _rows(usual)))]
+    return [shift for shift in usual if all(any(map(answered.is_of, shift.rows)) for answered in measured)]
+
+
+def _rows(shifts: Sequence[Shift]) -> Iterator[Row]:
+    return (row for shift in shifts for row in shift.rows)
 
 
 def mean_changes(record: Record, answered: Answered) -> dict[str, Change]:
     """Return the mean of each metric of an answer over sets of shifted examples, and how much that differs."""
-    rows = [row for shift in averaged(record) for row in shift.rows if answered.is_of(row)]
+    rows = [row for row in _rows(averaged(record)) if answered.is_of(row)]
     if not rows:
         return {}
     means = {name: fmean(row.metrics[name] for row in rows) for name in rows[0].metrics}

@@ -111,6 +111,16 @@ def _barycentric(vertices: Iterable[int], m: int) -> tuple[float, ...]:
     return tuple(1 / len(chosen) if index in chosen else 0.0 for index in range(m))
 
 
+def average_of(shape: Shape, vertices: Iterable[int]) -> Place:
+    """Return where the uniform average of some vertices lies."""
+    chosen = sorted(set(vertices))
+    if kind(shape) == "simplex":
+        return _barycentric(chosen, shape.vertices)
+    if kind(shape) == "interval" and shape.vertices == 2:
+        return sum(chosen) / len(chosen)
+    raise ValueError(f"{shape} does not hold the average of its vertices: expected a simplex, or a line")
+
+
 def coefficients(shape: Shape, place: Place) -> list[float]:
     """Return c(alpha)."""
     c: list[float] = shape.coefficients(torch.tensor(place, dtype=torch.float64)).tolist()

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from subspaces.evaluation.answers import named
+from subspaces.evaluation.answers import CHOSEN_ON, named
 from subspaces.evaluation.changes import Change, averaged, compared, mean_changes
 from subspaces.evaluation.record import Choice, Description, Record
 from subspaces.reports.measures import shared
@@ -37,12 +37,13 @@ def lines(record: Record, split: str = "test") -> Iterator[Line]:
     """Yield what a reader asks for first: the answers, fixed beforehand, each below it scaled; and what was chosen."""
     for answered in record.answers:
         row = record.answer(answered.name, split)
+        chosen = CHOSEN_ON.get(answered.name)
         if row is not None:
-            yield Line(answered.words, answered.networks, None, False, row.metrics)
+            yield Line(answered.words, answered.networks, chosen, chosen == split, row.metrics)
         if row is not None and row.scaled is not None:
             metrics = dict(row.scaled)
             what = f"{answered.words}, temperature-scaled (T = {metrics.pop('temperature'):.3g})"
-            yield Line(what, answered.networks, None, False, metrics)
+            yield Line(what, answered.networks, chosen, chosen == split, metrics)
     middle = next((each.words for each in record.answers if each.name == "midpoint"), "midpoint")
     for choice in record.choices:
         if split in choice.reported:

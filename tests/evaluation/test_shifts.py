@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 import subspaces as ss
 from subspaces.data.corruptions import CORRUPTIONS, corrupt
-from subspaces.evaluation.changes import mean_changes, relative_change
+from subspaces.evaluation.changes import averaged, mean_changes, relative_change
 from subspaces.evaluation.panel import Panel
 from subspaces.evaluation.record import Record, Row
 
@@ -245,6 +245,26 @@ def test_what_is_measured_is_not_measured_again(runs: Runs, monkeypatch: pytest.
 
 
 # In hand
+
+
+def test_means_are_over_the_sets_that_all_answers_have() -> None:
+    settings: dict[str, Any] = {**LOADERS, **LINE, "answers": ["midpoint", "vertices"]}
+    found = ss.evaluate(family(ss.Line()), **settings, corruptions={"dark": {1: TEST, 2: DARK}})
+    midpoint, vertices = found.answers
+    first = found.shifts[0]
+    found.shifts[0] = dataclasses.replace(first, rows=[row for row in first.rows if not vertices.is_of(row)])
+    assert mean_changes(found, midpoint)["nll"].value == found.shifted("midpoint", "dark", 2).nll
+    assert mean_changes(found, vertices)["nll"].value == found.shifted("vertices", "dark", 2).nll
+    found.shifts = [
+        dataclasses.replace(each, rows=[row for row in each.rows if midpoint.is_of(row)]) for each in found.shifts
+    ]
+    assert len(averaged(found)) == 2
+    assert mean_changes(found, vertices) == {}
+    extra = [dataclasses.replace(each, group="extra") for each in found.shifts]
+    found.shifts[0] = extra[0]
+    assert averaged(found) == found.shifts[1:]
+    found.shifts = extra
+    assert averaged(found) == extra
 
 
 def test_relative_change_is_a_share_of_the_clean_value() -> None:

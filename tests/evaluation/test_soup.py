@@ -1,0 +1,157 @@
+"""The greedy soup: which vertices it keeps, and that it is measured like any answer."""
+
+import itertools
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from evaluation_cases import Independent, check_row, evaluate
+from family_cases import LOADERS, TEST, TRAINING, VALIDATION, family, network
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+import subspaces as ss
+from subspaces.evaluation.soup import greedy
+from subspaces.evaluation.walking import Walk
+
+
+@settings(max_examples=40)
+@given(st.integers(1, 4), st.data())
+def test_no_vertex_is_kept_that_makes_the_average_worse(count: int, data: st.DataObject) -> None:
+    sets = [each for size in range(1, count + 1) for each in itertools.combinations(range(count), size)]
+    merit = {each: data.draw(st.integers(0, 3)) for each in sets}
+    asked: list[tuple[int, ...]] = []
+
+    def asking(vertices: tuple[int, ...]) -> float:
+        asked.append(vertices)
+        return merit[vertices]
+
+    kept = greedy(range(count), asking)
+    expected: list[int] = []
+    for vertex in sorted(range(count), key=lambda each: (-merit[each,], each)):
+        with_it = tuple(sorted([*expected, vertex]))
+        if not expected or merit[with_it] >= merit[tuple(sorted(expected))]:
+            expected.append(vertex)
+    assert kept == tuple(sorted(expected))
+    assert merit[kept] >= max(merit[each,] for each in range(count))
+    assert len(set(asked)) <= 2 * count - 1
+
+
+def trained() -> list[nn.Module]:
+    """Four networks, of which the last has nothing to do with the first three, that lie near each other."""
+    torch.manual_seed(0)
+    first = network()
+    optimizer = torch.optim.Adam(first.parameters(), lr=0.02)
+    for _ in range(15):
+        for x, y in TRAINING:
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(first(x), y).backward()
+            optimizer.step()
+    found: list[nn.Module] = []
+    for _ in range(3):
+        near = network()
+        near.load_state_dict(first.state_dict())
+        with torch.no_grad():
+            for parameter in near.parameters():
+                parameter.add_(0.2 * torch.randn_like(parameter))
+        found.append(near)
+    return [*found, network()]
+
+
+def validated(average: nn.Module) -> float:
+    ss.recalibrate(average, TRAINING)
+    with torch.no_grad():
+        right = [average.eval()(x).argmax(1) == y for x, y in VALIDATION]
+    return float(torch.cat(right).double().mean())
+
+
+def test_networks_that_are_there_already_become_a_soup() -> None:
+    networks = trained()
+    four = ss.Subspace.from_modules(networks, ss.Simplex(4))
+    found = ss.evaluate(four, **LOADERS, answers=["midpoint", "soup"], random=0, corruptions={"none": TEST})
+
+    def merit(vertices: tuple[int, ...]) -> float:
+        return validated(four.at([float(each in vertices) / len(vertices) for each in range(4)]))
+
+    kept = greedy(range(4), merit)
+    assert kept != (0, 1, 2, 3)
+    assert len(kept) > 1
+    row = found["soup"]
+    assert row.alphas == [[1 / len(kept) if each in kept else 0.0 for each in range(4)]]
+    assert found.answer("soup", "validation").accuracy == pytest.approx(merit(kept))  # type: ignore[union-attr]
+    words = next(each.words for each in found.answers if each.name == "soup")
+    assert words.startswith(f"greedy soup of {len(kept)} of 4 vertices: {kept[0] + 1}")
+    assert re.search(rf"{words} +validation", found.table())
+    assert words in found.shift_table()
+    assert found.shifted("soup", "none").accuracy == row.accuracy
+    assert (row.kind, row.role, row.networks) == ("point", "soup", 1)
+
+
+def test_a_line_keeps_an_end_or_both() -> None:
+    line = ss.Subspace.from_modules(trained()[2:], ss.Line())
+    found = ss.evaluate(line, **LOADERS, answers=["soup"], grid=(0.25, 0.5))
+    assert found["soup"].alphas == [0.0]
+    assert [each.words for each in found.answers] == ["greedy soup of 1 of 2 vertices: 1"]
+
+
+def test_another_task_is_chosen_by_its_own_metric() -> None:
+    torch.manual_seed(0)
+    batches = [(torch.randn(16, 3), torch.zeros(16, 1)) for _ in range(2)]
+    near, far = nn.Linear(3, 1), nn.Linear(3, 1)
+    with torch.no_grad():
+        near.weight.mul_(0.1)
+        near.bias.zero_()
+    both = ss.Subspace.from_modules([far, near], ss.Simplex(2))
+    loaders: dict[str, Any] = {"test": batches, "validation": batches, "task": "regression", "progress": False}
+    assert ss.evaluate(both, answers=["soup"], **loaders)["soup"].alphas == [[0.0, 1.0]]
+
+
+class Breaks(RuntimeError):
+    """What ends an evaluation in the middle."""
+
+
+def test_a_run_has_a_soup_and_goes_on_after_interruptions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    how: dict[str, Any] = {"out": tmp_path, "show": "quiet", "tensorboard": False, "device": "cpu"}
+    (run,) = ss.train("digits-snapshot", vertices=4, validation=200, epochs=4, **how)
+    points: dict[str, Any] = {"answers": ["midpoint", "soup"], "random": 0, "triangle": 0}
+    (whole,) = evaluate(run.folder, **points)
+    check_row(whole["soup"], Independent(run.folder))
+    for name in ("evaluation.json", "predictions.safetensors"):
+        (run.folder / name).unlink()
+    asked: list[str] = []
+    add = Walk._add
+
+    def counting(walk: Walk, item: Any) -> None:
+        asked.append(item.role)
+        if asked.count(item.role) == 1:  # the first of each kind
+            raise Breaks
+        add(walk, item)
+
+    monkeypatch.setattr(Walk, "_add", counting)
+    for _ in {row.role for row in whole.rows}:
+        with pytest.raises(Breaks):
+            evaluate(run.folder, **points)
+    assert asked[-1] == "soup"
+    (again,) = evaluate(run.folder, **points)
+    assert (again.rows, again.answers) == (whole.rows, whole.answers)
+    done = len(asked)
+    assert evaluate(run.folder, **points) == [again]
+    assert len(asked) == done
+
+
+@pytest.mark.parametrize(
+    ("what", "without", "said"),
+    [
+        (lambda: family(ss.Simplex(2)), "validation", "held no images out"),
+        (lambda: family(ss.Bezier()), "", "does not hold the average of its vertices"),
+        (lambda: family(ss.Point()), "", "does not hold the average of its vertices"),
+        (lambda: [network(), network()], "", r"from_modules\(networks, Simplex\(2\)\)"),
+    ],
+)
+def test_what_has_no_soup_is_refused(what: Any, without: str, said: str) -> None:
+    loaders = {name: each for name, each in LOADERS.items() if name != without}
+    with pytest.raises(ValueError, match=said):
+        ss.evaluate(what(), **loaders, answers=["soup"])
