@@ -11,6 +11,7 @@ from subspaces.batchnorm import recalibrate
 from subspaces.ensembles import Ensemble
 from subspaces.features import Sampled
 from subspaces.memory import keep_memory
+from subspaces.selection import Selection
 from subspaces.shapes import Bezier, Line, Point, Shape, Simplex
 from subspaces.storage import FileError, load, save
 from subspaces.subspace import Subspace
@@ -36,6 +37,7 @@ __all__ = [
     "Recipe",
     "Regression",
     "Sampled",
+    "Selection",
     "Shape",
     "Simplex",
     "Subspace",

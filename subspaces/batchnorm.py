@@ -14,8 +14,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim.swa_utils import update_bn
 
 from subspaces import nested, norms, template, values
+from subspaces.norms import KeepingStatistics
 from subspaces.points import Alpha
-from subspaces.subspace import Subspace
 
 Module = TypeVar("Module", bound=nn.Module)
 Forward = Callable[[Any, Any], Any]
@@ -60,8 +60,8 @@ def recalibrate(
     if not isinstance(module, nn.Module):
         raise TypeError(f"recalibrate got {values.shown(module)}: expected a network, an Ensemble or a Subspace")
     call: Callable[..., Any] = module
-    family = template.unwrapped(module)
-    if isinstance(family, Subspace):
+    family = _family(module)
+    if family is not None:
         alpha = family.shape.midpoint() if alpha is None else alpha
         family.coefficients(alpha, outside)  # a bad alpha is an error before anything is reset
         call = partial(module, alpha=alpha, outside=outside)
@@ -82,9 +82,15 @@ def recalibrate(
         update_bn(((batch,) for batch in stream), runner)
         if finite:
             _check_finite(found)
-    if isinstance(family, Subspace):
+    if family is not None:
         family.keep_statistics()
     return module
+
+
+def _family(module: nn.Module) -> Any:
+    """Return the family that a module is, or that was wrapped; None for any other network."""
+    inner = template.unwrapped(module)
+    return inner if isinstance(inner, KeepingStatistics) else None
 
 
 def _check_finite(found: Mapping[str, _BatchNorm]) -> None:
@@ -105,12 +111,12 @@ def _restoring(module: nn.Module, found: list[_BatchNorm]) -> Iterator[None]:
     """Restore modes, momenta and settings, and statistics that were not renewed: after an error, all buffers."""
     modes = {part: part.training for part in module.modules()}
     momenta = {norm: norm.momentum for norm in found}
-    family = template.unwrapped(module)
+    family = _family(module)
     every = getattr(family, "statistics_every", None)
     buffers = {buffer: buffer.clone() for buffer in module.buffers()}
     old = list(buffers)
     try:
-        if isinstance(family, Subspace):
+        if family is not None:
             family.statistics_every = None  # else it would keep those of its midpoint alone
         yield
         old = [buffer for norm in found if norm.num_batches_tracked == 0 for buffer in norm.buffers()]
@@ -121,7 +127,7 @@ def _restoring(module: nn.Module, found: list[_BatchNorm]) -> Iterator[None]:
             norm.momentum = momentum
         for part, mode in modes.items():
             part.training = mode
-        if isinstance(family, Subspace):
+        if family is not None:
             family.statistics_every = every
 
 

@@ -33,6 +33,15 @@ def batches(network: nn.Module) -> Tensor | None:
     return torch.stack([count.to(counts[0].device) for count in counts]).sum() if counts else None
 
 
+def check_given(network: nn.Module, statistics: object) -> None:
+    """Refuse a network with batch norm where nothing is passed to make the statistics of its points from."""
+    if statistics is None and (found := tracked(network)):
+        raise ValueError(
+            f"the network has batch norm ({next(iter(found))}), whose statistics belong to no point of a family: "
+            "pass statistics=, the training loader"
+        )
+
+
 @contextmanager
 def untracked(network: nn.Module) -> Iterator[None]:
     """Let a network run in train mode without a change of its statistics."""

@@ -15,12 +15,13 @@ from subspaces.initial import Factory, Init, given_networks, initial_networks, o
 from subspaces.layout import Grouping, Layout, Predicate, is_weight
 from subspaces.norms import KeepingStatistics
 from subspaces.points import Alpha
+from subspaces.selection import Selecting
 from subspaces.shapes import Shape, check_shape
 from subspaces.signatures import ShowingInputs
 from subspaces.text import nearest
 
 
-class Subspace(ShowingInputs, KeepingStatistics):
+class Subspace(ShowingInputs, KeepingStatistics, Selecting):
     r"""A subspace of networks, linear in its vertices: theta = P(alpha) = c(alpha)^T Omega.
 
     In train mode each call draws one alpha uniformly and runs the network there; in eval mode the

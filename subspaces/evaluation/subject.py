@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from subspaces import nested, template, values
+from subspaces import nested, norms, template, values
 from subspaces.data import Images
 from subspaces.ensembles import Average, Ensemble
 from subspaces.evaluation.answers import Family, usual
@@ -21,7 +21,6 @@ from subspaces.evaluation.pictures import Pictures, Scale, in_batches, pictures_
 from subspaces.evaluation.points import Place, to_alpha
 from subspaces.evaluation.predictor import GivenNetworks, Predictor
 from subspaces.evaluation.tasks import Task
-from subspaces.norms import tracked
 from subspaces.shapes import Point, Shape, Simplex
 from subspaces.subspace import Subspace
 from subspaces.training.engine import spread
@@ -184,11 +183,7 @@ class FamilySubject(_OnLoaders):
         super().__init__(name, family.shape, task, loaders, family.device)
         self.family, self.statistics = family, statistics
         self.noted = dict(zip(("l2", "cos2"), spread(family).tolist(), strict=True))  # how far apart the vertices are
-        if statistics is None and (norms := tracked(family.template)):
-            raise ValueError(
-                f"the network has batch norm ({next(iter(norms))}), whose statistics belong to no point of a family: "
-                "pass statistics=, the training loader"
-            )
+        norms.check_given(family.template, statistics)
 
     def predictor(self, splits: Sequence[str], statistics: int | None) -> Predictor:
         """Return what predicts on these loaders."""

@@ -1,20 +1,18 @@
 """The tasks: how a network's output on a batch becomes predictions and targets, and how several answer as one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from subspaces import averages, values
+from subspaces import averages, labelled, values
 from subspaces.evaluation import classification, regression
 from subspaces.evaluation.classification import Classes, log_mean
 from subspaces.evaluation.metrics import Metric, of_task
 from subspaces.evaluation.regression import Normal, mixture
 from subspaces.text import Catalogue, nearest
-
-LABELS = ("labels", "label", "targets", "target", "y")
 
 
 @dataclass(frozen=True)
@@ -42,23 +40,11 @@ class Task:
 
     def inputs(self, batch: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return what of a batch goes into the network: all but the target of a tuple, or of a dict by keyword."""
-        if isinstance(batch, Mapping):
-            return (), {name: value for name, value in batch.items() if name != _label(batch)}
-        if isinstance(batch, (tuple, list)):
-            return tuple(batch[:-1]) if len(batch) > 1 else tuple(batch), {}
-        return (batch,), {}
+        return labelled.inputs(batch)
 
     def target(self, batch: Any) -> Any:
         """Return what is to be predicted: the last of a tuple, or the labels of a dict."""
-        if isinstance(batch, Mapping) and (name := _label(batch)) is not None:
-            return batch[name]
-        if isinstance(batch, (tuple, list)) and len(batch) > 1:
-            return batch[-1]
-        parts = f" of {', '.join(map(repr, batch))}" if isinstance(batch, Mapping) else ""
-        raise TypeError(
-            f"a batch is a {type(batch).__name__}{parts}: expected (inputs, target), a dict with 'labels', or "
-            "a Task of your own whose `target` finds it"
-        )
+        return labelled.target(batch, "a Task of your own whose `target` finds it")
 
     def run(self, network: Any, batch: Any) -> Any:
         """Return a network's output on a batch."""
@@ -72,10 +58,6 @@ class Task:
     def combine(self, members: Sequence[Any], average: str) -> Any:
         """Return the prediction of several networks, or of one, from their parts."""
         raise NotImplementedError
-
-
-def _label(batch: Mapping[str, Any]) -> str | None:
-    return next((name for name in LABELS if name in batch), None)
 
 
 def _binary(logits: Tensor, labels: Tensor) -> bool:

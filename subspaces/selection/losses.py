@@ -1,0 +1,149 @@
+"""The loss of each example at any point of a family, which is not touched: one network is filled for all points."""
+
+import copy
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from subspaces import geometry, labelled, nested, norms, template, values
+from subspaces.batchnorm import recalibrate
+from subspaces.layout import Layout
+from subspaces.points import Alpha
+from subspaces.selection.criteria import Criterion, Loss
+from subspaces.shapes import Shape
+
+Rows = dict[str, Tensor]
+"""The weights of a point, flat: [n] for each group."""
+
+
+class Family(Protocol):
+    """What of a family is needed to choose one of its points."""
+
+    shape: Shape
+    layout: Layout
+    omega: nn.ParameterDict
+    template: nn.Module
+
+    @property
+    def device(self) -> torch.device: ...
+
+    def midpoint(self, *, share: bool = False) -> nn.Module: ...
+
+    def coefficients(self, alpha: Alpha, outside: bool = False) -> dict[str, Tensor]: ...
+
+
+class Losses:
+    """Measures points of a family on examples that are read once, with batch-norm statistics of each point's own."""
+
+    def __init__(
+        self,
+        family: Family,
+        loader: Iterable[Any],
+        criterion: Criterion,
+        statistics: Iterable[Any] | None,
+        batches: int | None,
+        seed: int,
+    ) -> None:
+        self.layout, self.shape, self.device, self.criterion = family.layout, family.shape, family.device, criterion
+        self._omega = {group.name: family.omega[group.name].detach() for group in family.layout.groups}
+        self._network = family.midpoint(share=True).eval()
+        self._batches = list(loader)
+        sizes = [nested.batch_size(labelled.inputs(batch)) or 0 for batch in self._batches]
+        self.examples = sum(sizes)
+        self._places = torch.arange(self.examples).split_with_sizes(sizes) if sizes else ()
+        self._statistics = statistics if norms.tracked(self._network) else None
+        self._limit, self._seed = batches, seed
+
+    def rows(self, coefficients: Tensor) -> Rows:
+        """Return the weights at coefficients [m], or [L, m] for each layer, connected to these for autograd."""
+        with torch.autocast(self.device.type, enabled=False):
+            if coefficients.ndim == 1:
+                return {name: geometry.mix(coefficients, omega) for name, omega in self._omega.items()}
+            found = {}
+            for group in self.layout.groups:
+                columns = self._omega[group.name].split_with_sizes(group.sizes, 1)
+                pairs = zip(group.entries, columns, strict=True)
+                found[group.name] = torch.cat([geometry.mix(coefficients[entry.layer], part) for entry, part in pairs])
+            return found
+
+    def renew(self, rows: Rows) -> None:
+        """Make the batch-norm statistics those of a point."""
+        if self._statistics is None:
+            return
+        with torch.no_grad():
+            weights = self._named(rows)
+            for name, parameter in self._network.named_parameters(remove_duplicate=False):
+                if name in weights:
+                    parameter.copy_(weights[name])
+        others = (part for part in self._network.modules() if not isinstance(part, _BatchNorm))
+        kept = [(each, each.clone()) for part in others for each in part.buffers(recurse=False)]
+        with _from_the_start(self._statistics, self._seed):
+            recalibrate(self._network, self._statistics, batches=self._limit, forward=labelled.run, finite=False)
+        for buffer, value in kept:  # which a pass in train mode may change too
+            buffer.copy_(value)
+
+    @torch.no_grad()
+    def of(self, rows: Rows) -> Tensor:
+        """Return the loss of each example, float64 [n], with the statistics that there are."""
+        found = [self._run(rows, batch, self.criterion.loss) for batch in self._batches]
+        return torch.cat([each.double().cpu() for each in found])
+
+    def pull(self, rows: Rows, among: Tensor) -> Rows:
+        """Return the gradient of the mean loss of some examples with respect to the weights."""
+        leaves = {name: row.detach().requires_grad_() for name, row in rows.items()}
+        share = torch.zeros(self.examples)
+        share[among] = 1 / len(among)
+        with torch.enable_grad():
+            for batch, places in zip(self._batches, self._places, strict=True):
+                if bool(share[places].any()):
+                    losses = self._run(leaves, batch, self.criterion.slope)
+                    if not losses.requires_grad:
+                        raise ValueError(
+                            f"by={self.criterion.name}: the loss has no gradient, which a search on this family "
+                            "follows; expected one that has, such as 'nll'"
+                        )
+                    (losses * share[places].to(losses)).sum().backward()
+        return {name: torch.zeros_like(leaf) if leaf.grad is None else leaf.grad for name, leaf in leaves.items()}
+
+    def _named(self, rows: Rows) -> dict[str, Tensor]:
+        return {name: view for group in self.layout.groups for name, view in group.unpack(rows[group.name]).items()}
+
+    def _run(self, rows: Rows, batch: Any, loss: Loss) -> Tensor:
+        batch = nested.apply(lambda tensor: tensor.to(self.device, non_blocking=True), batch)
+        args, named = labelled.inputs(batch)
+        unread = "by='entropy', which needs no labels"
+        target = labelled.target(batch, unread) if self.criterion.labelled else None
+        weights = self._named(rows)
+        output = template.call(self._network, {name: weights[name] for name in self.layout.places}, args, named)
+        return self._checked(loss(output, target), nested.batch_size((args, named)))
+
+    def _checked(self, losses: Any, size: int | None) -> Tensor:
+        if not isinstance(losses, Tensor) or losses.shape != (size,):
+            found = tuple(losses.shape) if isinstance(losses, Tensor) else values.shown(losses)
+            raise ValueError(
+                f"by={self.criterion.name} returned {found} for a batch of {size}: expected a loss for each example, "
+                f"a tensor of shape ({size},); take reduction='none'"
+            )
+        return losses
+
+
+@contextmanager
+def _from_the_start(loader: Any, seed: int) -> Iterator[None]:
+    """Let every point have the same batches, and put the loader back to where it was."""
+    generator = getattr(loader, "generator", None)
+    if isinstance(generator, torch.Generator):
+        state: Any = generator.get_state()
+        restore: Callable[[Any], Any] = generator.set_state
+    elif isinstance(getattr(loader, "state_dict", None), Callable) and hasattr(loader, "load_state_dict"):  # type: ignore[arg-type]
+        state, restore = copy.deepcopy(loader.state_dict()), loader.load_state_dict
+    else:
+        state, restore = None, lambda _: None
+    torch.manual_seed(seed)
+    try:
+        yield
+    finally:
+        restore(state)

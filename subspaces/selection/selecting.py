@@ -1,0 +1,151 @@
+"""`family.select`: the best point for a new domain, from a few examples."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from subspaces import norms, values
+from subspaces.selection import rule
+from subspaces.selection.criteria import Criterion, Loss, criterion
+from subspaces.selection.losses import Family, Losses
+from subspaces.selection.search import Grid, Path, Search
+from subspaces.selection.selection import Searched, Selection
+
+By = Literal["nll", "accuracy", "entropy"]
+Per = Literal["network", "layer"]
+How = Literal["grid", "gradient"]
+
+
+class Selecting:
+    """What a family has to choose one of its points."""
+
+    def select(
+        self: Family,
+        loader: Iterable[Any],
+        by: By | Loss = "nll",
+        *,
+        statistics: Iterable[Any] | None = None,
+        batches: int | None = 100,
+        per: Per = "network",
+        search: How | None = None,
+        points: int = 21,
+        steps: int = 40,
+        folds: int = 5,
+        level: float = 0.05,
+        seed: int = 0,
+    ) -> Selection:
+        """Choose the point for a new domain, on a few examples of it; the family stays as it is.
+
+        The point moves away from the midpoint only where its gain is certain. Each point's gain over the midpoint is
+        a mean of differences on the same examples, with a standard error; taken is the point with the largest
+
+            mean(gain) - z error,
+
+        if that is above 0, and else the midpoint. z is found by turning the signs of the gains at random, so that a
+        family none of whose points is better is left at its midpoint with a probability of 1 - `level`, however many
+        points are searched. What this cannot see is a rare, very large loss that is not among the examples.
+
+        On a line or curve all points of a grid are measured. On a simplex, or for one point in each layer, the point
+        follows the gradient from the midpoint. Each third of the examples is measured along a path that learns from
+        the other two, the same rule decides on that how many steps to go, and these are then gone with all of them.
+
+        Args:
+            loader: batches (inputs, target), or dicts with "labels"; all of them are kept in memory.
+            by: "nll", "accuracy" (by gradient, the nll is followed and the accuracy decides how far), "entropy", which
+                needs no labels: batches are inputs, or the last of a tuple is ignored; or a function of
+                (output, target) that returns a loss for each example, [n].
+            statistics: training batches, from which batch-norm statistics are made at every point that is measured;
+                between the marks of a path they are kept.
+            batches: use at most this many of them; None: all.
+            per: one point for the "network", or one for each "layer".
+            search: "grid" or "gradient"; by default a grid where alpha is one number.
+            points: of the grid, from one end to the other.
+            steps: the most that a path has.
+            folds: of the cross-validation, in which the whole procedure is run again without each fold, and measured
+                on it; 0: none, and no `gain`.
+            level: how likely a move without a reason may be.
+            seed: of the folds, and of the order of training batches.
+
+        Example:
+            >>> selection = family.select(labelled, by="nll", statistics=train_loader)
+            >>> print(selection)
+            >>> network = ss.recalibrate(family.at(selection.alpha), train_loader)
+        """
+        found = criterion(by)
+        _check(self, per, search, points, steps, folds, level)
+        norms.check_given(self.template, statistics)
+        for name, value, again in (("loader", loader, False), ("statistics", statistics, True)):
+            _check_loader(name, value, again)
+        if batches is not None:
+            values.whole("batches", batches, 1, beside=", or None for all")
+        with torch.random.fork_rng(), torch.inference_mode(False):
+            losses = Losses(self, loader, found, statistics, batches, seed)
+            if losses.examples < 1:
+                raise ValueError("select got a loader without examples: expected at least one batch of them")
+            layerwise, gridded = per == "layer", search != "gradient" and not self.shape.point and per == "network"
+            procedure: Search = (
+                Grid(losses, points, level, seed) if gridded else Path(losses, layerwise, steps, level, seed)
+            )
+            return _selection(procedure, found, losses.examples, folds, seed)
+
+
+def _selection(search: Search, by: Criterion, n: int, folds: int, seed: int) -> Selection:
+    middle = search.middle
+    if not bool(middle.isfinite().all()):
+        raise ValueError(
+            f"{by.name} is not finite at the midpoint for {int((~middle.isfinite()).sum())} of {n} examples: check "
+            "that neither the examples nor the network hold NaN or infinity"
+        )
+    chosen = search.choose(torch.arange(n))
+    tried = [Searched(each.alpha, by.value(each.losses)) for each in search.tried]
+    ranked = sorted(tried, key=lambda each: -each.value if by.percent else each.value)
+
+    def gains(among: Tensor) -> Tensor:
+        return middle - search.choose(among).losses
+
+    known = folds > 1 and n > 1
+    estimate = rule.cross_validated(gains, n, min(folds, n), seed) if known else None
+    return Selection(
+        alpha=chosen.alpha,
+        by=by.name,
+        labelled=by.labelled,
+        examples=n,
+        midpoint=by.value(middle),
+        value=by.value(chosen.losses),
+        best=ranked[0],
+        worst=ranked[-1],
+        gain=None if estimate is None else estimate.gain,
+        error=None if estimate is None else estimate.error,
+        moved=chosen.losses is not middle,
+    )
+
+
+def _check(family: Family, per: str, search: str | None, points: int, steps: int, folds: int, level: float) -> None:
+    if family.shape.vertices < 2:
+        raise ValueError(f"select: {family.shape} has one point, there is nothing to choose from; expected a family")
+    if per not in ("network", "layer"):
+        raise ValueError(f"per={values.shown(per)}: expected 'network' or 'layer'")
+    if search not in (None, "grid", "gradient"):
+        raise ValueError(f"search={values.shown(search)}: expected 'grid', 'gradient', or None for what fits")
+    if search == "grid" and (family.shape.point or per == "layer"):
+        raise ValueError(
+            "search='grid': a grid is for one number, on a line or curve; expected 'gradient' for a simplex, or for a "
+            "point in each layer"
+        )
+    values.whole("points", points, 2, 10_001)
+    values.whole("steps", steps, 1, 10_000)
+    values.whole("folds", folds, 0, 10_000)
+    if not 0 < values.number("level", level) < 1:
+        raise ValueError(f"level={values.shown(level)}: expected a probability between 0 and 1, such as 0.05")
+
+
+def _check_loader(name: str, loader: Any, again: bool) -> None:
+    """Refuse what yields no batches, or not those of every point."""
+    if loader is None and again:
+        return
+    if not isinstance(loader, Iterable) or isinstance(loader, (str, bytes)):
+        raise TypeError(f"{name}={values.shown(loader)}: expected something that yields batches")
+    if again and isinstance(loader, Iterator):
+        raise TypeError(f"{name}={values.shown(loader)}: expected batches that can be walked over again")

@@ -1,0 +1,279 @@
+"""`family.select`: the planted point is found on every shape, and the family stays as it was."""
+
+import copy
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+import subspaces as ss
+
+N = 120
+
+
+def net() -> nn.Module:
+    return nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 3))
+
+
+def normed() -> nn.Module:
+    return nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Dropout(0.5), nn.Linear(8, 3))
+
+
+def family_of(shape: ss.Shape, make: Callable[[], nn.Module] = net, **options: Any) -> ss.Subspace:
+    torch.manual_seed(0)
+    return ss.Subspace(make, shape, seed=0, **options)
+
+
+def inputs(n: int = N, seed: int = 1) -> Tensor:
+    return torch.randn(n, 5, generator=torch.Generator().manual_seed(seed))
+
+
+def batched(*tensors: Tensor, size: int = 50) -> list[Any]:
+    return list(zip(*(each.split(size) for each in tensors), strict=True))
+
+
+def squared(output: Tensor, target: Tensor) -> Tensor:
+    return (output - target).square().mean(1)
+
+
+def planted(family: ss.Subspace, alpha: Any, noise: float = 0.05) -> list[Any]:
+    """Return what the network at a point says, with noise."""
+    x = inputs()
+    with torch.no_grad():
+        said = family.at(alpha).eval()(x)
+    return [(x, said + noise * torch.randn(said.shape, generator=torch.Generator().manual_seed(2)))]
+
+
+LAYERS = {"0": 0.2, "2": 0.8}
+CORNERS = {"0": [0.7, 0.2, 0.1], "2": [0.1, 0.2, 0.7]}
+
+
+@pytest.mark.parametrize(
+    ("shape", "alpha", "options"),
+    [
+        (ss.Line(), 0.2, {}),
+        (ss.Bezier(), 0.75, {}),
+        (ss.Line(), 0.2, {"search": "gradient"}),
+        (ss.Simplex(3), [0.7, 0.2, 0.1], {}),
+        (ss.Line(), LAYERS, {"per": "layer"}),
+        (ss.Bezier(), LAYERS, {"per": "layer"}),
+        (ss.Simplex(3), CORNERS, {"per": "layer"}),
+    ],
+)
+def test_the_planted_point_is_found(shape: ss.Shape, alpha: Any, options: Any) -> None:
+    family = family_of(shape)
+    folds = 5 if options == {} and not shape.point else 0
+    selection = family.select(planted(family, alpha), by=squared, folds=folds, **options)
+    assert selection.moved
+    assert type(selection.alpha) is type(alpha)
+    found, wanted = (_numbers(each) for each in (selection.alpha, alpha))
+    assert found == pytest.approx(wanted, abs=0.06 if "per" not in options else 0.12)
+    assert selection.gain is None or selection.gain > 3 * selection.error
+    assert selection.best.value <= selection.value < selection.midpoint <= selection.worst.value
+    x = inputs(4)
+    with torch.no_grad():
+        assert torch.allclose(family.at(selection.alpha).eval()(x), family.eval()(x, alpha=selection.alpha), atol=1e-6)
+
+
+def _numbers(alpha: Any) -> list[float]:
+    return torch.tensor(list(alpha.values()) if isinstance(alpha, dict) else alpha).flatten().tolist()
+
+
+def test_the_gradient_leads_to_the_best_of_the_grid() -> None:
+    family = family_of(ss.Line())
+    data = planted(family, 0.3)
+    grid = family.select(data, by=squared, folds=0)
+    path = family.select(data, by=squared, folds=0, search="gradient", steps=80)
+    assert abs(float(path.alpha) - float(grid.best.alpha)) <= 0.05
+    assert path.value == pytest.approx(grid.best.value, rel=0.05)
+
+
+def test_a_path_is_cross_validated_too() -> None:
+    family = family_of(ss.Simplex(3))
+    data = planted(family, [1, 0, 0])
+    selection = family.select(data, by=squared, folds=2, steps=5)
+    with torch.no_grad():
+        chosen, middle = (
+            squared(family.at(alpha)(data[0][0]), data[0][1]).mean() for alpha in (selection.alpha, [1 / 3] * 3)
+        )
+    assert selection.value == pytest.approx(float(chosen), rel=1e-4)
+    assert selection.gain == pytest.approx(float(middle - chosen), rel=0.1)
+    assert 0 < selection.error < 0.5 * selection.gain
+
+
+def test_values_are_those_of_the_networks() -> None:
+    family = family_of(ss.Line())
+    x = inputs()
+    y = family.at(0.1).eval()(x).argmax(1)
+    selection = family.select(batched(x, y))
+    with torch.no_grad():
+        along = [float(F.cross_entropy(family.at(step / 20).eval()(x), y)) for step in range(21)]
+    assert selection.midpoint == pytest.approx(along[10], rel=1e-5)
+    assert selection.best.value == pytest.approx(min(along), rel=1e-5)
+    assert selection.worst.value == pytest.approx(max(along), rel=1e-5)
+    assert selection.best.alpha == along.index(min(along)) / 20
+    right = family.select(batched(x, y), by="accuracy")
+    with torch.no_grad():
+        assert right.midpoint == pytest.approx(float((family.midpoint().eval()(x).argmax(1) == y).double().mean()))
+    assert right.worst.value <= right.midpoint < right.value <= right.best.value
+
+
+def state(family: ss.Subspace) -> list[Any]:
+    held = {name: value.clone() for name, value in family.state_dict().items()}
+    modes = [part.training for part in family.modules()]
+    return [held, modes, [value.grad for value in family.parameters()], torch.get_rng_state()]
+
+
+@pytest.mark.parametrize("options", [{}, {"per": "layer", "steps": 2}], ids=["grid", "gradient"])
+def test_the_family_is_left_as_it_was(options: Any) -> None:
+    family = family_of(ss.Line(), normed)
+    family.template[1].eval()
+    x, y = inputs(), torch.arange(N) % 3
+    loader = DataLoader(TensorDataset(x), batch_size=40, shuffle=True)
+    held, modes, grads, random = state(family)
+    family.select(batched(x, y), statistics=loader, folds=2, **options)
+    after = state(family)
+    assert held.keys() == after[0].keys()
+    assert all(torch.equal(held[name], after[0][name]) for name in held)
+    assert modes == after[1]
+    assert grads == after[2] == [None] * len(grads)
+    assert torch.equal(random, after[3])
+
+
+def test_statistics_are_those_of_every_point() -> None:
+    family = family_of(ss.Line(), normed)
+    x, y = inputs(), torch.arange(N) % 3
+    training = batched(3 * inputs(seed=5))
+    selection = family.select(batched(x, y), statistics=training, points=3, folds=0)
+    expected = {}
+    for alpha in (0, 0.5, 1):
+        network = ss.recalibrate(family.at(alpha), training).eval()
+        expected[alpha] = float(F.cross_entropy(network(x), y).detach())
+    assert selection.midpoint == pytest.approx(expected[0.5], rel=1e-5)
+    assert selection.best.value == pytest.approx(min(expected.values()), rel=1e-5)
+    assert selection.worst.value == pytest.approx(max(expected.values()), rel=1e-5)
+    fewer = family.select(batched(x, y), statistics=training, batches=1, points=3, folds=0)
+    assert fewer.midpoint != selection.midpoint
+
+
+def test_training_batches_are_the_same_for_every_point() -> None:
+    family = ss.Subspace(normed, ss.Line(), init="point", seed=0)  # all its points are one network
+    x, y = inputs(), torch.arange(N) % 3
+    for generator in (None, torch.Generator().manual_seed(3)):
+        loader = DataLoader(TensorDataset(inputs()), batch_size=20, shuffle=True, generator=generator)
+        before = None if generator is None else generator.get_state()
+        selection = family.select(batched(x, y), statistics=loader, batches=2, points=3, folds=0)
+        assert selection.best.value == selection.worst.value == selection.midpoint
+        assert not selection.moved
+        assert before is None or torch.equal(generator.get_state(), before)
+
+
+def test_without_labels() -> None:
+    family = family_of(ss.Line())
+    x = inputs()
+    plain = family.select([x[:50], x[50:]], by="entropy")
+    assert not plain.labelled
+    assert "without labels" in str(plain)
+    assert plain == family.select(batched(x, torch.zeros(N).long()), by="entropy")
+    with torch.no_grad():
+        p = family.midpoint().eval()(x).softmax(1)
+    assert plain.midpoint == pytest.approx(float(-(p * p.log()).sum(1).mean()), rel=1e-5)
+    with pytest.raises(TypeError, match=r"a batch is a Tensor: expected \(inputs, target\).*by='entropy'"):
+        family.select([x])
+
+
+def test_noise_moves_nothing_and_says_so() -> None:
+    family = family_of(ss.Simplex(3), init="point", offset=0.01)
+    y = torch.randint(3, (20,), generator=torch.Generator().manual_seed(4))
+    selection = family.select(batched(inputs(20), y), folds=2, steps=5)
+    assert not selection.moved
+    assert selection.alpha == pytest.approx([1 / 3] * 3)
+    assert selection.value == selection.midpoint
+    assert "the midpoint" in str(selection)
+    assert "flatters" in str(selection)
+
+
+def test_a_soup_of_networks_finds_those_that_help() -> None:
+    torch.manual_seed(0)
+    first = net()
+    others = [copy.deepcopy(first) for _ in range(2)]
+    with torch.no_grad():
+        for parameter in others[1].parameters():
+            parameter.add_(0.5 * torch.randn_like(parameter))
+    soup = ss.Subspace.from_modules([first, *others], ss.Simplex(3))
+    x = inputs()
+    selection = soup.select([(x, first(x).detach() + 0.05 * torch.randn(N, 3))], by=squared, folds=0)
+    assert selection.moved
+    assert selection.alpha[2] < 0.1 < min(selection.alpha[:2])
+
+
+def test_batches_of_two_inputs_and_dicts() -> None:
+    class Sum(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.map = nn.Linear(5, 3)
+
+        def forward(self, x: Tensor, shift: Tensor) -> dict[str, Tensor]:
+            return {"logits": self.map(x) + shift}
+
+    family = family_of(ss.Line(), Sum)
+    x, shift, y = inputs(), torch.zeros(N, 1), torch.arange(N) % 3
+    three = family.select(batched(x, shift, y))
+    named = family.select([{"x": x, "shift": shift, "labels": y}])
+    assert three.midpoint == pytest.approx(named.midpoint, rel=1e-6)
+    assert three.alpha == named.alpha
+
+
+def test_one_logit_is_that_of_the_second_of_two_classes() -> None:
+    family = family_of(ss.Line(), lambda: nn.Linear(5, 1))
+    x, y = inputs(), (torch.arange(N) % 2).float()
+    selection = family.select(batched(x, y))
+    with torch.no_grad():
+        expected = F.binary_cross_entropy_with_logits(family.midpoint()(x).flatten(), y)
+    assert selection.midpoint == pytest.approx(float(expected), rel=1e-5)
+
+
+GOOD = batched(inputs(), torch.arange(N) % 3)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"by": "nnl"}, r"by='nnl': did you mean 'nll'"),
+        ({"by": 3}, r"by=3: expected one of nll, accuracy, entropy, or a function"),
+        ({"per": "weight"}, r"per='weight': expected 'network' or 'layer'"),
+        ({"search": "random"}, r"search='random': expected 'grid'"),
+        ({"search": "grid", "per": "layer"}, r"search='grid': a grid is for one number.*expected 'gradient'"),
+        ({"points": 1}, r"points=1: expected at least 2"),
+        ({"steps": 0}, r"steps=0: expected at least 1"),
+        ({"folds": -1}, r"folds=-1: expected at least 0"),
+        ({"level": 1}, r"level=1: expected a probability between 0 and 1"),
+        ({"loader": []}, r"a loader without examples"),
+        ({"loader": 5}, r"loader=5: expected something that yields batches"),
+        ({"by": lambda output, target: output.sum()}, r"returned \(\) for a batch of 50: expected a loss for each"),
+        ({"loader": [(inputs(), torch.rand(N))]}, r"targets of dtype torch.float32.*expected a class number"),
+        ({"loader": [(inputs() * math.nan, torch.arange(N) % 3)]}, r"nll is not finite at the midpoint for 120 of 120"),
+        ({"per": "layer", "by": lambda output, target: output.argmax(1).float()}, r"the loss has no gradient"),
+    ],
+)
+def test_what_does_not_fit_is_refused(options: Any, message: str) -> None:
+    family = family_of(ss.Line())
+    with pytest.raises((TypeError, ValueError), match=message):
+        family.select(**{"loader": GOOD, **options})
+
+
+def test_batch_norm_without_statistics_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"the network has batch norm \(1\).*pass statistics=, the training loader"):
+        family_of(ss.Line(), normed).select(GOOD)
+    with pytest.raises(TypeError, match=r"statistics=.*expected batches that can be walked over again"):
+        family_of(ss.Line(), normed).select(GOOD, statistics=iter(GOOD))
+
+
+def test_one_network_has_nothing_to_choose_from() -> None:
+    with pytest.raises(ValueError, match=r"Point\(\) has one point"):
+        family_of(ss.Point()).select(GOOD)
