@@ -147,6 +147,26 @@ COMMANDS = {
         },
         ("runs",),
     ),
+    "select": Command(
+        "subspaces.evaluation.run_selection:select_run",
+        ["one", "--corruption", "fog"],
+        {
+            "corruption": Row("--corruption frost", "corruption", "frost"),
+            "severity": Row("--severity 5", "severity", 5),
+            "images": Row("--images there", "images", Path("there")),
+            "examples": Row("--examples 20", "examples", 20),
+            "by": Row("--by entropy", "by", "entropy"),
+            "per": Row("--per layer", "per", "layer"),
+            "statistics_batches": Row("--statistics-batches 9", "statistics_batches", 9),
+            "seed": Row("--seed 3", "seed", 3),
+            "out": Row("--out net.safetensors", "out", Path("net.safetensors")),
+            **NETWORK,
+            "precision": Row("--precision float32", "precision", "float32"),
+            "workers": Row("--workers 3", "workers", 3),
+            "trust": Row("--trust", "trust", True),
+        },
+        ("run",),
+    ),
     "compare": Command(
         "subspaces.studies.compare:run",
         ALL,
@@ -240,4 +260,5 @@ ELSEWHERE = {  # tested by what they print, and `code` by what can be imported
     "data get": {"quiet"},
     **{name: {"code"} for name, command in COMMANDS.items() if command.calls.startswith("subspaces.studies")},
     **{name: {"code"} for name in ("train", "evaluate")},
+    "select": {"code", "as_json"},
 }

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from subspaces.cli import check, data, demo, evaluate, plot, recipes, report, study, train
+from subspaces.cli import check, data, demo, evaluate, plot, recipes, report, select, study, train
 from subspaces.cli.errors import Group
 from subspaces.cli.options import Several, complete
 
@@ -41,6 +41,7 @@ def build() -> typer.Typer:
     built.command()(demo.demo)
     built.command(cls=Several)(complete(train.train))
     built.command(cls=Several)(complete(evaluate.evaluate))
+    built.command()(complete(select.select))
     built.command(cls=Several)(complete(study.compare))
     plot.describe()
     for command in (plot.plot, report.report, check.check, recipes.recipes):

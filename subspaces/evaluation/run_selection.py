@@ -1,0 +1,209 @@
+"""The point of a finished run for a new domain: chosen on a few of its images, measured on the others, and kept."""
+
+import dataclasses
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from subspaces import files, streams, values
+from subspaces.batchnorm import recalibrate
+from subspaces.evaluation import domains
+from subspaces.evaluation.domains import Domain
+from subspaces.evaluation.metrics import METRICS, tally
+from subspaces.evaluation.points import GRID, kind
+from subspaces.evaluation.predictor import Predictor
+from subspaces.evaluation.run_subject import OneRun, RunSubject, run_subjects
+from subspaces.points import Alpha
+from subspaces.selection import Searched, Selection
+from subspaces.selection.criteria import CRITERIA
+from subspaces.text import nearest
+from subspaces.training import batches as images_of
+from subspaces.training import seals
+from subspaces.training.execution import Execution
+from subspaces.training.runs import FAMILY, Run, RunError
+
+FILE = "selection.json"
+MEASURED = ("accuracy", "nll")
+_EXAMPLES = 2  # the part of the stream that says which images are chosen on
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A point on the images that it was not chosen on."""
+
+    name: str
+    alpha: Alpha
+    accuracy: float
+    nll: float
+
+
+@dataclass(frozen=True)
+class RunSelection:
+    """What was chosen for a new domain, and what that gives on all other images of it."""
+
+    selection: Selection
+    domain: str
+    others: int
+    """How many images there were to measure on."""
+    rows: tuple[Measured, ...]
+    """The midpoint, the chosen point, and with hindsight the best and the worst of the walk."""
+
+    @property
+    def alpha(self) -> Alpha:
+        """The chosen point, as `family.at` takes it."""
+        return self.selection.alpha
+
+
+def select_run(
+    run: OneRun,
+    *,
+    corruption: str | None = None,
+    severity: int = 3,
+    images: Path | None = None,
+    examples: int = 100,
+    by: str = "nll",
+    per: str = "network",
+    statistics_batches: int | None = 100,
+    seed: int = 0,
+    out: Path | None = None,
+    data: str | os.PathLike[str] | None = None,
+    execution: Execution | None = None,
+    trust: bool = False,
+) -> RunSelection:
+    """Choose the point of a finished run for a new domain, and keep it in the run's folder.
+
+    Args:
+        run: a finished run, or its folder.
+        corruption: spoil the run's test images so.
+        severity: how much, from 1 to 5.
+        images: other images: the folder of published ones of that corruption, or arrays.
+        examples: choose on so many, drawn at random; all others are measured.
+        by: "nll", "accuracy" or "entropy", which looks at no labels.
+        per: one point for the "network", or one for each "layer".
+        statistics_batches: batch-norm statistics are made of at most this many training batches; None: of all.
+        seed: of the drawing.
+        out: also write the weights of the network, with statistics made for it, to this safetensors file.
+        data: the folder with the data sets.
+        execution: where it runs.
+        trust: also build the network of a run that somebody else has trained.
+    """
+    check(corruption, severity, images, examples, by, per)
+    opened = run if isinstance(run, Run) else Run.open(values.folder("run", run))
+    subject = run_subjects(data, execution or Execution(), trust)(opened)
+    if kind(subject.shape) == "single":
+        raise ValueError(f"{subject.name} is one network, there is nothing to choose from: expected a family")
+    device = subject.execution.device
+    domain = domains.domain_of(subject.images_of, corruption, severity, images, device)
+    found = _select(subject, domain, examples, statistics_batches, seed, {"by": by, "per": per})
+    with opened.locked():
+        content = dataclasses.asdict(found)
+        seals.write_json(opened.folder / FILE, content, opened.recipe.key, {FAMILY: subject.checksum})
+    if out is not None:
+        _write_network(subject, found.alpha, statistics_batches, values.folder("out", out))
+    return found
+
+
+def check(corruption: str | None, severity: int, images: Path | None, examples: int, by: str, per: str) -> None:
+    """Refuse what cannot be chosen so, before anything is read."""
+    domains.check_domain(corruption, severity, images)
+    values.whole("examples", examples, 2, 10**6)
+    if by not in CRITERIA:
+        raise ValueError(f"by={by!r}: {nearest(by, CRITERIA)}")
+    if per not in ("network", "layer"):
+        raise ValueError(f"per={per!r}: {nearest(per, ('network', 'layer'))}")
+
+
+def read_selection(run: OneRun) -> RunSelection:
+    """Return what `subspaces select` has chosen for a run; an error says how to choose where it has not."""
+    opened = run if isinstance(run, Run) else Run.open(values.folder("run", run))
+    path = opened.folder / FILE
+    again = f"choose again: subspaces select {opened.folder} --corruption fog, say"
+    if not seals.there(path, again):
+        raise RunError(f"{opened.folder} has no {FILE}, no point was chosen: write subspaces select {opened.folder} …")
+    found = seals.read_json(path, opened.recipe.key, again)
+    if found.others.get(FAMILY) != opened.family_checksum:
+        raise RunError(f"{opened.folder} was trained anew since its point was chosen: {again}")
+    try:
+        return _read(found.content)
+    except (KeyError, TypeError) as error:
+        raise seals.damaged(path, f"it holds no selection, {error!r}", again) from None
+
+
+def _read(content: Mapping[str, Any]) -> RunSelection:
+    told = dict(content["selection"])
+    told |= {name: Searched(**told[name]) for name in ("best", "worst")}
+    rows = tuple(Measured(**row) for row in content["rows"])
+    return RunSelection(Selection(**told), content["domain"], content["others"], rows)
+
+
+def _select(
+    subject: RunSubject, domain: Domain, examples: int, batches: int | None, seed: int, how: Mapping[str, Any]
+) -> RunSelection:
+    """Choose on some of the images and measure on the others."""
+    n = len(domain.images)
+    if examples >= n:
+        raise ValueError(f"examples={examples}: there are {n} images; expected fewer, the others are measured")
+    mixed = streams.permutation(streams.stream(seed, "selection", _EXAMPLES), n)
+    about = (subject.recipe, subject.images_of, subject.execution)
+    few, others = (
+        images_of.evaluation_batches(domain.images.select(index.sort().values), *about)
+        for index in (mixed[:examples], mixed[examples:])
+    )
+    training = images_of.statistics_batches(*about)
+    with _as_trained(subject):
+        selection = subject.family.select(few, statistics=training, batches=batches, seed=seed, **how)
+    predictor = Predictor(
+        subject.family.midpoint(),
+        subject.task,
+        {"others": others},
+        training,
+        batches=batches,
+        dtype=torch.bfloat16 if subject.execution.precision == "bfloat16" else None,
+        seed=seed,
+    )
+    return RunSelection(selection, domain.words, n - examples, tuple(_rows(subject, selection, predictor)))
+
+
+@contextmanager
+def _as_trained(subject: RunSubject) -> Iterator[None]:
+    low = subject.execution.precision == "bfloat16"
+    device = torch.device(subject.execution.device).type
+    with torch.autocast(device, torch.bfloat16, enabled=low, cache_enabled=False):
+        yield
+
+
+def _rows(subject: RunSubject, selection: Selection, predictor: Predictor) -> Iterator[Measured]:
+    """Yield the midpoint, the choice, and the best and worst of the walk by what was chosen by."""
+    middle = subject.shape.midpoint().tolist()
+    walk: list[Any] = list(GRID)
+    if subject.shape.point:
+        walk = [*torch.eye(subject.shape.vertices).tolist(), middle]
+    yield _measure(subject, predictor, "midpoint", middle)
+    yield _measure(subject, predictor, "chosen", selection.alpha)
+    walked = [_measure(subject, predictor, "", alpha) for alpha in walk]
+    ranked = sorted(walked, key=lambda row: -row.accuracy if selection.by == "accuracy" else row.nll)
+    for name, row in (("best", ranked[0]), ("worst", ranked[-1])):
+        yield dataclasses.replace(row, name=name)
+
+
+@torch.no_grad()
+def _measure(subject: RunSubject, predictor: Predictor, name: str, alpha: Any) -> Measured:
+    family, task = subject.family, subject.task
+    answers = predictor([family.theta(family.coefficients(alpha))])["others"]
+    pairs = ((task.combine(each.members, task.averages[0]), each.target) for each in answers)
+    found = tally([METRICS.find(metric) for metric in MEASURED], pairs)
+    return Measured(name, alpha, found["accuracy"], found["nll"])
+
+
+def _write_network(subject: RunSubject, alpha: Alpha, batches: int | None, path: Path) -> None:
+    """Write the weights of the network at a point, with batch-norm statistics of its own."""
+    training = images_of.statistics_batches(subject.recipe, subject.images_of, subject.execution)
+    with _as_trained(subject):
+        network = recalibrate(subject.family.at(alpha), training, batches=batches)
+    tensors = {name: value.cpu() for name, value in network.state_dict().items()}
+    files.write_tensors(path, files.stored(tensors), {"alpha": files.to_json(alpha)})
