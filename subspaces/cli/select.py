@@ -118,11 +118,9 @@ def select(
 
 def _show(found: RunSelection) -> None:
     typer.echo(f"{found.domain}\n{found.selection}\n")
-    caption = "best and worst are of the walk, with hindsight on these images"
     title = f"on the {found.others:,} other images"
-    listed = printing.table(
-        "network", "point", "accuracy %", "nll", title=title, caption=caption, numbers=("accuracy %", "nll")
-    )
+    listed = printing.table("network", "point", "accuracy %", "nll", title=title, numbers=("accuracy %", "nll"))
     for row in found.rows:
         listed.add_row(row.name, escape(shown(row.alpha)), f"{100 * row.accuracy:.2f}", f"{row.nll:.4f}")
     printing.show(listed)
+    typer.echo("best and worst: of the walk, with hindsight on these images")

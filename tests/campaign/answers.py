@@ -59,6 +59,11 @@ def of_evaluation(folder: Path, out: str) -> Any:
     return stable([lines, records])
 
 
+def of_selection(folder: Path, out: str) -> Any:
+    """Return what was printed."""
+    return rows(out)
+
+
 def of_comparison(folder: Path, out: str) -> Any:
     """Return the table."""
     return [rows(out), stable(json.loads((folder / "to" / "comparison.json").read_bytes()))]

@@ -17,6 +17,7 @@ RECIPE = ("--epochs", "2", "--validation", "200", "--batch", "256")
 TRAIN = ("train", "digits-line", *RECIPE, *COMMON)
 BRANCH = ("train", "digits-standard", *RECIPE, *COMMON, "--trunk", "1", "--branch")
 EVALUATE = ("--grid", "0", "1", "0.25", "--device", "cpu", "--json")
+SELECT = ("--corruption", "fog", "--statistics-batches", "2", "--device", "cpu", "--json")
 COMPARE = ("compare", "digits-standard", "digits-line", "--out", "to", *RECIPE, *COMMON, "--seeds", "0", "1")
 DROPPED = ("compare", "digits-standard", "--network", "campaign.networks:dropped", "--dropout", "0.2")
 DROPPED = (*DROPPED, "--dropout-passes", "3", "--out", "to", *RECIPE, *COMMON)
@@ -154,8 +155,10 @@ def _evaluated(folder: Path) -> list[Command]:
     run(TRAIN, folder)
     (one,) = _runs(folder)
     run(("evaluate", one, *EVALUATE), folder)
+    run(("select", one, *SELECT), folder)
     return [
         Command("train", TRAIN, answers.of_training),
+        Command("select", ("select", one, *SELECT), answers.of_selection),
         Command("evaluate", ("evaluate", one, *EVALUATE), answers.of_evaluation),
         Command("evaluate more", ("evaluate", one, *EVALUATE, "--grid", "0", "1", "0.2"), answers.of_evaluation),
         Command(

@@ -1,0 +1,196 @@
+"""The point of a run for a new domain: chosen on a few images, measured on the others, kept with its run."""
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Callable
+from functools import partialmethod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import retrained
+import torch
+from safetensors.torch import load_file
+from torch.nn import functional as F
+from typer.testing import CliRunner
+
+import subspaces as ss
+from subspaces import data as datasets
+from subspaces import streams
+from subspaces.cli import app
+from subspaces.data.corruptions import corrupt
+from subspaces.data.dataset import DataError
+from subspaces.evaluation import domains
+from subspaces.evaluation.run_selection import FILE, RunSelection, read_selection, select_run
+from subspaces.training import Execution, Run, RunError
+from subspaces.training.batches import statistics_batches
+
+CPU = Execution(device="cpu")
+FEW: dict[str, Any] = {"corruption": "contrast", "statistics_batches": 2, "examples": 40, "execution": CPU}
+
+
+@pytest.fixture
+def run(small: Callable[[str], Path], tmp_path: Path) -> Path:
+    return Path(shutil.copytree(small("curve"), tmp_path / small("curve").name))
+
+
+def test_the_choice_is_kept_and_read_again(run: Path, tmp_path: Path) -> None:
+    found = select_run(run, **FEW, out=tmp_path / "net.safetensors")
+    assert found.domain == "test images with contrast, severity 3"
+    assert found.others == 597 - 40
+    assert [row.name for row in found.rows] == ["midpoint", "chosen", "best", "worst"]
+    assert found.rows[2].nll <= found.rows[0].nll <= found.rows[3].nll
+    assert found.rows[1].alpha == found.alpha
+    again = read_selection(run)
+    assert again == dataclasses.replace(found, rows=again.rows)
+    assert [row.nll for row in again.rows] == [row.nll for row in found.rows]
+    assert ss.check(run) == []
+    network = retrained.network(10, (1, 8, 8), 0)
+    network.load_state_dict(load_file(tmp_path / "net.safetensors"))
+    family = ss.load(run / "family.safetensors", network, shape=Run.open(run).recipe.result_shape())
+    for name, value in family.at(found.alpha).named_parameters():
+        assert torch.equal(value, network.get_parameter(name))
+
+
+def test_what_is_measured_are_all_the_others(run: Path) -> None:
+    """By hand: the images that were not drawn, and a midpoint with statistics of the same two batches."""
+    found = select_run(run, **FEW, seed=3)
+    recipe = Run.open(run).recipe
+    data = datasets.load("digits", validation=recipe.validation, seed=recipe.data_seed)
+    family = ss.load(run / "family.safetensors", retrained.network(10, (1, 8, 8), 0), shape=recipe.result_shape())
+    training = statistics_batches(recipe, data, CPU.resolved())
+    network = ss.recalibrate(family.midpoint(), training, batches=2).eval()
+    others = streams.permutation(streams.stream(3, "selection", 2), 597)[40:]
+    mean, std = (torch.tensor(each)[:, None, None] for each in (data.mean, data.std))
+    x = (corrupt(data.test.images, "contrast", 3)[others] / 255 - mean) / std
+    with torch.no_grad():
+        logits = network(x)
+    labels = data.test.labels[others]
+    assert found.rows[0].accuracy == float((logits.argmax(1) == labels).double().mean())
+    assert found.rows[0].nll == pytest.approx(float(F.cross_entropy(logits, labels)), rel=1e-5)
+
+
+@pytest.mark.parametrize("per", ["network", "layer"])
+def test_a_simplex_without_labels(
+    small: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, per: str
+) -> None:
+    monkeypatch.setattr(ss.Subspace, "select", partialmethod(ss.Subspace.select, steps=2, folds=2))
+    run = shutil.copytree(small("simplex"), tmp_path / "simplex")
+    found = select_run(run, **FEW, by="entropy", per=per)
+    assert read_selection(run).alpha == found.alpha
+    assert not found.selection.labelled
+    assert len(found.alpha) == 3  # vertices, or layers
+    assert [type(row.alpha) for row in found.rows] == [list, list if per == "network" else dict, list, list]
+
+
+def test_a_run_that_was_trained_anew_has_no_choice(run: Path) -> None:
+    with pytest.raises(RunError, match=r"has no selection.json.*subspaces select"):
+        read_selection(run)
+    select_run(run, **FEW)
+    path = run / FILE
+    content = path.read_text()
+    path.write_text(content.replace('"others": 557', '"others": 558'))
+    with pytest.raises(RunError, match=r"selection.json is damaged.*choose again"):
+        read_selection(run)
+    assert len(ss.check(run)) == 1
+    path.write_text(content)
+    retrained.anew(run)
+    with pytest.raises(RunError, match=r"was trained anew since its point was chosen: choose again"):
+        read_selection(run)
+
+
+def test_one_network_has_nothing_to_choose_from(small: Callable[[str], Path]) -> None:
+    with pytest.raises(ValueError, match=r"is one network, there is nothing to choose from"):
+        select_run(small("first"), **FEW)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"corruption": None}, r"no new domain was named"),
+        ({"corruption": "frogs"}, r"unknown corruption 'frogs'"),
+        ({"severity": 6}, r"severity=6: expected at least 1 and at most 5"),
+        ({"examples": 1}, r"examples=1: expected at least 2"),
+        ({"examples": 597}, r"examples=597: there are 597 images; expected fewer"),
+        ({"by": "nnl"}, r"by='nnl': did you mean 'nll'"),
+        ({"per": "weight"}, r"per='weight'"),
+    ],
+)
+def test_what_does_not_fit_is_refused(run: Path, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        select_run(run, **{**FEW, **changes})
+    assert not (run / FILE).exists()
+
+
+# Images of one's own
+
+
+@pytest.fixture(scope="module")
+def digits() -> datasets.Dataset:
+    return datasets.load("digits")
+
+
+def arrays(digits: datasets.Dataset, n: int = 50) -> dict[str, Any]:
+    return {"images": digits.test.images[:n, 0].numpy(), "labels": digits.test.labels[:n].numpy()}
+
+
+def test_arrays_of_ones_own_are_read(digits: datasets.Dataset, tmp_path: Path) -> None:
+    given = arrays(digits)
+    np.savez(tmp_path / "mine.npz", **given)
+    for name, array in given.items():
+        np.save(tmp_path / f"{name}.npy", array)
+    for path in (tmp_path / "mine.npz", tmp_path):
+        found = domains.domain_of(digits, None, 3, path)
+        assert found.words == f"the images of {path.name}"
+        assert torch.equal(found.images.images, digits.test.images[:50])
+        assert torch.equal(found.images.labels, digits.test.labels[:50])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda each: {"images": each["images"]}, r"labels.*expected an .npz file with"),
+        (lambda each: {**each, "images": each["images"].astype(float)}, r"images are float64 \(50, 8, 8\)"),
+        (lambda each: {**each, "images": each["images"][:, :4]}, r"images of 1 × 4 × 8 .*digits has 1 × 8 × 8"),
+        (lambda each: {**each, "labels": each["labels"][:9]}, r"labels are int64 \(9,\): expected a class number"),
+        (lambda each: {**each, "labels": each["labels"] + 5}, r"expected 0 to 9"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(
+    digits: datasets.Dataset, tmp_path: Path, change: Callable[[Any], Any], message: str
+) -> None:
+    np.savez(tmp_path / "mine.npz", **change(arrays(digits)))
+    with pytest.raises(DataError, match=message):
+        domains.domain_of(digits, None, 3, tmp_path / "mine.npz")
+
+
+def test_published_images_are_read(digits: datasets.Dataset, tmp_path: Path) -> None:
+    images = torch.zeros(50, 32, 32, 3, dtype=torch.uint8)
+    np.save(tmp_path / "fog.npy", images.numpy())
+    np.save(tmp_path / "labels.npy", np.arange(50) % 10)
+    with pytest.raises(DataError, match=r"images of 3 × 32 × 32 .*digits has 1 × 8 × 8"):
+        domains.domain_of(digits, "fog", 2, tmp_path)
+
+
+# The command
+
+
+def test_the_command_prints_a_table_or_json(run: Path) -> None:
+    options = ["--corruption", "contrast", "--examples", "40", "--statistics-batches", "2", "--device", "cpu"]
+    said = CliRunner().invoke(app, ["select", str(run), *options])
+    assert said.exit_code == 0, said.output
+    for words in ("chosen by nll on 40 labelled examples", "on the 557 other images", "with hindsight", "midpoint"):
+        assert words in said.output
+    kept = read_selection(run)
+    written = json.loads(CliRunner().invoke(app, ["select", str(run), *options, "--json"]).output)
+    assert written["selection"] == dataclasses.asdict(kept.selection)
+    assert written["rows"] == [dataclasses.asdict(row) for row in kept.rows]
+    assert isinstance(kept, RunSelection)
+
+
+def test_an_option_is_named_as_it_is_typed(run: Path) -> None:
+    said = CliRunner().invoke(app, ["select", str(run), "--corruption", "fog", "--severity", "9"])
+    assert said.exit_code == 2
+    assert "--severity=9" in said.output
