@@ -5,7 +5,6 @@ again while no class folder has changed.
 """
 
 import os
-import secrets
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy.typing as npt
 import torch
 
 from subspaces.data.dataset import DataError, Dataset, Files
+from subspaces.data.decoded import write_arrays
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 SUFFIXES = (".jpeg", ".jpg", ".png", ".webp", ".bmp")
@@ -51,7 +51,7 @@ def _files(root: Path, part: str, classes: tuple[str, ...]) -> Files:
     stored = _read(cache, own, stamp)
     paths, counts = stored if stored is not None else _scan(folder, own)
     if stored is None:
-        _write(cache, names=np.array(own), stamp=stamp, paths=paths, counts=counts)
+        write_arrays(cache, names=np.array(own), stamp=stamp, paths=paths, counts=counts)
     places = [classes.index(name) for name in own]
     labels = torch.from_numpy(np.repeat(np.array(places, np.int64), counts))
     return Files(folder, paths, labels)
@@ -78,18 +78,6 @@ def _read(cache: Path, classes: tuple[str, ...], stamp: npt.NDArray[Any]) -> Any
             return (kept["paths"], kept["counts"]) if same else None
     except Exception:  # not there, or damaged in any way: it is written again
         return None
-
-
-def _write(cache: Path, **arrays: npt.NDArray[Any]) -> None:
-    """Keep the list; where nothing can be written it is made again next time."""
-    partial = cache.with_name(f"{cache.stem}.{secrets.token_hex(4)}.partial.npz")
-    try:
-        np.savez(partial, allow_pickle=False, **arrays)
-        os.replace(partial, cache)
-    except OSError:
-        pass
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def problems(root: Path) -> list[str]:

@@ -4,14 +4,12 @@ train/<wnid>/images/*.JPEG (500 of each class), val/images with val_annotations.
 if it is there, words.txt with readable names. The published test labels are secret: val is the test.
 """
 
-import os
-import secrets
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from subspaces.data import decoded
 from subspaces.data.dataset import DataError, Dataset, Progress, Split, missing
 from subspaces.data.decoding import Pixels, decode
 
@@ -86,49 +84,10 @@ def _names(folder: Path, wnids: list[str]) -> tuple[str, ...]:
 def _split(listing: Listing, cache: Path, progress: Progress | None) -> Split:
     """Return the images, mapped from the cache, which is made where it is missing or not whole."""
     files, labels = listing
-    shape = (len(files), 64, 64, 3)
-    array = _mapped(cache, shape)
+    array = decoded.kept(cache, (len(files), 64, 64, 3))
     if array is None:
-        array = _build(files, cache, shape, progress)
+        array = decoded.build(files, cache, 64, _pixels, progress)
     return Split(torch.from_numpy(array).permute(0, 3, 1, 2), torch.tensor(labels, dtype=torch.int64))
-
-
-def _mapped(cache: Path, shape: tuple[int, ...]) -> Pixels | None:
-    try:  # copy on write: torch wants arrays that can be written
-        array: Pixels = np.load(cache, mmap_mode="c", allow_pickle=False)
-    except (OSError, ValueError, EOFError):
-        return None
-    return array if array.shape == shape and array.dtype == np.uint8 else None
-
-
-def _build(files: list[Path], cache: Path, shape: tuple[int, ...], progress: Progress | None) -> Pixels:
-    """Decode all files into the cache; where the folder cannot be written, into memory."""
-    partial = cache.with_name(f".{cache.stem}.{secrets.token_hex(4)}.partial")
-    if not os.access(cache.parent, os.W_OK):
-        array = np.empty(shape, np.uint8)
-        _decode_into(array, files, progress)
-        return array
-    try:
-        target = np.lib.format.open_memmap(partial, "w+", np.uint8, shape)
-        _decode_into(target, files, progress)
-        target.flush()
-        del target
-        os.replace(partial, cache)
-    finally:
-        partial.unlink(missing_ok=True)
-    whole = _mapped(cache, shape)
-    if whole is None:
-        raise DataError(f"{cache}: was written and cannot be read back: delete it and check the disk")
-    return whole
-
-
-def _decode_into(array: Pixels, files: list[Path], progress: Progress | None) -> None:
-    with ThreadPoolExecutor(os.cpu_count()) as pool:  # Pillow decodes outside the interpreter's lock
-        for start in range(0, len(files), 1000):  # so that an error does not wait for all the others
-            for index, pixels in enumerate(pool.map(_pixels, files[start : start + 1000]), start):
-                array[index] = pixels
-            if progress is not None:
-                progress("decoding images", min(start + 1000, len(files)), len(files))
 
 
 def _pixels(file: Path) -> Pixels:
