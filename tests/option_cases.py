@@ -51,9 +51,19 @@ VALUES: dict[str, Any] = {
     "flip": True,
     "vertices": 4,
     "channels_last": False,
+    "image_size": 32,
+    "augment": "resized-crop",
+    "fingerprint": "flowers:3:0123456789ab",
 }
 EXAMPLES: dict[Any, Any] = {int: 3, float: 0.25, bool: True, int | None: 3, bool | None: True}
-BESIDE = {"feature_similarity": "--samples 2", "trunk": "--branch 1", "dropout": "--network cresnet20"}
+OWN_IMAGES = "--dataset folder --fingerprint other:3:0123456789ab"
+BESIDE = {
+    "feature_similarity": "--samples 2",
+    "trunk": "--branch 1",
+    "dropout": "--network cresnet20",
+    "image_size": OWN_IMAGES,
+    "fingerprint": OWN_IMAGES,
+}
 
 
 def of_fields(refused: tuple[str, ...] = (), **special: Row) -> dict[str, Row]:

@@ -7,6 +7,7 @@ import dataclasses
 import re
 import signal
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from subspaces import memory
+from subspaces.data import DataWarning
 from subspaces.training import Execution, RunError, Stopped, TrainingError
 from subspaces.training.recipe import all_fields
 
@@ -44,7 +46,8 @@ class Group(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            with _warnings_in_a_line():
+                return super().invoke(ctx)
         except Stopped as stopped:
             _say(STOPPED)
             raise typer.Exit(128 + signal.Signals[str(stopped)]) from None
@@ -61,6 +64,22 @@ class Group(TyperGroup):
                 raise
             _say(f"error: out of memory{memory.reason(error)}: {NEED_LESS}")
             raise typer.Exit(1) from None
+
+
+@contextmanager
+def _warnings_in_a_line() -> Iterator[None]:
+    """Say what is odd about the user's images, without where in this program it was noticed."""
+    with warnings.catch_warnings():
+        others = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
+            if issubclass(category, DataWarning):
+                _say(f"warning: {message}")
+            else:
+                others(message, category, *rest, **more)
+
+        warnings.showwarning = show
+        yield
 
 
 def _say(text: str) -> None:

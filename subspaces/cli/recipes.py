@@ -50,5 +50,5 @@ def _fields(recipe: Recipe) -> Table:
     caption = f"to change some: `subspaces train {recipe.name} --epochs 10 …`"
     table = printing.table("field", "value", "meaning", title=recipe.name, caption=caption, names="field")
     for name, value in recipe.to_dict().items():
-        table.add_row(name, escape(str(value)), escape(all_fields()[name].metadata["help"]))
+        table.add_row(name, escape(str(value) or "–"), escape(all_fields()[name].metadata["help"]))
     return table

@@ -36,7 +36,7 @@ def train(
     Example: subspaces train digits-standard digits-line --seeds 0 1 2 --epochs 20
     """
     with usage():
-        chosen, execution = api.configure(recipes, seeds or None, shared.given(fields, quiet, as_json, seeds))
+        chosen, execution = api.configure(recipes, seeds or None, shared.given(fields, quiet, as_json, seeds), data)
         feasible.check(chosen, data)
     before = {run.folder for run in (Run.under(out, recipe) for recipe in chosen) if run.finished}
     show: Mode = "json" if as_json else "quiet" if quiet else "bar"

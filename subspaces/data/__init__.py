@@ -2,7 +2,8 @@
 
 from subspaces.data.dataset import DataError, Dataset, Files, Images, Split
 from subspaces.data.fetching import check, describe, get
-from subspaces.data.loading import NAMES, Size, load, size_of
+from subspaces.data.loading import NAMES, Size, fingerprint_of, load, size_of
+from subspaces.data.own_images import DataWarning
 from subspaces.data.resident import ResidentLoader
 from subspaces.data.sources import SOURCES, Published, Source
 from subspaces.data.streaming import StreamingLoader
@@ -11,6 +12,7 @@ __all__ = [
     "NAMES",
     "SOURCES",
     "DataError",
+    "DataWarning",
     "Dataset",
     "Files",
     "Images",
@@ -22,6 +24,7 @@ __all__ = [
     "StreamingLoader",
     "check",
     "describe",
+    "fingerprint_of",
     "get",
     "load",
     "size_of",

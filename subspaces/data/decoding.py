@@ -1,7 +1,8 @@
 """Image files to arrays, with Pillow."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,23 +16,68 @@ if TYPE_CHECKING:
 
 Pixels = npt.NDArray[np.uint8]  # [H, W, C]
 SCALE, RATIO, TRIES = (0.08, 1.0), (3 / 4, 4 / 3), 10
+PIXELS = 10**8  # of one file: more is taken for a mistake, or for a file that is made to fill the memory
 NUMBERS = 4 * TRIES + 1  # that one random view of an image needs
 
 
 def decode(path: Path) -> "Image":
     """Return an image file as RGB; grey ones get three equal channels."""
+    with opened(path) as image:
+        return image.convert("RGB")
+
+
+@contextmanager
+def opened(path: Path) -> "Iterator[Image]":
+    """Open an image file, and say which one it was where it cannot be opened or decoded."""
     try:
         from PIL import Image
     except ImportError:
         raise ImportError("reading image files needs Pillow: install it with `pip install pillow`") from None
     try:
         with Image.open(path) as image:
-            return image.convert("RGB")
-    except FileNotFoundError:
+            yield image
+    except (FileNotFoundError, DataError):
         raise
     except Exception as error:  # Pillow's decoders raise whatever their libraries do
         size = path.stat().st_size
         raise DataError(f"{path}: {size:,} bytes that are not a whole image ({error}): get it again") from None
+
+
+def square(path: Path, size: int) -> Pixels:
+    """Return the centre square of any image file, the way up that its camera noted, scaled to size × size.
+
+    What is transparent is white, sixteen bits become eight, and of several frames the first one counts.
+    """
+    from PIL import Image, ImageOps
+
+    with opened(path) as image:
+        if image.width * image.height > PIXELS:
+            raise DataError(f"{path}: {image.width:,} × {image.height:,} pixels, more than {PIXELS:,}: make it smaller")
+        image.draft("RGB", (2 * size, 2 * size))  # a large JPEG is decoded at a half, a quarter or an eighth
+        try:
+            upright = ImageOps.exif_transpose(image)
+        except Exception:  # notes that cannot be read; if it is the image itself, it cannot be read below either
+            upright = image
+        upright = _eight_bits(upright, path)
+        short = min(upright.size)
+        left, top = (upright.width - short) / 2, (upright.height - short) / 2
+        box = (left, top, left + short, top + short)
+        return np.asarray(upright.resize((size, size), Image.Resampling.BILINEAR, box=box))
+
+
+def _eight_bits(image: "Image", path: Path) -> "Image":
+    """Return an image of any mode as RGB, over white where it is transparent."""
+    from PIL import Image
+
+    if image.mode == "F":
+        raise DataError(f"{path}: its pixels are floating-point numbers of no known range: save it with 8 or 16 bits")
+    if image.mode.startswith("I"):  # 0 … 65535, which `convert` would cut off at 255
+        wide = np.asarray(image).astype(np.int64).clip(0, 65535)
+        return Image.fromarray(((wide + 128) // 257).astype(np.uint8)).convert("RGB")
+    if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
+        white = Image.new("RGBA", image.size, "white")
+        return Image.alpha_composite(white, image.convert("RGBA")).convert("RGB")
+    return image.convert("RGB")
 
 
 def random_box(width: int, height: int, numbers: Sequence[float]) -> tuple[int, int, int, int]:

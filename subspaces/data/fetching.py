@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from subspaces.data import cifar10, folders, mnist, tiny_imagenet
+from subspaces.data import cifar10, folders, mnist, own_images, tiny_imagenet
 from subspaces.data.archives import is_archive, unpack
 from subspaces.data.dataset import DataError, Progress
 from subspaces.data.download import fetch
@@ -16,6 +16,7 @@ _PROBLEMS = {
     "cifar10": cifar10.problems,
     "tiny-imagenet": tiny_imagenet.problems,
     "imagenet": folders.problems,
+    "folder": own_images.problems,
 }
 
 
@@ -40,7 +41,7 @@ def get(
         raise ValueError(f"no data set is called {name!r}: {nearest(str(name), SOURCES)}")
     source, folder = SOURCES[name], Path(root).expanduser()
     if source.instructions:
-        raise DataError(f"{name} cannot be fetched, because each user agrees to its terms: {source.instructions}")
+        raise DataError(f"{name} cannot be fetched, because {source.instructions}")
     if not source.files or not check(name, folder):
         return folder
     target = folder / source.folder
@@ -68,9 +69,9 @@ def describe(name: str, root: str | os.PathLike[str] | None = None) -> str:
     """Return a sentence about what is below `root`: counts, classes and which version of the files."""
     folder = check_name_and_root(name, root)
     data = load(name, root)
-    channels, height, width = data.image_shape
+    shape = " × ".join(map(str, data.image_shape))
     return (
-        f"{name}: {len(data.train):,} training and {len(data.test):,} test images of {channels} × {height} × {width} "
+        f"{data.name}: {len(data.train):,} training and {len(data.test):,} test images of {shape} "
         f"in {len(data.classes):,} classes, {_version(name, folder)}"
     )
 
@@ -86,4 +87,6 @@ def _version(name: str, root: Path) -> str:
         return f"the {'binary' if paths[0].suffix == '.bin' else 'Python'} version in {paths[0].parent}"
     if name == "tiny-imagenet":
         return f"the published folder in {tiny_imagenet.find(root)}"
+    if name == "folder":
+        return own_images.described(root)
     return f"image files in {root / 'train'} and {root / 'val'}"

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from subspaces.data import cifar10, digits, folders, mnist, noise, tiny_imagenet
-from subspaces.data.dataset import DataError, Dataset
+from subspaces.data import cifar10, digits, folders, listing, mnist, noise, own_images, tiny_imagenet
+from subspaces.data.dataset import DataError, Dataset, Progress
 from subspaces.text import nearest
 
 _READERS: dict[str, Callable[[Path], Dataset]] = {
@@ -16,6 +16,7 @@ _READERS: dict[str, Callable[[Path], Dataset]] = {
     "cifar10": cifar10.load,
     "tiny-imagenet": tiny_imagenet.load,
     "imagenet": folders.load,
+    "folder": own_images.load,
 }
 NAMES = tuple(_READERS)
 
@@ -28,7 +29,9 @@ class Size(NamedTuple):
     classes: int
 
 
-SIZES = {  # of all but imagenet, which may be any folders
+OWN = "folder"
+"""The data set of the user's own images, which have no size and no number but those that are asked for and found."""
+SIZES = {  # of all but imagenet and folder, which may be any
     "digits": Size(digits.TRAINING, (1, 8, 8), 10),
     "mnist": Size(mnist.TRAINING, (1, 28, 28), 10),
     "cifar10": Size(cifar10.RECORDS * (len(cifar10.BATCHES) - 1), (3, 32, 32), len(cifar10.CLASSES)),
@@ -45,18 +48,30 @@ def load(
     label_noise: float = 0.0,
     validation: int = 0,
     seed: int = 0,
+    image_size: int = 0,
+    fingerprint: str = "",
+    progress: Progress | None = None,
 ) -> Dataset:
-    """Read a data set from the publisher's files below `root`.
+    """Read a data set from the publisher's files below `root`, or your own images.
 
     Args:
-        name: digits (which needs no root), mnist, cifar10, tiny-imagenet or imagenet.
+        name: digits (which needs no root), mnist, cifar10, tiny-imagenet, imagenet, or folder: your own images.
         root: the folder of the files, as `subspaces data get NAME --data DIR` leaves them; by default `data`.
         label_noise: the fraction of training labels that is drawn at random; validation and test stay clean.
         validation: how many training images to hold out.
         seed: of the noise and the held-out images; whoever passes the same seed gets the same data.
+        image_size: the side of your own images in pixels, to which they are scaled; by default 64.
+        fingerprint: what your own images must be, as recipes note it; others are refused.
+        progress: is told how many images are decoded, and of how many.
     """
     folder = check_name_and_root(name, root)
-    data = _READERS[name](folder)
+    if name == OWN:
+        data = own_images.load(folder, image_size or own_images.SIZE, seed, fingerprint, progress)
+    elif image_size or fingerprint:
+        given = f"image_size={image_size!r}" if image_size else f"fingerprint={fingerprint!r}"
+        raise ValueError(f"{given}: only your own images, the data set {OWN!r}, take it, and not {name}")
+    else:
+        data = tiny_imagenet.load(folder, progress=progress) if name == "tiny-imagenet" else _READERS[name](folder)
     keep, out = noise.held_out(len(data.train), validation, seed)
     if validation:
         data = replace(data, train=data.train.select(keep), validation=data.train.select(out))
@@ -64,12 +79,26 @@ def load(
     return replace(data, train=data.train.relabelled(labels))
 
 
-def size_of(name: str, root: str | os.PathLike[str] | None = None, *, count: bool = False) -> Size | None:
-    """Return the size of a data set where it is known, or, to `count` them, where the files are there."""
-    if name in SIZES or not count:
+def size_of(
+    name: str,
+    root: str | os.PathLike[str] | None = None,
+    *,
+    count: bool = False,
+    seed: int = 0,
+    image_size: int = 0,
+) -> Size | None:
+    """Return the size of a data set where it is known, or, to `count` them, where the files are there.
+
+    The user's own images are always counted, but not decoded: some may turn out to be none.
+    """
+    if name in SIZES or (name != OWN and not count):
         return SIZES.get(name)
     try:
         folder = check_name_and_root(name, root)
+        if name == OWN:
+            side = image_size or own_images.SIZE
+            training, classes = own_images.count(folder, seed)
+            return Size(training, (3, side, side), classes)
         found = _READERS[name](folder)
     except (FileNotFoundError, DataError):  # which is said when they are needed
         return None
@@ -83,9 +112,19 @@ def check_name_and_root(name: str, root: str | os.PathLike[str] | None) -> Path:
     if name == "digits":
         return Path()
     folder = Path(ROOT if root is None else root).expanduser()
+    if name == OWN and not folder.is_dir():
+        raise FileNotFoundError(
+            f"{name} needs your images, and {str(folder)!r} is not a folder: pass the one that has a folder of images "
+            "for each class (--data)"
+        )
     if not folder.is_dir():
         raise FileNotFoundError(
             f"{name} needs its files, and {str(folder)!r} is not a folder: pass the one that has them, or fill one "
             f"with `subspaces data get {name} --data {folder}`"
         )
     return folder
+
+
+def fingerprint_of(root: str | os.PathLike[str] | None = None) -> str:
+    """Return what tells the user's own images below `root` from others: name, number of files and fingerprint."""
+    return listing.find(check_name_and_root(OWN, root)).fingerprint

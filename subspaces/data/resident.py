@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from subspaces.data import views
 from subspaces.data.dataset import Images, Split
 from subspaces.data.pixels import Normalise
 from subspaces.randomness import uniform
@@ -25,7 +26,8 @@ class ResidentLoader:
     """Shuffled, cropped, flipped and normalised batches (x, y) of a split, made on the device.
 
     The images are held as uint8, with a border of `pad` black pixels, and a crop takes the original
-    size at a random place; a flip mirrors it with probability ½. Two loaders with the same seed give
+    size at a random place; a flip mirrors it with probability ½. With `resized_crop` a part of random size is scaled
+    to the whole instead. Two loaders with the same seed give
     the same batches on every device (up to the rounding of the last bit). The state is three tensors
     that are only ever changed in place: `order` int64 [n], `position` int64 [], `rng` int64 [2].
 
@@ -35,6 +37,7 @@ class ResidentLoader:
         mean, std: the data set's constants, per channel.
         pad: width of the border for random crops, 0 for none.
         flip: mirror at random.
+        resized_crop: views of 8–100 % of an image (`views`), in place of `pad`.
         shuffle: draw a new order each epoch.
         seed: of order, crops and flips.
         channels_last: batches with channels last in memory.
@@ -50,6 +53,7 @@ class ResidentLoader:
         std: Sequence[float],
         pad: int = 0,
         flip: bool = False,
+        resized_crop: bool = False,
         shuffle: bool = True,
         seed: int = 0,
         device: torch.device | str = "cpu",
@@ -60,10 +64,13 @@ class ResidentLoader:
             raise TypeError(f"ResidentLoader got {type(split).__name__}: expected a Split; StreamingLoader reads files")
         if batch < 1 or pad < 0 or not len(split):
             raise ValueError(f"{len(split)} images, batch={batch}, pad={pad}: expected at least 1, 1 and 0")
+        if pad and resized_crop:
+            raise ValueError(f"pad={pad}, resized_crop=True: expected one of the two ways to crop")
         if len(mean) != split.images.shape[1]:
             raise ValueError(f"mean={mean} for images of {split.images.shape[1]} channels: expected one per channel")
         self.device = torch.device(device)
         self.batch, self.pad, self.flip, self.shuffle = batch, pad, flip, shuffle
+        self.resized_crop = resized_crop
         self.images = _padded(split.images, pad, self.device)  # [n, H + 2 pad, W + 2 pad, C]
         self.labels = split.labels.to(self.device)
         self.normalise = Normalise(mean, std, self.device, channels_last, dtype)
@@ -83,6 +90,7 @@ class ResidentLoader:
         self.plan = torch.zeros(4, n, dtype=torch.int64, device=self.device)
         self.plan[_STEP] = 1
         self.order = self.plan[_IMAGE]
+        self.boxes = torch.zeros(4, n if self.resized_crop else 0, device=self.device)
         self.start_epoch()
 
     def sibling(self, seed: int) -> "ResidentLoader":
@@ -98,7 +106,11 @@ class ResidentLoader:
         self.position.zero_()
         self.order.copy_(permutation(self.rng, n) if self.shuffle else self._range[:n])
         self.plan[_LABEL].copy_(self.labels[self.order])
-        if not (self.pad or self.flip):
+        if self.resized_crop:
+            drawn = views.boxes(uniform(self.rng, (4, n)))
+            turned = uniform(self.rng, (n,)) < 0.5
+            self.boxes.copy_(views.mirrored(drawn, turned) if self.flip else drawn)
+        if self.resized_crop or not (self.pad or self.flip):
             return
         tall, wide = height + 2 * self.pad, width + 2 * self.pad
         start = self.order * tall
@@ -116,12 +128,15 @@ class ResidentLoader:
     def take(self, size: int) -> Batch:
         """Return the next `size` images and labels of the epoch; past its end there are none."""
         _, height, width = self._size
-        index, labels, start, step = self.plan.index_select(1, self.position + self._range[:size])
+        places = self.position + self._range[:size]
+        index, labels, start, step = self.plan.index_select(1, places)
         self.position.add_(size)
-        if self.pad or self.flip:
+        if self.resized_crop:
+            images = views.views(self.images.index_select(0, index), self.boxes.index_select(1, places))
+        elif self.pad or self.flip:
             rows = start[:, None] + self._rows  # [size, H]
-            places = torch.addcmul(rows[:, :, None], step[:, None, None], self._range[:width])  # [size, H, W]
-            images = self._pixels.index_select(0, places.view(-1)).view(size, height, width, -1)
+            pixels = torch.addcmul(rows[:, :, None], step[:, None, None], self._range[:width])  # [size, H, W]
+            images = self._pixels.index_select(0, pixels.view(-1)).view(size, height, width, -1)
         else:
             images = self.images.index_select(0, index)
         return self.normalise(images), labels

@@ -29,7 +29,7 @@ class Source:
     files: tuple[Published, ...] = ()
     others: tuple[Published, ...] = ()  # other versions that `load` reads too, if you fetch them yourself
     folder: str = "."
-    instructions: str = ""  # where it cannot be fetched, what to do instead
+    instructions: str = ""  # where it cannot be fetched, why, and what to do instead
 
 
 _MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist"
@@ -88,8 +88,17 @@ SOURCES: dict[str, Source] = {
             "about 150 GB",
             "https://www.image-net.org",
             "research and education, not commercial; each user agrees with the publisher",
-            instructions="register at https://www.image-net.org/download.php, fetch the ILSVRC 2012 images, and unpack "
-            "them to ROOT/train/<class>/*.JPEG and ROOT/val/<class>/*.JPEG",
+            instructions="each user agrees to its terms: register at https://www.image-net.org/download.php, fetch "
+            "the ILSVRC 2012 images, and unpack them to ROOT/train/<class>/*.JPEG and ROOT/val/<class>/*.JPEG",
+        ),
+        Source(
+            "folder",
+            "your own images, a folder for each class: any classes, scaled to any one size",
+            "as large as yours",
+            "docs/own-images.md",
+            "yours",
+            instructions="they are your own images: put them into DIR/<class>/*, or DIR/train/<class>/* and "
+            "DIR/test/<class>/*, and pass --data DIR",
         ),
     )
 }

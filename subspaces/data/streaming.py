@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
-from subspaces.data import decoding
+from subspaces.data import decoding, views
 from subspaces.data.dataset import Files, Images, Split
 from subspaces.data.pixels import Normalise
 from subspaces.data.resident import Batch, batch_sizes
@@ -37,7 +37,7 @@ class StreamingLoader:
         mean, std: the data set's constants, per channel.
         pad: for arrays, the width of the black border for random crops.
         flip: mirror at random.
-        resized_crop: for files, random crops.
+        resized_crop: random crops that are scaled; of arrays in place of `pad`.
         shuffle: draw a new order each epoch.
         seed: of order, crops and flips.
         device, channels_last, dtype: of the batches.
@@ -72,7 +72,7 @@ class StreamingLoader:
         reader = (
             _FileReader(split, seed, flip, resized_crop, size, resize)
             if isinstance(split, Files)
-            else _ArrayReader(split, seed, flip, pad)
+            else _ArrayReader(split, seed, flip, pad, resized_crop)
         )
         self._loader = DataLoader(
             reader,
@@ -127,8 +127,8 @@ def _check(split: Images, batch: int, pad: int, resized_crop: bool, size: int, r
         raise ValueError(f"{len(split)} images, batch={batch}, pad={pad}: expected at least 1, 1 and 0")
     if isinstance(split, Files) and pad:
         raise ValueError(f"pad={pad}: image files have no common size to pad; expected resized_crop=True or none")
-    if isinstance(split, Split) and resized_crop:
-        raise ValueError("resized_crop=True: only image files are scaled; arrays take pad")
+    if pad and resized_crop:
+        raise ValueError(f"pad={pad}, resized_crop=True: expected one of the two ways to crop")
     if size > resize:
         raise ValueError(f"size={size}, resize={resize}: expected a centred view that fits into the scaled image")
 
@@ -183,15 +183,20 @@ class _FileReader(TorchDataset[Batch]):
 
 
 class _ArrayReader(TorchDataset[Batch]):
-    def __init__(self, split: Split, seed: int, flip: bool, pad: int) -> None:
-        self.split, self.seed, self.flip, self.pad = split, seed, flip, pad
+    def __init__(self, split: Split, seed: int, flip: bool, pad: int, resized_crop: bool) -> None:
+        self.split, self.seed, self.flip, self.pad, self.resized_crop = split, seed, flip, pad, resized_crop
         self._drawn = -2, torch.empty(0)
 
     def __getitem__(self, item: tuple[int, list[int]]) -> Batch:
         epoch, indices = item
         _, _, height, width = self.split.images.shape
         images = self.split.images[indices].permute(0, 2, 3, 1)
-        if self.pad or self.flip:
+        if self.resized_crop:
+            drawn = self._numbers(epoch)[indices].T  # [5, n]
+            boxes = views.boxes(drawn[:4])
+            images = views.views(images, views.mirrored(boxes, drawn[4] < 0.5) if self.flip else boxes)
+            images = images.round().to(torch.uint8)  # a batch travels as bytes
+        elif self.pad or self.flip:
             pad, drawn = self.pad, self._numbers(epoch)[indices]
             top, left = (drawn[:, :2] * (2 * pad + 1)).long().unbind(1)
             mirrored = (drawn[:, 2] < 0.5).long() if self.flip else torch.zeros_like(top)
@@ -202,8 +207,8 @@ class _ArrayReader(TorchDataset[Batch]):
         return images.contiguous(), self.split.labels[indices]
 
     def _numbers(self, epoch: int) -> Tensor:
-        """Return the random numbers of all images in an epoch, [n, 3]."""
+        """Return the random numbers of all images in an epoch, [n, 3], or [n, 5] for views."""
         if self._drawn[0] != epoch:
             state = stream(self.seed, "augmentation", epoch)
-            self._drawn = epoch, uniform(state, (len(self.split), 3))
+            self._drawn = epoch, uniform(state, (len(self.split), 5 if self.resized_crop else 3))
         return self._drawn[1]

@@ -94,7 +94,7 @@ def _check_alike(first: Subject, others: Sequence[Network]) -> None:
     for other in (network.subject for network in others):
         if not isinstance(first, RunSubject) or not isinstance(other, RunSubject):
             continue
-        for name, what in (("dataset", "data set"), ("network", "network")):
+        for name, what in (("dataset", "data set"), ("fingerprint", "fingerprint"), ("network", "network")):
             ours, theirs = getattr(first.recipe, name), getattr(other.recipe, name)
             if ours != theirs:
                 raise ValueError(

@@ -20,11 +20,12 @@ from subspaces.evaluation.display import bars, counted
 from subspaces.evaluation.run_subject import OneRun, RunSubject, run_subjects
 from subspaces.training import sharing
 from subspaces.training.execution import Execution, Precision
+from subspaces.training.feasible import DATA
 from subspaces.training.runs import Run, RunError
 from subspaces.training.signals import stop_on_signals
 
 FILE = "ensembles.json"
-ALIKE = ("dataset", "label_noise", "validation", "data_seed")  # what decides which images are asked about
+ALIKE = DATA  # what decides which images are asked about
 
 
 def evaluate_together(

@@ -23,6 +23,8 @@ from subspaces.training import sharing
 from subspaces.training.batches import evaluation_batches, fits_memory, statistics_batches, statistics_seed
 from subspaces.training.engine import build_family
 from subspaces.training.execution import Execution
+from subspaces.training.feasible import data_of
+from subspaces.training.images import load_data
 from subspaces.training.recipe import Recipe
 from subspaces.training.runs import Run, RunError
 from subspaces.training.sharing import Waiting
@@ -175,19 +177,24 @@ def run_subjects(
     """Return a function that gives each run's subject, one for each folder, with data that runs may share."""
     data, execution = None if data is None else values.folder("data", data), execution.resolved()
 
+    read: dict[tuple[Any, ...], Dataset] = {}
+
+    def load(recipe: Recipe) -> Dataset:
+        if data_of(recipe) not in read:
+            read[data_of(recipe)] = load_data(recipe, data)
+        return read[data_of(recipe)]
+
     @cache
-    def load(name: str, label_noise: float, validation: int, seed: int) -> Dataset:
-        return datasets.load(name, data, label_noise=label_noise, validation=validation, seed=seed)
+    def others(name: str) -> Dataset:
+        return datasets.load(name, data)
 
     found: dict[Path, RunSubject] = {}
 
     def subject(run: Run) -> RunSubject:
-        folder, one = run.folder.resolve(), run.recipe
+        folder = run.folder.resolve()
         if folder not in found:
             _until_trained(run)
-            read = partial(load, one.dataset, one.label_noise, one.validation, one.data_seed)
-            others = partial(load, label_noise=0.0, validation=0, seed=0)
-            found[folder] = RunSubject(run, read, execution, trust, others)
+            found[folder] = RunSubject(run, partial(load, run.recipe), execution, trust, others)
         return found[folder]
 
     return subject

@@ -20,7 +20,7 @@ def heading(recipes: Sequence[Recipe], *told: str) -> str:
     """Return what recipes share, for a title: data set, label noise, network, and what is told beside."""
     noises, networks = ({getattr(recipe, name) for recipe in recipes} for name in ("label_noise", "network"))
     noise = f", {100 * noises.pop():g} % label noise" if noises not in ({0.0}, set()) and len(noises) == 1 else ""
-    dataset = [f"{recipes[0].dataset}{noise}"] if recipes else []
+    dataset = [f"{recipes[0].data_name}{noise}"] if recipes else []
     return " · ".join(part for part in (*dataset, *(networks if len(networks) == 1 else ()), *told) if part)
 
 

@@ -240,10 +240,10 @@ def _read(sources: Source | Iterable[Source]) -> list[Reading]:
 
 def _comparable(first: Reading, other: Reading, evaluated: bool) -> None:
     """Refuse families of different data sets, which only runs know, and evaluations on parts of one that differ."""
-    if first.recipe is not None and other.recipe is not None and first.recipe.dataset != other.recipe.dataset:
+    known = [one.recipe.fingerprint or one.recipe.dataset for one in (first, other) if one.recipe is not None]
+    if len(set(known)) > 1:
         raise RunError(
-            f"{first.folder} is of {first.recipe.dataset!r} and {other.folder} of {other.recipe.dataset!r}: "
-            "expected runs on one data set"
+            f"{first.folder} is of {known[0]!r} and {other.folder} of {known[1]!r}: expected runs on one data set"
         )
     ours, theirs = (run.record.dataset["splits"].get("test") if evaluated else None for run in (first, other))
     if ours != theirs:

@@ -89,7 +89,7 @@ def whole_numbers(name: str, given: int | Sequence[int]) -> tuple[int, ...]:
 def resolve(recipe: OneRecipe | Sequence[OneRecipe], setting: Setting) -> tuple[list[Recipe], Setting]:
     """Return the different recipes with all seeds and changes, and the setting with what is left of these."""
     several = values.all_of("recipe", recipe, (Recipe, str), "a Recipe, the name of one, or several of either")
-    found, execution = configure(several, setting.seeds, setting.changes)
+    found, execution = configure(several, setting.seeds, setting.changes, setting.data)
     recipes = list({one.key: one for one in found}.values())
     return recipes, replace(setting, execution=execution, seeds=None, changes={})
 

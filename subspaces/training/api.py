@@ -13,8 +13,9 @@ from subspaces.text import nearest
 from subspaces.training import feasible
 from subspaces.training import recipes as book
 from subspaces.training.advice import against_memory
-from subspaces.training.display import Mode, check_mode, display
+from subspaces.training.display import Mode, check_mode, display, reading
 from subspaces.training.execution import Execution
+from subspaces.training.images import identified, load_data
 from subspaces.training.loop import Held, train_runs
 from subspaces.training.recipe import COMMON, Recipe, all_fields
 from subspaces.training.runs import Run
@@ -53,10 +54,10 @@ def train(
         >>> (run,) = ss.train("digits-line", epochs=20)
         >>> run.result["test_accuracy"]
     """
-    chosen, execution = configure(recipe, seeds, changes)
     check_mode(show)
     out = values.folder("out", out)
     data = None if data is None else values.folder("data", data)
+    chosen, execution = configure(recipe, seeds, changes, data)
     feasible.check(chosen, data)
     return train_recipes(chosen, execution, data=data, out=out, show=show, tensorboard=tensorboard)
 
@@ -74,9 +75,8 @@ def train_recipes(
     def train_free(free: Sequence[Run], held: Held) -> None:
         for members in _groups(free):
             one = members[0].recipe
-            dataset = datasets.load(
-                one.dataset, data, label_noise=one.label_noise, validation=one.validation, seed=one.data_seed
-            )
+            with reading(show) as progress:
+                dataset = load_data(one, data, progress)
             feasible.check_loaded([run.recipe for run in members], dataset)
             try:
                 _train_group(members, dataset, execution, show, tensorboard, held)
@@ -121,7 +121,7 @@ def _groups(runs: Sequence[Run]) -> list[list[Run]]:
     groups: dict[tuple[Any, ...], list[Run]] = {}
     for run in runs:
         one = run.recipe
-        key = (one.dataset, one.label_noise, one.validation, one.data_seed, one.batch, one.dropout > 0)
+        key = (*feasible.data_of(one), one.batch, one.dropout > 0)
         groups.setdefault(key, []).append(run)
     return list(groups.values())
 
@@ -159,9 +159,15 @@ def _used(method: str) -> set[str]:
 
 
 def configure(
-    recipe: Recipe | str | Sequence[Recipe | str], seeds: Sequence[int] | None, changes: dict[str, Any]
+    recipe: Recipe | str | Sequence[Recipe | str],
+    seeds: Sequence[int] | None,
+    changes: dict[str, Any],
+    data: str | os.PathLike[str] | None = None,
 ) -> tuple[list[Recipe], Execution]:
-    """Return the recipes with all changes and seeds applied, and what was asked for of their execution."""
+    """Return the recipes with all changes and seeds applied, and what was asked for of their execution.
+
+    Those of the user's own images say which images `data` has.
+    """
     several = values.all_of("train", recipe, (Recipe, str), "a Recipe, the name of one, or several of either")
     fields = set(all_fields())
     settings = {entry.name for entry in dataclasses.fields(Execution)}
@@ -182,4 +188,4 @@ def configure(
         if not seeds:
             raise ValueError(f"seeds={seeds!r}: expected one or more of them, such as [0, 1]")
         found = [dataclasses.replace(one, seed=seed) for one in found for seed in seeds]
-    return found, execution
+    return identified(found, data), execution

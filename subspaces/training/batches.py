@@ -9,6 +9,7 @@ from torch import Tensor
 
 from subspaces import streams
 from subspaces.data import Dataset, Files, Images, ResidentLoader, Split, StreamingLoader
+from subspaces.data.views import RESIZED
 from subspaces.training.execution import Execution
 from subspaces.training.recipe import Recipe
 
@@ -66,8 +67,8 @@ def training_batches(
     `images` is a loader of another run on the same data, whose images are shared where both see the same.
     """
     if isinstance(images, ResidentLoader):
-        settings = (recipe.batch, recipe.pad, recipe.flip)
-        if (images.batch, images.pad, images.flip) == settings:
+        settings = (recipe.batch, recipe.pad, recipe.flip, recipe.augment == RESIZED)
+        if (images.batch, images.pad, images.flip, images.resized_crop) == settings:
             return images.sibling(recipe.seed)
     return _batches(dataset.train, recipe, dataset, execution, recipe.seed, augment=True)
 
@@ -111,12 +112,12 @@ def _batches(
         "channels_last": execution.channels_last,
         "dtype": torch.bfloat16 if execution.precision == "bfloat16" else torch.float32,
     }
-    pad = recipe.pad if augment else 0
+    pad, resized = (recipe.pad, recipe.augment == RESIZED) if augment else (0, False)
     if isinstance(split, Files):
         return Stream(StreamingLoader(split, resized_crop=augment, workers=execution.workers, **shared))
     if fits_memory(split, pad, execution):
-        return ResidentLoader(split, pad=pad, **shared)
-    return Stream(StreamingLoader(split, pad=pad, workers=execution.workers, **shared))
+        return ResidentLoader(split, pad=pad, resized_crop=resized, **shared)
+    return Stream(StreamingLoader(split, pad=pad, resized_crop=resized, workers=execution.workers, **shared))
 
 
 def fits_memory(split: Split, pad: int, execution: Execution) -> bool:

@@ -65,6 +65,21 @@ def display(batches: int, mode: Mode, tensorboard: bool, stream: TextIO | None =
         yield Display(batches, mode, tensorboard, stack, stream)
 
 
+@contextmanager
+def reading(mode: Mode) -> Iterator[Callable[[str, int, int], None]]:
+    """Yield a function that shows how far the reading of a data set is; the bar is gone at the end."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=mode != "bar") as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def show(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = bars.add_task(what)
+            bars.update(tasks[what], completed=done, total=total or None)
+
+        yield show
+
+
 class _Bars:
     """A progress bar for each run, with the newest numbers and the time that is left."""
 

@@ -8,14 +8,18 @@ it is, and only where a batch, or a group of a batch (`samples`), would have one
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from typing import Any
 
 import torch
 
 from subspaces.batchnorm import ONE_VALUE
 from subspaces.data import Dataset, Size, size_of
-from subspaces.data.loading import check_name_and_root
+from subspaces.data.loading import OWN, check_name_and_root
 from subspaces.networks import registry
 from subspaces.training.recipe import Recipe
+
+DATA = ("dataset", "label_noise", "validation", "data_seed", "fingerprint", "image_size")
+"""The fields that decide which images a recipe is trained on."""
 
 
 def check(recipes: Sequence[Recipe], data: str | os.PathLike[str] | None) -> None:
@@ -32,19 +36,38 @@ def check(recipes: Sequence[Recipe], data: str | os.PathLike[str] | None) -> Non
 
 
 def _check_sizes(recipes: Iterable[Recipe], data: str | os.PathLike[str] | None) -> None:
-    different = {
-        (one.dataset, one.validation, one.batch, one.definition.groups, one.network, one.dropout): one
-        for one in recipes
-    }
+    different = {(*data_of(one), one.batch, one.definition.groups, one.network, one.dropout): one for one in recipes}
     for one in different.values():
-        size = size_of(one.dataset, data, count=one.validation > 0)
+        about = {"seed": one.data_seed, "image_size": one.image_size}
+        size = size_of(one.dataset, data, count=one.validation > 0, **about)
         if size is not None:
+            if one.dataset == OWN:
+                _check_network(one, size)
             if one.validation >= size.training:
                 raise ValueError(
                     f"validation={one.validation}: expected 0 to {size.training - 1}, part of the {size.training} "
                     f"training images of {one.dataset}"
                 )
             check_batches(one, size._replace(training=size.training - one.validation))
+
+
+def data_of(recipe: Recipe) -> tuple[Any, ...]:
+    """Return what decides which images a recipe is trained on."""
+    return tuple(getattr(recipe, name) for name in DATA)
+
+
+def _check_network(recipe: Recipe, size: Size) -> None:
+    """Refuse a network that does not take images of that size: those of other data sets are known to fit."""
+    device = torch.device("cpu" if ":" in recipe.network else "meta")  # which takes no memory
+    settings: dict[str, Any] = {"classes": size.classes, "image_shape": size.image_shape, "dropout": recipe.dropout}
+    try:
+        with torch.random.fork_rng(devices=[]), device, torch.no_grad():
+            registry.build(recipe.network, **settings).eval()(torch.zeros(2, *size.image_shape))
+    except (ValueError, RuntimeError) as error:
+        raise ValueError(
+            f"network={recipe.network!r}: it does not take the images, {size.image_shape[1]} pixels a side in "
+            f"{size.classes} classes: {error}; choose another --image-size or --network"
+        ) from None
 
 
 def check_loaded(recipes: Iterable[Recipe], dataset: Dataset) -> None:

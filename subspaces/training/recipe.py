@@ -11,6 +11,9 @@ from typing import Any
 import torch
 
 from subspaces import streams, values
+from subspaces.data import listing, own_images
+from subspaces.data import loading as datasets
+from subspaces.data.views import AUGMENTATIONS, PLAIN
 from subspaces.methods import METHODS, Method, fields, own_fields, users
 from subspaces.methods.fields import ABOVE_ZERO, FRACTION, NATURAL, POSITIVE, setting
 from subspaces.methods.rates import SCHEDULES
@@ -77,6 +80,13 @@ class Recipe:
         most=streams.BRANCHES - 1,
         later=True,
     )
+    image_size: int = setting(
+        0, "Side of your own images (data set folder), to which they are scaled; 0: 64.", NATURAL, later=True
+    )
+    augment: str = setting(PLAIN, "Views of training images.", choices=lambda: AUGMENTATIONS, later=True)
+    fingerprint: str = setting(
+        "", "What your own images must be, NAME:FILES:DIGEST; by default what the folder has.", later=True
+    )
     definition: Method
 
     def __init__(self, *, definition: Method | None = None, **given: Any) -> None:
@@ -130,6 +140,7 @@ class Recipe:
                 "names a folder"
             )
         self.optimizer_class()
+        self._check_images()
         if self.trunk > self.epochs:
             raise ValueError(f"trunk={self.trunk}: expected at most the epochs, {self.epochs}")
         self.definition.check(self.common())
@@ -141,6 +152,26 @@ class Recipe:
             raise ValueError(
                 f"epochs={self.epochs}{own} with schedule={self.schedule!r}: {error} (recipe {self.name})"
             ) from None
+
+    def _check_images(self) -> None:
+        """Refuse what does not fit the data set, and give the user's own images the size that they have by default."""
+        if self.dataset != datasets.OWN:
+            for name, value in (("image_size", self.image_size), ("fingerprint", self.fingerprint)):
+                if value:
+                    raise ValueError(f"{name}={value!r}: it is for the data set {datasets.OWN!r}, not {self.dataset!r}")
+        else:
+            object.__setattr__(self, "image_size", self.image_size or own_images.SIZE)
+            own_images.check_size(self.image_size)
+            if self.fingerprint:
+                listing.parts_of(self.fingerprint)
+        if self.augment != PLAIN and (self.pad or self.dataset == "imagenet"):
+            other = f"pad={self.pad}" if self.pad else f"dataset={self.dataset!r}, whose images are always seen so"
+            raise ValueError(f"augment={self.augment!r} with {other}: expected one way to crop; set pad to 0")
+
+    @property
+    def data_name(self) -> str:
+        """The data set as people call it; that of the user's own images is their folder's."""
+        return f"{listing.parts_of(self.fingerprint)[0]} ({self.dataset})" if self.fingerprint else self.dataset
 
     def __getattr__(self, name: str) -> Any:
         """Return one of the method's own fields."""

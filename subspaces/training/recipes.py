@@ -73,6 +73,7 @@ _IMAGENET = replace(
     pad=0,  # crops are of random size instead
 )
 _WIDE = replace(_IMAGENET, name="imagenet-wide-resnet50-standard", network="torchvision:wide_resnet50_2")
+_FOLDER = replace(_TINY18, name="folder-standard", dataset="folder", epochs=90)
 _MNIST = replace(_CIFAR10, name="mnist-standard", dataset="mnist", network="lenet", epochs=10, pad=0, flip=False)
 _DIGITS = replace(_MNIST, name="digits-standard", dataset="digits", network="mlp", epochs=60, label_noise=0.4)
 
@@ -82,6 +83,8 @@ _LISTS = (
     _several(_CIFAR10),
     *map(_methods, (_TINY18, _TINY50, _IMAGENET, _WIDE, _MNIST)),
     _baselines(_MNIST, "dropout", "swag", "fge", validation=5000),  # LeNet has no dropout, 10 epochs are too short
+    _methods(_FOLDER),
+    _baselines(_FOLDER, "dropout", "integral", validation=200),  # ResNet18 has no dropout
     _methods(_DIGITS),
     _baselines(_DIGITS, "dropout", validation=200, ema_decay=0.98),  # an epoch has 10 steps
 )

@@ -73,7 +73,7 @@ CHOICES = {
     ),
     "--optimizer": ("SGD", "Adam", "LBFGS", "SparseAdam", "Optimizer", "Muon", "lr_scheduler", "sgd", "__name__", ""),
     "--schedule": ("warmup-cosine", "constant", "x", ""),
-    "--dataset": ("digits", "mnist", "cifar10", "imagenet", "x", "../x", ""),
+    "--dataset": ("digits", "mnist", "cifar10", "imagenet", "folder", "x", "../x", ""),
     "--device": ("cpu", "cuda", "cuda:99", "meta", "mps", "x", ""),
     "--precision": ("auto", "float32", "bfloat16", "float16", ""),
     "--choose-on": ("auto", "validation", "test", "train", ""),
@@ -87,7 +87,7 @@ CHOICES = {
 PATH_OPTIONS = ("--out", "-o", "--runs", "--data")
 SLOW = ("--compile", "--help", "--models", "--draws")
 FIGURES = ("along", "betas", "plane", "training", "vertices", "reliability", "selective", "diversity", "x", "")
-NAMES = ("mnist", "cifar10", "digits", "tiny-imagenet", "imagenet", "x", "")
+NAMES = ("mnist", "cifar10", "digits", "tiny-imagenet", "imagenet", "folder", "x", "")
 
 
 def tree() -> dict[tuple[str, ...], Any]:

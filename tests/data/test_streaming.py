@@ -269,8 +269,8 @@ def test_without_pillow(files, monkeypatch):
 def test_bad_arguments(files, options, message):
     with pytest.raises(ValueError, match=message):
         loader(files.train, **options)
-    with pytest.raises(ValueError, match="resized_crop=True: only image files"):
-        loader(array(), resized_crop=True)
+    with pytest.raises(ValueError, match="pad=2, resized_crop=True: expected one of the two"):
+        loader(array(), pad=2, resized_crop=True)
 
 
 @pytest.mark.gpu

@@ -47,6 +47,9 @@ BAD = {
     "epsilon": [0.0, -0.1],
     "trunk": [-1, 161, 0.5],
     "branch": [-1, 1.0, 256],
+    "image_size": [-1, 64, 0.5],
+    "augment": ["resized", "none", 3],
+    "fingerprint": [3, "flowers:3:0123456789ab"],
 }
 OTHER = {
     "dataset": "digits",
@@ -78,6 +81,9 @@ OTHER = {
     "epsilon": 0.2,
     "trunk": 3,
     "branch": 1,
+    "image_size": 32,
+    "augment": "resized-crop",
+    "fingerprint": "flowers:3:0123456789ab",
 }
 FIELDS = list(all_fields())
 
@@ -306,8 +312,16 @@ def test_the_keys_of_all_recipes_stay_as_they_are():
     assert {name: RECIPES[name].key for name in keys} == keys
 
 
+BESIDE = {
+    "feature_similarity": {"samples": 2},
+    "image_size": {"dataset": "folder"},
+    "fingerprint": {"dataset": "folder"},
+    "augment": {"pad": 0},
+}
+
+
 def base(name: str) -> Recipe:
-    return Recipe(**user(name), **({"samples": 2} if name == "feature_similarity" else {}))
+    return Recipe(**user(name), **BESIDE.get(name, {}))
 
 
 def changed(name: str) -> Recipe:

@@ -13,6 +13,7 @@ BASES = [
     "imagenet-resnet50",
     "imagenet-wide-resnet50",
     "mnist",
+    "folder",
     "digits",
 ]
 METHODS = ["standard", "line", "curve", "simplex", "line-layerwise", "curve-layerwise", "simplex-layerwise"]
@@ -20,7 +21,12 @@ BASELINES = [
     *("swa-cyclic", "swa-constant", "swag", "snapshot", "fge", "ema", "early-stopping", "sam", "dropout"),
     *("label-smoothing", "simplex-label-smoothing", "integral"),
 ]
-UNFIT = {"cifar10": {"integral"}, "mnist": {"dropout", "swag", "fge"}, "digits": {"dropout"}}
+UNFIT = {
+    "cifar10": {"integral"},
+    "mnist": {"dropout", "swag", "fge"},
+    "folder": {"dropout", "integral"},
+    "digits": {"dropout"},
+}
 LINES = ("line", "curve")
 SEVERAL = [f"{method}-{what}" for method in LINES for what in ("samples2", "samples4", "features")]
 PAPER = {  # network, epochs, batch, weight decay, pad, flip
@@ -30,6 +36,7 @@ PAPER = {  # network, epochs, batch, weight decay, pad, flip
     "imagenet-resnet50": ("torchvision:resnet50", 100, 256, 5e-5, 0, True),
     "imagenet-wide-resnet50": ("torchvision:wide_resnet50_2", 100, 256, 5e-5, 0, True),
     "mnist": ("lenet", None, 128, 1e-4, 0, False),
+    "folder": ("resnet18", None, 128, 1e-4, 4, True),
     "digits": ("mlp", None, 128, 1e-4, 0, False),
 }
 
@@ -91,7 +98,10 @@ WHAT_THEY_ARE: dict[str, dict[str, object]] = {
     **{f"{method}-samples{count}": {"method": method, "samples": count} for method in LINES for count in (2, 4)},
     **{f"{method}-features": {"method": method, "samples": 2, "feature_similarity": 1.0} for method in LINES},
 }
-OWN = {("digits", "ema"): {"ema_decay": 0.98}, ("digits", "early-stopping"): {"validation": 200}}
+OWN = {
+    ("digits", "ema"): {"ema_decay": 0.98},
+    **{(base, "early-stopping"): {"validation": 200} for base in ("digits", "folder")},
+}
 """Where a recipe is another than on the other data sets: digits have 1,200 images, and ten steps in an epoch."""
 
 
@@ -109,7 +119,7 @@ def test_data_sets_differ_in_little_more_than_the_paper_says():
     for base in BASES:
         values = RECIPES[f"{base}-standard"].to_dict()
         others = {field: value for field, value in values.items() if value != default[field] and field not in named}
-        assert others == ({"label_noise": 0.4} if base == "digits" else {})
+        assert others == {"digits": {"label_noise": 0.4}, "folder": {"image_size": 64}}.get(base, {})
     assert [RECIPES[f"{base}-standard"].epochs for base in ("mnist", "digits")] == [10, 60]
 
 

@@ -1,0 +1,197 @@
+"""The user's own images as files: which there are, of which class, which are for the test, and what tells them apart.
+
+DIR/train/<class>/* with DIR/test, DIR/val, DIR/valid or DIR/validation, or DIR/<class>/* alone, of which a fifth is
+for the test. Folders within a class belong to it. Hidden files are passed over.
+"""
+
+import hashlib
+import os
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from subspaces.data.dataset import DataError
+from subspaces.text import listed
+
+SUFFIXES = (".jpeg", ".jpg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
+TRAIN, TESTS = "train", ("test", "val", "valid", "validation")  # the first that has classes is the test
+SHARE = 0.2  # of the images, for the test, where there is no folder for it
+Flags = npt.NDArray[np.bool_]
+
+
+class Entry(NamedTuple):
+    """One image file: where it is, and what shows that it has changed."""
+
+    path: str  # below the root
+    label: int
+    test: bool
+    size: int
+    changed: int  # in nanoseconds
+
+
+@dataclass(frozen=True)
+class Listing:
+    """All image files of a folder, those for training first, each part sorted by class and path."""
+
+    root: Path
+    classes: tuple[str, ...]
+    entries: tuple[Entry, ...]
+    separate: str  # the folder of the test images; "" where a part of all is taken
+    ignored: int  # files that are no images by their name
+
+    @property
+    def name(self) -> str:
+        """The folder's own name."""
+        return _plain(self.root.resolve().name) or "images"
+
+    @property
+    def digest(self) -> str:
+        """Twelve digits that change with the name or the size of any image file."""
+        lines = sorted(f"{_plain(entry.path)}\0{entry.size}" for entry in self.entries)
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
+
+    @property
+    def stamp(self) -> str:
+        """Twelve digits that also change when a file was written anew."""
+        times = [entry.changed for entry in self.entries]
+        return hashlib.sha256(f"{self.digest} {times}".encode()).hexdigest()[:12]
+
+    @property
+    def fingerprint(self) -> str:
+        """What a recipe holds of these images: name, how many files, and a digest of their names and sizes."""
+        return f"{self.name}:{len(self.entries)}:{self.digest}"
+
+    def check(self, expected: str) -> None:
+        """Refuse images that are not those of a fingerprint; the folder itself may have another name by now."""
+        name, count, digest = parts_of(expected) if expected else ("", "", self.digest)
+        if digest != self.digest:
+            files = "the same number of files, with other names or sizes"
+            if int(count) != len(self.entries):
+                files = f"{len(self.entries)} image files, and not {count}"
+            raise DataError(
+                f"fingerprint={expected!r}: {self.root} has {files} (digest {self.digest}, expected "
+                f"{digest}): pass the folder {name!r} as it was (--data)"
+            )
+
+    def for_test(self, good: Flags, seed: int) -> Flags:
+        """Say which images are for the test: what its own folder holds, or a part of all that are good.
+
+        An image is drawn by its path and the seed alone, so that it stays where it is when others are added. Only to
+        have both parts of every class, its first in this order is for the test and its last one for training.
+        """
+        if self.separate:
+            return np.array([entry.test for entry in self.entries])
+        drawn = np.array([_drawn(entry.path, seed) for entry in self.entries])
+        labels = np.array([entry.label for entry in self.entries])
+        chosen: Flags = drawn < SHARE
+        for label in range(len(self.classes)):
+            own = np.flatnonzero((labels == label) & good)
+            if len(own):
+                order = own[np.argsort(drawn[own])]
+                chosen[order[0]] = True
+                chosen[order[-1]] = False
+        return chosen
+
+
+def parts_of(fingerprint: str) -> tuple[str, str, str]:
+    """Return name, number of files and digest of a fingerprint, or refuse what is none."""
+    found = re.fullmatch(r"(.+):(\d{1,12}):([0-9a-f]{12})", fingerprint, re.DOTALL | re.ASCII)
+    if found is None:
+        raise ValueError(f"fingerprint={fingerprint!r}: expected NAME:FILES:DIGEST, such as 'flowers:150:0123456789ab'")
+    return found[1], found[2], found[3]
+
+
+def find(root: Path) -> Listing:
+    """List the images of a folder; refuse one without two classes, and a class without images."""
+    folders = {name.lower(): name for name in _folders(root)}
+    train, tests = folders.get(TRAIN), [folders[name] for name in TESTS if name in folders]
+    separate = next((name for name in tests if train and _folders(root / name)), "")
+    base = root / train if train and (separate or len(folders) == 1) else root
+    names = _folders(base)
+    if not names:
+        raise FileNotFoundError(
+            f"folder: found no folders of images in {base}: expected {root}/<class>/* for each class, or "
+            f"{root}/train/<class>/* and {root}/test/<class>/*"
+        )
+    classes, ignored, entries = tuple(dict.fromkeys(map(_plain, names))), 0, list[Entry]()
+    if len(classes) < 2:
+        raise DataError(f"{base}: has one class, {classes[0]!r}: expected a folder for each of two or more classes")
+    for part, test in ((base, False), *([(root / separate, True)] if separate else ())):
+        own = _folders(part)
+        ignored += sum(each.is_file() and _shown(each.name) for each in part.iterdir())
+        if unknown := sorted(set(map(_plain, own)) - set(classes)):
+            raise DataError(f"{part}: has {_classes(unknown)}, which {base} has not: rename or remove what is too much")
+        for name in own:
+            found, others = _images(part / name)
+            ignored += others
+            label = classes.index(_plain(name))
+            for path, size, changed in sorted(found):
+                entries.append(Entry(os.path.relpath(path, root), label, test, size, changed))
+    _check_classes(base, classes, entries)
+    return Listing(root, classes, tuple(entries), separate, ignored)
+
+
+def _check_classes(base: Path, classes: Sequence[str], entries: Sequence[Entry]) -> None:
+    there = {entry.label for entry in entries if not entry.test}
+    if lacking := [name for label, name in enumerate(classes) if label not in there]:
+        raise DataError(
+            f"{base}: there are no images of {_classes(lacking)}: put some there, or remove the empty folder; image "
+            f"files end in {', '.join(SUFFIXES)}"
+        )
+
+
+def _classes(names: Sequence[str]) -> str:
+    shown = listed([*map(repr, names[:5]), *([f"{len(names) - 5} more"] if len(names) > 5 else [])])
+    return f"the class{'es' if len(names) > 1 else ''} {shown}"
+
+
+def _folders(folder: Path) -> list[str]:
+    with os.scandir(folder) as entries:
+        return sorted((entry.name for entry in entries if entry.is_dir() and _shown(entry.name)), key=_plain)
+
+
+def _shown(name: str) -> bool:
+    return not name.startswith(".") and name != "__MACOSX"
+
+
+def _images(folder: Path) -> tuple[list[tuple[str, int, int]], int]:
+    """Return the image files below a folder, with sizes and times, and how many other files there are."""
+    found, others = [], 0
+    for entry in _walk(folder, {os.path.realpath(folder)}):
+        if entry.name.lower().endswith(SUFFIXES):
+            try:
+                state = entry.stat()
+            except OSError:  # a link to nothing, which is named when it is read
+                state = entry.stat(follow_symlinks=False)
+            found.append((entry.path, state.st_size, state.st_mtime_ns))
+        else:
+            others += 1
+    return found, others
+
+
+def _walk(folder: str | Path, above: set[str]) -> "Iterator[os.DirEntry[str]]":
+    """Yield all files below a folder; a link to a folder above it is not followed."""
+    with os.scandir(folder) as entries:
+        shown = [entry for entry in entries if _shown(entry.name)]
+    for entry in shown:
+        if not entry.is_dir():
+            yield entry
+        elif (real := os.path.realpath(entry.path)) not in above:
+            yield from _walk(entry.path, {*above, real})
+
+
+def _drawn(path: str, seed: int) -> float:
+    """Return a number of [0, 1) that path and seed decide."""
+    digest = hashlib.sha256(f"{seed} {_plain(path)}".encode()).digest()
+    return int.from_bytes(digest[:6], "big") / 2**48
+
+
+def _plain(name: str) -> str:
+    """Return a name as text that can be printed, the same on every system."""
+    return unicodedata.normalize("NFC", os.fsencode(name).decode("utf-8", "replace"))

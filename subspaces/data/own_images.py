@@ -1,0 +1,236 @@
+"""The user's own images, in a folder for each class: decoded once to squares of one size, and kept beside them."""
+
+import hashlib
+import io
+import os
+import warnings
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from subspaces.data import decoded, decoding, listing
+from subspaces.data.dataset import DataError, Dataset, Progress, Split
+from subspaces.data.decoding import Pixels
+from subspaces.data.listing import Flags, Listing
+
+SIZE = 64  # unless told otherwise
+SIZES = (8, 1024)
+NAMED = 3  # files in a warning
+LOOKED_AT = 256  # images of the cache that are compared with their sums
+Sums = npt.NDArray[np.int64]  # [n, 2, 3]: of an image's values and of their squares, for each channel
+
+
+class DataWarning(UserWarning):
+    """Something about the user's images that they should know."""
+
+
+class _Decoded(NamedTuple):
+    pixels: Pixels  # [n, size, size, 3], black where a file cannot be read
+    sums: Sums
+    broken: dict[int, str]  # why a file cannot be read
+
+
+def load(
+    root: Path,
+    size: int = SIZE,
+    seed: int = 0,
+    fingerprint: str = "",
+    progress: Progress | None = None,
+) -> Dataset:
+    """Read the images below `root`; `seed` decides which are for the test where they have no folder of their own."""
+    check_size(size)
+    found = listing.find(root)
+    found.check(fingerprint)
+    whole = _decoded(found, size, progress)
+    _warn(found, whole.broken)
+    good = _good(found, whole.broken)
+    test = found.for_test(good, seed)
+    _check_parts(found, good, test)
+    mean, std = _constants(whole.sums[good & ~test], size)
+    splits = [_split(found, whole.pixels, good & part) for part in (~test, test)]
+    return Dataset(f"{found.name} (folder)", splits[0], None, splits[1], found.classes, mean, std)
+
+
+def check_size(size: int) -> None:
+    """Refuse a side that no image is scaled to."""
+    if not isinstance(size, int) or not SIZES[0] <= size <= SIZES[1]:
+        raise ValueError(f"image_size={size!r}: expected {SIZES[0]} to {SIZES[1]} pixels")
+
+
+def count(root: Path, seed: int) -> tuple[int, int]:
+    """Return how many training images and classes there are, as far as the list of files says."""
+    found = listing.find(root)
+    test = found.for_test(np.ones(len(found.entries), bool), seed)
+    return int((~test).sum()), len(found.classes)
+
+
+def problems(root: Path) -> list[str]:
+    """Return what is wrong with the folder, with the name of every file that cannot be read."""
+    found = listing.find(root)
+    whole = _decoded(found, SIZE, None)
+    wrong = list(whole.broken.values())
+    try:
+        good = _good(found, whole.broken)
+        _check_parts(found, good, found.for_test(good, 0))
+    except DataError as error:
+        wrong.append(str(error))
+    return wrong
+
+
+def described(root: Path) -> str:
+    """Return in words where the images are, how they are divided and what was passed over."""
+    found = listing.find(root)
+    test = f"in {found.root / found.separate}" if found.separate else f"{listing.SHARE:.0%} of each class, about,"
+    passed = f"; {found.ignored:,} other files passed over" if found.ignored else ""
+    return f"of any size in {root}, scaled; {test} for the test{passed}; fingerprint {found.fingerprint}"
+
+
+def _good(found: Listing, broken: dict[int, str]) -> Flags:
+    good = np.ones(len(found.entries), bool)
+    good[list(broken)] = False
+    return good
+
+
+def _warn(found: Listing, broken: dict[int, str]) -> None:
+    """Name the first files that cannot be read."""
+    if broken:
+        first = "; ".join(list(broken.values())[:NAMED])
+        more = f"; … (`subspaces data check folder --data {found.root}` names all)" if len(broken) > NAMED else ""
+        text = f"{len(broken)} of {len(found.entries)} image files cannot be read and are left out: {first}{more}"
+        warnings.warn(text, DataWarning, stacklevel=4)
+
+
+def _check_parts(found: Listing, good: Flags, test: Flags) -> None:
+    """Refuse a class without training images, and a test without images."""
+    labels = np.array([entry.label for entry in found.entries])
+    there = set(labels[good & ~test].tolist())
+    for label, name in enumerate(found.classes):
+        if label not in there:
+            raise DataError(f"{found.root}: of the class {name!r} no image is left to train on: put some there")
+    if not (good & test).any():
+        what = f"{found.root / found.separate} has no images" if found.separate else "every class has one image only"
+        raise DataError(f"{found.root}: no image is left for the test, as {what}: add some")
+
+
+def _split(found: Listing, pixels: Pixels, chosen: Flags) -> Split:
+    """Return the chosen images: a part of the mapped array where they lie together, else a copy of them."""
+    places = np.flatnonzero(chosen)
+    first, last = int(places[0]), int(places[-1]) + 1
+    own = pixels[first:last] if last - first == len(places) else pixels[places]
+    labels = torch.tensor([found.entries[place].label for place in places], dtype=torch.int64)
+    return Split(torch.from_numpy(own).permute(0, 3, 1, 2), labels)
+
+
+def _constants(sums: Sums, size: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return mean and standard deviation of each channel, of pixels scaled to [0, 1]."""
+    first, second = sums.astype(np.float64).sum(0) / (len(sums) * size * size)
+    std = np.sqrt(np.maximum(second - first**2, 1.0))  # of images that are all alike, one step of 255
+    return tuple((first / 255).tolist()), tuple((std / 255).tolist())
+
+
+# The cache
+
+
+def _decoded(found: Listing, size: int, progress: Progress | None) -> _Decoded:
+    """Return all images at one size, from the cache or, where a file has changed since, decoded anew."""
+    folder = _place(found.root)
+    name = f".subspaces-{size}-{found.digest}-{found.stamp}"
+    known = None if folder is None else _kept(folder / name, len(found.entries), size)
+    if known is not None:
+        return known
+    broken: dict[str, str] = {}
+    view = partial(_view, size=size, broken=broken)
+    paths = [found.root / entry.path for entry in found.entries]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Pillow's, of odd metadata and many pixels, which are refused
+        pixels = decoded.build(paths, None if folder is None else folder / f"{name}.npy", size, view, progress)
+    places = {index: broken[str(path)] for index, path in enumerate(paths) if str(path) in broken}
+    result = _Decoded(pixels, _sums(pixels), places)
+    if folder is not None:
+        _compare(folder, name, result)
+        _keep(folder / f"{name}.npz", result)
+        _remove_others(folder, name)
+    return result
+
+
+def _view(path: Path, size: int, broken: dict[str, str]) -> Pixels:
+    try:
+        return decoding.square(path, size)
+    except FileNotFoundError:
+        broken[str(path)] = f"{path}: a link to a file that is not there"
+    except DataError as error:
+        broken[str(path)] = str(error)
+    return np.zeros((size, size, 3), np.uint8)
+
+
+def _place(root: Path) -> Path | None:
+    """Return where decoded images are kept: beside them, else in the user's own cache, else nowhere."""
+    if os.access(root, os.W_OK):
+        return root
+    configured = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    own = configured if configured.is_absolute() else Path(os.path.expanduser("~")) / ".cache"
+    folder = own / "subspaces" / hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:16]
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder if os.access(folder, os.W_OK) else None
+
+
+def _sums(pixels: Pixels) -> Sums:
+    found = np.empty((len(pixels), 2, 3), np.int64)
+    for index, image in enumerate(pixels):
+        wide = image.reshape(-1, 3).astype(np.int64)
+        found[index] = wide.sum(0), (wide**2).sum(0)
+    return found
+
+
+def _kept(cache: Path, number: int, size: int) -> _Decoded | None:
+    """Return what is kept; None if it is not there, not whole or not what was written."""
+    pixels = decoded.kept(cache.with_name(f"{cache.name}.npy"), (number, size, size, 3))
+    notes = _notes(cache.with_name(f"{cache.name}.npz"))
+    if pixels is None or notes is None or notes["sums"].shape != (number, 2, 3):
+        return None
+    some = np.unique(np.linspace(0, number - 1, min(number, LOOKED_AT)).astype(int))
+    if not np.array_equal(_sums(pixels[some]), notes["sums"][some]):
+        return None
+    return _Decoded(pixels, notes["sums"], dict(zip(notes["broken"].tolist(), notes["why"].tolist(), strict=True)))
+
+
+def _notes(path: Path) -> dict[str, npt.NDArray[Any]] | None:
+    try:
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as kept:
+            return {name: kept[name] for name in ("sums", "broken", "why")}
+    except Exception:  # not there, or damaged in any way: it is written again
+        return None
+
+
+def _keep(path: Path, result: _Decoded) -> None:
+    arrays = {"sums": result.sums, "broken": np.array([*result.broken], np.int64)}
+    decoded.write_arrays(path, **arrays, why=np.array([*result.broken.values()], np.str_))
+
+
+def _compare(folder: Path, name: str, result: _Decoded) -> None:
+    """Warn where files with the names and sizes of before hold other images now."""
+    for earlier in folder.glob(f"{name.rpartition('-')[0]}-*.npz"):
+        notes = _notes(earlier)
+        if earlier.stem != name and notes is not None and notes["sums"].shape == result.sums.shape:
+            changed = int((notes["sums"] != result.sums).any((1, 2)).sum())
+            if changed:
+                warnings.warn(
+                    f"{changed} image files have the names and sizes that they had, and other content: what was "
+                    "trained or measured before saw the earlier images",
+                    DataWarning,
+                    stacklevel=4,
+                )
+
+
+def _remove_others(folder: Path, name: str) -> None:
+    size = name.split("-")[1]
+    for other in folder.glob(f".subspaces-{size}-*.np[yz]"):
+        if other.stem != name:
+            with suppress(OSError):
+                other.unlink()

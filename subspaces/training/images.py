@@ -1,0 +1,28 @@
+"""Which images a recipe is trained on: its data set, and of the user's own images which these are."""
+
+import dataclasses
+import os
+from collections.abc import Sequence
+
+from subspaces import data as datasets
+from subspaces.data import Dataset
+from subspaces.data.dataset import Progress
+from subspaces.data.loading import OWN
+from subspaces.training.recipe import Recipe
+
+
+def identified(recipes: Sequence[Recipe], data: str | os.PathLike[str] | None) -> list[Recipe]:
+    """Return the recipes; those of the user's own images name what the folder has, unless they name it already."""
+    unknown = [one.dataset == OWN and not one.fingerprint for one in recipes]
+    here = datasets.fingerprint_of(data) if any(unknown) else ""
+    return [
+        dataclasses.replace(one, fingerprint=here) if new else one for one, new in zip(recipes, unknown, strict=True)
+    ]
+
+
+def load_data(recipe: Recipe, data: str | os.PathLike[str] | None, progress: Progress | None = None) -> Dataset:
+    """Return the images of a recipe, with its label noise and its held-out images."""
+    one = recipe
+    asked = {"label_noise": one.label_noise, "validation": one.validation, "seed": one.data_seed}
+    own = {"image_size": one.image_size, "fingerprint": one.fingerprint}
+    return datasets.load(one.dataset, data, **asked, **own, progress=progress)  # type: ignore[arg-type]
