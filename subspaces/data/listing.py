@@ -34,6 +34,11 @@ class Entry(NamedTuple):
     size: int
     changed: int  # in nanoseconds
 
+    @property
+    def stamp(self) -> tuple[str, int, int]:
+        """What stays while the file does."""
+        return (plain(self.path), self.size, self.changed)
+
 
 @dataclass(frozen=True)
 class Listing:
@@ -48,36 +53,13 @@ class Listing:
     @property
     def name(self) -> str:
         """The folder's own name."""
-        return _plain(self.root.resolve().name) or "images"
-
-    @property
-    def digest(self) -> str:
-        """Twelve digits that change with the name or the size of any image file."""
-        lines = sorted(f"{_plain(entry.path)}\0{entry.size}" for entry in self.entries)
-        return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
+        return plain(self.root.resolve().name) or "images"
 
     @property
     def stamp(self) -> str:
-        """Twelve digits that also change when a file was written anew."""
-        times = [entry.changed for entry in self.entries]
-        return hashlib.sha256(f"{self.digest} {times}".encode()).hexdigest()[:12]
-
-    @property
-    def fingerprint(self) -> str:
-        """What a recipe holds of these images: name, how many files, and a digest of their names and sizes."""
-        return f"{self.name}:{len(self.entries)}:{self.digest}"
-
-    def check(self, expected: str) -> None:
-        """Refuse images that are not those of a fingerprint; the folder itself may have another name by now."""
-        name, count, digest = parts_of(expected) if expected else ("", "", self.digest)
-        if digest != self.digest:
-            files = "the same number of files, with other names or sizes"
-            if int(count) != len(self.entries):
-                files = f"{len(self.entries)} image files, and not {count}"
-            raise DataError(
-                f"fingerprint={expected!r}: {self.root} has {files} (digest {self.digest}, expected "
-                f"{digest}): pass the folder {name!r} as it was (--data)"
-            )
+        """Digits that change when a file comes, goes or is written anew."""
+        lines = "\n".join(f"{path}\0{size}\0{changed}" for path, size, changed in (e.stamp for e in self.entries))
+        return hashlib.sha256(lines.encode()).hexdigest()[:16]
 
     def for_test(self, good: Flags, seed: int) -> Flags:
         """Say which images are for the test: what its own folder holds, or a part of all that are good.
@@ -119,18 +101,18 @@ def find(root: Path) -> Listing:
             f"folder: found no folders of images in {base}: expected {root}/<class>/* for each class, or "
             f"{root}/train/<class>/* and {root}/test/<class>/*"
         )
-    classes, ignored, entries = tuple(dict.fromkeys(map(_plain, names))), 0, list[Entry]()
+    classes, ignored, entries = tuple(dict.fromkeys(map(plain, names))), 0, list[Entry]()
     if len(classes) < 2:
         raise DataError(f"{base}: has one class, {classes[0]!r}: expected a folder for each of two or more classes")
     for part, test in ((base, False), *([(root / separate, True)] if separate else ())):
         own = _folders(part)
         ignored += sum(each.is_file() and _shown(each.name) for each in part.iterdir())
-        if unknown := sorted(set(map(_plain, own)) - set(classes)):
+        if unknown := sorted(set(map(plain, own)) - set(classes)):
             raise DataError(f"{part}: has {_classes(unknown)}, which {base} has not: rename or remove what is too much")
         for name in own:
             found, others = _images(part / name)
             ignored += others
-            label = classes.index(_plain(name))
+            label = classes.index(plain(name))
             for path, size, changed in sorted(found):
                 entries.append(Entry(os.path.relpath(path, root), label, test, size, changed))
     _check_classes(base, classes, entries)
@@ -153,7 +135,7 @@ def _classes(names: Sequence[str]) -> str:
 
 def _folders(folder: Path) -> list[str]:
     with os.scandir(folder) as entries:
-        return sorted((entry.name for entry in entries if entry.is_dir() and _shown(entry.name)), key=_plain)
+        return sorted((entry.name for entry in entries if entry.is_dir() and _shown(entry.name)), key=plain)
 
 
 def _shown(name: str) -> bool:
@@ -188,10 +170,10 @@ def _walk(folder: str | Path, above: set[str]) -> "Iterator[os.DirEntry[str]]":
 
 def _drawn(path: str, seed: int) -> float:
     """Return a number of [0, 1) that path and seed decide."""
-    digest = hashlib.sha256(f"{seed} {_plain(path)}".encode()).digest()
+    digest = hashlib.sha256(f"{seed} {plain(path)}".encode()).digest()
     return int.from_bytes(digest[:6], "big") / 2**48
 
 
-def _plain(name: str) -> str:
+def plain(name: str) -> str:
     """Return a name as text that can be printed, the same on every system."""
     return unicodedata.normalize("NFC", os.fsencode(name).decode("utf-8", "replace"))

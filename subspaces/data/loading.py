@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from subspaces.data import cifar10, digits, folders, listing, mnist, noise, own_images, tiny_imagenet
+from subspaces.data import cifar10, contents, digits, folders, listing, mnist, noise, own_images, tiny_imagenet
 from subspaces.data.dataset import DataError, Dataset, Progress
 from subspaces.text import nearest
 
@@ -126,5 +126,5 @@ def check_name_and_root(name: str, root: str | os.PathLike[str] | None) -> Path:
 
 
 def fingerprint_of(root: str | os.PathLike[str] | None = None) -> str:
-    """Return what tells the user's own images below `root` from others: name, number of files and fingerprint."""
-    return listing.find(check_name_and_root(OWN, root)).fingerprint
+    """Return what tells the user's own images below `root` from others: name, number of files and a digest."""
+    return contents.fingerprint(listing.find(check_name_and_root(OWN, root)))

@@ -1,19 +1,17 @@
 """The user's own images, in a folder for each class: decoded once to squares of one size, and kept beside them."""
 
-import hashlib
-import io
 import os
 import warnings
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from subspaces.data import decoded, decoding, listing
+from subspaces.data import contents, decoded, decoding, listing
 from subspaces.data.dataset import DataError, Dataset, Progress, Split
 from subspaces.data.decoding import Pixels
 from subspaces.data.listing import Flags, Listing
@@ -45,7 +43,8 @@ def load(
     """Read the images below `root`; `seed` decides which are for the test where they have no folder of their own."""
     check_size(size)
     found = listing.find(root)
-    found.check(fingerprint)
+    if fingerprint:
+        contents.check(found, fingerprint)
     whole = _decoded(found, size, progress)
     _warn(found, whole.broken)
     good = _good(found, whole.broken)
@@ -87,7 +86,7 @@ def described(root: Path) -> str:
     found = listing.find(root)
     test = f"in {found.root / found.separate}" if found.separate else f"{listing.SHARE:.0%} of each class, about,"
     passed = f"; {found.ignored:,} other files passed over" if found.ignored else ""
-    return f"of any size in {root}, scaled; {test} for the test{passed}; fingerprint {found.fingerprint}"
+    return f"of any size in {root}, scaled; {test} for the test{passed}; fingerprint {contents.fingerprint(found)}"
 
 
 def _good(found: Listing, broken: dict[int, str]) -> Flags:
@@ -101,8 +100,8 @@ def _warn(found: Listing, broken: dict[int, str]) -> None:
     if broken:
         first = "; ".join(list(broken.values())[:NAMED])
         more = f"; … (`subspaces data check folder --data {found.root}` names all)" if len(broken) > NAMED else ""
-        text = f"{len(broken)} of {len(found.entries)} image files cannot be read and are left out: {first}{more}"
-        warnings.warn(text, DataWarning, stacklevel=4)
+        which = f"{len(broken)} of {len(found.entries)} image files in {found.root}"
+        warnings.warn(f"{which} cannot be read and are left out: {first}{more}", DataWarning, stacklevel=4)
 
 
 def _check_parts(found: Listing, good: Flags, test: Flags) -> None:
@@ -138,46 +137,36 @@ def _constants(sums: Sums, size: int) -> tuple[tuple[float, ...], tuple[float, .
 
 def _decoded(found: Listing, size: int, progress: Progress | None) -> _Decoded:
     """Return all images at one size, from the cache or, where a file has changed since, decoded anew."""
-    folder = _place(found.root)
-    name = f".subspaces-{size}-{found.digest}-{found.stamp}"
+    folder = contents.place(found.root)
+    name = f".subspaces-{size}-{found.stamp}"
     known = None if folder is None else _kept(folder / name, len(found.entries), size)
     if known is not None:
         return known
-    broken: dict[str, str] = {}
+    broken: dict[Path, str] = {}
     view = partial(_view, size=size, broken=broken)
     paths = [found.root / entry.path for entry in found.entries]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pillow's, of odd metadata and many pixels, which are refused
         pixels = decoded.build(paths, None if folder is None else folder / f"{name}.npy", size, view, progress)
-    places = {index: broken[str(path)] for index, path in enumerate(paths) if str(path) in broken}
+    above = f"{found.root}{os.sep}"  # which may be another one when this is read from the cache
+    places = {
+        index: listing.plain(broken[path].replace(above, "")) for index, path in enumerate(paths) if path in broken
+    }
     result = _Decoded(pixels, _sums(pixels), places)
     if folder is not None:
-        _compare(folder, name, result)
         _keep(folder / f"{name}.npz", result)
         _remove_others(folder, name)
     return result
 
 
-def _view(path: Path, size: int, broken: dict[str, str]) -> Pixels:
+def _view(path: Path, size: int, broken: dict[Path, str]) -> Pixels:
     try:
         return decoding.square(path, size)
     except FileNotFoundError:
-        broken[str(path)] = f"{path}: a link to a file that is not there"
+        broken[path] = f"{path}: a link to a file that is not there"
     except DataError as error:
-        broken[str(path)] = str(error)
+        broken[path] = str(error)
     return np.zeros((size, size, 3), np.uint8)
-
-
-def _place(root: Path) -> Path | None:
-    """Return where decoded images are kept: beside them, else in the user's own cache, else nowhere."""
-    if os.access(root, os.W_OK):
-        return root
-    configured = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    own = configured if configured.is_absolute() else Path(os.path.expanduser("~")) / ".cache"
-    folder = own / "subspaces" / hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:16]
-    with suppress(OSError):
-        folder.mkdir(parents=True, exist_ok=True)
-    return folder if os.access(folder, os.W_OK) else None
 
 
 def _sums(pixels: Pixels) -> Sums:
@@ -191,7 +180,7 @@ def _sums(pixels: Pixels) -> Sums:
 def _kept(cache: Path, number: int, size: int) -> _Decoded | None:
     """Return what is kept; None if it is not there, not whole or not what was written."""
     pixels = decoded.kept(cache.with_name(f"{cache.name}.npy"), (number, size, size, 3))
-    notes = _notes(cache.with_name(f"{cache.name}.npz"))
+    notes = contents.read_notes(cache.with_name(f"{cache.name}.npz"), "sums", "broken", "why")
     if pixels is None or notes is None or notes["sums"].shape != (number, 2, 3):
         return None
     some = np.unique(np.linspace(0, number - 1, min(number, LOOKED_AT)).astype(int))
@@ -200,32 +189,9 @@ def _kept(cache: Path, number: int, size: int) -> _Decoded | None:
     return _Decoded(pixels, notes["sums"], dict(zip(notes["broken"].tolist(), notes["why"].tolist(), strict=True)))
 
 
-def _notes(path: Path) -> dict[str, npt.NDArray[Any]] | None:
-    try:
-        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as kept:
-            return {name: kept[name] for name in ("sums", "broken", "why")}
-    except Exception:  # not there, or damaged in any way: it is written again
-        return None
-
-
 def _keep(path: Path, result: _Decoded) -> None:
     arrays = {"sums": result.sums, "broken": np.array([*result.broken], np.int64)}
     decoded.write_arrays(path, **arrays, why=np.array([*result.broken.values()], np.str_))
-
-
-def _compare(folder: Path, name: str, result: _Decoded) -> None:
-    """Warn where files with the names and sizes of before hold other images now."""
-    for earlier in folder.glob(f"{name.rpartition('-')[0]}-*.npz"):
-        notes = _notes(earlier)
-        if earlier.stem != name and notes is not None and notes["sums"].shape == result.sums.shape:
-            changed = int((notes["sums"] != result.sums).any((1, 2)).sum())
-            if changed:
-                warnings.warn(
-                    f"{changed} image files have the names and sizes that they had, and other content: what was "
-                    "trained or measured before saw the earlier images",
-                    DataWarning,
-                    stacklevel=4,
-                )
 
 
 def _remove_others(folder: Path, name: str) -> None:

@@ -1,5 +1,6 @@
 """Finished runs as what is measured: their folders bring recipe, data and family."""
 
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, cached_property, partial
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from subspaces import data as datasets
@@ -16,7 +18,7 @@ from subspaces.data.pixels import Normalise
 from subspaces.evaluation.answers import Family
 from subspaces.evaluation.pictures import Pictures, fitted, in_batches
 from subspaces.evaluation.predictor import CapturedPredictor, Predictor
-from subspaces.evaluation.subject import Constants, Subject, small_pictures
+from subspaces.evaluation.subject import PIXELS, Constants, Subject, small_pictures
 from subspaces.evaluation.tasks import Classification
 from subspaces.subspace import Subspace
 from subspaces.training import sharing
@@ -166,9 +168,19 @@ class RunSubject(Subject):
             yield self._batch(x, labels)
 
     def images(self, split: str, indices: Sequence[int], labels: Tensor) -> Tensor | None:
-        """Return images of a split that is in memory and has small ones."""
+        """Return images of a split that is in memory, no larger than a page holds them."""
         images = getattr(getattr(self.images_of, split), "images", None)
-        return small_pictures(images[list(indices)]) if isinstance(images, Tensor) else None
+        return small_pictures(_shrunk(images[list(indices)])) if isinstance(images, Tensor) else None
+
+
+def _shrunk(images: Tensor) -> Tensor:
+    """Return uint8 images whose sides are at most those of a small picture."""
+    (height, width), most = images.shape[-2:], math.isqrt(PIXELS)
+    longer = max(height, width)
+    if longer <= most:
+        return images
+    smaller = (max(1, most * height // longer), max(1, most * width // longer))
+    return F.adaptive_avg_pool2d(images.float(), smaller).round().to(torch.uint8)
 
 
 def run_subjects(

@@ -17,6 +17,7 @@ from subspaces.data import (
     DataError,
     DataWarning,
     check,
+    contents,
     decoded,
     decoding,
     describe,
@@ -259,7 +260,7 @@ def broken(root: Path) -> None:
 
 def test_broken_files_are_named_and_left_out(tmp_path):
     broken(own(tmp_path))
-    with pytest.warns(DataWarning, match=r"5 of 17 image files cannot be read .*empty\.jpg.*data check folder"):
+    with pytest.warns(DataWarning, match=r"5 of 17 image files in .* cannot be read .*empty\.jpg.*data check folder"):
         data = read(tmp_path)
     assert len(data.train) + len(data.test) == 12
     with pytest.warns(DataWarning, match="5 of 17"):  # from the cache too
@@ -313,9 +314,9 @@ def test_decoded_once_until_something_changes(tmp_path, monkeypatch):
     assert 99 in names(read(tmp_path).train) + names(read(tmp_path).test)
     (tmp_path / "a" / "new.png").unlink()
     assert len(read(tmp_path).train) == len(first.train)
-    assert len(list(tmp_path.glob(".subspaces*"))) == 2  # of this size the newest alone
+    assert len(list(tmp_path.glob(".subspaces-*-*"))) == 2  # of this size the newest alone
     assert read(tmp_path, image_size=16).image_shape == (3, 16, 16)
-    assert len(list(tmp_path.glob(".subspaces*"))) == 4
+    assert len(list(tmp_path.glob(".subspaces-*-*"))) == 4
     assert not list(tmp_path.glob("*partial*"))
 
 
@@ -323,20 +324,34 @@ def test_files_that_were_touched_and_files_that_were_changed(tmp_path):
     file = own(tmp_path) / "a" / "0.bmp"
     made.image(file, made.flat(0, (8, 8, 3)))
     read(tmp_path)
+    before = fingerprint_of(tmp_path)
     os.utime(file, ns=(1, 1))
-    read(tmp_path)  # it holds what it held
+    read(tmp_path, fingerprint=before)  # it holds what it held
     made.image(file, made.flat(7, (8, 8, 3)))
     os.utime(file, ns=(2, 2))
-    with pytest.warns(DataWarning, match="1 image files have the names and sizes that they had, and other content"):
-        data = read(tmp_path)
+    data = read(tmp_path)
     assert 7 in names(data.train) + names(data.test)
+    with pytest.raises(DataError, match="as many image files, with other names or contents"):
+        read(tmp_path, fingerprint=before)
+
+
+def test_contents_are_read_once(tmp_path, monkeypatch):
+    before, read_now, digest = fingerprint_of(own(tmp_path)), [], contents._digest
+    monkeypatch.setattr(contents, "_digest", lambda path: read_now.append(path.name) or digest(path))
+    assert fingerprint_of(tmp_path) == before
+    os.utime(tmp_path / "a" / "1.png", ns=(1, 1))
+    assert fingerprint_of(tmp_path) == before
+    assert read_now == ["1.png"]
+    (tmp_path / contents.FILE).write_bytes(b"damaged")
+    assert fingerprint_of(tmp_path) == before
+    assert len(read_now) == 13
 
 
 @pytest.mark.parametrize("kind", ["npy", "npz"])
 @pytest.mark.parametrize("damage", [lambda c: c[:-100], lambda c: b"", lambda c: c[:-9] + b"\x55" * 9])
 def test_a_damaged_cache_is_made_again(tmp_path, kind, damage):
     expected = read(own(tmp_path)).train.images.clone()
-    (cache,) = tmp_path.glob(f".subspaces*.{kind}")
+    (cache,) = tmp_path.glob(f".subspaces-*-*.{kind}")
     content = damage(cache.read_bytes())
     cache.unlink()
     cache.write_bytes(content)
@@ -392,7 +407,7 @@ def test_fingerprints(tmp_path):
     root = root.rename(tmp_path / "moved")
     read(root, fingerprint=before)  # another place is no other content
     made.image(root / "a" / "0.png", made.flat(0, (90, 90, 3)))
-    with pytest.raises(DataError, match=r"moved has the same number of files, with other names or sizes .*'flowers'"):
+    with pytest.raises(DataError, match=r"moved has as many image files, with other names or contents .*'flowers'"):
         read(root, fingerprint=before)
     (root / "a" / "0.png").unlink()
     with pytest.raises(DataError, match="11 image files, and not 12"):
