@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from subspaces import studies
     from subspaces.api import Evaluation, evaluate, plot, report
     from subspaces.evaluation import Classification, Corruptions, Metric, Regression, Task, check
+    from subspaces.production import export, predict
     from subspaces.studies.compare import compare
     from subspaces.training import Recipe, train
 
@@ -46,10 +47,12 @@ __all__ = [
     "check",
     "compare",
     "evaluate",
+    "export",
     "keep_memory",
     "load",
     "networks",
     "plot",
+    "predict",
     "recalibrate",
     "report",
     "save",
@@ -72,6 +75,10 @@ def __getattr__(name: str) -> Any:
         from subspaces import evaluation
 
         return getattr(evaluation, name)
+    if name in ("export", "predict"):
+        from subspaces import production
+
+        return getattr(production, name)
     if name == "compare":
         from subspaces.studies.compare import compare
 

@@ -11,6 +11,7 @@ holds what each of them was, in shape, type and checksum.
 import dataclasses
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,11 @@ def save(module: nn.Module, path: str | os.PathLike[str], shared: bool = True) -
     The same family makes the same file, byte for byte. With `shared=False` its frozen parameters are left out, which
     makes a small file of a few trained weights on a large base; `load` takes them from the network that it is given.
     """
+    return write(module, path, shared, {})
+
+
+def write(module: nn.Module, path: str | os.PathLike[str], shared: bool, notes: Mapping[str, str]) -> str:
+    """Write a family as `save` does, with notes in its header that `load` does not look at."""
     family = unwrapped(module)
     if not isinstance(family, Subspace):
         raise TypeError(f"save got a {type(family).__name__}: expected a Subspace; for a network save its state_dict()")
@@ -47,6 +53,7 @@ def save(module: nn.Module, path: str | os.PathLike[str], shared: bool = True) -
     frozen = {} if shared else _frozen(family)
     tensors = {name: _stored(name, value) for name, value in _tensors(family).items() if name not in frozen}
     header = {
+        **notes,
         "format": FORMAT,
         "version": str(VERSION if frozen else WHOLE),
         "shape": json.dumps(_describe(family.shape)),

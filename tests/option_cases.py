@@ -249,6 +249,32 @@ COMMANDS = {
         {"out": Row("-o other.html", "path", Path("other.html"))},
         ("runs",),
     ),
+    "export": Command(
+        "subspaces.production.exporting:export",
+        ["one"],
+        {
+            "point": Row("--point 0.1 0.9", "point", ["0.1", "0.9"]),
+            "format": Row("--format onnx", "format", "onnx"),
+            "statistics_batches": Row("--statistics-batches 9", "statistics_batches", 9),
+            "data": Row("--data there", "data", Path("there")),
+            "trust": Row("--trust", "trust", True),
+            "out": Row("--out other.pt2", "path", Path("other.pt2")),
+            "quiet": Row("--quiet", "progress", False),
+        },
+        ("run",),
+    ),
+    "predict": Command(
+        "subspaces.production.predicting:predict",
+        ["one.pt2", "two.png"],
+        {
+            "top": Row("--top 3", "top", 3),
+            "point": Row("--point 0.3", "point", "0.3"),
+            "data": Row("--data there", "data", Path("there")),
+            "trust": Row("--trust", "trust", True),
+            "quiet": Row("--quiet", "progress", False),
+        },
+        ("model", "inputs"),
+    ),
     "data get": Command(
         "subspaces.data:get",
         ["mnist"],
@@ -268,7 +294,8 @@ ELSEWHERE = {  # tested by what they print, and `code` by what can be imported
     "check": {"runs", "quiet"},
     "data list": set(),
     "data get": {"quiet"},
+    "predict": {"code", "format", "out"},
     **{name: {"code"} for name, command in COMMANDS.items() if command.calls.startswith("subspaces.studies")},
-    **{name: {"code"} for name in ("train", "evaluate")},
+    **{name: {"code"} for name in ("train", "evaluate", "export")},
     "select": {"code", "as_json"},
 }

@@ -51,7 +51,7 @@ ORDER = (
         "training",
         "evaluation",
     ),
-    *("reports", "api", "studies", "demo", "cli", "__main__"),
+    *("reports", "api", "studies", "production", "demo", "cli", "__main__"),
 )
 FILES = sorted(ROOT.rglob("*.py"))
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from subspaces.cli import check, data, demo, evaluate, plot, recipes, report, select, study, train
+from subspaces.cli import check, data, demo, evaluate, export, plot, predict, recipes, report, select, study, train
 from subspaces.cli.errors import Group
 from subspaces.cli.options import Several, complete
 
@@ -43,6 +43,8 @@ def build() -> typer.Typer:
     built.command(cls=Several)(complete(evaluate.evaluate))
     built.command()(complete(select.select))
     built.command(cls=Several)(complete(study.compare))
+    built.command(cls=Several)(export.export)
+    built.command()(predict.predict)
     plot.describe()
     for command in (plot.plot, report.report, check.check, recipes.recipes):
         built.command()(command)

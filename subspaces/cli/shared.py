@@ -69,6 +69,15 @@ Seeds = Annotated[
     option("Train each recipe once for each of these seeds: --seeds 0 1 2.", "INT...", RECIPE),
 ]
 Data = Annotated[Path, option("The folder with the data sets.", "DIR", EXECUTION, True)]
+Trust = Annotated[
+    bool,
+    typer.Option(
+        "--trust",
+        help="Also run the code of somebody else: a network (package.module:factory) that a run or an export names, or "
+        "a .pt2 file that could.",
+        rich_help_panel=EXECUTION,
+    ),
+]
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", help="Show no progress bars, only the result.", rich_help_panel=OUTPUT)
 ]

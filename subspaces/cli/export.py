@@ -1,0 +1,72 @@
+"""`subspaces export`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from subspaces.cli.errors import usage
+from subspaces.cli.options import ROOT
+from subspaces.cli.shared import EXECUTION, Code, Data, Quiet, Trust, completing, option, out_option
+from subspaces.production import exporting
+from subspaces.production.choosing import NAMES
+
+POINT = "Point: which networks"
+
+
+def export(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run.", show_default=False)],
+    point: Annotated[
+        list[str] | None,
+        option(
+            "midpoint; a point such as 0.3 or 0.2,0.3,0.5; selected: by `subspaces select`; ensemble: as the method "
+            "answers; family: alpha is an input. Several points, --point 0.1 0.9, answer together.",
+            "NAME|ALPHA",
+            POINT,
+            "midpoint",
+            autocompletion=completing(lambda: NAMES),
+        ),
+    ] = None,
+    format: Annotated[
+        str | None,
+        option(
+            "safetensors: weights alone; pt2: a program for torch; onnx: a program for onnxruntime and others.",
+            "NAME",
+            default="as the name of the file ends, else pt2",
+            autocompletion=completing(lambda: exporting.FORMATS),
+        ),
+    ] = None,
+    statistics_batches: Annotated[
+        int | None,
+        option("Training batches for batch-norm statistics; by default all training images.", "INT", EXECUTION),
+    ] = None,
+    data: Data = ROOT,
+    code: Code = None,
+    trust: Trust = False,
+    out: Annotated[
+        Path | None, out_option("The file; by default named by run and point, in the current folder.", "FILE")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Write a network of a run as one file for production, with a model card beside it.
+
+    Batch-norm statistics are made anew from the training images. The program takes images in [0, 1] and returns
+    probabilities; it is checked against the network before it is written.
+
+    Example: subspaces export runs/digits-line-… --point ensemble --format onnx
+    """
+    chosen = "midpoint" if not point else point[0] if len(point) == 1 else point
+    with usage("point", "format", path="out"):
+        exporting.check_format(format, out)
+    written = exporting.export(
+        run,
+        out,
+        point=chosen,
+        format=format,  # type: ignore[arg-type]
+        statistics_batches=statistics_batches,
+        data=data,
+        trust=trust,
+        progress=not quiet,
+    )
+    typer.echo(f"wrote {written}")
+    typer.echo(f"wrote {written}.md")

@@ -1,0 +1,132 @@
+"""`subspaces predict`."""
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from subspaces import files
+from subspaces.cli import printing
+from subspaces.cli.errors import usage
+from subspaces.cli.options import ROOT
+from subspaces.cli.shared import Code, Data, Quiet, Trust, completing, option, out_option
+from subspaces.production import predicting
+from subspaces.production.predicting import Predictions
+from subspaces.text import nearest
+
+FORMATS = ("table", "csv", "json")
+WIDE = 200  # columns of a table in a file
+
+
+def predict(
+    model: Annotated[
+        Path,
+        typer.Argument(metavar="MODEL", help="A file of `subspaces export`, or a run folder.", show_default=False),
+    ],
+    inputs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="INPUT", help="Image files, folders of them at any depth, .npy or .npz arrays.", show_default=False
+        ),
+    ],
+    top: Annotated[int, option("How many of the likeliest classes are shown.", "INT", default=True)] = 1,
+    point: Annotated[
+        str | None,
+        option("Of a run or an exported family: midpoint, ensemble, 0.3, or 0.2,0.3,0.5.", "ALPHA", default="midpoint"),
+    ] = None,
+    format: Annotated[
+        str,
+        option("table, csv or json.", "NAME", default=True, autocompletion=completing(lambda: FORMATS)),
+    ] = "table",
+    data: Data = ROOT,
+    code: Code = None,
+    trust: Trust = False,
+    out: Annotated[Path | None, out_option("Write to this file instead of the screen.", "FILE")] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Predict the classes of images with an exported model.
+
+    Images may have any size and kind: they are scaled, cut to the centre and given the channels that the model takes.
+    What cannot be read is named on standard error and left out. The exit code is 0 if anything could be read, 1 if
+    nothing could.
+
+    Example: subspaces predict midpoint.onnx photos --top 3 --format csv
+    """
+    with usage("top", "point", "format"):
+        if format not in FORMATS:
+            raise ValueError(f"format={format!r}: {nearest(format, FORMATS)}")
+        if top < 1:
+            raise ValueError(f"top={top}: expected at least 1")
+        if out is not None and not out.parent.is_dir():
+            raise ValueError(f"--out {out}: there is no folder {out.parent}; make it first")
+    found = predicting.predict(model, inputs, top=top, point=point, data=data, trust=trust, progress=not quiet)
+    for each in found.skipped:
+        typer.echo(f"skipped {each.file}: {each.reason}", err=True)
+    writer: dict[str, Any] = {"csv": _csv, "json": _json}
+    text = writer[format](found) if format in writer else _table(found, out is not None)
+    if out is not None:
+        files.write(out, text.encode())
+    elif text:
+        typer.echo(text, nl=False)
+    if not found.predictions:
+        typer.echo("error: none of the inputs could be read as an image", err=True)
+        raise typer.Exit(1)
+
+
+def _columns(found: Predictions) -> list[str]:
+    most = max((len(each.top) for each in found.predictions), default=1)
+    more = [name for place in range(2, most + 1) for name in (f"label {place}", f"probability {place}")]
+    unsure = any(each.disagreement is not None for each in found.predictions)
+    return ["file", "label", "probability", *more, *(["disagreement"] if unsure else [])]
+
+
+def _rows(found: Predictions) -> Iterator[list[str]]:
+    """Yield the cells of each prediction, in the order of the columns."""
+    for each in found.predictions:
+        pairs = [cell for label, share in each.top for cell in (label, f"{share:.6f}")]
+        yield [each.file, *pairs, *([] if each.disagreement is None else [f"{each.disagreement:.6f}"])]
+
+
+def _csv(found: Predictions) -> str:
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(_columns(found))
+    writer.writerows(_rows(found))
+    return buffer.getvalue()
+
+
+def _json(found: Predictions) -> str:
+    predictions = [
+        {
+            "file": each.file,
+            "label": each.label,
+            "probability": each.probability,
+            "top": [{"label": label, "probability": share} for label, share in each.top],
+            **({} if each.disagreement is None else {"disagreement": each.disagreement}),
+        }
+        for each in found.predictions
+    ]
+    skipped = [{"file": each.file, "reason": each.reason} for each in found.skipped]
+    return json.dumps({"model": found.model, "predictions": predictions, "skipped": skipped}, indent=2) + "\n"
+
+
+def _table(found: Predictions, to_file: bool) -> str:
+    """Print a table, or return it as the text of a file."""
+    columns = _columns(found)
+    numbers = [name for name in columns if name.startswith(("probability", "disagreement"))]
+    filled = printing.table(*columns, numbers=numbers)
+    for row in _rows(found):
+        filled.add_row(*map(escape, row))
+    if to_file:
+        console = Console(width=WIDE, file=io.StringIO())
+        console.print(filled)
+        return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+    if found.predictions:
+        printing.show(filled)
+    return ""

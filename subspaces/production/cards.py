@@ -1,0 +1,174 @@
+"""The model card beside an export: what it is, how good it is, and how to load it, in plain English."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from subspaces.evaluation.answers import named
+from subspaces.evaluation.record import Row
+from subspaces.production.formats import TOLERANCE
+from subspaces.production.making import Made
+from subspaces.text import number
+
+SHOWN = 20  # classes that are named
+
+LOADING = {
+    "safetensors": """from safetensors.torch import load_file
+network.load_state_dict(load_file("{file}"))   # a plain {network}, strict=True
+probabilities = network.eval()({normalised}).softmax(-1)""",
+    "ensemble": """from safetensors.torch import load_file
+ensemble = torch.nn.ModuleDict({{"members": torch.nn.ModuleList(networks)}})   # {count} plain {network}
+ensemble.load_state_dict(load_file("{file}"))
+probabilities = sum(network.eval()({normalised}).softmax(-1) for network in networks) / {count}""",
+    "family": """import subspaces as ss
+family = ss.load("{file}", make_network)       # a factory of a plain {network}
+network = ss.recalibrate(family.midpoint(), train_loader).eval()""",
+    "pt2": """import torch
+program = torch.export.load("{file}").module()
+{outputs} = program({inputs})""",
+    "onnx": """import onnxruntime
+session = onnxruntime.InferenceSession("{file}", providers=["CPUExecutionProvider"])
+{outputs} = session.run(None, {{{fed}}})""",
+}
+
+
+def card(made: Made, file: Path, format: str, difference: float | None) -> str:
+    """Return the card of an export as Markdown."""
+    about = made.about
+    parts = [
+        f"# {about.name}: {about.point}",
+        _summary(made, file, format),
+        _table(_facts(made)),
+        "## Measured",
+        *_measured(made),
+        "## Checks",
+        "\n".join(f"- {line}" for line in _checks(made, format, difference)),
+        "## How to load it",
+        f"```python\n{_loading(made, file, format)}\n```",
+        _inputs(made, format),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _summary(made: Made, file: Path, format: str) -> str:
+    about = made.about
+    what = {
+        "network": "one network",
+        "ensemble": f"{number(max(2, len(about.alphas)))} networks that answer as one",
+        "family": "a whole family of networks; which of them answers is an input, alpha",
+    }[about.kind]
+    if about.kind == "ensemble" and not about.alphas:
+        what = f"an ensemble of {about.point}"
+    kind = {"safetensors": "weights", "pt2": "program", "onnx": "program"}[format]
+    return f"`{file.name}` holds the {kind} of {what}, in float32, for a CPU or whatever you move it to."
+
+
+def _facts(made: Made) -> Iterator[tuple[str, str]]:
+    about, recipe = made.about, made.about.recipe
+    shown = ", ".join(about.classes[:SHOWN]) + (", …" if len(about.classes) > SHOWN else "")
+    yield "network", about.network
+    yield "point", about.point
+    if about.alphas:
+        yield "alpha", named(about.alphas)
+    yield "data set", about.dataset or "your own; the exporter was not told which"
+    yield "classes", f"{len(about.classes)}: {shown}"
+    yield "images", " × ".join(map(str, about.image_shape)) + " (channels × height × width)"
+    if about.mean:
+        yield "mean, std", ", ".join(f"{m:.4g} ± {s:.4g}" for m, s in zip(about.mean, about.std, strict=True))
+    else:
+        yield "mean, std", "none: numbers enter the network as they are"
+    images = f"made anew from {about.statistics_images:,} training images"
+    yield "batch-norm statistics", images if about.statistics_images else "as the network has them, or it has none"
+    if recipe:
+        yield "recipe", f"{recipe.get('name')}: method {recipe.get('method')}, {recipe.get('epochs')} epochs"
+        yield "seed", str(recipe.get("seed"))
+    yield "commit", about.commit
+    yield "exported with", ", ".join(f"{name} {version}" for name, version in about.versions.items())
+
+
+def _measured(made: Made) -> Iterator[str]:
+    """Yield the numbers of an evaluation, or that there are none."""
+    if not made.rows:
+        why = "No evaluation of this point was found"
+        yield f"Not evaluated. {why}: `subspaces evaluate RUN` measures a run, `ss.evaluate` anything else."
+        return
+    rows: Sequence[Row] = made.rows
+    known = {metric.name: metric for metric in made.metrics}
+    names = [name for name in rows[0].metrics if name in known]
+    family = made.about.kind == "family"
+    head = [*(["alpha"] if family else []), "split", "images", *(known[name].title for name in names)]
+    lines = [head, ["---"] * len(head)]
+    for row in rows:
+        values = [known[name].shown(row.metrics[name]) for name in names]
+        lines.append([*([named(row.alphas)] if family else []), row.split, f"{row.count:,}", *values])
+    yield "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    yield "From evaluation.json of the run: " + "; ".join(f"{known[n].label}, {known[n].meaning}" for n in names) + "."
+    if family:
+        yield "Each point was measured with batch-norm statistics of its own, which this file mixes: see the checks."
+
+
+def _checks(made: Made, format: str, difference: float | None) -> Iterator[str]:
+    count = len(made.example[0])
+    if difference is not None:
+        yield (
+            f"Read back and run on {count} images, and on one: its outputs differ from the network's by at most "
+            f"{difference:.2g}; more than {TOLERANCE:g} would not have been written."
+        )
+    else:
+        yield "Read back: every tensor is the network's, bit for bit."
+    if (off := made.deviation) is not None and format != "safetensors":
+        yield (
+            f"Batch-norm statistics were measured at {made.about.anchors} points and are mixed between them; at those "
+            f"points they are exact. At {named(off.places)}, between them, the probabilities of {off.images} images "
+            f"differ from those of freshly calibrated networks by at most {off.largest:.2g} and by {off.mean:.2g} on "
+            f"average; {100 * off.changed:.2g} % of the labels are others."
+        )
+    if format == "safetensors" and made.about.kind == "family" and made.about.anchors:
+        yield "Batch-norm statistics belong to a point: make them anew for the point that you take (`ss.recalibrate`)."
+
+
+def _loading(made: Made, file: Path, format: str) -> str:
+    about = made.about
+    kind = about.kind if format == "safetensors" and about.kind != "network" else format
+    return LOADING[kind].format(
+        file=file.name,
+        network=about.network,
+        count=len(getattr(made.program, "members", ())),
+        normalised="(images - mean) / std" if about.mean else "images",
+        inputs=", ".join(about.inputs),
+        outputs=", ".join(about.outputs) + ("," if format == "onnx" and len(about.outputs) == 1 else ""),
+        fed=", ".join(f'"{name}": {name}' for name in about.inputs),
+    )
+
+
+def _inputs(made: Made, format: str) -> str:
+    about = made.about
+    sizes = ", ".join(["n", *map(str, about.image_shape)])
+    normalised = "is yours to do" if format == "safetensors" else "happens inside"
+    text = f"`images` are float32 [{sizes}]"
+    text += f" with numbers from 0 to 1; the normalisation with mean and std {normalised}." if about.mean else "."
+    if about.kind == "family" and format != "safetensors":
+        alpha = (
+            "a float32 number in [0, 1]"
+            if about.domain == "number"
+            else f"{about.domain} float32 numbers ≥ 0 with sum 1"
+        )
+        text += f" `alpha` is {alpha}; one off that is moved to the nearest end, or scaled to sum 1."
+    if about.kind == "ensemble" and format != "safetensors":
+        text += (
+            " `disagreement` [n] is the mutual information of answer and member in nats: 0 where all networks say the "
+            "same."
+        )
+    if format != "safetensors":
+        text += f" `probabilities` are [n, {len(about.classes)}]."
+    if format == "pt2":
+        text += " A .pt2 file can run code when it is loaded: load those of people you trust."
+    return text
+
+
+def _table(rows: Iterator[tuple[str, str]]) -> str:
+    lines = ["| | |", "|---|---|", *(f"| {name} | {_cell(value)} |" for name, value in rows)]
+    return "\n".join(lines)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("|", "\\|").split())

@@ -1,0 +1,193 @@
+"""The call behind `subspaces export`."""
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from torch import nn
+
+from subspaces import files, storage, values
+from subspaces.data.dataset import Progress
+from subspaces.ensembles import Ensemble
+from subspaces.evaluation.display import bars
+from subspaces.evaluation.run_subject import OneRun, run_subjects
+from subspaces.evaluation.subject import left_alone
+from subspaces.production import formats
+from subspaces.production.cards import card
+from subspaces.production.choosing import Point, choose
+from subspaces.production.errors import ExportError
+from subspaces.production.making import Made, make, make_own
+from subspaces.production.sources import RunSource, own_source
+from subspaces.subspace import Subspace
+from subspaces.text import nearest
+from subspaces.training.execution import Execution
+from subspaces.training.runs import Run
+
+Format = Literal["safetensors", "pt2", "onnx"]
+FORMATS: tuple[str, ...] = get_args(Format)
+
+
+def export(
+    what: nn.Module | OneRun,
+    path: str | os.PathLike[str] | None = None,
+    *,
+    point: Point = "midpoint",
+    format: Format | None = None,
+    example: Any = None,
+    classes: Sequence[str] | None = None,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+    statistics: Iterable[Any] | None = None,
+    statistics_batches: int | None = None,
+    name: str | None = None,
+    network: str | None = None,
+    data: str | os.PathLike[str] | None = None,
+    trust: bool = False,
+    progress: bool | Progress = True,
+) -> Path:
+    """Write a network, an ensemble or a whole family as one file for production, with a card; return its path.
+
+    The program takes images, float32 [n, C, H, W] in [0, 1] for any n, normalises them inside and returns probabilities
+    [n, classes]; an ensemble also returns by how much its members disagree, [n]; a family also takes alpha.
+
+    Args:
+        what: a finished run or its folder; or a network, an `Ensemble` or a `Subspace`, which returns logits.
+        path: the file, by default named by the run and the point, in the current folder. Its card lies beside it, with
+            .md added to the name.
+        point: of a run or a family: "midpoint", "selected" (by `subspaces select`), "ensemble" (as the method answers),
+            "family" (alpha is an input), a point such as 0.3 or [0.2, 0.3, 0.5], or several points.
+        format: "safetensors" (weights alone), "pt2" (torch.export) or "onnx"; by default as the path ends, else pt2.
+        example: a few inputs of a module of your own, [n, C, H, W] from 0 to 1.
+        classes: their names; by default numbers. A run brings its own, and all that follows but the last five.
+        mean, std: what the program normalises with, for each channel.
+        statistics: training batches, as the network gets them, for batch-norm statistics at the point.
+        name: what it is called in its card.
+        network: its name among `subspaces.networks`, so that `subspaces predict` can build it for a safetensors file.
+        statistics_batches: of a run, how many training batches statistics are made of; by default all.
+        data: the folder with the data sets of runs.
+        trust: also call the network factory (`package.module:factory`) of a run that somebody else has trained.
+        progress: True for bars, False for none, or a function of (what, done, total).
+
+    Example:
+        >>> ss.export("runs/digits-line-seed0-…", "midpoint.onnx")
+        >>> ss.export(family, "pair.pt2", point=[0.1, 0.9], example=images, statistics=loader)
+    """
+    chosen_format, target = check_format(format, path), None if path is None else _target(path)
+    own = {"example": example, "classes": classes, "mean": mean, "std": std, "statistics": statistics}
+    own |= {"name": name, "network": network}
+    with bars(progress) as shown:
+        if isinstance(what, nn.Module):
+            if target is None:
+                raise TypeError("export got a module without a path: expected the file to write")
+            with left_alone([what]):
+                source = own_source(what, **own)
+                if isinstance(source.module, Subspace):
+                    made = make(source, choose(point, source.terms, source.answers), shown)
+                else:
+                    _refuse_point(point, source.module)
+                    made = make_own(source)
+        else:
+            for option, value in own.items():
+                if value is not None:
+                    raise TypeError(f"{option}={values.shown(value)}: a run brings its own; expected it with a module")
+            made, usual = _of_run(what, point, statistics_batches, data, trust, shown)
+            target = target or Path(f"{usual}.{chosen_format}")
+        return write(made, target, chosen_format)
+
+
+def make_from_run(
+    what: OneRun,
+    point: Point,
+    *,
+    statistics_batches: int | None = None,
+    data: str | os.PathLike[str] | None = None,
+    trust: bool = False,
+    progress: Progress,
+) -> Made:
+    """Return the program of a point of a finished run."""
+    return _of_run(what, point, statistics_batches, data, trust, progress)[0]
+
+
+def _of_run(
+    what: OneRun,
+    point: Point,
+    batches: int | None,
+    data: str | os.PathLike[str] | None,
+    trust: bool,
+    progress: Progress,
+) -> tuple[Made, str]:
+    """Return the program of a point of a run, and what its file is usually called."""
+    run = what if isinstance(what, Run) else Run.open(values.folder("export", what))
+    if batches is not None:
+        values.whole("statistics_batches", batches, 1, 10**6)
+    execution = Execution(device="cpu", precision="float32")
+    source = RunSource(run_subjects(data, execution, trust)(run), batches)
+    chosen = choose(point, source.terms, source.answers, source.seed)
+    return make(source, chosen, progress), f"{source.name}-{chosen.short}"
+
+
+def write(made: Made, target: Path, format: str) -> Path:
+    """Write an export and its card, each whole or not at all; the file comes first, so that no card is without one."""
+    difference = None
+    if format == "safetensors":
+        _write_tensors(made, target)
+    else:
+        writer = {"pt2": formats.pt2, "onnx": formats.onnx}[format]
+        content, difference = writer(made)
+        files.write(target, content)
+    files.write(target.with_name(f"{target.name}.md"), card(made, target, format, difference).encode())
+    return target
+
+
+def _write_tensors(made: Made, target: Path) -> None:
+    """Write weights, and read them back."""
+    if made.family is not None:
+        notes = {name: value for name, value in made.about.flat().items() if name not in ("format", "version")}
+        notes = {f"export.{name}": value for name, value in notes.items()}
+        storage.write(made.family, target, shared=True, notes=notes)
+        storage.read(target)
+        return
+    wanted = files.stored(made.state())
+    files.write_tensors(target, wanted, made.about.flat())
+    header, found = files.read_tensors(target)
+    files.check(header, found)
+
+
+def check_format(format: Any, path: Any) -> str:
+    """Return the format that was asked for, by name or by the end of a file's."""
+    ending = "" if path is None else values.folder("path", path).suffix[1:].lower()
+    if format is None:
+        if path is not None and ending not in FORMATS:
+            raise ValueError(
+                f"path={values.shown(str(path))}: expected a name that ends in .safetensors, .pt2 or .onnx"
+            )
+        return ending or "pt2"
+    if format not in FORMATS:
+        raise ValueError(f"format={values.shown(format)}: {nearest(format, FORMATS)}")
+    if ending in FORMATS and ending != format:
+        raise ValueError(f"format={values.shown(format)}: the file {str(path)!r} ends in .{ending}; expected the same")
+    return str(format)
+
+
+def _target(path: Any) -> Path:
+    """Return where to write, which must be possible."""
+    target = values.folder("path", path)
+    if target.is_dir():
+        raise IsADirectoryError(f"export to {target}, which is a folder: expected the name of a file in it")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"export to {target}, but there is no folder {target.parent}: make it first")
+    if (target.parent / "config.json").is_file() and (target.parent / "log.jsonl").is_file():
+        raise ExportError(
+            f"export to {target}, in the folder of a run: expected another folder, runs keep their own files"
+        )
+    if target.suffix == ".md":
+        raise ValueError(f"path={values.shown(str(path))}: expected another ending, .md is that of the card")
+    return target
+
+
+def _refuse_point(point: Any, module: nn.Module) -> None:
+    """Refuse a point for what has none."""
+    if not (isinstance(point, str) and point == "midpoint"):
+        kind = "an ensemble" if isinstance(module, Ensemble) else "a network"
+        raise ValueError(f"point={values.shown(point)}: {kind} has no points; expected a Subspace or a run with it")

@@ -1,0 +1,203 @@
+"""Image files and arrays of any kind as what a model takes: float32 [C, H, W] in [0, 1].
+
+Image files are turned as their EXIF says and laid on white where they are transparent. What has another size is scaled
+so that it covers the model's, and its centre is cut out; grey becomes three equal channels, colours become grey by
+the weights of ITU-R 601.
+"""
+
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from subspaces.production.errors import install
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")  # those that Pillow reads by itself
+SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
+ARRAYS = (".npy", ".npz")
+PIXELS = 80_000_000
+UNPACKED = 1 << 32  # bytes of a .npz file; a .npy file is read row by row
+GREY = np.array([0.299, 0.587, 0.114], np.float32)
+
+
+class UnreadableError(ValueError):
+    """Why an input cannot be read, without its name."""
+
+
+class Form(NamedTuple):
+    """What a model takes."""
+
+    channels: int
+    height: int
+    width: int
+    resize: int = 0  # the length that the shorter side of a file is scaled to first; 0: just what is needed
+
+
+def read_image(path: Path, form: Form) -> Tensor:
+    """Return an image file as a model takes it."""
+    try:
+        from PIL import Image, ImageOps, UnidentifiedImageError
+    except ImportError:
+        raise install("Pillow", "reading image files", "images") from None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the limit below is lower
+            with Image.open(path, formats=FORMATS) as image:
+                if image.width * image.height > PIXELS:
+                    raise UnreadableError(_huge(image.width, image.height))
+                turned = ImageOps.exif_transpose(image)
+                return _channels(fitted(_plain(turned), form), form)
+    except Image.DecompressionBombError as error:
+        raise UnreadableError(f"{error}: scale it down to at most {PIXELS:,} pixels") from None
+    except UnidentifiedImageError:
+        raise UnreadableError(f"no image that is known here ({', '.join(FORMATS)})") from None
+    except UnreadableError:
+        raise
+    except Exception as error:  # Pillow's decoders raise whatever their libraries do
+        raise UnreadableError(f"not a whole image ({' '.join(str(error).split()) or type(error).__name__})") from None
+
+
+def _huge(width: int, height: int) -> str:
+    return f"it has {width:,} × {height:,} pixels, and at most {PIXELS:,} are read: scale it down"
+
+
+def _plain(image: "Image") -> "Image":
+    """Return an image as 8-bit grey or RGB, or 16-bit grey as floats; transparent parts are white."""
+    from PIL import Image
+
+    if image.mode.startswith("I"):  # 16 bits, or 32 that hold 16
+        values = np.asarray(image).astype(np.float32)
+        if values.min() < 0 or values.max() > 65535:
+            raise UnreadableError(f"its pixels are from {values.min():g} to {values.max():g}; expected 8 or 16 bits")
+        return Image.fromarray(values / 65535)
+    if image.mode == "F":
+        values = np.asarray(image)
+        if not np.isfinite(values).all() or values.min() < 0 or values.max() > 1:
+            raise UnreadableError("its pixels are floats that are not all from 0 to 1")
+        return image
+    if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
+        over = image.convert("RGBA")
+        white = Image.new("RGBA", over.size, (255, 255, 255, 255))
+        flat = Image.alpha_composite(white, over)
+        return flat.convert("L" if image.mode in ("LA", "La", "L") else "RGB")
+    return image.convert("L" if image.mode in ("1", "L") else "RGB")
+
+
+def fitted(image: "Image", form: Form) -> "Image":
+    """Return the centre of an image, scaled so that it covers the size of the model."""
+    from PIL import Image
+
+    _, height, width, resize = form
+    if image.size == (width, height) and not resize:
+        return image
+    if image.mode == "1":
+        image = image.convert("L")
+    scale = max(width / image.width, height / image.height)
+    scale = resize / min(image.width, image.height) if resize else scale
+    size = max(width, round(image.width * scale)), max(height, round(image.height * scale))
+    if size[0] * size[1] > PIXELS:  # of one that is very long and thin
+        raise UnreadableError(f"its sides of {image.width:,} and {image.height:,} pixels are too unequal to be scaled")
+    scaled = image.resize(size, Image.Resampling.BILINEAR)
+    left, top = round((size[0] - width) / 2), round((size[1] - height) / 2)
+    return scaled.crop((left, top, left + width, top + height))
+
+
+def _channels(image: "Image", form: Form) -> Tensor:
+    """Return a picture of the right size with the right number of channels, in [0, 1]."""
+    values = np.asarray(image)
+    pixels = values.astype(np.float32) / np.float32(255 if values.dtype == np.uint8 else 1)
+    pixels = pixels[..., None] if pixels.ndim == 2 else pixels
+    return torch.from_numpy(np.ascontiguousarray(_coloured(pixels, form.channels).transpose(2, 0, 1)))
+
+
+def _coloured(pixels: npt.NDArray[np.float32], channels: int) -> npt.NDArray[np.float32]:
+    """Return [..., H, W, C] with so many channels."""
+    found = pixels.shape[-1]
+    if found == channels:
+        return pixels
+    if found == 4:
+        alpha = pixels[..., 3:]
+        return _coloured(pixels[..., :3] * alpha + (1 - alpha), channels)
+    if found == 1:
+        return np.repeat(pixels, channels, axis=-1)
+    if channels == 1 and found == 3:
+        return (pixels @ GREY)[..., None]
+    raise UnreadableError(f"it has {found} channels, and the model takes {channels}")
+
+
+def read_arrays(path: Path, form: Form) -> Iterator[tuple[str, Callable[[], Tensor]]]:
+    """Yield each image of a .npy or .npz file: its place there, and a function that reads it."""
+    try:
+        found: Any = np.load(path, allow_pickle=False, mmap_mode="r" if path.suffix.lower() == ".npy" else None)
+        named = {"": found} if isinstance(found, np.ndarray) else {f":{name}": found[name] for name in _small(found)}
+    except UnreadableError:
+        raise
+    except Exception as error:  # of zip, of headers, and of what is pickled
+        raise UnreadableError(f"not a whole array of numbers ({' '.join(str(error).split())})") from None
+    for name, array in named.items():
+        row = _rows(array, form)
+        for index in range(len(array)):
+            yield f"{name}[{index}]", partial(row, index)
+
+
+def _small(found: Any) -> list[str]:
+    """Return the names in a .npz file, unless it unpacks to more than is read."""
+    size = sum(info.file_size for info in found.zip.infolist())
+    if size > UNPACKED:
+        raise UnreadableError(f"it unpacks to {size:,} bytes, and at most {UNPACKED:,} are read: save it as .npy")
+    return list(found.files)
+
+
+def _rows(array: npt.NDArray[Any], form: Form) -> Callable[[int], Tensor]:
+    """Return a function from an index to the image there, after a look at what the array is."""
+    if array.dtype != np.uint8 and array.dtype.kind != "f":
+        raise UnreadableError(f"an array of {array.dtype}: expected uint8, or floats from 0 to 1")
+    if array.ndim not in (3, 4):
+        raise UnreadableError(f"an array of shape {array.shape}: expected [n, H, W], [n, H, W, C] or [n, C, H, W]")
+    first = array.ndim == 4 and _channels_first(array.shape, form)
+
+    def row(index: int) -> Tensor:
+        one = np.array(array[index])
+        pixels = one[..., None] if one.ndim == 2 else one.transpose(1, 2, 0) if first else one
+        if pixels.dtype == np.uint8:
+            pixels = pixels.astype(np.float32) / 255
+        elif not np.isfinite(pixels).all() or pixels.min(initial=0) < 0 or pixels.max(initial=1) > 1:
+            raise UnreadableError("its floats are not all from 0 to 1: divide bytes by 255")
+        sized = _sized(_coloured(pixels.astype(np.float32), form.channels), form)
+        return torch.from_numpy(np.ascontiguousarray(sized.transpose(2, 0, 1)))
+
+    return row
+
+
+def _channels_first(shape: tuple[int, ...], form: Form) -> bool:
+    """Say whether an array is [n, C, H, W] and not [n, H, W, C]."""
+    first, last = shape[1] in (1, 3, 4), shape[3] in (1, 3, 4)
+    if first and last:  # whichever is the model's own size
+        first = shape[1:] == form[:3]
+        last = not first and shape[1:] == (form.height, form.width, form.channels)
+    if first == last:
+        raise UnreadableError(f"an array of shape {shape}: which of its sides are channels? Expected 1, 3 or 4 of them")
+    return first
+
+
+def _sized(pixels: npt.NDArray[np.float32], form: Form) -> npt.NDArray[np.float32]:
+    """Return floats [H, W, C] in the size of the model."""
+    if pixels.shape[:2] == (form.height, form.width):
+        return pixels
+    try:
+        from PIL import Image
+    except ImportError:
+        raise install("Pillow", "scaling images", "images") from None
+    if not pixels.size or pixels.shape[0] * pixels.shape[1] > PIXELS:
+        raise UnreadableError(_huge(pixels.shape[1], pixels.shape[0]) if pixels.size else "its images are empty")
+    parts = [fitted(Image.fromarray(np.ascontiguousarray(part)), form) for part in pixels.transpose(2, 0, 1)]
+    return np.stack([np.asarray(part) for part in parts], axis=-1).clip(0, 1)

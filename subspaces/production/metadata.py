@@ -1,0 +1,126 @@
+"""What an export says of itself, inside the file: enough to feed it images and to read its answers."""
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args, get_origin
+
+from subspaces import values
+from subspaces.production.errors import ModelError
+
+FORMAT = "subspaces-export"
+FILE = "metadata.json"  # in a .pt2 archive
+VERSION = 1
+Kind = Literal["network", "ensemble", "family"]
+SIDE = 1 << 14  # pixels
+CLASSES = 1_000_000
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """All that stands in the file of an export.
+
+    Args:
+        kind: one network, several that answer together, or a family with its point as an input.
+        name: what was exported, such as the name of a run.
+        point: where in the family it lies, in words.
+        network: a registered name (`mlp`, `timm:resnet18`, `package.module:factory`), or the class of a module.
+        classes: their names, in the order of the probabilities.
+        image_shape: channels, height and width.
+        mean, std: what the program normalises with, for each channel; none where it does not.
+        alphas: the points of the networks.
+        average: of the members of an ensemble.
+        resize: the length to which the shorter side of an image file is scaled before its centre is cut out.
+        dropout: the rate that the network was built with.
+        domain: of a family, what alpha is: "number" or how many barycentric coordinates.
+        dataset: that it was trained on.
+        recipe: all fields of it.
+        statistics_images: from how many images batch-norm statistics were made; 0 where there are none.
+        anchors: of a family, the number of points where they were.
+        commit: of the source tree that it was trained with.
+        versions: that it was exported with.
+    """
+
+    kind: Kind
+    name: str
+    point: str
+    network: str
+    classes: tuple[str, ...]
+    image_shape: tuple[int, ...]
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+    alphas: tuple[Any, ...] = ()
+    average: str = ""
+    resize: int = 0
+    dropout: float = 0.0
+    domain: str = ""
+    dataset: str = ""
+    recipe: dict[str, Any] = field(default_factory=dict)
+    statistics_images: int = 0
+    anchors: int = 0
+    commit: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+
+    def flat(self) -> dict[str, str]:
+        """Return everything as text by name, as headers take it; what is no text is JSON."""
+        fields = {name: value if isinstance(value, str) else json.dumps(value) for name, value in vars(self).items()}
+        return {"format": FORMAT, "version": str(VERSION), **fields}
+
+    @classmethod
+    def of(cls, header: Mapping[str, str], where: object) -> "Metadata":
+        """Return the metadata of a header, each part checked, or say that it is none."""
+        if header.get("format") != FORMAT:
+            raise ModelError(f"{where} was not written by `subspaces export`: expected a file of that command")
+        if not str(header.get("version", "")).isdecimal() or int(header["version"]) > VERSION:
+            raise ModelError(f"{where} has version {header.get('version')}, this is {VERSION}: upgrade subspaces")
+        try:
+            found = {entry.name: _read(entry, header) for entry in dataclasses.fields(cls) if entry.name in header}
+            made = cls(**found)
+            made._check()
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise ModelError(f"{where} is damaged (its metadata: {error}): use another copy") from None
+        return made
+
+    def _check(self) -> None:
+        """Refuse what no export has."""
+        if self.kind not in get_args(Kind):
+            raise ValueError(f"kind is {values.shown(self.kind)}")
+        if not 1 <= len(self.classes) <= CLASSES or not all(isinstance(each, str) for each in self.classes):
+            raise ValueError(f"classes are {values.shown(self.classes)}")
+        if not 1 <= len(self.image_shape) <= 8 or not all(
+            values.integer(n) and 1 <= n <= SIDE for n in self.image_shape
+        ):
+            raise ValueError(f"image_shape is {values.shown(self.image_shape)}")
+        if not all(isinstance(x, float) and math.isfinite(x) for x in (*self.mean, *self.std, float(self.dropout))):
+            raise ValueError(f"mean and std are {values.shown((self.mean, self.std))}")
+        if len(self.mean) != len(self.std) or len(self.mean) not in (0, self.image_shape[0]):
+            raise ValueError(f"mean and std are of {len(self.mean)} and {len(self.std)} channels")
+        if not values.integer(self.resize) or not 0 <= self.resize <= SIDE:
+            raise ValueError(f"resize is {values.shown(self.resize)}")
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The names of what the program returns."""
+        return ("probabilities", "disagreement") if self.kind == "ensemble" else ("probabilities",)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The names of what the program takes."""
+        return ("images", "alpha") if self.kind == "family" else ("images",)
+
+
+def _read(entry: "dataclasses.Field[Any]", header: Mapping[str, str]) -> Any:
+    """Return one entry of a header as what it was."""
+    text = header[entry.name]
+    if not isinstance(text, str):
+        raise TypeError(f"{entry.name} is no text")
+    kind: Any = get_origin(entry.type) or entry.type
+    if kind in (str, Literal):
+        return text
+    value: Any = json.loads(text)
+    expected: Any = {tuple: list, float: (int, float)}.get(kind, kind)
+    if not isinstance(value, expected) or isinstance(value, bool):
+        raise TypeError(f"{entry.name} is {values.shown(value)}")
+    return tuple(value) if kind is tuple else value
