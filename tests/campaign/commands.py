@@ -86,7 +86,7 @@ CHOICES = {
 }
 PATH_OPTIONS = ("--out", "-o", "--runs", "--data")
 SLOW = ("--compile", "--help", "--models", "--draws")
-FIGURES = ("along", "betas", "plane", "training", "vertices", "reliability", "selective", "diversity", "x", "")
+FIGURES = ("along", "betas", "plane", "training", "vertices", "reliability", "selective", "diversity", "shift", "x", "")
 NAMES = ("mnist", "cifar10", "digits", "tiny-imagenet", "imagenet", "folder", "x", "")
 
 

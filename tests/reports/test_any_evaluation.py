@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import made_runs
+import made_shifts
 import numpy as np
 import pytest
 import torch
@@ -80,6 +81,8 @@ def own() -> dict[str, ss.Evaluation]:
     line = ss.evaluate(family(ss.Line()), name="my line", grid=GRID, **LOADERS)
     simplex = ss.evaluate(family(ss.Simplex(3)), name="my simplex", plane=True, cells=4, random=2, **LOADERS)
     network = ss.evaluate(ss.recalibrate(mlp(), LOADERS["statistics"]), name="my network", test=TEST, progress=False)
+    for one in (line, simplex, network):
+        made_shifts.add(one)
     return {"line": line, "simplex": simplex, "network": network}
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import made_runs
+import made_shifts
 import matplotlib as mpl
 import numpy as np
 import pytest
@@ -37,12 +38,17 @@ FIT = {  # runs that a figure can be drawn of
     "reliability": ("line",),
     "selective": ("standard", "line", "simplex3"),
     "diversity": ("standard", "line", "curve", "simplex3"),
+    "shift": ("standard", "line"),
+    "shift-along": ("standard", "line"),
 }
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    return made_runs.family(tmp_path_factory.mktemp("runs"), seeds=(0, 1))
+    found = made_runs.family(tmp_path_factory.mktemp("runs"), seeds=(0, 1))
+    for folder in folders(found, *FIT["shift"]):
+        made_shifts.add_to(folder)
+    return found
 
 
 @pytest.fixture(scope="module")

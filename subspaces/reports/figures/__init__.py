@@ -20,7 +20,7 @@ FORMATS = (".png", ".pdf")
 class Kind:
     """A figure that can be drawn."""
 
-    drawn_by: str  # a module of this package, and its function, which has the name of the figure
+    drawn_by: str  # a module of this package, and its function, which has the name of the figure with underscores
     description: str
     metric: str | None  # what --metric changes, in words; None: nothing
     evaluated: bool = True
@@ -28,7 +28,7 @@ class Kind:
     @property
     def name(self) -> str:
         """What it is called."""
-        return self.drawn_by.partition(".")[2]
+        return self.drawn_by.partition(".")[2].replace("_", "-")
 
 
 KINDS: dict[str, Kind] = {
@@ -77,6 +77,17 @@ KINDS: dict[str, Kind] = {
             "How different vertices are: total variation of predictions, L2 distance and cos² of weights.",
             "--metric tv, disagreement, feature_cosine, l2 or cos2 draws one.",
         ),
+        Kind(
+            "shift.shift",
+            "The relative change (b − a)/a from test images to shifted ones, by corruption and on average over "
+            "severities, minus that of standard training if it is among the runs; stars are the best points of lines.",
+            "--metric says of what.",
+        ),
+        Kind(
+            "shift.shift_along",
+            "The same as `along` on shifted images, with a panel for every corruption and the best point of each.",
+            "--metric says which.",
+        ),
     )
 }
 
@@ -93,15 +104,15 @@ def draw(name: str, sources: Source | Iterable[Source], *, metric: str | None = 
     kind = find(name)
     if metric is not None and kind.metric is None:
         raise ValueError(f"metric={metric!r}: the figure {name!r} has no choice of a metric, leave it out")
-    groups = gather(sources, evaluated=kind.evaluated)
+    groups, (file, _, function) = gather(sources, evaluated=kind.evaluated), kind.drawn_by.partition(".")
     try:
-        module = importlib.import_module(f"{__name__}.{kind.drawn_by.partition('.')[0]}")
+        module = importlib.import_module(f"{__name__}.{file}")
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "matplotlib":
             raise
         raise ImportError("figures need matplotlib: pip install 'subspaces[figures]'") from None
     with module.style.styled():
-        figure: Figure = getattr(module, name)(groups, metric, split)
+        figure: Figure = getattr(module, function)(groups, metric, split)
     module.style.settle(figure)
     return figure
 

@@ -25,8 +25,7 @@ Keys = tuple[list[Line2D], list[Line2D]]
 def along(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     """Draw points dashed and ensembles solid, for all groups in one panel."""
     metric = metric or usual(groups)[0].name
-    if not any(group.runs[0].interval for group in groups):
-        raise RunError(f"no line or curve among the runs ({style.listed(groups)}): there is no α to walk along")
+    check_intervals(groups)
     drawing = style.blank(style.COLUMN, 2.5)
     axes = drawing.add_subplot()
     keys = panel(axes, groups, style.looks(groups), metric, split)
@@ -34,6 +33,12 @@ def along(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     axes.set_ylabel(measure(metric, groups).axis)
     legends(drawing, *keys, groups, columns=2)
     return drawing
+
+
+def check_intervals(groups: Sequence[Group]) -> None:
+    """Refuse groups of which none has an alpha."""
+    if not any(group.runs[0].interval for group in groups):
+        raise RunError(f"no line or curve among the runs ({style.listed(groups)}): there is no α to walk along")
 
 
 def legends(

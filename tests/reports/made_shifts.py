@@ -1,0 +1,71 @@
+"""Shifted data and outliers for made-up records, whose numbers follow a formula that tests can work out again.
+
+On shifted data an accuracy a becomes a (1 + change), and any other metric a (1 - change), with `change` below.
+"""
+
+import dataclasses
+from pathlib import Path
+
+from subspaces.evaluation.record import Description, Outliers, Record, Row, Shift
+
+GROUPS = {"spatter": "extra", "contrast": "digital", "gaussian_noise": "noise", "snow": "weather"}
+SHOWN = ("gaussian_noise", "snow", "contrast", "spatter")  # in the order of their groups
+TOLD = SHOWN[:3]  # of which a mean is told
+PEAKS = {"gaussian_noise": 0.25, "snow": 0.8, "contrast": 0.5, "spatter": 0.0}  # where a line is best
+SEVERITIES = (1, 3)
+METRICS = ("accuracy", "nll", "brier", "ece")
+SCORES = [
+    Description("auroc_confidence", "AUROC by confidence", "share of pairs in the right order", False, True),
+    Description("fpr95_confidence", "FPR95 by confidence", "share of outliers let in", True, True),
+]
+SETS = {"noise images": 40, "other digits": 70}
+
+
+def change(name: str, severity: float, row: Row, offset: float) -> float:
+    """Return the planted relative change of an accuracy: at most at the peak of a line, and less for an ensemble."""
+    at = row.alphas[0] if row.kind == "point" and not isinstance(row.alphas[0], list) else 0.5
+    away = 0.0 if row.coefficients == [[1.0]] else abs(at - PEAKS[name])  # one network has no place
+    return -0.1 - 0.05 * SHOWN.index(name) - 0.03 * severity - 0.2 * away + offset + 0.02 * (row.kind == "ensemble")
+
+
+def offset(record: Record) -> float:
+    """Return how much less a run changes than others, by its method and its seed."""
+    recipe = record.recipe or {"method": record.name, "seed": 0}
+    return 0.01 * len(recipe["method"]) + 0.004 * recipe["seed"]
+
+
+def scores(row: Row, name: str) -> dict[str, float]:
+    """Return planted scores against outliers."""
+    share = row.metrics["accuracy"] * (0.9 if name == "other digits" else 1.0)
+    return {"auroc_confidence": share, "fpr95_confidence": 1 - share / 2}
+
+
+def add(record: Record) -> Record:
+    """Measure a record, as it were, on shifted data and against outliers."""
+    rows = [row for row in record.rows if row.split == "test"]
+    record.shifts = [
+        Shift(name, severity, group, "made", 297, [_shifted(record, row, name, severity) for row in rows])
+        for name, group in GROUPS.items()
+        for severity in SEVERITIES
+    ]
+    answers = [row for row in rows if any(each.is_of(row) for each in record.answers)]
+    record.outliers = [
+        Outliers(name, count, SCORES, [_plain(row, scores(row, name)) for row in answers])
+        for name, count in SETS.items()
+    ]
+    return record
+
+
+def add_to(folder: Path) -> Path:
+    """Do so with the record of a run folder."""
+    add(Record.read(folder)).write(folder)
+    return folder
+
+
+def _shifted(record: Record, row: Row, name: str, severity: int) -> Row:
+    rise = change(name, severity, row, offset(record))
+    return _plain(row, {m: row.metrics[m] * (1 + (rise if m == "accuracy" else -rise)) for m in METRICS})
+
+
+def _plain(row: Row, metrics: dict[str, float]) -> Row:
+    return dataclasses.replace(row, metrics=metrics, reliability=None, risk_coverage=None, diversity=None)

@@ -1,0 +1,224 @@
+"""Figures of shifted data: bars are planted ratios, and the best points of lines are where they were planted."""
+
+import dataclasses
+from collections.abc import Callable
+
+import made_runs
+import numpy as np
+import pytest
+from made_shifts import METRICS, PEAKS, SEVERITIES, SHOWN, TOLD, add, change, offset
+from matplotlib.container import BarContainer
+from page_cases import deviation, is_ensemble, is_middle, is_pair, is_point
+
+from subspaces.evaluation.record import Record, Row
+from subspaces.reports import figures, shifts
+from subspaces.reports.measures import relative_change
+from subspaces.reports.reading import gather
+from subspaces.training import RECIPES
+from subspaces.training.runs import RunError
+
+METHODS = ("standard", "line", "simplex")
+SEEDS = (0, 1)
+Records = dict[str, list[Record]]
+
+
+def evaluated(method: str, seed: int) -> Record:
+    """Return what was measured of a run, which no folder holds."""
+    recipe = dataclasses.replace(RECIPES[f"digits-{method}"], seed=seed)
+    return made_runs.evaluated(recipe, f"{method} {seed}", {}, {"test": 120}, planes=False)
+
+
+@pytest.fixture(scope="module")
+def runs() -> Records:
+    return {name: [add(evaluated(name, seed)) for seed in SEEDS] for name in METHODS}
+
+
+def those(runs: Records, *names: str) -> list[Record]:
+    return [record for name in names for record in runs[name]]
+
+
+def planted(records: list[Record], wanted: Callable[[Row], bool]) -> np.ndarray:
+    """Return the planted changes of the accuracy [seeds, corruptions], of the only row that is wanted."""
+    found = []
+    for record in records:
+        (row,) = (row for row in record.rows if wanted(row))
+        found.append([np.mean([change(name, s, row, offset(record)) for s in SEVERITIES]) for name in SHOWN])
+    return np.array(found)
+
+
+def with_mean(values: np.ndarray) -> np.ndarray:
+    """Return changes with their mean over those corruptions of which one is told."""
+    return np.concatenate([values, values[:, : len(TOLD)].mean(1, keepdims=True)], axis=1)
+
+
+def bars(figure) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return the middles and heights of the bars of every series."""
+    containers = [each for each in figure.axes[0].containers if isinstance(each, BarContainer)]
+    return [
+        (np.array([bar.get_x() + bar.get_width() / 2 for bar in each]), np.array([bar.get_height() for bar in each]))
+        for each in containers
+    ]
+
+
+def around(figure) -> list[np.ndarray]:
+    """Return the lower and upper ends of the error bars of every series [places, 2]."""
+    lines = [each for each in figure.axes[0].collections if type(each).__name__ == "LineCollection"]
+    return [np.array([segment[:, 1] for segment in each.get_segments()]) for each in lines]
+
+
+def labels(figure, at: int = -1) -> list[str]:
+    return [" ".join(text.get_text().split()) for text in figure.legends[at].get_texts()]
+
+
+def stars(axes) -> list[tuple[np.ndarray, np.ndarray]]:
+    found = [line for line in axes.lines if line.get_marker() == "*"]
+    assert {line.get_markerfacecolor() for line in found} <= {"white"}  # chosen on what is shown
+    return [(np.asarray(line.get_xdata(), float), np.asarray(line.get_ydata(), float)) for line in found]
+
+
+# Bars
+
+
+@pytest.mark.parametrize("metric", [None, "ece"])
+def test_bars_are_the_changes_beside_standard_training(runs, metric):
+    figure = figures.draw("shift", those(runs, *METHODS), metric=metric)
+    sign = 1 if metric is None else -1  # what an accuracy loses, an error gains
+    zero = with_mean(planted(runs["standard"], is_point))
+    expected = {
+        "line: midpoint": planted(runs["line"], is_middle),
+        "line: ensemble of 0.1 and 0.9": planted(runs["line"], is_pair(0.1, "probabilities")),
+        "simplex (m = 3): midpoint": planted(runs["simplex"], is_middle),
+        "simplex (m = 3): ensemble of 3 vertices": planted(runs["simplex"], is_ensemble("vertex")),
+    }
+    assert labels(figure) == [*expected, "best network on a line, chosen on these very images"]
+    for (middles, heights), ends, values in zip(bars(figure), around(figure), expected.values(), strict=True):
+        difference = 100 * sign * (with_mean(values) - zero)
+        assert heights == pytest.approx(difference.mean(0))
+        assert ends[:, 1] - ends[:, 0] == pytest.approx(2 * deviation(difference), abs=1e-9)
+        assert np.all(np.diff(middles) > 1)
+    ticks = [text.get_text() for text in figure.axes[0].get_xticklabels()]
+    assert ticks == ["gaussian noise", "snow", "contrast", "spatter", "mean of 3"]
+    label = " ".join(figure.axes[0].get_ylabel().split())
+    name = "ECE" if metric else "accuracy"
+    assert label == f"relative change of {name} minus that of standard training (points)"
+    side = "below 0: a smaller rise" if metric else "above 0: a smaller drop"
+    note = figure.legends[0].get_title().get_text()
+    assert note == f"mean ± standard deviation over 2 seeds\n{side} than with standard training"
+    assert figure._suptitle.get_text() == "digits, 40 % label noise · mlp · test set · severities 1, 3"
+    assert [text.get_text() for text in figure.axes[0].texts] == ["noise", "weather", "digital", "extra"]
+
+
+def test_stars_are_the_best_points_of_a_line_for_each_corruption(runs):
+    figure = figures.draw("shift", those(runs, "standard", "line"))
+    ((places, heights),) = stars(figure.axes[0])
+    assert places == pytest.approx(bars(figure)[0][0])  # above the bar of the midpoint
+    zero = with_mean(planted(runs["standard"], is_point))
+    best = [planted(runs["line"], lambda row, a=PEAKS[name]: is_point(row) and row.alphas == [a]) for name in SHOWN]
+    own = np.stack([values[:, at] for at, values in enumerate(best)], axis=1)
+    assert heights[:-1] == pytest.approx(100 * (own - zero[:, :-1]).mean(0))
+    every = [planted(runs["line"], lambda row, a=k / 20: is_point(row) and row.alphas == [a]) for k in range(21)]
+    mean = np.stack([with_mean(values)[:, -1] for values in every]).max(0)  # one point for all of them
+    assert heights[-1] == pytest.approx(100 * (mean - zero[:, -1]).mean())
+
+
+def test_without_standard_training_bars_are_the_changes_themselves(runs):
+    figure = figures.draw("shift", runs["simplex"][1:2], metric="brier")
+    ((_, heights), _) = bars(figure)
+    assert heights == pytest.approx(-100 * with_mean(planted(runs["simplex"][1:2], is_middle))[0])
+    assert " ".join(figure.axes[0].get_ylabel().split()) == "relative change of Brier score (%)"
+    assert (around(figure), stars(figure.axes[0])) == ([], [])
+    alone = figures.draw("shift", runs["standard"])
+    assert bars(alone)[0][1] == pytest.approx(100 * with_mean(planted(runs["standard"], is_point)).mean(0))
+
+
+def test_what_cannot_be_drawn_says_why(runs):
+    bare, line = evaluated("line", 7), runs["line"][0]
+    other = dataclasses.replace(line, shifts=[dataclasses.replace(one, source="a folder") for one in line.shifts])
+    for sources, options, error, words in (
+        ([bare], {}, RunError, "was not measured on shifted data"),
+        ([runs["simplex"][0], other], {}, RunError, "different shifted data"),
+        ([*runs["line"][:1], *runs["standard"][1:]], {}, RunError, "have no seed in common"),
+        (runs["line"], {"metric": "aurc"}, ValueError, "metric='aurc': .* on shifted data"),
+        (runs["line"], {"split": "validation"}, ValueError, "split='validation': shifted data stand in place"),
+    ):
+        with pytest.raises(error, match=words):
+            figures.draw("shift", sources, **options)
+    with pytest.raises(RunError, match="no line or curve among the runs"):
+        figures.draw("shift-along", runs["simplex"])
+
+
+# Along a line
+
+
+@pytest.mark.parametrize("metric", METRICS[::3])
+def test_lines_on_every_corruption_and_their_best_points(runs, metric):
+    figure = figures.draw("shift-along", those(runs, *METHODS), metric=metric)
+    panels = [axes for axes in figure.axes if axes.axison]
+    assert [axes.get_title(loc="left") for axes in panels] == [
+        "test images themselves",
+        *(n.replace("_", " ") for n in SHOWN),
+    ]
+    sign = 1 if metric == "accuracy" else -1
+    for axes, name in zip(panels, (None, *SHOWN), strict=True):
+        values = []
+        for record in runs["line"]:
+            rows = sorted(filter(is_point, record.rows), key=lambda row: row.alphas[0])
+            factors = [
+                1.0 if name is None else 1 + sign * np.mean([change(name, s, row, offset(record)) for s in SEVERITIES])
+                for row in rows
+            ]
+            values.append([100 * row.metrics[metric] * factor for row, factor in zip(rows, factors, strict=True)])
+        mean = np.mean(values, axis=0)
+        dashed = next(line for line in axes.lines if len(line.get_xdata()) == 21)
+        assert dashed.get_ydata() == pytest.approx(mean)
+        ((where, height),) = stars(axes)
+        best = int(np.argmax(sign * mean))
+        assert (*where, *height) == pytest.approx((best / 20, mean[best]))
+    assert labels(figure, 0) == ["network at α", "ensemble of α and 1−α", "best network"]
+    assert labels(figure) == ["standard", "line", "simplex (m = 3): midpoint"]
+
+
+def test_the_best_point_is_another_one_on_each_corruption(runs):
+    record = evaluated("line", 0)
+    for row in record.rows:
+        row.metrics["accuracy"] = 0.8
+    figure = figures.draw("shift-along", add(record))
+    places = {axes.get_title(loc="left"): stars(axes)[0][0][0] for axes in figure.axes if axes.axison}
+    assert [places[name.replace("_", " ")] for name in SHOWN] == list(PEAKS.values())
+
+
+# What both stand on
+
+
+def test_the_relative_change_is_a_share_of_what_was_before():
+    assert relative_change(0.8, 0.6) == pytest.approx(-0.25)
+    assert relative_change(0.05, 0.15) == pytest.approx(2.0)
+    assert np.isnan(relative_change(0.0, 0.3))
+
+
+def test_only_what_all_runs_were_measured_on_is_compared(runs):
+    one, whole = runs["line"]
+    other = dataclasses.replace(whole)
+    other.shifts = [each for each in whole.shifts if (each.name, each.severity) not in (("snow", 1), ("contrast", 3))]
+    other.shifts = [dataclasses.replace(each, count=9) if each.name == "spatter" else each for each in other.shifts]
+    found = {each.name: each.severities for each in shifts.conditions([one, other])}
+    assert found == {"gaussian_noise": (1, 3), "snow": (3,), "contrast": (1,)}
+
+
+@pytest.mark.parametrize(
+    ("severities", "words"),
+    [((0,), ""), ((3,), "severity 3"), ((1, 2, 3, 4, 5), "severities 1–5"), ((0, 1, 2, 5), "severities 1, 2, 5")],
+)
+def test_severities_in_words(severities, words):
+    assert shifts.strengths([shifts.Condition("fog", "weather", "made", 5, severities)]) == words
+
+
+def test_data_of_ones_own_have_a_mean_of_their_own(runs):
+    line = runs["line"][0]
+    given = [dataclasses.replace(one, group="given", severity=0) for one in line.shifts[::2]]
+    record = dataclasses.replace(line, shifts=given)
+    (group,) = gather(record)
+    found = shifts.conditions([record])
+    assert shifts.averaged_over(found) == found
+    assert len(found) == len(SHOWN)
+    assert shifts.changed(group, found)[0].before.name == "midpoint"
