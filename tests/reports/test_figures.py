@@ -135,6 +135,7 @@ def test_figures_are_readable_in_print(name, drawn):
     for legend in figure.legends:  # outside of the data, and whole
         frame = legend.get_window_extent()
         assert not any(frame.overlaps(axes.get_window_extent()) for axes in figure.axes)
+        assert figure._suptitle is None or not frame.overlaps(figure._suptitle.get_window_extent())
 
 
 @pytest.mark.parametrize("name", FIT)

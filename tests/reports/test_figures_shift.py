@@ -155,7 +155,7 @@ def test_lines_on_every_corruption_and_their_best_points(runs, metric):
     figure = figures.draw("shift-along", those(runs, *METHODS), metric=metric)
     panels = [axes for axes in figure.axes if axes.axison]
     assert [axes.get_title(loc="left") for axes in panels] == [
-        "test images themselves",
+        "unchanged",
         *(n.replace("_", " ") for n in SHOWN),
     ]
     sign = 1 if metric == "accuracy" else -1

@@ -42,10 +42,15 @@ def check_intervals(groups: Sequence[Group]) -> None:
 
 
 def legends(
-    drawing: Figure, methods: Sequence[Line2D], lines: Sequence[Line2D], groups: Sequence[Group], columns: int
+    drawing: Figure,
+    methods: Sequence[Line2D],
+    lines: Sequence[Line2D],
+    groups: Sequence[Group],
+    columns: int,
+    heading: str = "",
 ) -> None:
-    """Put above the axes what the lines and stars are, and below them which colour is which method."""
-    style.legend(drawing, lines, columns, place="outside upper center")
+    """Put above the axes what is shown and what lines and stars are, and below them which colour is which method."""
+    style.legend(drawing, lines, columns, heading, place="outside upper center")
     style.legend(drawing, methods, columns, title=caption(groups, lines))
 
 
@@ -143,10 +148,9 @@ def betas(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
             found |= {str(handle.get_label()): handle for handle in handles}
         axes.set_title(name if len(families) > 1 else f"{name} · {style.heading(groups, split)}")
     panels[0].set_ylabel(measure(metric, groups).axis)
-    if len(families) > 1:
-        drawing.suptitle(style.heading(groups, split), fontsize=style.FONT)
+    heading = style.heading(groups, split) if len(families) > 1 else ""
     ordered = [*(methods.pop(f"β = {beta:g}") for beta in strengths), *methods.values()]
-    legends(drawing, ordered, list(lines.values()), groups, columns=2 if len(families) == 1 else 4)
+    legends(drawing, ordered, list(lines.values()), groups, 2 if len(families) == 1 else 4, heading)
     return drawing
 
 

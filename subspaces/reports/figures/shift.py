@@ -185,7 +185,7 @@ def shift_along(groups: Sequence[Group], metric: str | None, split: str) -> Figu
     shown = measure(metric or usual(groups)[0].name, groups)
     found = shifts.needed(groups, shown.name, split)
     along.check_intervals(groups)
-    panels = {"test images themselves": [shifts.clean(group) for group in groups]}
+    panels = {"unchanged": [shifts.clean(group) for group in groups]}
     panels |= {each.label: [shifts.on(group, [each]) for group in groups] for each in found}
     down = -(-len(panels) // ACROSS)
     across = -(-len(panels) // down)
@@ -197,13 +197,11 @@ def shift_along(groups: Sequence[Group], metric: str | None, split: str) -> Figu
         _best(axes, seen, looks, shown)
         axes.set(title=name, xlabel="α" if place + across >= len(panels) else "")
         axes.set_ylabel("" if place % across else shown.axis)
-        axes.xaxis.set_major_locator(MaxNLocator(2, steps=[1, 5, 10]))
+        axes.xaxis.set_major_locator(MaxNLocator(3, steps=[5, 10]))
     for axes in grid.flat[len(panels) :]:
         axes.set_axis_off()
     star = Line2D([], [], color=GREY, label="best network", **STAR)
-    above = [*lines, star]
-    style.legend(drawing, above, 3, _heading(groups, found, split), place="outside upper center")
-    style.legend(drawing, methods, min(across, 3), title=along.caption(groups, above))
+    along.legends(drawing, methods, [*lines, star], groups, 3, _heading(groups, found, split))
     return drawing
 
 
