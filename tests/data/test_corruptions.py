@@ -40,16 +40,14 @@ def test_the_catalogue_has_the_published_order_groups_and_parameters() -> None:
 
 
 @every
-@pytest.mark.parametrize(("side", "n"), [(8, 3), (28, 3), (32, 5), (64, 3), (224, 2)])
-@pytest.mark.parametrize("channels", [1, 3])
-def test_batches_of_every_size_give_the_same_images(name: str, side: int, n: int, channels: int) -> None:
-    images = natural(n, side, channels)
+@pytest.mark.parametrize(("side", "channels"), [(8, 1), (8, 3), (28, 1), (28, 3), (32, 1), (32, 3), (64, 3), (224, 3)])
+def test_batches_of_every_size_give_the_same_images(name: str, side: int, channels: int) -> None:
+    images = natural(2 if side > 64 else 4, side, channels)
     whole = corrupt(images, name, 3, seed=7, first=4)
     assert (whole.dtype, whole.shape) == (torch.uint8, images.shape)
-    last = corrupt(images[-1:], name, 3, seed=7, first=4 + n - 1)
-    assert torch.equal(whole[-1:], last)
-    if name not in CERTAIN:
-        assert not torch.equal(last, corrupt(images[-1:], name, 3, seed=8, first=4 + n - 1))
+    assert torch.equal(whole[1:], corrupt(images[1:], name, 3, seed=7, first=5))
+    other = corrupt(images[:1], name, 3, seed=8, first=4)
+    assert torch.equal(other, whole[:1]) == (name in CERTAIN)
 
 
 @every
