@@ -2,8 +2,10 @@
 
 import dataclasses
 import json
+import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,7 @@ from subspaces.training.batches import training_batches
 from subspaces.training.execution import Execution
 
 COLOURS = {"rose é": (140, 120, 120), "blue bell": (120, 120, 140), "fern": (120, 140, 120)}
+DOCUMENT = Path(__file__).parents[2] / "docs" / "own-images.md"
 SMALL: dict[str, Any] = {"image_size": 16, "network": f"{__name__}:tiny", "epochs": 4, "batch": 16}
 QUIET: dict[str, Any] = {"device": "cpu", "show": "quiet", "tensorboard": False}
 
@@ -107,6 +110,23 @@ def test_the_command_says_what_is_left_out_in_a_line(trained: tuple[Path, Run]) 
     assert line.startswith(
         f"warning: 1 of 37 image files in {root / 'flowers'} cannot be read and are left out: fern/spoiled.png: "
     )
+
+
+def test_the_code_of_the_document_runs(trained: tuple[Path, Run], monkeypatch: pytest.MonkeyPatch) -> None:
+    root, _ = trained
+    (code,) = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    (tmp := root / "document").mkdir()
+    flowers(tmp / "flowers", per_class=3)
+    monkeypatch.chdir(tmp)
+    short = SimpleNamespace(
+        train=lambda *given, **named: ss.train(*given, **{**named, **SMALL, **QUIET}),
+        evaluate=lambda *given, **named: ss.evaluate(*given, **named, device="cpu", progress=False),
+        data=ss.data,
+    )
+    names: dict[str, Any] = {"ss": short}
+    exec(code, names)
+    assert names["images"].image_shape == (3, 64, 64)
+    assert (tmp / "flowers.html").is_file()
 
 
 # Which run it is
