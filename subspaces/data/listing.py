@@ -108,7 +108,7 @@ def find(root: Path) -> Listing:
         own = _folders(part)
         ignored += sum(each.is_file() and _shown(each.name) for each in part.iterdir())
         if unknown := sorted(set(map(plain, own)) - set(classes)):
-            raise DataError(f"{part}: has {_classes(unknown)}, which {base} has not: rename or remove what is too much")
+            raise DataError(f"{part}: has {in_words(unknown)}, which {base} has not: rename or remove what is too much")
         for name in own:
             found, others = _images(part / name)
             ignored += others
@@ -123,12 +123,13 @@ def _check_classes(base: Path, classes: Sequence[str], entries: Sequence[Entry])
     there = {entry.label for entry in entries if not entry.test}
     if lacking := [name for label, name in enumerate(classes) if label not in there]:
         raise DataError(
-            f"{base}: there are no images of {_classes(lacking)}: put some there, or remove the empty folder; image "
+            f"{base}: there are no images of {in_words(lacking)}: put some there, or remove the empty folder; image "
             f"files end in {', '.join(SUFFIXES)}"
         )
 
 
-def _classes(names: Sequence[str]) -> str:
+def in_words(names: Sequence[str]) -> str:
+    """Return the first of some classes by name."""
     shown = listed([*map(repr, names[:5]), *([f"{len(names) - 5} more"] if len(names) > 5 else [])])
     return f"the class{'es' if len(names) > 1 else ''} {shown}"
 

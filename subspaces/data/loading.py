@@ -65,11 +65,9 @@ def load(
         progress: is told how many images are decoded, and of how many.
     """
     folder = check_name_and_root(name, root)
+    side = checked_size(name, image_size, fingerprint)
     if name == OWN:
-        data = own_images.load(folder, image_size or own_images.SIZE, seed, fingerprint, progress)
-    elif image_size or fingerprint:
-        given = f"image_size={image_size!r}" if image_size else f"fingerprint={fingerprint!r}"
-        raise ValueError(f"{given}: only your own images, the data set {OWN!r}, take it, and not {name}")
+        data = own_images.load(folder, side, seed, fingerprint, progress)
     else:
         data = tiny_imagenet.load(folder, progress=progress) if name == "tiny-imagenet" else _READERS[name](folder)
     keep, out = noise.held_out(len(data.train), validation, seed)
@@ -77,6 +75,19 @@ def load(
         data = replace(data, train=data.train.select(keep), validation=data.train.select(out))
     labels = noise.noisy(data.train.labels, len(data.classes), label_noise, seed)
     return replace(data, train=data.train.relabelled(labels))
+
+
+def checked_size(name: str, image_size: int, fingerprint: str = "") -> int:
+    """Return the side of the user's own images, 0 for other data sets; refuse what they cannot have."""
+    if name != OWN:
+        for field, value in (("image_size", image_size), ("fingerprint", fingerprint)):
+            if value:
+                raise ValueError(f"{field}={value!r}: it is for your own images, the data set {OWN!r}, not {name!r}")
+        return 0
+    own_images.check_size(image_size or own_images.SIZE)
+    if fingerprint:
+        listing.parts_of(fingerprint)
+    return image_size or own_images.SIZE
 
 
 def size_of(
@@ -96,7 +107,7 @@ def size_of(
     try:
         folder = check_name_and_root(name, root)
         if name == OWN:
-            side = image_size or own_images.SIZE
+            side = checked_size(name, image_size)
             training, classes = own_images.count(folder, seed)
             return Size(training, (3, side, side), classes)
         found = _READERS[name](folder)

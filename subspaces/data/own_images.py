@@ -46,10 +46,11 @@ def load(
     if fingerprint:
         contents.check(found, fingerprint)
     whole = _decoded(found, size, progress)
-    _warn(found, whole.broken)
     good = _good(found, whole.broken)
     test = found.for_test(good, seed)
+    _name_broken(found, whole.broken)
     _check_parts(found, good, test)
+    _name_untested(found, good & test)
     mean, std = _constants(whole.sums[good & ~test], size)
     splits = [_split(found, whole.pixels, good & part) for part in (~test, test)]
     return Dataset(f"{found.name} (folder)", splits[0], None, splits[1], found.classes, mean, std)
@@ -95,13 +96,22 @@ def _good(found: Listing, broken: dict[int, str]) -> Flags:
     return good
 
 
-def _warn(found: Listing, broken: dict[int, str]) -> None:
-    """Name the first files that cannot be read."""
+def _name_broken(found: Listing, broken: dict[int, str]) -> None:
+    """Warn of the first files that cannot be read."""
     if broken:
         first = "; ".join(list(broken.values())[:NAMED])
         more = f"; … (`subspaces data check folder --data {found.root}` names all)" if len(broken) > NAMED else ""
         which = f"{len(broken)} of {len(found.entries)} image files in {found.root}"
         warnings.warn(f"{which} cannot be read and are left out: {first}{more}", DataWarning, stacklevel=4)
+
+
+def _name_untested(found: Listing, tested: Flags) -> None:
+    """Warn of classes without a test image."""
+    there = {entry.label for entry, one in zip(found.entries, tested, strict=True) if one}
+    absent = [name for label, name in enumerate(found.classes) if label not in there]
+    if absent:
+        text = f"{found.root}: the test has no images of {listing.in_words(absent)}"
+        warnings.warn(text, DataWarning, stacklevel=4)
 
 
 def _check_parts(found: Listing, good: Flags, test: Flags) -> None:

@@ -227,7 +227,7 @@ def _training_images(recipe: Recipe, record: Record, data: Path | None) -> int:
     """Return how many images runs were trained on: batch-norm statistics are of all of them, else the data says it."""
     if record.statistics["images"]:
         return int(record.statistics["images"])
-    size = size_of(recipe.dataset, data, count=True)
+    size = size_of(recipe.dataset, data, count=True, seed=recipe.data_seed, image_size=recipe.image_size)
     if size is None:
         raise RunError(f"{record.name}: how many images it was trained on is not known without its data; see --data")
     return size.training - recipe.validation

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from subspaces import streams, values
-from subspaces.data import listing, own_images
-from subspaces.data import loading as datasets
+from subspaces.data import listing
+from subspaces.data.loading import checked_size
 from subspaces.data.views import AUGMENTATIONS, PLAIN
 from subspaces.methods import METHODS, Method, fields, own_fields, users
 from subspaces.methods.fields import ABOVE_ZERO, FRACTION, NATURAL, POSITIVE, setting
@@ -155,15 +155,7 @@ class Recipe:
 
     def _check_images(self) -> None:
         """Refuse what does not fit the data set, and give the user's own images the size that they have by default."""
-        if self.dataset != datasets.OWN:
-            for name, value in (("image_size", self.image_size), ("fingerprint", self.fingerprint)):
-                if value:
-                    raise ValueError(f"{name}={value!r}: it is for the data set {datasets.OWN!r}, not {self.dataset!r}")
-        else:
-            object.__setattr__(self, "image_size", self.image_size or own_images.SIZE)
-            own_images.check_size(self.image_size)
-            if self.fingerprint:
-                listing.parts_of(self.fingerprint)
+        object.__setattr__(self, "image_size", checked_size(self.dataset, self.image_size, self.fingerprint))
         if self.augment != PLAIN and (self.pad or self.dataset == "imagenet"):
             other = f"pad={self.pad}" if self.pad else f"dataset={self.dataset!r}, whose images are always seen so"
             raise ValueError(f"augment={self.augment!r} with {other}: expected one way to crop; set pad to 0")

@@ -74,6 +74,8 @@ CHOICES = {
     "--optimizer": ("SGD", "Adam", "LBFGS", "SparseAdam", "Optimizer", "Muon", "lr_scheduler", "sgd", "__name__", ""),
     "--schedule": ("warmup-cosine", "constant", "x", ""),
     "--dataset": ("digits", "mnist", "cifar10", "imagenet", "folder", "x", "../x", ""),
+    "--augment": ("plain", "resized-crop", "x", ""),
+    "--fingerprint": ("flowers:3:0123456789ab", ":3:0123456789ab", "x", ""),
     "--device": ("cpu", "cuda", "cuda:99", "meta", "mps", "x", ""),
     "--precision": ("auto", "float32", "bfloat16", "float16", ""),
     "--choose-on": ("auto", "validation", "test", "train", ""),

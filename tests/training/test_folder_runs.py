@@ -18,6 +18,7 @@ from typer.testing import CliRunner, Result
 import subspaces as ss
 from subspaces.cli import app
 from subspaces.data import DataError, DataWarning, fingerprint_of
+from subspaces.evaluation.run_subject import _shrunk
 from subspaces.training import RECIPES, Recipe, Run, RunError, feasible
 from subspaces.training.api import configure
 from subspaces.training.batches import training_batches
@@ -171,7 +172,7 @@ def test_the_key_of_a_recipe_without_a_folder_is_that_of_none() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--dataset", "cifar10", "--image-size", "32"], "--image-size=32: it is for the data set 'folder'"),
+        (["--dataset", "cifar10", "--image-size", "32"], "--image-size=32: it is for your own images"),
         (["--image-size", "4"], "--image-size=4: expected 8 to 1024 pixels"),
         (["--augment", "resized-crop"], "--augment='resized-crop' with pad=4: expected one way to crop; set pad to 0"),
         (["--augment", "resize"], "did you mean 'resized-crop'"),
@@ -201,6 +202,13 @@ def test_all_networks_take_images_of_any_size(tmp_path: Path, network: str) -> N
 
 
 # Views
+
+
+def test_large_images_are_shown_small() -> None:
+    images = torch.arange(2 * 3 * 128 * 128).view(2, 3, 128, 128).remainder(256).to(torch.uint8)
+    means = images.double().view(2, 3, 64, 2, 64, 2).mean((3, 5))
+    assert (_shrunk(images).double() - means).abs().max() <= 0.5
+    assert _shrunk(images[..., :64, :64]).shape == (2, 3, 64, 64)
 
 
 def test_views_are_what_the_recipe_asks_for() -> None:
