@@ -13,6 +13,7 @@ from subspaces.cli.errors import usage
 from subspaces.cli.options import ROOT
 from subspaces.cli.shared import Data, Quiet, data_names, option
 from subspaces.text import nearest
+from subspaces.training.display import reading
 
 app = typer.Typer(help="List, fetch and check data sets.", no_args_is_help=True)
 Name = Annotated[
@@ -72,7 +73,8 @@ def get(
 def check(name: Name, data: Data = ROOT) -> None:
     """Say what is there of a data set, and what is wrong with it; the exit code is 1 if something is."""
     _check_name(name)
-    problems = sets.check(name, data)
+    with reading("bar") as progress:
+        problems = sets.check(name, data, progress)
     for problem in problems:
         typer.echo(f"wrong: {problem}")
     if problems:

@@ -7,7 +7,7 @@ from subspaces.data import cifar10, folders, mnist, own_images, tiny_imagenet
 from subspaces.data.archives import is_archive, unpack
 from subspaces.data.dataset import DataError, Progress
 from subspaces.data.download import fetch
-from subspaces.data.loading import check_name_and_root, load
+from subspaces.data.loading import OWN, check_name_and_root, load
 from subspaces.data.sources import SOURCES
 from subspaces.text import nearest
 
@@ -16,7 +16,6 @@ _PROBLEMS = {
     "cifar10": cifar10.problems,
     "tiny-imagenet": tiny_imagenet.problems,
     "imagenet": folders.problems,
-    "folder": own_images.problems,
 }
 
 
@@ -56,10 +55,12 @@ def get(
     return folder
 
 
-def check(name: str, root: str | os.PathLike[str] | None = None) -> list[str]:
+def check(name: str, root: str | os.PathLike[str] | None = None, progress: Progress | None = None) -> list[str]:
     """Return what is wrong with the files below `root`, a sentence each; nothing is wrong if it is empty."""
     try:
         folder = check_name_and_root(name, root)
+        if name == OWN:
+            return own_images.problems(folder, progress)
         return _PROBLEMS[name](folder) if name in _PROBLEMS else []
     except (FileNotFoundError, DataError) as error:
         return [str(error)]
@@ -87,6 +88,6 @@ def _version(name: str, root: Path) -> str:
         return f"the {'binary' if paths[0].suffix == '.bin' else 'Python'} version in {paths[0].parent}"
     if name == "tiny-imagenet":
         return f"the published folder in {tiny_imagenet.find(root)}"
-    if name == "folder":
+    if name == OWN:
         return own_images.described(root)
     return f"image files in {root / 'train'} and {root / 'val'}"

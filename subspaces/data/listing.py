@@ -19,7 +19,10 @@ import numpy.typing as npt
 from subspaces.data.dataset import DataError
 from subspaces.text import listed
 
-SUFFIXES = (".jpeg", ".jpg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
+SUFFIXES = (
+    *(".jpeg", ".jpg", ".jfif", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"),
+    *(".jp2", ".avif", ".heic", ".heif"),  # which not every Pillow reads: then they are named, and not passed over
+)
 TRAIN, TESTS = "train", ("test", "val", "valid", "validation")  # the first that has classes is the test
 SHARE = 0.2  # of the images, for the test, where there is no folder for it
 Flags = npt.NDArray[np.bool_]

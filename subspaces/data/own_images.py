@@ -69,10 +69,10 @@ def count(root: Path, seed: int) -> tuple[int, int]:
     return int((~test).sum()), len(found.classes)
 
 
-def problems(root: Path) -> list[str]:
+def problems(root: Path, progress: Progress | None = None) -> list[str]:
     """Return what is wrong with the folder, with the name of every file that cannot be read."""
     found = listing.find(root)
-    whole = _decoded(found, SIZE, None)
+    whole = _decoded(found, SIZE, progress)
     wrong = list(whole.broken.values())
     try:
         good = _good(found, whole.broken)

@@ -163,6 +163,11 @@ def test_the_images_may_be_named_and_are_compared(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("runs/*/result.json"))
 
 
+def test_imagenet_has_its_own_views() -> None:
+    with pytest.raises(ValueError, match=r"augment='resized-crop' with dataset='imagenet', whose images are always"):
+        Recipe(dataset="imagenet", pad=0, augment="resized-crop")
+
+
 def test_the_key_of_a_recipe_without_a_folder_is_that_of_none() -> None:
     assert RECIPES["folder-line"].fingerprint == ""
     assert RECIPES["folder-line"].image_size == 64
