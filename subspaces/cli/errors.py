@@ -70,11 +70,13 @@ class Group(TyperGroup):
 def _warnings_in_a_line() -> Iterator[None]:
     """Say what is odd about the user's images, without where in this program it was noticed."""
     with warnings.catch_warnings():
-        others = warnings.showwarning
+        others, said = warnings.showwarning, set[str]()
 
         def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
             if issubclass(category, DataWarning):
-                _say(f"warning: {message}")
+                if str(message) not in said:  # a command may read the images several times
+                    _say(f"warning: {message}")
+                said.add(str(message))
             else:
                 others(message, category, *rest, **more)
 

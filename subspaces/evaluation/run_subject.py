@@ -140,7 +140,7 @@ class RunSubject(Subject):
     def data(self, name: str) -> Iterable[Any]:
         """Return the test images of another data set in the size and the colours of the run's own."""
         shape, images = self.images_of.image_shape, self._others(name).test
-        if self.images_of.name == name:
+        if name in (self.images_of.name, self.recipe.dataset):
             raise ValueError(f"outliers={name!r}: {self.name} was trained on it; expected another data set")
         found = in_batches(images, self.execution.device, self.execution.workers, max(shape[1:]))
         return (self._batch(fitted(x, shape), labels) for x, labels in found)

@@ -105,8 +105,14 @@ def test_it_is_trained_once_and_evaluated_wherever_its_images_are(trained: tuple
 def test_the_command_says_what_is_left_out_in_a_line(trained: tuple[Path, Run]) -> None:
     root, _ = trained
     small = ["--image-size", 16, "--network", "lenet", "--epochs", 1, "--batch", 16, "--quiet", "--device", "cpu"]
-    done = call("train", "folder-standard", "--data", root / "flowers", "--out", root / "runs", *small)
+    small += ["--data", root / "flowers"]
+    done = call("train", "folder-standard", "--out", root / "runs", *small)
     assert done.exit_code == 0, done.output
+    again = call(
+        "compare", "folder-standard", "--data", root / "flowers", "--runs", root / "runs", "--out", root, *small
+    )
+    assert again.exit_code == 0, again.output
+    assert again.stderr == done.stderr  # though it reads them anew to measure the run
     (line,) = done.stderr.splitlines()
     assert line.startswith(
         f"warning: 1 of 37 image files in {root / 'flowers'} cannot be read and are left out: fern/spoiled.png: "
