@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 Pixels = npt.NDArray[np.uint8]  # [H, W, C]
 SCALE, RATIO, TRIES = (0.08, 1.0), (3 / 4, 4 / 3), 10
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "JPEG2000", "AVIF", "HEIF")  # others may run programs
 PIXELS = 10**8  # of one file: more is taken for a mistake, or for a file that is made to fill the memory
 NUMBERS = 4 * TRIES + 1  # that one random view of an image needs
 
@@ -34,13 +36,22 @@ def opened(path: Path) -> "Iterator[Image]":
     except ImportError:
         raise ImportError("reading image files needs Pillow: install it with `pip install pillow`") from None
     try:
-        with Image.open(path) as image:
+        with Image.open(path, formats=_formats()) as image:
             yield image
     except (FileNotFoundError, DataError):
         raise
     except Exception as error:  # Pillow's decoders raise whatever their libraries do
         size = path.stat().st_size
         raise DataError(f"{path}: {size:,} bytes that are not a whole image ({error}): get it again") from None
+
+
+@cache
+def _formats() -> tuple[str, ...]:
+    """Return the formats that are read, of those that this Pillow knows."""
+    from PIL import Image
+
+    Image.init()
+    return tuple(name for name in FORMATS if name in Image.OPEN)
 
 
 def square(path: Path, size: int) -> Pixels:

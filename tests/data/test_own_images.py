@@ -277,6 +277,17 @@ def test_broken_files_are_named_and_left_out(tmp_path):
     assert len(wrong) == 5
 
 
+def test_what_a_file_is_called_does_not_choose_who_reads_it(tmp_path):
+    """PostScript would be run by another program."""
+    image = Image.new("RGB", (9, 9))
+    image.save(tmp_path / "page.png", "EPS")
+    with pytest.raises(DataError, match=r"page\.png: .* bytes that are not a whole image"):
+        decoding.square(tmp_path / "page.png", 8)
+    for kind in ("GIF", "WEBP", "TIFF", "PPM", "BMP"):
+        image.save(tmp_path / "other.jpg", kind)
+        assert decoding.square(tmp_path / "other.jpg", 8).max() == 0
+
+
 def test_a_class_of_broken_files(tmp_path):
     own(tmp_path)
     for file in (tmp_path / "b").iterdir():
