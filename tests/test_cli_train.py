@@ -102,6 +102,7 @@ def test_option_names_fit_a_narrow_terminal() -> None:
 
 
 EXAMPLES: dict[Any, tuple[str, Any]] = {int: ("3", 3), float: ("0.25", 0.25), str: ("name", "name")}
+PRINT = "flowers:3:0123456789ab"
 VALUES = {
     "dataset": ("mnist", "mnist"),
     "network": ("timm:resnet18", "timm:resnet18"),
@@ -113,6 +114,9 @@ VALUES = {
     "precision": ("bfloat16", "bfloat16"),
     "workers": ("3", 3),
     "at_once": ("3", 3),
+    "image_size": ("32", 32),
+    "augment": ("resized-crop", "resized-crop"),
+    "fingerprint": (PRINT, PRINT),
 }
 
 
@@ -127,6 +131,8 @@ def test_every_field_can_be_set(entry: dataclasses.Field[Any], received: dict[st
         "epsilon": ["--method", "integral"],
         "trunk": ["--branch", "1"],
         "dropout": ["--network", "cresnet20"],
+        "image_size": ["--dataset", "folder", "--fingerprint", PRINT],
+        "fingerprint": ["--dataset", "folder"],
     }.get(entry.name, [])
     if entry.type in (bool, bool | None):
         opposite = not RECIPES["digits-line"].flip if entry.name == "flip" else not entry.default
@@ -368,7 +374,7 @@ def test_a_recipe_is_shown_with_all_fields() -> None:
     output = call("recipes", "cifar10-line").stdout
     for name, value in RECIPES["cifar10-line"].to_dict().items():
         (line,) = (line for line in output.splitlines() if line.split()[:1] == [name])
-        assert line.split()[1] == str(value)
+        assert line.split()[1] == (str(value) or "–")
         assert all_fields()[name].metadata["help"] in line
 
 
