@@ -47,7 +47,9 @@ def shared(records: Sequence[Record]) -> list[Description]:
 
 
 def relative_change(before: float, after: float) -> float:
-    """Return (b - a) / a, the change from a to b as a share of a; NaN where a is 0."""
+    """Return (b - a) / a, the change from a to b as a share of a; NaN where a alone is 0."""
+    if after == before:
+        return 0.0
     return (after - before) / before if before else math.nan
 
 

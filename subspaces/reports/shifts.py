@@ -14,8 +14,8 @@ from subspaces.reports.reading import Group, Reading, value
 from subspaces.text import nearest
 from subspaces.training.runs import RunError
 
-BENCHMARK = ("noise", "blur", "weather", "digital")
-ORDER = (*BENCHMARK, "extra", "given")
+EXTRA = "extra"  # the group of corruptions that are kept for validation
+ORDER = ("noise", "blur", "weather", "digital", EXTRA, "given")
 SPLIT = "test"  # whose examples are shifted
 
 
@@ -74,13 +74,13 @@ def strengths(found: Iterable[Condition]) -> str:
 
 
 def averaged_over(found: Sequence[Condition]) -> list[Condition]:
-    """Return what a mean is over: the corruptions of the benchmark alone, or all where there are none of them."""
-    return [each for each in found if each.group in BENCHMARK] or list(found)
+    """Return what a mean is over: all but the extra corruptions, unless there are no others."""
+    return [each for each in found if each.group != EXTRA] or list(found)
 
 
 def rows_on(record: Record, wanted: Iterable[Condition]) -> list[Row]:
-    """Return the rows on shifted data as if that were the split: on average over severities, then over conditions."""
-    return _mean([_mean([one.rows for one in record.shifts if _is_of(one, each)]) for each in wanted])
+    """Return the rows on shifted data as if that were the split: on average over severities and conditions."""
+    return _mean([one.rows for each in wanted for one in record.shifts if _is_of(one, each)])
 
 
 def _is_of(one: Shift, condition: Condition) -> bool:
@@ -92,7 +92,7 @@ def _mean(several: Sequence[Sequence[Row]]) -> list[Row]:
     """Return the mean of the metrics of rows about the same, where all have one."""
     keyed = [{_about(row): row for row in rows} for rows in several]
     found = []
-    for key, first in keyed[0].items():
+    for key, first in keyed[0].items() if keyed else ():
         same = [rows[key] for rows in keyed if key in rows]
         if len(same) == len(keyed):
             metrics = {name: float(np.mean([row.metrics[name] for row in same])) for name in first.metrics}

@@ -6,7 +6,10 @@ On shifted data an accuracy a becomes a (1 + change), and any other metric a (1 
 import dataclasses
 from pathlib import Path
 
+import made_runs
+
 from subspaces.evaluation.record import Description, Outliers, Record, Row, Shift
+from subspaces.training import RECIPES
 
 GROUPS = {"spatter": "extra", "contrast": "digital", "gaussian_noise": "noise", "snow": "weather"}
 SHOWN = ("gaussian_noise", "snow", "contrast", "spatter")  # in the order of their groups
@@ -18,7 +21,13 @@ SCORES = [
     Description("auroc_confidence", "AUROC by confidence", "share of pairs in the right order", False, True),
     Description("fpr95_confidence", "FPR95 by confidence", "share of outliers let in", True, True),
 ]
-SETS = {"noise images": 40, "other digits": 70}
+SETS = {"pure noise": 40, "other digits": 70}
+
+
+def evaluated(method: str, seed: int) -> Record:
+    """Return what was measured of a run, which no folder holds."""
+    recipe = dataclasses.replace(RECIPES[f"digits-{method}"], seed=seed)
+    return made_runs.evaluated(recipe, f"{method} {seed}", {}, {"test": 120}, planes=False)
 
 
 def change(name: str, severity: float, row: Row, offset: float) -> float:

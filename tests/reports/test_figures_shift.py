@@ -3,10 +3,9 @@
 import dataclasses
 from collections.abc import Callable
 
-import made_runs
 import numpy as np
 import pytest
-from made_shifts import METRICS, PEAKS, SEVERITIES, SHOWN, TOLD, add, change, offset
+from made_shifts import METRICS, PEAKS, SEVERITIES, SHOWN, TOLD, add, change, evaluated, offset
 from matplotlib.container import BarContainer
 from page_cases import deviation, is_ensemble, is_middle, is_pair, is_point
 
@@ -14,18 +13,11 @@ from subspaces.evaluation.record import Record, Row
 from subspaces.reports import figures, shifts
 from subspaces.reports.measures import relative_change
 from subspaces.reports.reading import gather
-from subspaces.training import RECIPES
 from subspaces.training.runs import RunError
 
 METHODS = ("standard", "line", "simplex")
 SEEDS = (0, 1)
 Records = dict[str, list[Record]]
-
-
-def evaluated(method: str, seed: int) -> Record:
-    """Return what was measured of a run, which no folder holds."""
-    recipe = dataclasses.replace(RECIPES[f"digits-{method}"], seed=seed)
-    return made_runs.evaluated(recipe, f"{method} {seed}", {}, {"test": 120}, planes=False)
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +82,7 @@ def test_bars_are_the_changes_beside_standard_training(runs, metric):
         "simplex (m = 3): midpoint": planted(runs["simplex"], is_middle),
         "simplex (m = 3): ensemble of 3 vertices": planted(runs["simplex"], is_ensemble("vertex")),
     }
-    assert labels(figure) == [*expected, "best network on a line, chosen on these very images"]
+    assert labels(figure) == [*expected, "best network at any α, chosen on these very images"]
     for (middles, heights), ends, values in zip(bars(figure), around(figure), expected.values(), strict=True):
         difference = 100 * sign * (with_mean(values) - zero)
         assert heights == pytest.approx(difference.mean(0))

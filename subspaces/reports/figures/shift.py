@@ -29,7 +29,7 @@ ACROSS = 4  # panels in a row
 GREY = "#555555"
 STAR: dict[str, Any] = {"marker": "*", "markersize": 7, "markeredgewidth": 0.7, "linestyle": "none"}
 STAR["markerfacecolor"] = "white"  # chosen on the very images that it is reported on
-BEST = "best network on a line, chosen on these very images"
+BEST = "best network at any α, chosen on these very images"
 Changes = list[dict[Seeds, float]]
 """A relative change for each seed, in every place of the axis."""
 

@@ -18,7 +18,19 @@ from subspaces.reports.answers import beside
 from subspaces.reports.page.content import page
 from subspaces.reports.reading import Group, Source, gather
 
-SCRIPTS = ("base", "tables", "charts", "along", "reliability", "triangle", "explorer", "curves", "planes", "runs")
+SCRIPTS = (
+    "base",
+    "tables",
+    "charts",
+    "along",
+    "reliability",
+    "triangle",
+    "explorer",
+    "curves",
+    "planes",
+    "shift",
+    "runs",
+)
 
 
 def write_report(sources: Source | Sequence[Source], path: str | os.PathLike[str]) -> Path:

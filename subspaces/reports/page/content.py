@@ -6,12 +6,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from subspaces.evaluation.cache import Measured
-from subspaces.evaluation.record import Description
 from subspaces.reports.answers import Answer, answers, headed, of_these
-from subspaces.reports.measures import places, shared, usual
+from subspaces.reports.measures import shared, usual
 from subspaces.reports.page.commands import folders
 from subspaces.reports.page.notes import common_seeds, examples_of, notes, trained_with
+from subspaces.reports.page.numbers import described, numbers
 from subspaces.reports.page.run_section import kind_of, run_section, shown_rows
+from subspaces.reports.page.shift_section import outliers_section, shift_section
 from subspaces.reports.page.words import duration, seeded, summary
 from subspaces.reports.reading import Curve, Group, Reading
 from subspaces.text import listed
@@ -41,13 +42,15 @@ def page(groups: Sequence[Group], measured: Iterable[Measured] = ()) -> dict[str
         "images": images,
         "what": examples_of(groups),
         "classes": list(map(str, dataset["classes"])),
-        "metrics": [_metric(each, images) for each in metrics],
+        "metrics": [described(each, images) for each in metrics],
         "told": [names.index(each.name) for each in usual(groups)],
         "summary": summary(groups, split, images, together),
         "notes": notes(groups, every, split, images),
         "compared": seeded(sorted(common)) if any(set(group.seeds) != common for group in groups) else "",
         "facts": [_fact(answer, common, names) for answer in every],
         "groups": [_group(group, mine, split, names) for group, mine in zip(groups, found, strict=True)],
+        "shift": shift_section(groups, split, examples_of(groups), names),
+        "outliers": outliers_section(groups, split, examples_of(groups), images),
         "runs": [
             run_section(run, index, split, pictures, known, names)
             for index, group in enumerate(groups)
@@ -103,12 +106,6 @@ def _subtitle(groups: Sequence[Group], split: str, images: int) -> str:
     return " · ".join(parts)
 
 
-def _metric(one: Description, images: int) -> dict[str, Any]:
-    told = {name: getattr(one, name) for name in ("name", "meaning", "percent", "goal")}
-    label = one.label[:1].upper() + one.label[1:]
-    return {**told, "label": label, "digits": places(one, images), "higher": not one.lower_is_better}
-
-
 def _fact(answer: Answer, common: set[int], metrics: Sequence[str]) -> dict[str, Any]:
     """Return a row of the first table; `compared` are those with the seeds that most have."""
     group, compared = answer.group, set(answer.group.seeds) == common
@@ -125,13 +122,8 @@ def _fact(answer: Answer, common: set[int], metrics: Sequence[str]) -> dict[str,
         "runs": answer.runs,
         "seconds": mean,
         "time": "–" if mean is None else duration(mean),
-        **_numbers(answer, metrics),
+        **numbers(answer, metrics),
     }
-
-
-def _numbers(answer: Answer, metrics: Sequence[str]) -> dict[str, Any]:
-    spreads = [answer.spread(metric) for metric in metrics]
-    return {"mean": [one.mean for one in spreads], "std": [one.std for one in spreads]}
 
 
 def _group(group: Group, found: Sequence[Answer], split: str, metrics: Sequence[str]) -> dict[str, Any]:
@@ -141,7 +133,7 @@ def _group(group: Group, found: Sequence[Answer], split: str, metrics: Sequence[
         "kind": alpha,
         "seeds": group.seeds,
         "along": _along(group, split, metrics) if alpha == "interval" else None,
-        "levels": [{"name": answer.label, "kind": answer.kind, **_numbers(answer, metrics)} for answer in levels],
+        "levels": [{"name": answer.label, "kind": answer.kind, **numbers(answer, metrics)} for answer in levels],
         "roles": _roles(group, split, metrics) if alpha == "simplex" else [],
         "spread": None if group.runs[0].trained_alone else {n: _curve(group.logged(n)) for n in ("l2", "cos2")},
         "risk": [_risk(answer) for answer in headed([group], split) if answer.rows[0].risk_coverage is not None],

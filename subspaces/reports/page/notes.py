@@ -14,7 +14,10 @@ from subspaces.text import listed
 def notes(groups: Sequence[Group], answers: Sequence[Answer], split: str, images: int) -> list[str]:
     """Return the notes on some groups and on how they answer."""
     runs, what = [run for group in groups for run in group.runs], examples_of(groups)
-    found = [f"All numbers are on the {images:,} {what} of the {split} split."]
+    records = [run.record for run in runs]
+    elsewhere = ["Shifted data"] * any(one.shifts for one in records) + ["Outliers"] * any(o.outliers for o in records)
+    apart = f", except under {listed(elsewhere)}" if elsewhere else ""
+    found = [f"All numbers are on the {images:,} {what} of the {split} split{apart}."]
     if split == "validation":
         found.append(f"These {what} were held out of training; choices may have been made on them.")
     found += [*_seeds(groups), *_by_chance(groups, answers, images), *_independent(groups, answers), *_time(runs)]

@@ -21,8 +21,8 @@ function factsTable() {
   }));
 }
 
-function glossary() {
-  $("glossary").replaceChildren(...METRICS.flatMap((metric) =>
+function glossary(list, metrics) {
+  list.replaceChildren(...metrics.flatMap((metric) =>
     [el("dt", {}, metric.label), el("dd", {}, `${metric.meaning}${better(metric)}.`)]));
 }
 
@@ -111,12 +111,14 @@ function runDetails(run) {
 }
 
 factsTable();
-glossary();
+glossary($("glossary"), METRICS);
 alongSection();
 walkSection();
 planesSection();
 trainingSection();
 selectiveSection();
+shiftSection();
+outliersSection();
 choicesSection();
 runsSection();
 listSections();
