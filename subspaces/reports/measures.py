@@ -1,6 +1,5 @@
 """The numbers that figures and pages show, in words: those of an evaluation, and the columns of a log."""
 
-import math
 from collections.abc import Sequence
 
 from subspaces.evaluation import classification, metrics, regression
@@ -44,13 +43,6 @@ def shared(records: Sequence[Record]) -> list[Description]:
         return each in record.metrics and all(each.name in row.metrics for row in record.rows[:1])
 
     return [each for each in records[0].metrics if all(measured(each, record) for record in records)]
-
-
-def relative_change(before: float, after: float) -> float:
-    """Return (b - a) / a, the change from a to b as a share of a; NaN where a alone is 0."""
-    if after == before:
-        return 0.0
-    return (after - before) / before if before else math.nan
 
 
 def places(described: Description, count: int) -> int:

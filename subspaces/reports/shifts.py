@@ -1,20 +1,21 @@
 """What was measured on shifted data and against outliers, read as if it were a split, and how far numbers change."""
 
 import dataclasses
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from subspaces.data.corruptions import CORRUPTIONS
+from subspaces.evaluation.changes import EXTRA, relative_change
 from subspaces.evaluation.record import About, Description, Outliers, Record, Row, Shift
 from subspaces.evaluation.statistics import Spread, spread
 from subspaces.reports.answers import Answer, Seeds, own
-from subspaces.reports.measures import relative_change
 from subspaces.reports.reading import Group, Reading, value
 from subspaces.text import nearest
 from subspaces.training.runs import RunError
 
-EXTRA = "extra"  # the group of corruptions that are kept for validation
 ORDER = ("noise", "blur", "weather", "digital", EXTRA, "given")
 SPLIT = "test"  # whose examples are shifted
 
@@ -32,12 +33,12 @@ class Condition:
     @property
     def label(self) -> str:
         """What it is called."""
-        return self.name.replace("_", " ")
+        return CORRUPTIONS[self.name].label if self.name in CORRUPTIONS else self.name.replace("_", " ")
 
 
 def conditions(records: Sequence[Record]) -> list[Condition]:
     """Return the shifted data that all of these were measured on, by their groups."""
-    every = [{(one.name, one.group, one.source, one.count, one.severity) for one in each.shifts} for each in records]
+    every = [{(one.name, one.group, one.source, one.count, one.severity) for one in _whole(each)} for each in records]
     found: dict[tuple[str, str, str, int], list[int]] = {}
     for one in records[0].shifts:
         key = (one.name, one.group, one.source, one.count)
@@ -45,6 +46,13 @@ def conditions(records: Sequence[Record]) -> list[Condition]:
             found.setdefault(key, []).append(one.severity)
     named = [Condition(*key, tuple(sorted(severities))) for key, severities in found.items()]
     return sorted(named, key=lambda each: ORDER.index(each.group) if each.group in ORDER else len(ORDER))
+
+
+def _whole(record: Record) -> list[Shift]:
+    """Return the shifted data that every answer was measured on which was measured on any, so that means compare."""
+    found = [[each for each in record.answers if any(map(each.is_of, one.rows))] for one in record.shifts]
+    most = [each for each in record.answers if any(each in some for some in found)]
+    return [one for one, some in zip(record.shifts, found, strict=True) if some == most]
 
 
 def needed(groups: Sequence[Group], metric: str, split: str) -> list[Condition]:
@@ -55,7 +63,10 @@ def needed(groups: Sequence[Group], metric: str, split: str) -> list[Condition]:
     for run in runs:
         run.rows(split)
         if not run.record.shifts:
-            raise RunError(f"{run.folder} was not measured on shifted data: evaluate it on some first")
+            hint = "pass corruptions= to evaluate"
+            if run.run is not None:
+                hint = f"run `subspaces evaluate {run.folder} --corruptions all`"
+            raise RunError(f"{run.folder} was not measured on shifted data: {hint}")
     found = conditions([run.record for run in runs])
     if not found:
         raise RunError("the runs were measured on different shifted data: evaluate them alike")
@@ -116,8 +127,13 @@ def clean(group: Group) -> Group:
 
 def against(group: Group, outliers: Outliers) -> Group:
     """Return a group as it was measured against outliers of that name."""
-    named = [next(one for one in run.record.outliers if one.name == outliers.name) for run in group.runs]
+    named = [next(one for one in run.record.outliers if same(one, outliers)) for run in group.runs]
     return _seen(group, [[dataclasses.replace(row, split=SPLIT) for row in one.rows] for one in named])
+
+
+def same(one: Outliers, other: Outliers) -> bool:
+    """Say whether two are of the same outliers."""
+    return (one.name, one.count, one.source) == (other.name, other.count, other.source)
 
 
 def _seen(group: Group, rows: Sequence[list[Row]]) -> Group:
@@ -126,6 +142,12 @@ def _seen(group: Group, rows: Sequence[list[Row]]) -> Group:
     ]
     views = [Reading(run.run or record, record) for run, record in zip(group.runs, records, strict=True)]
     return Group(group.label, views)
+
+
+def _relative(before: float, after: float) -> float:
+    """Return the relative change; NaN of what was 0."""
+    found = relative_change(before, after)
+    return math.nan if found is None else found
 
 
 @dataclass(frozen=True)
@@ -139,8 +161,7 @@ class Changed:
         """Return the relative change of a metric for each seed."""
         after = self.after.by_seeds
         return {
-            seeds: relative_change(metrics[metric], after[seeds][metric])
-            for seeds, metrics in self.before.by_seeds.items()
+            seeds: _relative(metrics[metric], after[seeds][metric]) for seeds, metrics in self.before.by_seeds.items()
         }
 
     def spread(self, metric: str) -> Spread:
@@ -161,7 +182,7 @@ def best_along(group: Group, wanted: Sequence[Condition], metric: Description) -
     for before, after in zip(group.runs, on(group, wanted).runs, strict=True):
         shifted, plain = after.points(SPLIT), before.points(SPLIT)
         changes = [
-            relative_change(value(plain[alpha], metric.name), value(row, metric.name))
+            _relative(value(plain[alpha], metric.name), value(row, metric.name))
             for alpha, row in shifted.items()
             if alpha in plain
         ]

@@ -9,9 +9,10 @@ from made_shifts import METRICS, PEAKS, SEVERITIES, SHOWN, TOLD, add, change, ev
 from matplotlib.container import BarContainer
 from page_cases import deviation, is_ensemble, is_middle, is_pair, is_point
 
+from subspaces.data.corruptions import CORRUPTIONS
+from subspaces.evaluation.changes import mean_changes
 from subspaces.evaluation.record import Record, Row
 from subspaces.reports import figures, shifts
-from subspaces.reports.measures import relative_change
 from subspaces.reports.reading import gather
 from subspaces.training.runs import RunError
 
@@ -89,7 +90,7 @@ def test_bars_are_the_changes_beside_standard_training(runs, metric):
         assert ends[:, 1] - ends[:, 0] == pytest.approx(2 * deviation(difference), abs=1e-9)
         assert np.all(np.diff(middles) > 1)
     ticks = [text.get_text() for text in figure.axes[0].get_xticklabels()]
-    assert ticks == ["gaussian noise", "snow", "contrast", "spatter", "mean of 3"]
+    assert ticks == ["Gaussian noise", "snow", "contrast", "spatter", "mean of 3"]
     label = " ".join(figure.axes[0].get_ylabel().split())
     name = "ECE" if metric else "accuracy"
     assert label == f"relative change of {name} minus that of standard training (points)"
@@ -127,7 +128,7 @@ def test_what_cannot_be_drawn_says_why(runs):
     bare, line = evaluated("line", 7), runs["line"][0]
     other = dataclasses.replace(line, shifts=[dataclasses.replace(one, source="a folder") for one in line.shifts])
     for sources, options, error, words in (
-        ([bare], {}, RunError, "was not measured on shifted data"),
+        ([bare], {}, RunError, "line 7 was not measured on shifted data: pass corruptions="),
         ([runs["simplex"][0], other], {}, RunError, "different shifted data"),
         ([*runs["line"][:1], *runs["standard"][1:]], {}, RunError, "have no seed in common"),
         (runs["line"], {"metric": "aurc"}, ValueError, "metric='aurc': .* on shifted data"),
@@ -148,7 +149,7 @@ def test_lines_on_every_corruption_and_their_best_points(runs, metric):
     panels = [axes for axes in figure.axes if axes.axison]
     assert [axes.get_title(loc="left") for axes in panels] == [
         "unchanged",
-        *(n.replace("_", " ") for n in SHOWN),
+        *(CORRUPTIONS[n].label for n in SHOWN),
     ]
     sign = 1 if metric == "accuracy" else -1
     for axes, name in zip(panels, (None, *SHOWN), strict=True):
@@ -176,16 +177,32 @@ def test_the_best_point_is_another_one_on_each_corruption(runs):
         row.metrics["accuracy"] = 0.8
     figure = figures.draw("shift-along", add(record))
     places = {axes.get_title(loc="left"): stars(axes)[0][0][0] for axes in figure.axes if axes.axison}
-    assert [places[name.replace("_", " ")] for name in SHOWN] == list(PEAKS.values())
+    assert [places[CORRUPTIONS[name].label] for name in SHOWN] == list(PEAKS.values())
 
 
 # What both stand on
 
 
 def test_the_relative_change_is_a_share_of_what_was_before():
-    assert relative_change(0.8, 0.6) == pytest.approx(-0.25)
-    assert relative_change(0.05, 0.15) == pytest.approx(2.0)
-    assert np.isnan(relative_change(0.0, 0.3))
+    record = evaluated("standard", 0)
+    record.rows[0].metrics["ece"] = 0.0
+    add(record)
+    record.shifts[0].rows[0].metrics.update(accuracy=1.5 * record.rows[0].metrics["accuracy"], ece=0.3)
+    (group,) = gather(record)
+    (one,) = shifts.conditions([dataclasses.replace(record, shifts=record.shifts[:1])])
+    (found,) = shifts.changed(group, [one])
+    assert found.relative("accuracy") == {(0,): pytest.approx(0.5)}
+    assert np.isnan(found.relative("ece")[0,])
+
+
+def test_a_set_that_lacks_an_answer_is_in_no_mean(runs):
+    line = runs["line"][0]
+    lacking = dataclasses.replace(line.shifts[0], rows=[row for row in line.shifts[0].rows if row.kind == "point"])
+    record = dataclasses.replace(line, shifts=[lacking, *line.shifts[1:]])
+    assert {each.name: each.severities for each in shifts.conditions([record])}["spatter"] == (3,)
+    pair = next(each for each in record.answers if each.name == "pair")
+    found = shifts.changed(gather(record)[0], shifts.averaged_over(shifts.conditions([record])))
+    assert found[-1].after.spread("nll").mean == pytest.approx(mean_changes(record, pair)["nll"].value)
 
 
 def test_only_what_all_runs_were_measured_on_is_compared(runs):

@@ -12,16 +12,17 @@ from made_shifts import METRICS, SCORES, SETS, SEVERITIES, SHOWN, TOLD, add, cha
 from page_cases import deviation, is_middle, is_pair, is_point
 from visiting import chart, copied, floats, near, reads, table, unfolded
 
-from subspaces.evaluation.record import Record, Row
-from subspaces.reports.page import content, write_report
-from subspaces.reports.reading import gather
+from subspaces.data.corruptions import CORRUPTIONS
+from subspaces.evaluation.record import Record, Row, Shift
+from subspaces.reports.page import commands, content, write_report
+from subspaces.reports.reading import Reading, gather
 
 WAYS: dict[str, tuple[str, str, str, Callable[[Row], bool]]] = {  # method, group, answer and its row
     "standard": ("standard", "standard", "network", is_point),
     "line: midpoint": ("line", "line", "midpoint", is_middle),
     "line: ensemble of 0.1 and 0.9": ("line", "line", "ensemble of 0.1 and 0.9", is_pair(0.1, "probabilities")),
 }
-WORDS = [name.replace("_", " ") for name in SHOWN]
+WORDS = [CORRUPTIONS[name].label for name in SHOWN]
 Records = dict[str, list[Record]]
 
 
@@ -100,6 +101,9 @@ def test_what_the_shifted_data_are_is_said(every):
     )
     own = [dataclasses.replace(one, group="given", source="given", severity=0) for one in every[0].shifts[:2:2]]
     read = [dataclasses.replace(one, source="CIFAR-10-C") for one in every[0].shifts[-1:]]
+    seeded = [dataclasses.replace(one, source="made, seed 3") for one in every[0].shifts]
+    lead = content.page(gather(dataclasses.replace(every[0], shifts=seeded)))["shift"]["lead"]
+    assert "made of the test images with seed 3, 297 images each" in lead
     mixed = content.page(gather(dataclasses.replace(every[0], shifts=[*own, *read])))["shift"]
     assert (
         "2 sets at severity 3, read from CIFAR-10-C and given by loaders of your own, 297 images each." in mixed["lead"]
@@ -130,6 +134,41 @@ def test_a_score_that_an_answer_does_not_have_is_left_open(every):
     sets = [dataclasses.replace(one, rows=list(map(without, one.rows))) for one in every[2].outliers]
     rows = content.page(gather(dataclasses.replace(every[2], outliers=sets)))["outliers"]["rows"]
     assert [[value is None for value in row["mean"]] for row in rows] == [[False, True], [False, False]] * 2
+
+
+# Its commands
+
+
+def commands_of(record: Record, shifts: list[Shift], *outliers: tuple[str, str]) -> list[str]:
+    """Return what is typed to measure a record again, after its folder."""
+    sets = [dataclasses.replace(record.outliers[0], name=name, source=source) for name, source in outliers]
+    changed = dataclasses.replace(record, shifts=shifts, outliers=sets)
+    _, *evaluations = commands.reproduce(Reading(changed), {})
+    return [line.partition("digits-standard")[2].partition(" ")[2] or line for line in evaluations]
+
+
+def test_the_commands_measure_the_same_shifted_data_and_outliers(every):
+    record = every[0]
+    shift = record.shifts[0]
+
+    def made(*names: str, severities: tuple[int, ...] = (1, 2, 3, 4, 5), source: str = "made") -> list[Shift]:
+        pairs = [(name, severity) for name in names for severity in severities]
+        return [dataclasses.replace(shift, name=name, severity=s, source=source) for name, s in pairs]
+
+    usual = [name for name, each in CORRUPTIONS.items() if each.group != "extra"]
+    assert commands_of(record, made(*usual)) == ["--corruptions all"]
+    assert commands_of(record, made(*CORRUPTIONS, source="made, seed 3")) == ["--corruptions extra --corruption-seed 3"]
+    some = [*made("fog", severities=(1, 5)), *made("snow", severities=(5, 1)), *made("frost", source="CIFAR-10-C")]
+    assert commands_of(record, some, ("mnist", "data"), ("digits", "data")) == [
+        "--corruptions fog --corruptions snow --severities 1 5",
+        "--corruptions frost --corrupted CIFAR-10-C",
+        "--outliers mnist --outliers digits",
+    ]
+    given = made("rain\nrm x", "sleet", severities=(0,), source="given")
+    assert commands_of(record, given, ("cats", "given"))[1:] == [
+        "# rain rm x and sleet: given by loaders of your own; in Python: ss.evaluate(…, corruptions={…})",
+        "# cats: given by loaders of your own; in Python: ss.evaluate(…, outliers={…})",
+    ]
 
 
 # In a browser

@@ -7,10 +7,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from subspaces.data.corruptions import SEVERITIES
+from subspaces.evaluation.changes import EXTRA
 from subspaces.evaluation.points import GRID
-from subspaces.evaluation.record import Plane, Row
+from subspaces.evaluation.record import Plane, Record, Row
 from subspaces.evaluation.settings import Settings
+from subspaces.evaluation.shifted_data import Corruptions
 from subspaces.reports.reading import Reading
+from subspaces.text import listed
 from subspaces.training import RECIPES, Recipe, Run
 
 
@@ -55,7 +59,9 @@ def reproduce(run: Reading, known: Mapping[str, str]) -> list[str]:
     spaced = _grid(grid)
     evaluate = ["subspaces", "evaluate", _folder(recipe), *(spaced or []), *_options(run, recipe)]
     planes = {plane.name: _plane(plane, run, recipe, known) for plane in run.record.planes}
-    evaluations = [[*evaluate, *plane] for plane in planes.values() if plane is not None] or [evaluate]
+    shifted = [*_shifted(run.record), *_outliers(run.record)]
+    more = [*(plane for plane in planes.values() if plane is not None), *shifted]
+    evaluations = [[*evaluate, *options] for options in more] or [evaluate]
     points = ", ".join(f"{alpha:g}" for alpha in grid)
     python = f"# its points are not evenly spaced; in Python: ss.evaluate({_folder(recipe)!r}, grid=[{points}])"
     missing = [
@@ -63,7 +69,8 @@ def reproduce(run: Reading, known: Mapping[str, str]) -> list[str]:
         for name, options in planes.items()
         if options is None
     ]
-    return [shlex.join(words), *map(shlex.join, evaluations), *([python] if spaced is None else []), *missing]
+    notes = [*([python] if spaced is None else []), *missing, *_given(run.record)]
+    return [shlex.join(words), *map(shlex.join, evaluations), *notes]
 
 
 def _options(run: Reading, recipe: Recipe) -> list[str]:
@@ -119,6 +126,58 @@ def _plane(plane: Plane, run: Reading, recipe: Recipe, known: Mapping[str, str])
     if batches != Settings.plane_statistics_batches and not whole:
         options += ["--plane-statistics-batches", str(batches)]
     return options
+
+
+def _shifted(record: Record) -> list[list[str]]:
+    """Return the options that measure shifted data, for each source and for corruptions of the same severities."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for one in record.shifts:
+        if one.source != "given":
+            found.setdefault((one.source, one.name), []).append(one.severity)
+    alike: dict[tuple[str, tuple[int, ...]], list[str]] = {}
+    for (source, name), severities in found.items():
+        alike.setdefault((source, tuple(sorted(severities))), []).append(name)
+    return [
+        [*_corruptions(names), *_strengths(severities), *_source(source)]
+        for (source, severities), names in alike.items()
+    ]
+
+
+def _corruptions(names: Sequence[str]) -> list[str]:
+    for short in ("all", EXTRA):
+        if set(names) == set(Corruptions(short).names or ()):
+            return ["--corruptions", short]
+    return [word for name in names for word in ("--corruptions", name)]
+
+
+def _strengths(severities: Sequence[int]) -> list[str]:
+    return [] if tuple(severities) == SEVERITIES else ["--severities", *map(str, severities)]
+
+
+def _source(source: str) -> list[str]:
+    """Return the options for corruptions of another seed, or of a folder, of which the name is known."""
+    made, _, seed = source.partition(", seed ")
+    if made != "made":
+        return ["--corrupted", source]
+    return ["--corruption-seed", seed] if seed else []
+
+
+def _outliers(record: Record) -> list[list[str]]:
+    words = [word for one in record.outliers if one.source == "data" for word in ("--outliers", one.name)]
+    return [words] if words else []
+
+
+def _given(record: Record) -> list[str]:
+    """Return what is said of loaders, which no command line has."""
+    sets = {
+        "corruptions": list(dict.fromkeys(one.name for one in record.shifts if one.source == "given")),
+        "outliers": [one.name for one in record.outliers if one.source == "given"],
+    }
+    return [
+        f"# {' '.join(listed(names).split())}: given by loaders of your own; in Python: ss.evaluate(…, {option}={{…}})"
+        for option, names in sets.items()
+        if names
+    ]
 
 
 def _other(label: str, known: Mapping[str, str]) -> str | None:

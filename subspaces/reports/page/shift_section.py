@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from subspaces.evaluation.record import Outliers
 from subspaces.reports import shifts
 from subspaces.reports.answers import Answer, own
 from subspaces.reports.page.numbers import columns, described, numbers
@@ -12,8 +11,6 @@ from subspaces.reports.page.words import seeded
 from subspaces.reports.reading import Group
 from subspaces.reports.shifts import Changed, Condition
 from subspaces.text import listed
-
-SOURCES = {"made": "made of the test {what}", "given": "given by loaders of your own"}
 
 
 def shift_section(groups: Sequence[Group], split: str, what: str, metrics: Sequence[str]) -> dict[str, Any] | None:
@@ -39,13 +36,21 @@ def shift_section(groups: Sequence[Group], split: str, what: str, metrics: Seque
 
 def _lead(found: Sequence[Condition], what: str) -> str:
     """Say what the shifted data are, and what the relative change is."""
-    told = dict.fromkeys(SOURCES.get(each.source, f"read from {each.source}").format(what=what) for each in found)
+    told = dict.fromkeys(_source(each.source, what) for each in found)
     counts = listed(dict.fromkeys(f"{each.count:,}" for each in found)).replace(" and ", " or ")
     return (
         f"How good the answers are on {what} that are not like those of the test split: {_counted(found)}, "
         f"{listed(told)}, {counts} {what} each. The relative change is (b\u00a0−\u00a0a)/a, from a on the test "
         f"{what} to b on the shifted ones."
     )
+
+
+def _source(source: str, what: str) -> str:
+    """Say where shifted data come from."""
+    made, _, seed = source.partition(", ")
+    if made == "made":
+        return f"made of the test {what}{seed and f' with {seed}'}"
+    return "given by loaders of your own" if source == "given" else f"read from {source}"
 
 
 def _mean(found: Sequence[Condition]) -> str:
@@ -112,7 +117,11 @@ def outliers_section(groups: Sequence[Group], split: str, what: str, images: int
     if not measured or split != shifts.SPLIT:
         return None
     runs = [run for group in measured for run in group.runs]
-    sets = [one for one in runs[0].record.outliers if all(_has(run.record.outliers, one) for run in runs)]
+    sets = [
+        one
+        for one in runs[0].record.outliers
+        if all(any(shifts.same(one, each) for each in run.record.outliers) for run in runs)
+    ]
     metrics = {each.name: each for one in sets for each in one.metrics}
     rows = [
         {"set": f"{one.name} ({one.count:,} {what})", "group": group.label, "name": each.label}
@@ -122,7 +131,3 @@ def outliers_section(groups: Sequence[Group], split: str, what: str, images: int
         for each in own(shifts.against(group, one), split)
     ]
     return {"metrics": [described(each, images) for each in metrics.values()], "rows": rows} if rows else None
-
-
-def _has(known: Sequence[Outliers], wanted: Outliers) -> bool:
-    return any((one.name, one.count) == (wanted.name, wanted.count) for one in known)
