@@ -70,9 +70,10 @@ def needed(groups: Sequence[Group], metric: str, split: str) -> list[Condition]:
     found = conditions([run.record for run in runs])
     if not found:
         raise RunError("the runs were measured on different shifted data: evaluate them alike")
-    known = [set(row.metrics) for run in runs for one in run.record.shifts for row in one.rows]
+    known = [row.metrics for run in runs for one in run.record.shifts for row in one.rows]
     if not all(metric in each for each in known):
-        raise ValueError(f"metric={metric!r}: {nearest(metric, sorted(set.intersection(*known)))} on shifted data")
+        measured = [name for name in known[0] if all(name in each for each in known)]
+        raise ValueError(f"metric={metric!r} was not measured on shifted data: {nearest(metric, measured)}")
     return found
 
 
