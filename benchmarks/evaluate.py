@@ -1,9 +1,9 @@
-"""The time it takes to evaluate a run: 21 points with their ensembles, and a plane.
+"""The time it takes to evaluate a run: 21 points with their ensembles, a plane, and corrupted test images.
 
 Each point has batch-norm statistics of one whole pass over the augmented training images. The run is
 copied first, so that nothing that was measured before is skipped and nothing of it is changed.
 
-    python benchmarks/evaluate.py RUN [--data DIR] [--device cuda] [--plane] [--json FILE]
+    python benchmarks/evaluate.py RUN [--data DIR] [--device cuda] [--plane] [--corruptions] [--json FILE]
 """
 
 import argparse
@@ -71,6 +71,7 @@ def main() -> None:
     parser.add_argument("--data", help="folder with the data sets")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--plane", action="store_true", help="also the plane through three vertices (of a curve)")
+    parser.add_argument("--corruptions", action="store_true", help="also all corruptions of the test images")
     parser.add_argument("--json", type=Path, help="write the numbers to this file")
     options = parser.parse_args()
     execution = Execution(device=options.device).resolved()
@@ -93,6 +94,11 @@ def main() -> None:
         if options.plane:
             ss.evaluate(run, data=options.data, device=execution.device, plane=True, progress=False)
             seconds["a plane of 21 x 21 cells, with reading the data"] = clock.lap()
+        if options.corruptions:
+            clock.lap()
+            found = ss.evaluate(run, data=options.data, device=execution.device, corruptions="extra", progress=False)
+            points = sum(row.kind == "point" for row in found.shifts[0].rows)
+            seconds[f"{len(found.shifts)} corrupted sets at {points} points, with reading the data"] = clock.lap()
     for what, spent in seconds.items():
         print(f"{spent:9.3f} s  {what}")
     if options.json:

@@ -139,13 +139,13 @@ COMMANDS = {
             "plane_through": Row("--plane-through a --plane-through b:0.5", "through", (Path("a"), Path("b:0.5"))),
             "cells": Row("--cells 5", "cells", 5),
             "plane_statistics_batches": Row("--plane-statistics-batches 7", "plane_statistics_batches", 7),
-            "corruptions": Row("--corruptions fog --corruptions snow", "corruptions", Corruptions(["fog", "snow"])),
+            "corruptions": Row("--corruptions fog snow", "corruptions", Corruptions(["fog", "snow"])),
             "severities": Row("--severities 1 3", "corruptions", Corruptions("all", [1, 3]), "--corruptions all"),
             "corrupted": Row(
                 "--corrupted there", "corruptions", Corruptions(["fog"], folder="there"), "--corruptions fog"
             ),
             "corruption_seed": Row("--corruption-seed 7", "corruptions", Corruptions(seed=7), "--corruptions all"),
-            "outliers": Row("--outliers mnist --outliers cifar10", "outliers", {"mnist": None, "cifar10": None}),
+            "outliers": Row("--outliers mnist cifar10", "outliers", {"mnist": None, "cifar10": None}),
             **NETWORK,
             "precision": Row("--precision float32", "precision", "float32"),
             "workers": Row("--workers 3", "workers", 3),

@@ -74,6 +74,14 @@ def test_help_names_every_option() -> None:
         assert f"--{option} " in output
 
 
+def test_names_may_follow_an_option_in_a_row(received: dict[str, Any]) -> None:
+    options = "one --corruptions fog snow two --answers midpoint vertices --corruptions frost --outliers mnist"
+    assert call("evaluate", *options.split()).exit_code == 0
+    assert received["runs"] == [Path("one"), Path("two")]
+    assert received["corruptions"] == ss.Corruptions(["fog", "snow", "frost"])
+    assert received["answers"] == ("midpoint", "vertices")
+
+
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
@@ -97,7 +105,7 @@ def test_shifts_and_outliers_are_printed(runs: list[Path], monkeypatch: pytest.M
     typed = [runs[0], "--corruptions", "contrast", "--severities", "1", "--outliers", "mnist"]
     shown = evaluate(*typed, "-q")
     assert shown.exit_code == 0, shown.stderr
-    assert "mean over 1 sets of 1 kinds" in shown.stdout
+    assert "mean over 1 set of 1 kind " in shown.stdout
     assert "AUROC, max. probability %" in shown.stdout
     printed = json.loads(evaluate(*typed, "--json").stdout)
     (shift,), (outliers,) = printed["shifts"], printed["outliers"]

@@ -10,7 +10,7 @@ import typer
 from subspaces import api, files
 from subspaces.cli import printing
 from subspaces.cli.errors import usage
-from subspaces.cli.options import ROOT, one_of, with_fields
+from subspaces.cli.options import ROOT, corruption_names, one_of, with_fields
 from subspaces.cli.shared import (
     EXECUTION,
     Code,
@@ -24,7 +24,6 @@ from subspaces.cli.shared import (
     option,
 )
 from subspaces.data import NAMES
-from subspaces.data.corruptions import CORRUPTIONS
 from subspaces.evaluation.changes import EXTRA
 from subspaces.evaluation.record import Record
 from subspaces.evaluation.settings import PLANE_PANEL, POINTS_PANEL, SHIFT_PANEL, Settings
@@ -64,12 +63,12 @@ def evaluate(
     corruptions: Annotated[
         list[str] | None,
         option(
-            "Also measure on corrupted test images: a corruption, once for each; all for the usual fifteen; or extra, "
-            "which adds the four that are kept for validation.",
-            "NAME",
+            "Also measure on corrupted test images: --corruptions fog snow; all for the usual fifteen; or extra, which "
+            "adds the four that are kept for validation.",
+            "NAME...",
             SHIFT_PANEL,
-            callback=one_of(("all", EXTRA, *CORRUPTIONS)),
-            autocompletion=completing(lambda: ("all", EXTRA, *CORRUPTIONS)),
+            callback=one_of(corruption_names()),
+            autocompletion=completing(corruption_names),
         ),
     ] = None,
     severities: Annotated[
@@ -90,7 +89,7 @@ def evaluate(
         list[str] | None,
         option(
             "Also measure how well the test images are told from those of another data set, such as mnist.",
-            "NAME",
+            "NAME...",
             SHIFT_PANEL,
             callback=one_of(NAMES),
             autocompletion=data_names,

@@ -5,9 +5,10 @@ import functools
 import inspect
 import re
 import typing
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -15,7 +16,10 @@ from typer.core import TyperCommand
 
 from subspaces import networks
 from subspaces.cli.shared import completing, data_names
-from subspaces.data import loading
+from subspaces.data import NAMES, loading
+from subspaces.data.corruptions import CORRUPTIONS
+from subspaces.evaluation.answers import ANSWERS
+from subspaces.evaluation.changes import EXTRA
 from subspaces.methods import own_fields
 from subspaces.methods.fields import choices
 from subspaces.methods.rates import SCHEDULES
@@ -137,22 +141,30 @@ def one_of(choices: Sequence[str]) -> Callable[[Any], Any]:
     return check
 
 
+def corruption_names() -> tuple[str, ...]:
+    """Return what --corruptions takes."""
+    return ("all", EXTRA, *CORRUPTIONS)
+
+
 class Several(TyperCommand):
-    """A command whose repeated options also take several numbers in a row."""
+    """A command whose repeated options also take several numbers in a row, or several of the names that they know."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         repeated = {name for option in self.params if getattr(option, "multiple", False) for name in option.opts}
-        return super().parse_args(ctx, expanded(args, repeated))
+        words = {"--corruptions": corruption_names(), "--outliers": NAMES, "--answers": tuple(ANSWERS)}
+        return super().parse_args(ctx, expanded(args, repeated, words))
 
 
-def expanded(arguments: Sequence[str], repeated: set[str]) -> list[str]:
-    """Return the arguments with `--seeds 0 1 2` as `--seeds 0 --seeds 1 --seeds 2`."""
+def expanded(
+    arguments: Sequence[str], repeated: set[str], words: Mapping[str, Collection[str]] = MappingProxyType({})
+) -> list[str]:
+    """Return the arguments with `--seeds 0 1 2` as `--seeds 0 --seeds 1 --seeds 2`, and so the words of an option."""
     result: list[str] = []
     option = ""  # whose values these may be
     for index, argument in enumerate(arguments):
         if argument == "--":
             return [*result, *arguments[index:]]
-        if not re.fullmatch(r"-?(\d+\.?\d*|\.\d+)", argument):
+        if not re.fullmatch(r"-?(\d+\.?\d*|\.\d+)", argument) and argument not in words.get(option, ()):
             name = argument.partition("=")[0]
             option = name if name in repeated else ""
         elif option and result[-1] != option:

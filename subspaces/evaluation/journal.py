@@ -14,6 +14,7 @@ from subspaces.evaluation.subject import Subject
 from subspaces.training import seals
 
 SECONDS = 3.0  # between two writes: what a kill may lose
+SHARE = 10  # times as long as a write took is measured before the next
 
 
 class Journal:
@@ -25,7 +26,7 @@ class Journal:
 
     def __init__(self, subject: Subject, metrics: Sequence[Metric], settings: Settings) -> None:
         self.subject, self.metrics, self.settings = subject, list(metrics), settings
-        self.changed, self.written_at = False, time.monotonic()
+        self.changed, self.written_at, self.took = False, time.monotonic(), 0.0
         self.statistics = {**subject.noted, "batches": settings.statistics_batches}
         key = "" if subject.recipe is None else subject.recipe.key
         stamp = json.dumps({"family": subject.checksum, **self.statistics})
@@ -116,13 +117,15 @@ class Journal:
             if not any(all(old.get(name) == now[name] for name in now if name != "time") for old in known):
                 first["later"] = [*known[1:], now]
         self.changed = True
-        if time.monotonic() - self.written_at > SECONDS:
+        if time.monotonic() - self.written_at > max(SECONDS, SHARE * self.took):
             self.write()
 
     def write(self) -> None:
         """Write both files of a run if there is something new; the record last, which relies on the other."""
+        begin = time.monotonic()
         if self.changed and self.subject.folder is not None:
             self.predictions.write(self.subject.folder)
             self.record.write(self.subject.folder)
             self.changed = False
         self.written_at = time.monotonic()
+        self.took = self.written_at - begin

@@ -101,7 +101,9 @@ class Measure(NamedTuple):
 
 MEASURES = (
     Measure("auroc", "AUROC", "how often a test example scores higher than an outlier", False, auroc),
-    Measure("fpr95", "FPR95", "share of outliers among which 95 % of the test examples are found", True, fpr95),
+    Measure(
+        "fpr95", "FPR95", "share of outliers that pass a threshold which 95 % of the test examples pass", True, fpr95
+    ),
 )
 METRICS = [
     Description(

@@ -133,12 +133,16 @@ def shift_table(records: Sequence[Record]) -> Table:
     for record in (each for each in records if each.shifts):
         sets = averaged(record)
         kinds = len({each.name for each in sets})
-        rows.append((f"{escape(record.name)}: mean over {len(sets)} sets of {kinds} kinds",))
+        rows.append((f"{escape(record.name)}: mean over {_count(len(sets), 'set')} of {_count(kinds, 'kind')}",))
         for answered in record.answers:
             found = mean_changes(record, answered)
             numbers = (_changed(each, found.get(each.name)) for each in metrics)
             rows.append((f"  {escape(answered.words)}", str(answered.networks), *numbers))
     return _laid_out(["answer on shifted data"], ["networks", *(each.title for each in metrics)], rows, SHIFTED)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' if number != 1 else ''}"
 
 
 def _changed(metric: Description, change: Change | None) -> str:

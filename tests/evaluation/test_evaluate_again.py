@@ -123,6 +123,7 @@ def test_an_interrupted_evaluation_ends_like_one_that_was_not(
 
     if stop == "kill":
         monkeypatch.setattr(journal, "SECONDS", 0.0)
+        monkeypatch.setattr(journal, "SHARE", 0)
         evaluate(folder, **INTERRUPTED, progress=progress)
         folder = left / folder.name
     else:

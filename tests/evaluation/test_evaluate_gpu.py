@@ -18,6 +18,7 @@ def test_a_gpu_gives_the_numbers_of_the_cpu(name: str, runs: Callable[..., list[
     records: list[Record] = []
     for one, device in ((folder, "cpu"), (other, "cuda")):
         settings = {"device": device, "precision": "float32", "plane": name in ("curve", "simplex"), "cells": 4}
+        settings["corruptions"] = ss.Corruptions(["fog", "contrast"], [3])
         records.append(ss.evaluate(one, choose_on="test", random=3, progress=False, **settings))
     cpu, gpu = records
     assert [row.key for row in gpu.rows] == [row.key for row in cpu.rows]
@@ -26,6 +27,12 @@ def test_a_gpu_gives_the_numbers_of_the_cpu(name: str, runs: Callable[..., list[
         assert found.metrics["accuracy"] == pytest.approx(expected.metrics["accuracy"], abs=2 / expected.count)
         assert found.metrics["nll"] == pytest.approx(expected.metrics["nll"], rel=1e-3)
         assert found.diversity == (expected.diversity and pytest.approx(expected.diversity, abs=5e-3))
+    for shift, same in zip(cpu.shifts, gpu.shifts, strict=True):
+        assert (same.name, same.count, len(same.rows)) == (shift.name, shift.count, len(shift.rows))
+        for expected, found in zip(shift.rows, same.rows, strict=True):
+            assert found.metrics["nll"] == pytest.approx(
+                expected.metrics["nll"], rel=5e-3
+            )  # a grey level here and there
     for before, after in zip(cpu.planes, gpu.planes, strict=True):
         assert after.xs == pytest.approx(before.xs)
         for one_row, other_row in zip(before.values["nll"], after.values["nll"], strict=True):

@@ -280,7 +280,7 @@ def test_tables_show_means_and_files_keep_everything(tmp_path: Path) -> None:
     again = ss.Evaluation.load(found.save(tmp_path / "mine.json"))
     assert again.shifts == found.shifts
     table = again.shift_table()
-    assert "family: mean over 2 sets of 1 kinds" in table
+    assert "family: mean over 2 sets of 1 kind\n" in table
     before = found["midpoint"].accuracy
     mean = (before + found.shifted("midpoint", "dark", 2).accuracy) / 2
     assert f"{100 * mean:.2f} ({100 * (mean - before) / before:+.1f} %)" in table
