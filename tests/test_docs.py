@@ -87,6 +87,20 @@ def test_the_code_of_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert names["loss"] is not before
 
 
+def test_the_code_of_the_page_on_shifts_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    torch.manual_seed(0)
+    images = torch.randint(256, (32, 1, 8, 8), dtype=torch.uint8)
+    loader = [((images / 255 - 0.5) / 0.25, torch.randint(3, (32,)))]
+    family = ss.Subspace(lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 3)), ss.Line())
+    names: dict[str, Any] = {"ss": ss, "family": family, "images": images, "elsewhere": loader}
+    names |= {"loader": loader, "test_loader": loader}
+    for code in blocks("docs/shift.md"):
+        exec(code, names)
+    assert len(names["every"]) == 19
+    assert names["evaluation"].outliers[0].name == "elsewhere"
+    assert "mean over 6 sets of 2 kinds" in capsys.readouterr().out
+
+
 @pytest.mark.skipif(
     "test" not in inspect.signature(ss.evaluate).parameters,
     reason="ss.evaluate takes no family with loaders (test=, validation=, statistics=) and returns no Evaluation yet",

@@ -23,7 +23,6 @@ from subspaces.cli.shared import (
     json_option,
     option,
 )
-from subspaces.data import NAMES
 from subspaces.evaluation.changes import EXTRA
 from subspaces.evaluation.record import Record
 from subspaces.evaluation.settings import PLANE_PANEL, POINTS_PANEL, SHIFT_PANEL, Settings
@@ -88,10 +87,10 @@ def evaluate(
     outliers: Annotated[
         list[str] | None,
         option(
-            "Also measure how well the test images are told from those of another data set, such as mnist.",
-            "NAME...",
+            "Also measure how well the test images are told from those of another data set, such as mnist, or from the "
+            "images of a folder.",
+            "NAME|DIR...",
             SHIFT_PANEL,
-            callback=one_of(NAMES),
             autocompletion=data_names,
         ),
     ] = None,

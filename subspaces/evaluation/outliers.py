@@ -6,8 +6,10 @@ that keeps 95 % of these.
 """
 
 import math
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -15,6 +17,7 @@ from torch import Tensor
 
 from subspaces import values
 from subspaces.data import NAMES
+from subspaces.data.loading import OWN
 from subspaces.evaluation.classification import Classes
 from subspaces.evaluation.record import Description
 from subspaces.evaluation.subject import Subject, walkable
@@ -135,31 +138,49 @@ def told_apart(inside: dict[str, Tensor], outside: dict[str, Tensor]) -> dict[st
     }
 
 
-Wanted = dict[str, Iterable[Any] | None]
-"""Loaders by name; None stands for the data set of that name."""
-EXPECTED = "a loader, loaders such as {'letters': loader}, or for a run the name of a data set, such as 'mnist'"
+Wanted = dict[str, Iterable[Any] | Path | None]
+"""Loaders, or folders of images, by name; None stands for the data set of that name."""
+EXPECTED = (
+    "a loader, loaders such as {'letters': loader}, or for a run a data set such as 'mnist', or a folder of images"
+)
 
 
 def wanted(value: Any) -> Wanted:
     """Return what `outliers=` stands for."""
-    if value is None or (values.listed(value) and isinstance(value, (list, tuple)) and not value):
+    if value is None or (isinstance(value, (list, tuple)) and not value):
         return {}
     if isinstance(value, Mapping):
         return {str(name): walkable(f"outliers={{{name!r}: …}}", loader) for name, loader in value.items()}
-    if isinstance(value, str) or (isinstance(value, (list, tuple)) and all(isinstance(each, str) for each in value)):
-        names = [value] if isinstance(value, str) else value
-        for name in names:
-            if name not in NAMES:
-                raise ValueError(f"outliers={values.shown(name)}: {nearest(name, NAMES)}; or pass a loader")
-        return dict.fromkeys(names)
+    several = list(value) if isinstance(value, (list, tuple)) else [value]
+    if all(isinstance(each, (str, os.PathLike)) for each in several):
+        return dict(map(_known, several))
     if not isinstance(value, Iterable):
         raise TypeError(f"outliers={values.shown(value)}: expected {EXPECTED}")
     return {"outliers": walkable("outliers", value)}
+
+
+def _known(name: str | os.PathLike[str]) -> tuple[str, Path | None]:
+    """Return a data set, or a folder, by what it is called."""
+    if name in NAMES and name != OWN:
+        return str(name), None
+    folder = values.folder("outliers", name)
+    if not folder.is_dir():
+        known = [each for each in NAMES if each != OWN]
+        raise ValueError(f"outliers={values.shown(str(name))}: {nearest(str(name), known)}; or a folder of images")
+    return folder.resolve().name, folder.resolve()
 
 
 def check(subject: Subject, sets: Wanted) -> None:
     """Refuse what cannot be measured of a subject before anything is."""
     if sets and subject.task.name != "classification":
         raise ValueError(f"outliers=…: the task is {subject.task.name}; expected a classification of examples")
-    for name in (name for name, loader in sets.items() if loader is None):
-        subject.data(name)
+    for name, found in sets.items():
+        if found is None or isinstance(found, Path):
+            subject.data(found or name)
+
+
+def source_of(found: Iterable[Any] | Path | None) -> str:
+    """Return where outliers come from, as a record says it."""
+    if found is None:
+        return "data"
+    return f"folder {found}" if isinstance(found, Path) else "given"

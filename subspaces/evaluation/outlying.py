@@ -1,6 +1,7 @@
 """Measuring how well points and answers tell the test examples from outliers: data of other classes."""
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -32,7 +33,8 @@ def measure_outliers(journal: Journal, items: Sequence[Item], answers: Sequence[
     inside = _scored(panel, subject.tested(), asked, labelled=True)
     for name, some in missing.items():
         given = sets[name]
-        outside = _scored(panel, subject.data(name) if given is None else given, some, labelled=False)
+        examples = subject.data(given or name) if given is None or isinstance(given, Path) else given
+        outside = _scored(panel, examples, some, labelled=False)
         rows = []
         for about in panel.about(some):
             scores = (each[about.key("test")] for each in (inside, outside))
@@ -61,14 +63,14 @@ def _scored(panel: Panel, batches: Iterable[Any], items: Sequence[Item], labelle
 
 def _earlier(journal: Journal, name: str) -> list[Row]:
     """Return what was measured already; nobody knows what loaders of the user's own hold."""
-    by_name = journal.settings.outliers[name] is None
-    known = (each.rows for each in journal.record.outliers if (each.name, each.source) == (name, "data") and by_name)
-    return next(known, [])
+    about = (name, outliers.source_of(journal.settings.outliers[name]))
+    known = (each.rows for each in journal.record.outliers if (each.name, each.source) == about)
+    return [] if about[1] == "given" else next(known, [])
 
 
 def _add(journal: Journal, name: str, rows: Sequence[Row]) -> None:
     """Add rows to those of the same outliers."""
-    record, source = journal.record, "data" if journal.settings.outliers[name] is None else "given"
+    record, source = journal.record, outliers.source_of(journal.settings.outliers[name])
     new = Outliers(name, rows[0].count, outliers.METRICS, merged(_earlier(journal, name), rows), source)
     others = [each for each in record.outliers if each.name != name]
     record.outliers = sorted([*others, new], key=lambda each: each.name)

@@ -246,7 +246,7 @@ class Outliers:
     count: int
     metrics: list[Description]
     rows: list[Row]
-    source: str = field(default="given", metadata=LATER)  # "data" of that name, or "given" by the user
+    source: str = field(default="given", metadata=LATER)  # "data" of that name, the "folder" of images, or "given"
 
 
 @dataclass

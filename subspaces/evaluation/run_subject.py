@@ -16,7 +16,7 @@ from subspaces import storage, values
 from subspaces.data import Dataset, Images, ResidentLoader, Split
 from subspaces.data.pixels import Normalise
 from subspaces.evaluation.answers import Family
-from subspaces.evaluation.pictures import Pictures, fitted, in_batches
+from subspaces.evaluation.pictures import Pictures, files_below, fitted, in_batches
 from subspaces.evaluation.predictor import CapturedPredictor, Predictor
 from subspaces.evaluation.subject import PIXELS, Constants, Subject, small_pictures
 from subspaces.evaluation.tasks import Classification
@@ -137,9 +137,10 @@ class RunSubject(Subject):
         """Return the test images, normalised, in large batches."""
         return self.batches(self._tested, None, None)
 
-    def data(self, name: str) -> Iterable[Any]:
-        """Return the test images of another data set in the size and the colours of the run's own."""
-        shape, images = self.images_of.image_shape, self._others(name).test
+    def data(self, name: str | Path) -> Iterable[Any]:
+        """Return the test images of another data set, or a folder's, in the size and the colours of the run's own."""
+        shape = self.images_of.image_shape
+        images = files_below(name) if isinstance(name, Path) else self._others(name).test
         if name in (self.images_of.name, self.recipe.dataset):
             raise ValueError(f"outliers={name!r}: {self.name} was trained on it; expected another data set")
         found = in_batches(images, self.execution.device, self.execution.workers, max(shape[1:]))

@@ -101,9 +101,10 @@ class Subject:
         """Return the test examples, in batches."""
         raise NotImplementedError
 
-    def data(self, name: str) -> Iterable[Any]:
-        """Return the test images of another data set as the network takes them, in batches."""
-        raise TypeError(f"outliers={name!r}: {self.name} is no run; expected loaders such as {{{name!r}: loader}}")
+    def data(self, name: str | Path) -> Iterable[Any]:
+        """Return the test images of another data set, or those of a folder, as the network takes them, in batches."""
+        called = Path(name).name
+        raise TypeError(f"outliers={called!r}: {self.name} is no run; expected loaders such as {{{called!r}: loader}}")
 
     def check_pictures(self, mean: Constants, std: Constants) -> None:
         """Refuse test examples that are no images, or constants that are not theirs."""

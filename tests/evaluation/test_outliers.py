@@ -1,5 +1,6 @@
 """Outliers: areas and rates against scikit-learn, and what is measured of families and runs."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from evaluation_cases import Independent, evaluate, softmax
 from family_cases import LOADERS, TEST, TRAINING, family
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 from scipy.stats import entropy
 from sklearn.metrics import roc_auc_score, roc_curve
 from torch import nn
@@ -154,6 +156,25 @@ def test_a_run_is_measured_against_another_data_set(runs: Runs, monkeypatch: pyt
         evaluate(folder, outliers="digits")
 
 
+def test_a_run_is_measured_against_a_folder_of_images(runs: Runs, tmp_path: Path) -> None:
+    (folder,) = runs("standard")
+    truth = Independent(folder)
+    images = truth.dataset.test.images[:12]  # type: ignore[union-attr]
+    for number, image in enumerate(images):
+        target = tmp_path / "photos" / f"some{number % 2}" / f"{number:02}.png"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image[0].repeat_interleave(2, 0).repeat_interleave(2, 1).numpy()).save(target)
+    (tmp_path / "photos" / "notes.txt").write_text("no image")
+    (found,) = evaluate(folder, outliers=tmp_path / "photos", workers=0)
+    (outliers,) = found.outliers
+    assert (outliers.name, outliers.count, outliers.source) == ("photos", 12, f"folder {tmp_path / 'photos'}")
+    assert 0.2 < outliers.rows[0].metrics["auroc_entropy"] < 0.8  # they are blurred a little
+    assert evaluate(folder, outliers=[str(tmp_path / "photos")], workers=0) == [found]
+    (tmp_path / "none").mkdir()
+    with pytest.raises(data.DataError, match="holds no images"):
+        evaluate(folder, outliers=tmp_path / "none")
+
+
 def test_images_are_fitted_to_the_shape_of_a_run() -> None:
     grey = torch.arange(0, 256, 4, dtype=torch.uint8).view(1, 1, 8, 8)
     assert torch.equal(fitted(grey, (3, 8, 8)), grey.expand(-1, 3, -1, -1))
@@ -170,6 +191,7 @@ def test_images_are_fitted_to_the_shape_of_a_run() -> None:
     [
         (3, "outliers=3: expected a loader"),
         ("mnits", "did you mean 'mnist'"),
+        ("folder", "expected one of .*; or a folder of images"),
         ("mnist", "is no run; expected loaders such as {'mnist': loader}"),
         (iter(TEST), "walked over again"),
         ({"far": 3}, "expected something that yields batches"),
