@@ -9,7 +9,7 @@ import torch
 from conftest import Runs
 from evaluation_cases import Independent, evaluate, softmax
 from family_cases import LOADERS, TEST, TRAINING, family
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 from scipy.stats import entropy
@@ -36,6 +36,7 @@ def independent(inside: Any, outside: Any) -> tuple[float, float]:
     return float(roc_auc_score(right, both)), float(false[np.argmax(true >= 0.95)])
 
 
+@settings(max_examples=60, deadline=None)
 @given(SCORES, SCORES)
 def test_areas_and_rates_are_those_of_scikit_learn(inside: list[float], outside: list[float]) -> None:
     found = [torch.tensor(each, dtype=torch.float64) for each in (inside, outside)]

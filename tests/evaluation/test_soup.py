@@ -18,7 +18,7 @@ from subspaces.evaluation.soup import greedy
 from subspaces.evaluation.walking import Walk
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(1, 4), st.data())
 def test_no_vertex_is_kept_that_makes_the_average_worse(count: int, data: st.DataObject) -> None:
     sets = [each for size in range(1, count + 1) for each in itertools.combinations(range(count), size)]
