@@ -6,11 +6,14 @@ from typing import Any, NamedTuple
 import torch
 
 from subspaces import streams
+from subspaces.evaluation.classification import Classes
 from subspaces.evaluation.metrics import Metric, Tally
 from subspaces.evaluation.points import Item, Place, row_of
 from subspaces.evaluation.record import About, Row
 from subspaces.evaluation.subject import Subject
 from subspaces.evaluation.tasks import Task
+
+NUMBERS = 2**22  # of a network's answers that wait for their metrics
 
 
 class Heard(NamedTuple):
@@ -18,6 +21,35 @@ class Heard(NamedTuple):
 
     rows: list[list[Any]]
     target: Any
+
+
+def in_large_parts(heard: Iterable[Heard]) -> Iterator[Heard]:
+    """Yield what is said about classes in fewer batches: metrics of many examples cost hardly more than of few."""
+    waiting: list[Heard] = []
+    for each in heard:
+        waiting.append(each)
+        first = each.rows[0][0]
+        if not isinstance(first, Classes) or len(waiting) * first.logs.numel() >= NUMBERS:
+            yield _joined(waiting)
+            waiting = []
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(several: Sequence[Heard]) -> Heard:
+    """Return batches as one; a member of several rows stays one thing."""
+    if len(several) == 1:
+        return several[0]
+    made: dict[int, Classes] = {}
+
+    def whole(row: int, member: int) -> Classes:
+        parts = [heard.rows[row][member] for heard in several]
+        if id(parts[0]) not in made:
+            made[id(parts[0])] = Classes(torch.cat([part.logs for part in parts]))
+        return made[id(parts[0])]
+
+    rows = [[whole(row, member) for member in range(len(members))] for row, members in enumerate(several[0].rows)]
+    return Heard(rows, torch.cat([heard.target for heard in several]))
 
 
 class Panel:
@@ -60,7 +92,7 @@ class Panel:
         """Return the rows of items on labelled examples, by some metrics."""
         about = self.about(items)
         tallies, count = [Tally(metrics) for _ in about], 0
-        for heard in self.hear(batches, items):
+        for heard in in_large_parts(self.hear(batches, items)):
             usual = self.task.averages[0]
             predictions = [self.task.combine(members, usual) for members in heard.rows]
             if not len(predictions[0]):  # all labels of the batch are such as do not count

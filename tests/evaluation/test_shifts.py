@@ -17,8 +17,10 @@ from torch import Tensor, nn
 
 import subspaces as ss
 from subspaces.data.corruptions import CORRUPTIONS, corrupt
+from subspaces.evaluation import panel
 from subspaces.evaluation.changes import averaged, mean_changes, relative_change
-from subspaces.evaluation.panel import Panel
+from subspaces.evaluation.classification import Classes
+from subspaces.evaluation.panel import Heard, Panel, in_large_parts
 from subspaces.evaluation.record import Record, Row
 
 DARK: Batches = [(x - 0.5, y) for x, y in TEST]
@@ -37,10 +39,11 @@ def test_a_shift_that_changes_nothing_has_the_numbers_of_the_test_examples(shape
     assert (shift.name, shift.severity, shift.group, shift.source, shift.count) == ("none", 0, "given", "given", 300)
     for row in shift.rows:
         same = clean(found, row)
-        assert row.metrics == {name: same.metrics[name] for name in HEADLINES}
+        assert row.metrics == pytest.approx({name: same.metrics[name] for name in HEADLINES}, rel=1e-9)
         assert (row.coefficients, row.count, row.average) == (same.coefficients, same.count, same.average)
     for answered in found.answers:
-        assert found.shifted(answered.name, "none").metrics == {n: found[answered.name].metrics[n] for n in HEADLINES}
+        expected = {name: found[answered.name].metrics[name] for name in HEADLINES}
+        assert found.shifted(answered.name, "none").metrics == pytest.approx(expected, rel=1e-9)
         for change in mean_changes(found, answered).values():
             assert change.relative == pytest.approx(0, abs=1e-12)
 
@@ -62,6 +65,20 @@ def test_the_numbers_are_those_of_a_plain_loop() -> None:
         assert row.nll == pytest.approx(log_loss(labels, p, labels=range(10)), abs=1e-5)
     assert found.shifted("pair", "dark", 2).alphas == [0.0, 1.0]  # of a coarse walk, the nearest
     assert found.shifted("midpoint", "dark").accuracy == found.shifted("midpoint", "dark", 2).accuracy
+
+
+def test_large_parts_hold_the_same_answers_as_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    classes = [[Classes(torch.randn(size, 3)) for _ in range(2)] for size in (2, 3, 4)]
+    heard = [Heard([[a], [b], [a, b]], torch.arange(len(a))) for a, b in classes]
+    (whole,) = in_large_parts(heard)
+    assert [len(row) for row in whole.rows] == [1, 1, 2]
+    assert whole.rows[0][0] is whole.rows[2][0]
+    assert torch.equal(whole.rows[1][0].logs, torch.cat([b.logs for _, b in classes]))
+    assert whole.target.tolist() == [0, 1, 0, 1, 2, 0, 1, 2, 3]
+    monkeypatch.setattr(panel, "NUMBERS", 9)
+    assert [len(each.target) for each in in_large_parts(heard)] == [5, 4]
+    monkeypatch.setattr(panel, "NUMBERS", 1)
+    assert list(in_large_parts(heard)) == heard
 
 
 class Counted(list[Any]):
@@ -98,7 +115,7 @@ def test_other_tasks_and_plain_networks_are_measured_too() -> None:
     both = ss.evaluate([nn.Linear(12, 10), nn.Linear(12, 10)], test=TEST, corruptions={"dark": DARK}, progress=False)
     assert both.shifted("vertices", "dark").networks == 2
     dropped = ss.evaluate(family(ss.Line()), **LOADERS, **LINE, answers=["dropout"], corruptions={"none": TEST})
-    assert dropped.shifted("dropout", "none").nll == dropped["dropout"].nll
+    assert dropped.shifted("dropout", "none").nll == pytest.approx(dropped["dropout"].nll, rel=1e-9)
 
 
 # Images
@@ -218,11 +235,11 @@ def test_what_is_measured_is_not_measured_again(runs: Runs, monkeypatch: pytest.
     (folder,) = runs("line")
     measure, asked = Panel.measure, []
 
-    def counting(panel: Panel, batches: Any, items: Any, metrics: Any) -> list[Row]:
+    def counting(one: Panel, batches: Any, items: Any, metrics: Any) -> list[Row]:
         asked.append(len(items))
         if len(asked) == 3:
             raise Breaks
-        return measure(panel, batches, items, metrics)
+        return measure(one, batches, items, metrics)
 
     monkeypatch.setattr(Panel, "measure", counting)
     wanted = ss.Corruptions(["contrast", "brightness"], [1, 2])
