@@ -82,25 +82,21 @@ def _are_images(tensor: Tensor) -> bool:
 
 
 def in_batches(
-    images: Images, device: torch.device | str, workers: int | None = None, side: int = 0
+    images: Images, device: torch.device | str, workers: int | None = None, *, side: int, resize: int
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield images as bytes [n, C, H, W] and their labels, in their order, on a device.
 
     Args:
-        images: in memory, or files, of which the centre is taken.
+        images: in memory, as they are; or files, of which the middle is taken.
         device: where they go.
         workers: processes that read files.
         side: of the images that are made of files, or of others in the end.
+        resize: to what the shorter side of a file's image is scaled before.
     """
     if isinstance(images, Files):
         settings: dict[str, Any] = {"mean": (0.0,) * 3, "std": (1.0,) * 3, "shuffle": False, "device": device}
-        views: dict[str, Any] = {
-            "size": side,
-            "resize": round(side * 256 / 224),
-            "workers": workers,
-            "channels_last": False,
-        }
-        for x, y in StreamingLoader(images, batch=_size(side * side, device), **settings, **views):
+        settings |= {"size": side, "resize": resize, "workers": workers, "channels_last": False}
+        for x, y in StreamingLoader(images, batch=_size(side * side, device), **settings):
             yield (255 * x).round().to(torch.uint8), y
         return
     size = _size(max(images.images.shape[-2:].numel(), side * side), device)

@@ -33,6 +33,7 @@ from subspaces.training.sharing import Waiting
 from subspaces.training.signals import Stop, stop_on_signals
 
 R = TypeVar("R")
+VIEW = 256 / 224  # of files, to which the shorter side is scaled before the middle is taken, as in `StreamingLoader`
 OneRun = Run | str | os.PathLike[str]
 
 
@@ -135,7 +136,7 @@ class RunSubject(Subject):
 
     def tested(self) -> Iterable[Any]:
         """Return the test images, normalised, in large batches."""
-        return self.batches(self._tested, None, None)
+        return (pictures.rebuild(pictures.images) for pictures in self.pictures(None, None))
 
     def data(self, name: str | Path) -> Iterable[Any]:
         """Return the test images of another data set, or a folder's, in the size and the colours of the run's own."""
@@ -143,7 +144,7 @@ class RunSubject(Subject):
         images = files_below(name) if isinstance(name, Path) else self._others(name).test
         if name in (self.images_of.name, self.recipe.dataset):
             raise ValueError(f"outliers={name!r}: {self.name} was trained on it; expected another data set")
-        found = in_batches(images, self.execution.device, self.execution.workers, max(shape[1:]))
+        found = self._in_batches(images, max(shape[1:]))
         return (self._batch(fitted(x, shape), labels) for x, labels in found)
 
     def check_pictures(self, mean: Constants, std: Constants) -> None:
@@ -153,7 +154,8 @@ class RunSubject(Subject):
 
     def pictures(self, mean: Constants, std: Constants) -> Iterator[Pictures]:
         """Yield the test images in large batches."""
-        for images, labels in in_batches(self._tested, self.execution.device, self.execution.workers):
+        side = self.images_of.image_shape[-1]
+        for images, labels in self._in_batches(self._tested, round(side * VIEW)):
             yield Pictures(images, torch.uint8, partial(self._batch, labels=labels))
 
     def _batch(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -165,8 +167,12 @@ class RunSubject(Subject):
         if isinstance(images, Split) and images.images.shape[1:] != shape:
             found = " × ".join(map(str, images.images.shape[1:]))
             raise ValueError(f"images of {found}: {self.name} takes {' × '.join(map(str, shape))}; expected the same")
-        for x, labels in in_batches(images, self.execution.device, self.execution.workers, shape[-1]):
+        for x, labels in self._in_batches(images, shape[-1]):
             yield self._batch(x, labels)
+
+    def _in_batches(self, images: Images, resize: int) -> Iterator[tuple[Tensor, Tensor]]:
+        side = max(self.images_of.image_shape[1:])
+        return in_batches(images, self.execution.device, self.execution.workers, side=side, resize=resize)
 
     def images(self, split: str, indices: Sequence[int], labels: Tensor) -> Tensor | None:
         """Return images of a split that is in memory, no larger than a page holds them."""

@@ -159,7 +159,7 @@ class _OnLoaders(Subject):
             next(iter(nested.tensors(self.task.inputs(first.rebuild(first.images))))).dtype,
             first.images.shape[-1],
         )
-        for x, y in in_batches(images, self.execution.device, side=side):
+        for x, y in in_batches(images, self.execution.device, side=side, resize=side):
             yield Scale(mean, std).to_numbers(x, dtype), y
 
 

@@ -12,16 +12,22 @@ import torch
 from conftest import Runs
 from evaluation_cases import Independent, evaluate, softmax
 from family_cases import LOADERS, TEST, TRAINING, Batches, family
+from PIL import Image
 from sklearn.metrics import log_loss
 from torch import Tensor, nn
 
 import subspaces as ss
+from subspaces import data
+from subspaces.data import Files, StreamingLoader
 from subspaces.data.corruptions import CORRUPTIONS, corrupt
 from subspaces.evaluation import panel
 from subspaces.evaluation.changes import averaged, mean_changes, relative_change
 from subspaces.evaluation.classification import Classes
 from subspaces.evaluation.panel import Heard, Panel, in_large_parts
+from subspaces.evaluation.pictures import in_batches
 from subspaces.evaluation.record import Record, Row
+from subspaces.evaluation.run_subject import run_subjects
+from subspaces.training import Execution, Run
 
 DARK: Batches = [(x - 0.5, y) for x, y in TEST]
 HEADLINES = ["accuracy", "nll", "brier", "ece"]
@@ -205,6 +211,45 @@ def test_a_published_folder_is_read(tmp_path: Path) -> None:
         ss.evaluate(line, corruptions=ss.Corruptions("snow", folder=tmp_path), **settings)
     with pytest.raises(FileNotFoundError, match="found no corruption; it holds none"):
         ss.evaluate(line, corruptions=tmp_path / "empty", **settings)
+
+
+# Files
+
+
+@pytest.fixture
+def photographs(tmp_path: Path) -> tuple[Files, Tensor]:
+    """Three images of 16 × 16 as files, and their bytes."""
+    images = torch.randint(256, (3, 3, 16, 16), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    for number, image in enumerate(images):
+        Image.fromarray(image.permute(1, 2, 0).numpy()).save(tmp_path / f"{number}.png")
+    return Files(tmp_path, np.array([b"0.png", b"1.png", b"2.png"]), torch.tensor([2, 0, 1])), images
+
+
+def test_files_that_have_their_size_stay_as_they_are(photographs: tuple[Files, Tensor]) -> None:
+    """As those of ImageNet-C, which are the middles of larger ones already."""
+    files, images = photographs
+    ((found, labels),) = in_batches(files, "cpu", 0, side=16, resize=16)
+    assert torch.equal(found, images)
+    assert labels.tolist() == [2, 0, 1]
+    ((middle, _),) = in_batches(files, "cpu", 0, side=14, resize=16)
+    assert torch.equal(middle, images[..., 1:15, 1:15])
+
+
+def test_a_run_on_files_corrupts_the_views_that_it_is_tested_on(
+    photographs: tuple[Files, Tensor], runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, _ = photographs
+    subject = run_subjects(None, Execution(device="cpu", workers=0))(Run.open(runs("standard")[0]))
+    dataset = data.Dataset("imagenet", files, None, files, ("a", "b", "c"), MEAN, STD)
+    monkeypatch.setitem(vars(subject), "images_of", dataset)
+    (pictures,) = subject.pictures(None, None)
+    ((expected, labels),) = StreamingLoader(files, batch=3, mean=MEAN, std=STD, shuffle=False, workers=0)
+    for x, y in (pictures.rebuild(pictures.images), *subject.tested()):
+        torch.testing.assert_close(x, expected)
+        assert torch.equal(y, labels)
+    ((published, _),) = subject.batches(files, None, None)
+    ((scaled, _),) = StreamingLoader(files, batch=3, mean=MEAN, std=STD, shuffle=False, workers=0, resize=224)
+    torch.testing.assert_close(published, scaled)
 
 
 # Runs
