@@ -152,7 +152,7 @@ def test_what_is_not_given_is_the_default_of_the_call(name: str) -> None:
     seen, _, _ = without(name, *command.base)
     assert seen is not None
     for argument, parameter in real.items():
-        if argument in seen and parameter.default is not parameter.empty:
+        if argument in seen and parameter.default is not parameter.empty and f"--{argument}" not in command.base:
             value = seen[argument]
             value = os.fspath(value) if isinstance(value, os.PathLike) else value
             assert value == {"data": "data", "root": "data"}.get(argument, parameter.default), argument

@@ -40,7 +40,7 @@ class Grid:
 
     def __init__(self, losses: Losses, points: int, level: float, seed: int) -> None:
         middle = float(losses.shape.midpoint())
-        alphas = sorted({*torch.linspace(0, 1, points, dtype=torch.float64).tolist(), middle})
+        alphas = sorted({*(round(step / (points - 1), 9) for step in range(points)), middle})
         self.tried = [Tried(alpha, _at(losses, alpha)) for alpha in alphas]
         self._level, self._seed, self._middle = level, seed, alphas.index(middle)
         self.middle = self.tried[self._middle].losses
