@@ -1,0 +1,152 @@
+"""Several adapters of one model as a family: updates are mixed exactly, learned, and kept by peft."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+pytest.importorskip("transformers", reason="transformers is not installed")
+pytest.importorskip("peft", reason="peft is not installed")
+
+import peft
+from hf_models import TOKENS, classifier, language_model
+from torch.nn import functional as F
+from torch.testing import assert_close
+
+import subspaces as ss
+from subspaces.integrations.peft import COMBINED, add_combined, family_of_adapters
+
+NAMES = ["first", "second"]
+
+
+def randomised(model: Any, seed: int) -> Any:
+    """Give adapters and heads something to say."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, value in model.named_parameters():
+            if "lora_" in name or "modules_to_save" in name:
+                value.add_(0.3 * torch.randn(value.shape, generator=generator))
+    return model.eval()
+
+
+def adapted(task: str | None = None, **second: Any) -> Any:
+    """Return a tiny model with two adapters of different rank and scaling."""
+    torch.manual_seed(0)
+    base = classifier()
+    lora: dict[str, Any] = {"target_modules": ["query", "value"], "task_type": task, "lora_dropout": 0.1}
+    model = peft.get_peft_model(base, peft.LoraConfig(r=2, lora_alpha=4, **lora), adapter_name="first")
+    model.add_adapter("second", peft.LoraConfig(**{"r": 3, "lora_alpha": 3, **lora, **second}))
+    return randomised(model, 1)
+
+
+def said(model: nn.Module, **options: Any) -> Tensor:
+    with torch.no_grad():
+        return model(input_ids=TOKENS, **options).logits
+
+
+def state(model: nn.Module) -> dict[str, Tensor]:
+    return {name: value.clone() for name, value in model.state_dict().items()}
+
+
+def updates(model: Any, name: str) -> dict[str, Tensor]:
+    """Return what an adapter adds to each layer, as peft computes it."""
+    parts = model.named_modules()
+    return {key: part.get_delta_weight(name).detach() for key, part in parts if name in getattr(part, "lora_A", {})}
+
+
+@pytest.mark.parametrize(
+    "second", [{}, {"target_modules": ["query"], "use_rslora": True}, {"rank_pattern": {"value": 1}}]
+)
+def test_a_vertex_is_its_adapter_and_a_point_mixes_the_updates(second: Any) -> None:
+    model = adapted(**second)
+    before = state(model)
+    family = family_of_adapters(model, NAMES).eval()
+    for index, name in enumerate(NAMES):
+        model.set_adapter(name)
+        assert_close(said(family, alpha=torch.eye(2)[index]), said(model), atol=1e-5, rtol=1e-5)
+    mixed = updates(family.at([0.3, 0.7]), COMBINED)
+    both = [updates(model, name) for name in NAMES]
+    for key, update in mixed.items():
+        wanted = sum(c * each[key] for c, each in zip((0.3, 0.7), both, strict=True) if key in each)
+        assert_close(update, wanted, atol=1e-6, rtol=1e-5)
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+
+
+def test_heads_are_mixed_too() -> None:
+    model = adapted("SEQ_CLS")
+    family = family_of_adapters(model, NAMES).eval()
+    for index, name in enumerate(NAMES):
+        model.set_adapter(name)
+        assert_close(said(family, alpha=torch.eye(2)[index]), said(model), atol=1e-5, rtol=1e-5)
+    assert any("classifier" in name for name in family.vertex(0))
+
+
+def test_the_total_of_the_coefficients() -> None:
+    model = adapted()
+    middle = family_of_adapters(model, NAMES, total=2).midpoint()
+    both = [updates(model, name) for name in NAMES]
+    for key, update in updates(middle, COMBINED).items():
+        assert_close(update, both[0][key] + both[1][key], atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("task", [None, "SEQ_CLS"])
+def test_coefficients_are_learned_and_the_adapter_is_saved(task: str | None, tmp_path: Path) -> None:
+    model = adapted(task)
+    family = family_of_adapters(model, NAMES).eval()
+    right = said(family, alpha=[0.9, 0.1])
+
+    def loss(output: Any, target: Tensor) -> Tensor:
+        return F.mse_loss(output.logits, target, reduction="none").mean(1)
+
+    batch = {"input_ids": TOKENS, "labels": right}
+    selection = family.select([batch], by=loss, folds=0, steps=20)
+    assert selection.moved
+    assert selection.alpha[0] > 0.7
+    layered = family.select([batch], by=loss, per="layer", folds=0, steps=5)
+    assert layered.moved
+    assert set(layered.alpha) == set(family.layers)
+
+    add_combined(model, family, layered.alpha, "both")
+    model.set_adapter("both")
+    expected = said(family, alpha=layered.alpha)
+    assert_close(said(model), expected, atol=1e-5, rtol=1e-5)
+    model.save_pretrained(tmp_path, selected_adapters=["both"])
+    torch.manual_seed(0)
+    again = peft.PeftModel.from_pretrained(classifier(), tmp_path / "both").eval()
+    assert_close(said(again), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_layers_of_other_kinds() -> None:
+    """GPT-2's transposed linear layers, and embeddings."""
+    torch.manual_seed(0)
+    lora: dict[str, Any] = {"target_modules": ["c_attn", "wte"], "fan_in_fan_out": True}
+    model = peft.get_peft_model(language_model(), peft.LoraConfig(r=2, **lora), adapter_name="first")
+    model.add_adapter("second", peft.LoraConfig(r=1, **lora))
+    randomised(model, 2)
+    family = family_of_adapters(model, NAMES).eval()
+    for index, name in enumerate(NAMES):
+        model.set_adapter(name)
+        assert_close(said(family, alpha=torch.eye(2)[index]), said(model), atol=1e-5, rtol=1e-5)
+
+
+def test_what_makes_no_family_is_refused() -> None:
+    model = adapted()
+    for names, message in (
+        (["first"], r"expected at least two different adapters"),
+        (["first", "first"], r"expected at least two different adapters"),
+        (["first", "secnd"], r"names has 'secnd': did you mean 'second'"),
+        ("first", r"names='first': expected a list of adapters"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            family_of_adapters(model, names)
+    with pytest.raises(TypeError, match=r"got a Linear: expected a model of peft"):
+        family_of_adapters(nn.Linear(2, 2), NAMES)
+    with pytest.raises(ValueError, match=r"adapter 'second' is of another kind: expected LoRA"):
+        family_of_adapters(adapted(use_dora=True), NAMES)
+    family = family_of_adapters(model, NAMES)
+    with pytest.raises(ValueError, match=r"name='first': the model has an adapter of that name"):
+        add_combined(model, family, [0.5, 0.5], "first")
+    with pytest.raises(TypeError, match=r"expected one that family_of_adapters made"):
+        add_combined(model, ss.Subspace(nn.Linear(2, 2), ss.Line()), 0.5, "new")
