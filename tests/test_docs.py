@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partialmethod
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,7 +23,7 @@ from subspaces.cli import app
 ROOT = Path(__file__).parent.parent
 PAGES = (
     *("README.md", "RESULTS.md", "CONTRIBUTING.md", "docs/guide.md", "docs/integrations.md", "docs/performance.md"),
-    *("docs/own-images.md", "docs/shift.md", "results/README.md"),
+    *("docs/own-images.md", "docs/shift.md", "docs/choosing.md", "docs/production.md", "results/README.md"),
 )
 COMMAND = typer.main.get_command(app)
 HEADINGS = [
@@ -99,6 +100,19 @@ def test_the_code_of_the_page_on_shifts_runs(capsys: pytest.CaptureFixture[str])
     assert len(names["every"]) == 19
     assert names["evaluation"].outliers[0].name == "elsewhere"
     assert "mean over 6 sets of 2 kinds" in capsys.readouterr().out
+
+
+def test_the_code_that_chooses_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(ss.Subspace, "select", partialmethod(ss.Subspace.select, steps=2, folds=2))
+    names = trained()
+    names |= {name: names["family"].midpoint() for name in ("first", "second", "third", "pretrained")}
+    chosen, mixed, _ = blocks("docs/choosing.md")
+    exec(chosen, names)
+    assert (names["selection"].examples, type(names["network"])) == (64, Net)
+    exec(mixed, names)
+    assert 0 <= names["alpha"] <= 1
+    assert isinstance(names["mixed"], Net)
 
 
 @pytest.mark.skipif(

@@ -1,5 +1,7 @@
 """Several adapters of one model as a family: updates are mixed exactly, learned, and kept by peft."""
 
+import re
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from torch.testing import assert_close
 import subspaces as ss
 from subspaces.integrations.peft import COMBINED, add_combined, family_of_adapters
 
+ROOT = Path(__file__).parent.parent.parent
 NAMES = ["first", "second"]
 
 
@@ -116,6 +119,16 @@ def test_coefficients_are_learned_and_the_adapter_is_saved(task: str | None, tmp
     torch.manual_seed(0)
     again = peft.PeftModel.from_pretrained(classifier(), tmp_path / "both").eval()
     assert_close(said(again), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_the_code_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(ss.Subspace, "select", partialmethod(ss.Subspace.select, steps=2, folds=2))
+    *_, code = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "choosing.md").read_text(), re.DOTALL)
+    batch = {"input_ids": TOKENS, "labels": TOKENS[:, 0] % 3}
+    loss = lambda output, target: F.cross_entropy(output.logits, target, reduction="none")  # noqa: E731
+    exec(code, {"model": adapted(), "labelled": [batch], "loss": loss})
+    assert (tmp_path / "adapters" / "both" / "adapter_model.safetensors").is_file()
 
 
 def test_layers_of_other_kinds() -> None:
