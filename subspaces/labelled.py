@@ -27,11 +27,5 @@ def target(batch: Any, instead: str) -> Any:
     )
 
 
-def run(network: Any, batch: Any) -> Any:
-    """Return a network's output on a batch."""
-    args, named = inputs(batch)
-    return network(*args, **named)
-
-
 def _label(batch: Mapping[str, Any]) -> str | None:
     return next((name for name in LABELS if name in batch), None)

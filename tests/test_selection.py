@@ -229,6 +229,52 @@ def test_batches_of_two_inputs_and_dicts() -> None:
     assert three.alpha == named.alpha
 
 
+class Tied(nn.Module):
+    """One weight under two names, and one module under two."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.head = nn.Linear(5, 5), nn.Linear(5, 5), nn.Linear(5, 3)
+        self.second.weight = self.first.weight
+        self.again = self.first
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.again(self.second(self.first(x).tanh()).tanh()))
+
+
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.reader, self.head = nn.LSTM(5, 4, batch_first=True), nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.reader(x[:, None].expand(-1, 2, -1))[0][:, -1])
+
+
+@pytest.mark.parametrize("make", [Tied, Recurrent])
+@pytest.mark.parametrize("options", [{}, {"per": "layer", "steps": 3}])
+def test_networks_of_other_kinds(make: Callable[[], nn.Module], options: Any) -> None:
+    family = family_of(ss.Line(), make)
+    x, y = inputs(), torch.arange(N) % 3
+    selection = family.select([(x, y)], folds=0, **options)
+    with torch.no_grad():
+        expected = F.cross_entropy(family.at(selection.best.alpha).eval()(x), y)
+    assert selection.best.value == pytest.approx(float(expected), rel=1e-5)
+    assert all(omega.grad is None for omega in family.parameters())
+
+
+@pytest.mark.gpu
+def test_a_family_on_a_gpu_chooses_the_same() -> None:
+    training = batched(inputs(seed=5))
+    for options in ({}, {"per": "layer", "steps": 5}):
+        family = family_of(ss.Line(), normed)
+        data = planted(family, 0.2)
+        here = family.select(data, by=squared, statistics=training, folds=0, **options)
+        there = family.cuda().select(data, by=squared, statistics=training, folds=0, **options)
+        assert _numbers(there.alpha) == pytest.approx(_numbers(here.alpha), abs=1e-3)
+        assert there.value == pytest.approx(here.value, rel=1e-3)
+
+
 def test_one_logit_is_that_of_the_second_of_two_classes() -> None:
     family = family_of(ss.Line(), lambda: nn.Linear(5, 1))
     x, y = inputs(), (torch.arange(N) % 2).float()
@@ -252,6 +298,7 @@ GOOD = batched(inputs(), torch.arange(N) % 3)
         ({"points": 1}, r"points=1: expected at least 2"),
         ({"steps": 0}, r"steps=0: expected at least 1"),
         ({"folds": -1}, r"folds=-1: expected at least 0"),
+        ({"seed": -1}, r"seed=-1: expected at least 0"),
         ({"level": 1}, r"level=1: expected a probability between 0 and 1"),
         ({"loader": []}, r"a loader without examples"),
         ({"loader": 5}, r"loader=5: expected something that yields batches"),

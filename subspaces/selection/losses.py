@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -12,7 +13,6 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from subspaces import geometry, labelled, nested, norms, template, values
 from subspaces.batchnorm import recalibrate
 from subspaces.layout import Layout
-from subspaces.points import Alpha
 from subspaces.selection.criteria import Criterion, Loss
 from subspaces.shapes import Shape
 
@@ -31,10 +31,6 @@ class Family(Protocol):
     @property
     def device(self) -> torch.device: ...
 
-    def midpoint(self, *, share: bool = False) -> nn.Module: ...
-
-    def coefficients(self, alpha: Alpha, outside: bool = False) -> dict[str, Tensor]: ...
-
 
 class Losses:
     """Measures points of a family on examples that are read once, with batch-norm statistics of each point's own."""
@@ -50,7 +46,7 @@ class Losses:
     ) -> None:
         self.layout, self.shape, self.device, self.criterion = family.layout, family.shape, family.device, criterion
         self._omega = {group.name: family.omega[group.name].detach() for group in family.layout.groups}
-        self._network = family.midpoint(share=True).eval()
+        self._network = template.copy_with(family.template, {}, share=True).eval()  # without weights, as in the family
         self._batches = list(loader)
         sizes = [nested.batch_size(labelled.inputs(batch)) or 0 for batch in self._batches]
         self.examples = sum(sizes)
@@ -74,15 +70,11 @@ class Losses:
         """Make the batch-norm statistics those of a point."""
         if self._statistics is None:
             return
-        with torch.no_grad():
-            weights = self._named(rows)
-            for name, parameter in self._network.named_parameters(remove_duplicate=False):
-                if name in weights:
-                    parameter.copy_(weights[name])
         others = (part for part in self._network.modules() if not isinstance(part, _BatchNorm))
         kept = [(each, each.clone()) for part in others for each in part.buffers(recurse=False)]
         with _from_the_start(self._statistics, self._seed):
-            recalibrate(self._network, self._statistics, batches=self._limit, forward=labelled.run, finite=False)
+            run = partial(self._output, rows)
+            recalibrate(self._network, self._statistics, batches=self._limit, forward=run, finite=False)
         for buffer, value in kept:  # which a pass in train mode may change too
             buffer.copy_(value)
 
@@ -114,12 +106,16 @@ class Losses:
 
     def _run(self, rows: Rows, batch: Any, loss: Loss) -> Tensor:
         batch = nested.apply(lambda tensor: tensor.to(self.device, non_blocking=True), batch)
-        args, named = labelled.inputs(batch)
         unread = "by='entropy', which needs no labels"
         target = labelled.target(batch, unread) if self.criterion.labelled else None
+        output = self._output(rows, self._network, batch)
+        return self._checked(loss(output, target), nested.batch_size(labelled.inputs(batch)))
+
+    def _output(self, rows: Rows, network: nn.Module, batch: Any) -> Any:
+        """Return what the network with these weights says about a batch."""
+        args, named = labelled.inputs(batch)
         weights = self._named(rows)
-        output = template.call(self._network, {name: weights[name] for name in self.layout.places}, args, named)
-        return self._checked(loss(output, target), nested.batch_size((args, named)))
+        return template.call(network, {name: weights[name] for name in self.layout.places}, args, named)
 
     def _checked(self, losses: Any, size: int | None) -> Tensor:
         if not isinstance(losses, Tensor) or losses.shape != (size,):

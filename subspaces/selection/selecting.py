@@ -12,6 +12,7 @@ from subspaces.selection.criteria import Criterion, Loss, criterion
 from subspaces.selection.losses import Family, Losses
 from subspaces.selection.search import Grid, Path, Search
 from subspaces.selection.selection import Searched, Selection
+from subspaces.streams import SEEDS
 
 By = Literal["nll", "accuracy", "entropy"]
 Per = Literal["network", "layer"]
@@ -74,13 +75,14 @@ class Selecting:
             >>> network = ss.recalibrate(family.at(selection.alpha), train_loader)
         """
         found = criterion(by)
-        _check(self, per, search, points, steps, folds, level)
+        _check(self, per, search, points, steps, folds, level, seed)
         norms.check_given(self.template, statistics)
         for name, value, again in (("loader", loader, False), ("statistics", statistics, True)):
             _check_loader(name, value, again)
         if batches is not None:
             values.whole("batches", batches, 1, beside=", or None for all")
-        with torch.random.fork_rng(), torch.inference_mode(False):
+        devices = [self.device] if self.device.type == "cuda" else []
+        with torch.random.fork_rng(devices), torch.inference_mode(False):
             losses = Losses(self, loader, found, statistics, batches, seed)
             if losses.examples < 1:
                 raise ValueError("select got a loader without examples: expected at least one batch of them")
@@ -122,7 +124,9 @@ def _selection(search: Search, by: Criterion, n: int, folds: int, seed: int) -> 
     )
 
 
-def _check(family: Family, per: str, search: str | None, points: int, steps: int, folds: int, level: float) -> None:
+def _check(
+    family: Family, per: str, search: str | None, points: int, steps: int, folds: int, level: float, seed: int
+) -> None:
     if family.shape.vertices < 2:
         raise ValueError(f"select: {family.shape} has one point, there is nothing to choose from; expected a family")
     if per not in ("network", "layer"):
@@ -137,6 +141,7 @@ def _check(family: Family, per: str, search: str | None, points: int, steps: int
     values.whole("points", points, 2, 10_001)
     values.whole("steps", steps, 1, 10_000)
     values.whole("folds", folds, 0, 10_000)
+    values.whole("seed", seed, 0, SEEDS - 1)
     if not 0 < values.number("level", level) < 1:
         raise ValueError(f"level={values.shown(level)}: expected a probability between 0 and 1, such as 0.05")
 
