@@ -68,6 +68,16 @@ def test_the_memory_of_the_guide_was_measured() -> None:
     assert f"{told} {found['peak_gb']:.2f} GB" in text_of("docs/guide.md")
 
 
+def test_the_gains_of_the_page_were_measured() -> None:
+    found = json.loads((ROOT / "results" / "selection" / "selection.json").read_text())
+    page = text_of("docs/choosing.md")
+    assert f"would gain {found['best']:.3f}." in page
+    for name, level in (("the rule (`level", 0.05), ("the rule with", 0.3), ("the best point on", 1.0)):
+        rows = [row for row in found["rows"] if row["level"] == level]
+        numbers = " | ".join(f"{row['gain']:.3f} | {row['worst']:.3f}".replace("-", "−") for row in rows)
+        assert re.search(rf"^\| {re.escape(name)}.*\| {re.escape(numbers)} \|$", page, re.MULTILINE), name
+
+
 def test_the_ten_lines_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names = trained()

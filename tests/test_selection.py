@@ -263,6 +263,21 @@ def test_networks_of_other_kinds(make: Callable[[], nn.Module], options: Any) ->
     assert all(omega.grad is None for omega in family.parameters())
 
 
+def test_points_without_a_finite_loss_are_the_worst() -> None:
+    family = family_of(ss.Line())
+    ((x, y),) = planted(family, 0.2)
+    calls = iter(range(21))  # from one end of the grid to the other
+
+    def spoiled(output: Tensor, target: Tensor) -> Tensor:
+        return squared(output, target) * (math.nan if next(calls) < 2 else 1)
+
+    selection = family.select([(x, y)], by=spoiled, folds=0)
+    assert selection.best.alpha == pytest.approx(0.2, abs=0.051)
+    assert selection.worst.alpha in (0, 0.05)
+    assert math.isnan(selection.worst.value)
+    assert "nan" in str(selection)
+
+
 @pytest.mark.gpu
 def test_a_family_on_a_gpu_chooses_the_same() -> None:
     training = batched(inputs(seed=5))

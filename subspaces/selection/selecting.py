@@ -1,5 +1,6 @@
 """`family.select`: the best point for a new domain, from a few examples."""
 
+import math
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
@@ -65,7 +66,7 @@ class Selecting:
             points: of the grid, from one end to the other.
             steps: the most that a path has.
             folds: of the cross-validation, in which the whole procedure is run again without each fold, and measured
-                on it; 0: none, and no `gain`.
+                on it; 0 or 1: none, and no `gain`.
             level: how likely a move without a reason may be.
             seed: of the folds, and of the order of training batches.
 
@@ -102,7 +103,7 @@ def _selection(search: Search, by: Criterion, n: int, folds: int, seed: int) -> 
         )
     chosen = search.choose(torch.arange(n))
     tried = [Searched(each.alpha, by.value(each.losses)) for each in search.tried]
-    ranked = sorted(tried, key=lambda each: -each.value if by.percent else each.value)
+    ranked = sorted(tried, key=lambda each: _rank(each.value, by))
 
     def gains(among: Tensor) -> Tensor:
         return middle - search.choose(among).losses
@@ -122,6 +123,11 @@ def _selection(search: Search, by: Criterion, n: int, folds: int, seed: int) -> 
         error=None if estimate is None else estimate.error,
         moved=chosen.losses is not middle,
     )
+
+
+def _rank(value: float, by: Criterion) -> float:
+    """Return what is less for a better value; one that is no number is the worst."""
+    return math.inf if math.isnan(value) else -value if by.percent else value
 
 
 def _check(
