@@ -134,7 +134,7 @@ def _from_the_start(loader: Any, seed: int) -> Iterator[None]:
     if isinstance(generator, torch.Generator):
         state: Any = generator.get_state()
         restore: Callable[[Any], Any] = generator.set_state
-    elif isinstance(getattr(loader, "state_dict", None), Callable) and hasattr(loader, "load_state_dict"):  # type: ignore[arg-type]
+    elif hasattr(loader, "state_dict") and hasattr(loader, "load_state_dict"):
         state, restore = copy.deepcopy(loader.state_dict()), loader.load_state_dict
     else:
         state, restore = None, lambda _: None
