@@ -69,7 +69,7 @@ def test_the_memory_of_the_guide_was_measured() -> None:
 
 
 def test_the_gains_of_the_page_were_measured() -> None:
-    found = json.loads((ROOT / "results" / "selection" / "selection.json").read_text())
+    found = json.loads((ROOT / "results" / "selection" / "levels.json").read_text())
     page = text_of("docs/choosing.md")
     assert f"would gain {found['best']:.3f}." in page
     for name, level in (("the rule (`level", 0.05), ("the rule with", 0.3), ("the best point on", 1.0)):
