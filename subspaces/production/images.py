@@ -137,8 +137,11 @@ def _coloured(pixels: npt.NDArray[np.float32], channels: int) -> npt.NDArray[np.
 def read_arrays(path: Path, form: Form) -> Iterator[tuple[str, Callable[[], Tensor]]]:
     """Yield each image of a .npy or .npz file: its place there, and a function that reads it."""
     try:
-        found: Any = np.load(path, allow_pickle=False, mmap_mode="r" if path.suffix.lower() == ".npy" else None)
-        named = {"": found} if isinstance(found, np.ndarray) else {f":{name}": found[name] for name in _small(found)}
+        if path.suffix.lower() == ".npy":
+            named = {"": np.load(path, allow_pickle=False, mmap_mode="r")}
+        else:
+            with open(path, "rb") as file, np.load(file, allow_pickle=False) as found:
+                named = {f":{name}": found[name] for name in _small(found)}
     except UnreadableError:
         raise
     except Exception as error:  # of zip, of headers, and of what is pickled

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -44,7 +44,6 @@ class Made:
     rows: Sequence[Row] = ()
     metrics: Sequence[Description] = ()
     deviation: Deviation | None = None
-    others: dict[str, str] = field(default_factory=dict)
 
     @property
     def family(self) -> Subspace | None:
@@ -157,8 +156,8 @@ def _of(rows: Sequence[Row], chosen: Chosen) -> list[Row]:
     if chosen.kind == "family":
         return [row for row in rows if row.kind == "point"]
     average = chosen.average or None
-    unique = {row.split: row for row in rows if row.alphas == alphas and row.average == average and _plain(row)}
-    return list(unique.values())
+    same = (row for row in rows if sorted(map(str, row.alphas)) == sorted(map(str, alphas)))
+    return list({row.split: row for row in same if row.average == average and _plain(row)}.values())
 
 
 def _plain(row: Row) -> bool:

@@ -94,6 +94,11 @@ def predict(
     return Predictions(os.fspath(model), tuple(said), tuple(skipped))
 
 
+def shown(path: str | os.PathLike[str]) -> str:
+    """Return a path as text that can be written anywhere, also one that is no text."""
+    return os.fsencode(path).decode(errors="backslashreplace")
+
+
 def _listed(inputs: Any) -> list[Any]:
     return values.all_of("inputs", inputs, (str, os.PathLike), "an image file, a folder, an array, or several of them")
 
@@ -113,14 +118,14 @@ def _files(paths: Sequence[Path], skipped: list[Skipped]) -> Iterator[Path]:
             count += len(known)
             yield from (Path(folder) / name for name in known)
             if others:
-                listed = ", ".join(others[:NAMED]) + (", …" if len(others) > NAMED else "")
-                skipped.append(Skipped(folder, f"{len(others)} of its files do not end as images do: {listed}"))
+                listed = ", ".join(map(shown, others[:NAMED])) + (", …" if len(others) > NAMED else "")
+                skipped.append(Skipped(shown(folder), f"{len(others)} of its files do not end as images do: {listed}"))
         if not count and len(skipped) == before:
-            skipped.append(Skipped(str(path), "a folder without images"))
+            skipped.append(Skipped(shown(path), "a folder without images"))
 
 
 def _unreadable(error: OSError, skipped: list[Skipped]) -> None:
-    skipped.append(Skipped(str(error.filename), str(error.strerror)))
+    skipped.append(Skipped(shown(error.filename), str(error.strerror)))
 
 
 def _images(found: Sequence[Path], form: Form, skipped: list[Skipped]) -> Iterator[tuple[int, str, Tensor]]:
@@ -128,7 +133,7 @@ def _images(found: Sequence[Path], form: Form, skipped: list[Skipped]) -> Iterat
     for number, path in enumerate(found):
         try:
             for place, read in _parts(path, form):
-                name = f"{path}{place}"
+                name = f"{shown(path)}{place}"
                 try:
                     image = read()
                 except UnreadableError as error:
@@ -136,7 +141,7 @@ def _images(found: Sequence[Path], form: Form, skipped: list[Skipped]) -> Iterat
                 else:
                     yield number, name, image
         except (UnreadableError, OSError) as error:
-            skipped.append(Skipped(str(path), getattr(error, "strerror", None) or str(error)))
+            skipped.append(Skipped(shown(path), getattr(error, "strerror", None) or str(error)))
 
 
 def _parts(path: Path, form: Form) -> Iterable[tuple[str, Callable[[], Tensor]]]:

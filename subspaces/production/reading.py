@@ -65,6 +65,8 @@ def open_model(
             raise ValueError("point='family': which network shall answer? Expected 'midpoint' or a point such as 0.3")
         made = make_from_run(place, chosen, data=data, trust=trust, progress=progress)
         return Model(made.about, _called(made.program))
+    if place.exists() and not place.is_file():
+        raise ModelError(f"{place} is no file: expected one of `subspaces export`, or the folder of a run")
     with open(place, "rb") as file:
         start = file.read(9)
     ending = place.suffix.lower()

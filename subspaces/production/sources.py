@@ -2,7 +2,7 @@
 
 import copy
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -134,7 +134,7 @@ class OwnSource:
                     "family: pass statistics=, the training loader"
                 )
         elif statistics is not None:
-            self._recalibrated(self.module)
+            self.module = self._recalibrated(copy.deepcopy(self.module))
 
     def _recalibrated(self, network: nn.Module) -> nn.Module:
         """Make statistics anew, and count the images that they are of."""
@@ -149,7 +149,7 @@ class OwnSource:
             module(**inputs) if isinstance(inputs, dict) else module(inputs)
 
         recalibrate(network, self._statistics, forward=run)
-        self.statistics_images = seen // (len(network.members) if isinstance(network, Ensemble) else 1)
+        self.statistics_images = seen
         return network
 
     @property
@@ -215,5 +215,7 @@ def own_source(
         )
     if stds and min(stds) <= 0:
         raise ValueError(f"std={values.shown(std)}: expected numbers above 0")
+    if statistics is not None and (isinstance(statistics, Iterator) or not isinstance(statistics, Iterable)):
+        raise TypeError(f"statistics={values.shown(statistics)}: expected batches that can be walked over again")
     found = [] if classes is None else [str(each) for each in values.several("classes", classes, "a list of names")]
     return OwnSource(module, example, found, means, stds, statistics, name or "network", network or "")
