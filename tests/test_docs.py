@@ -125,6 +125,17 @@ def test_the_code_that_chooses_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert isinstance(names["mixed"], Net)
 
 
+def test_the_code_of_the_page_on_production_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = trained()
+    names["net"].eval()
+    (code,) = blocks("docs/production.md")
+    exec(code, names)
+    with torch.no_grad():
+        torch.testing.assert_close(names["probabilities"], names["net"](names["images"]).softmax(-1))
+    assert "3: cat, dog, owl" in (tmp_path / "net.pt2.md").read_text()
+
+
 @pytest.mark.skipif(
     "test" not in inspect.signature(ss.evaluate).parameters,
     reason="ss.evaluate takes no family with loaders (test=, validation=, statistics=) and returns no Evaluation yet",
