@@ -6,7 +6,7 @@ graph names. What `subspaces export` writes needs none of that, so a file is loo
 more is refused:
 
     tensors     raw bytes, no pickles; no example inputs, which are one
-    sizes       numbers and symbols, + - * and brackets
+    sizes       numbers and symbols, + - * and brackets, least, largest, quotient and remainder
     guards      none
     functions   operators of aten, and the few of Python's that work with sizes; not `from_file`, which reads files
 """
@@ -29,7 +29,7 @@ _MEMBERS = re.compile(
 )
 _SIZE = re.compile(
     r"(?!.*\*\*)(Symbol\('[su]\d{1,9}'(, (positive|integer|nonnegative)=True){0,3}\)"
-    r"|Integer|Add|Mul|[\d +*(),-]){1,1000}"
+    r"|Integer|Add|Mul|Min|Max|Mod|PythonMod|FloorDiv|CleanDiv|CeilDiv|[\d +*(),-]){1,1000}"
 )
 _FUNCTION = re.compile(
     r"torch\.ops\.aten\.(?!from_file\b)\w+\.\w+|_operator\.(getitem|add|sub|mul|floordiv|mod|neg|pow)"

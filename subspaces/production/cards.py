@@ -5,7 +5,7 @@ from pathlib import Path
 
 from subspaces.evaluation.answers import named
 from subspaces.evaluation.record import Row
-from subspaces.production.formats import TOLERANCE
+from subspaces.production.formats import TOLERANCE, Written
 from subspaces.production.making import Made
 from subspaces.text import number
 
@@ -31,7 +31,7 @@ session = onnxruntime.InferenceSession("{file}", providers=["CPUExecutionProvide
 }
 
 
-def card(made: Made, file: Path, format: str, difference: float | None) -> str:
+def card(made: Made, file: Path, format: str, written: Written | None) -> str:
     """Return the card of an export as Markdown."""
     about = made.about
     parts = [
@@ -41,7 +41,7 @@ def card(made: Made, file: Path, format: str, difference: float | None) -> str:
         "## Measured",
         *_measured(made),
         "## Checks",
-        "\n".join(f"- {line}" for line in _checks(made, format, difference)),
+        "\n".join(f"- {line}" for line in _checks(made, format, written)),
         "## How to load it",
         f"```python\n{_loading(made, file, format)}\n```",
         _inputs(made, format),
@@ -106,15 +106,17 @@ def _measured(made: Made) -> Iterator[str]:
         yield "Each point was measured with batch-norm statistics of its own, which this file mixes: see the checks."
 
 
-def _checks(made: Made, format: str, difference: float | None) -> Iterator[str]:
+def _checks(made: Made, format: str, written: Written | None) -> Iterator[str]:
     count = len(made.example[0])
-    if difference is not None:
+    if written is not None:
         yield (
             f"Read back and run on {count} images, and on one: its outputs differ from the network's by at most "
-            f"{difference:.2g}; more than {TOLERANCE:g} would not have been written."
+            f"{written.difference:.2g}; more than {TOLERANCE:g} would not have been written."
         )
     else:
         yield "Read back: every tensor is the network's, bit for bit."
+    if written is not None and written.note:
+        yield written.note
     if (off := made.deviation) is not None and format != "safetensors":
         yield (
             f"Batch-norm statistics were measured at {made.about.anchors} points and are mixed between them; at those "

@@ -129,14 +129,14 @@ def _of_run(
 
 def write(made: Made, target: Path, format: str) -> Path:
     """Write an export and its card, each whole or not at all; the file comes first, so that no card is without one."""
-    difference = None
     if format == "safetensors":
         _write_tensors(made, target)
+        said = card(made, target, format, None)
     else:
-        writer = {"pt2": formats.pt2, "onnx": formats.onnx}[format]
-        content, difference = writer(made)
-        files.write(target, content)
-    files.write(target.with_name(f"{target.name}.md"), card(made, target, format, difference).encode())
+        written = {"pt2": formats.pt2, "onnx": formats.onnx}[format](made)
+        files.write(target, written.content)
+        said = card(made, target, format, written)
+    files.write(target.with_name(f"{target.name}.md"), said.encode())
     return target
 
 

@@ -9,12 +9,14 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from subspaces.production.errors import ExportError, install
+from subspaces.production import archives
+from subspaces.production.errors import ExportError, ModelError, install
 from subspaces.production.making import Made
 from subspaces.production.metadata import FILE
 
@@ -28,6 +30,7 @@ class Written(NamedTuple):
 
     content: bytes
     difference: float
+    note: str = ""
 
 
 def pt2(made: Made) -> Written:
@@ -43,7 +46,12 @@ def pt2(made: Made) -> Written:
         said = run(*inputs)
         return said if isinstance(said, (tuple, list)) else [said]
 
-    return Written(buffer.getvalue(), _checked(made, call))
+    content, note = buffer.getvalue(), ""
+    try:
+        archives.vetted(Path("it"), content)
+    except ModelError as error:
+        note = f"`subspaces predict` reads it with --trust only: {str(error).partition(',')[0]}."
+    return Written(content, _checked(made, call), note)
 
 
 def onnx(made: Made) -> Written:
