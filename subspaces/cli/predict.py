@@ -52,7 +52,7 @@ def predict(
 ) -> None:
     """Predict the classes of images with an exported model.
 
-    Images may have any size and kind: they are scaled, cut to the centre and given the channels that the model takes.
+    Images may have any size and kind: they are cut to their middle, scaled and given the channels that the model takes.
     What cannot be read is named on standard error and left out. The exit code is 0 if anything could be read, 1 if
     nothing could.
 

@@ -7,6 +7,7 @@ from subspaces.evaluation.answers import named
 from subspaces.evaluation.record import Row
 from subspaces.production.formats import TOLERANCE, Written
 from subspaces.production.making import Made
+from subspaces.selection.selection import shown
 from subspaces.text import number
 
 SHOWN = 20  # classes that are named
@@ -40,6 +41,7 @@ def card(made: Made, file: Path, format: str, written: Written | None) -> str:
         _table(_facts(made)),
         "## Measured",
         *_measured(made),
+        *made.notes,
         "## Checks",
         "\n".join(f"- {line}" for line in _checks(made, format, written)),
         "## How to load it",
@@ -64,13 +66,13 @@ def _summary(made: Made, file: Path, format: str) -> str:
 
 def _facts(made: Made) -> Iterator[tuple[str, str]]:
     about, recipe = made.about, made.about.recipe
-    shown = ", ".join(about.classes[:SHOWN]) + (", …" if len(about.classes) > SHOWN else "")
+    classes = ", ".join(about.classes[:SHOWN]) + (", …" if len(about.classes) > SHOWN else "")
     yield "network", about.network
     yield "point", about.point
     if about.alphas:
-        yield "alpha", named(about.alphas)
+        yield "alpha", " and ".join(map(shown, about.alphas))
     yield "data set", about.dataset or "your own; the exporter was not told which"
-    yield "classes", f"{len(about.classes)}: {shown}"
+    yield "classes", f"{len(about.classes)}: {classes}"
     yield "images", " × ".join(map(str, about.image_shape)) + " (channels × height × width)"
     if about.mean:
         yield "mean, std", ", ".join(f"{m:.4g} ± {s:.4g}" for m, s in zip(about.mean, about.std, strict=True))

@@ -1,7 +1,7 @@
 """Which point of a family is exported: what a user may write, as what networks that is."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,14 +10,17 @@ from torch import Tensor
 from subspaces import values
 from subspaces.evaluation.answers import ANSWERS, Family, middle_of, named
 from subspaces.evaluation.points import Place, kind, plan
+from subspaces.evaluation.run_selection import read_selection
 from subspaces.points import to_alpha
 from subspaces.production.errors import ExportError
 from subspaces.production.metadata import Kind
+from subspaces.selection.selection import shown
 from subspaces.shapes import Shape
+from subspaces.training.runs import Run
 
 NAMES = ("midpoint", "selected", "ensemble", "family")
-Point = str | float | Sequence[Any] | Tensor
-"""A name, a number, the coordinates of a point, or several points that answer together."""
+Point = str | float | Sequence[Any] | Mapping[str, Any] | Tensor
+"""A name, a number, coordinates, a point for each layer, or several points that answer together."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +29,10 @@ class Chosen:
 
     kind: Kind
     words: str
-    places: tuple[Place, ...]
+    places: tuple[Any, ...]  # numbers, coordinates, or a point for each layer by name
     short: str  # in the name of a file
     average: str = ""
+    notes: tuple[str, ...] = ()  # for the card
 
 
 def choose(point: Point, terms: Family, answers: Sequence[str], seed: int = 0) -> Chosen:
@@ -41,7 +45,9 @@ def choose(point: Point, terms: Family, answers: Sequence[str], seed: int = 0) -
             raise ExportError("point='family': there is one network only; expected 'midpoint'")
         return Chosen("family", f"every point of {shape}", (), "family")
     if isinstance(point, str) and point == "selected":
-        raise ExportError("point='selected': no point was selected; run `subspaces select RUN` first")
+        raise ExportError("point='selected': a run keeps what was selected; expected family.select(…).alpha")
+    if isinstance(point, Mapping):
+        return Chosen("network", "a point for each layer", (dict(point),), "layers")
     if isinstance(point, str) and point == "ensemble":
         return _own_ensemble(terms, answers, seed)
     places = [_place(each, shape) for each in _several(point, shape)]
@@ -55,6 +61,22 @@ def choose(point: Point, terms: Family, answers: Sequence[str], seed: int = 0) -
 def together(places: Sequence[Place], words: str, average: str = "probabilities") -> Chosen:
     """Return several networks that answer as one."""
     return Chosen("ensemble", words, tuple(places), f"ensemble-of-{len(places)}", average)
+
+
+def selected(run: Run) -> Chosen:
+    """Return the point that `subspaces select` has chosen for a run."""
+    found = read_selection(run)
+    alpha = found.alpha
+    place = tuple(alpha) if isinstance(alpha, list) else alpha
+    by, rows = found.selection.by, {row.name: row for row in found.rows}
+    notes = [
+        f"Selected by {by} on {found.selection.examples:,} examples of {found.domain}. On the {found.others:,} others: "
+        + "; ".join(f"{name} {100 * row.accuracy:.2f} % right, NLL {row.nll:.4f}" for name, row in rows.items())
+        + ". Best and worst are of the walk, known with hindsight."
+    ]
+    return Chosen(
+        "network", f"the point {shown(alpha)}, selected for {found.domain}", (place,), "selected", "", tuple(notes)
+    )
 
 
 def _own_ensemble(terms: Family, answers: Sequence[str], seed: int) -> Chosen:

@@ -15,7 +15,7 @@ from subspaces.evaluation.run_subject import OneRun, run_subjects
 from subspaces.evaluation.subject import left_alone
 from subspaces.production import formats
 from subspaces.production.cards import card
-from subspaces.production.choosing import Point, choose
+from subspaces.production.choosing import Point, choose, selected
 from subspaces.production.errors import ExportError
 from subspaces.production.making import Made, make, make_own
 from subspaces.production.sources import RunSource, own_source
@@ -123,7 +123,8 @@ def _of_run(
         values.whole("statistics_batches", batches, 1, 10**6)
     execution = Execution(device="cpu", precision="float32")
     source = RunSource(run_subjects(data, execution, trust)(run), batches)
-    chosen = choose(point, source.terms, source.answers, source.seed)
+    named = isinstance(point, str) and point == "selected"
+    chosen = selected(run) if named else choose(point, source.terms, source.answers, source.seed)
     return make(source, chosen, progress), f"{source.name}-{chosen.short}"
 
 

@@ -1,12 +1,13 @@
 """Image files and arrays of any kind as what a model takes: float32 [C, H, W] in [0, 1].
 
-Image files are turned as their EXIF says and laid on white where they are transparent. What has another size is scaled
-so that it covers the model's, and its centre is cut out; grey becomes three equal channels, colours become grey by
-the weights of ITU-R 601.
+Image files are turned as their EXIF says and laid on white where they are transparent. Of what has another size, the
+largest part in the middle that has the model's sides is scaled to its size; grey becomes three equal channels, colours
+become grey by the weights of ITU-R 601.
 """
 
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,6 +17,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from subspaces.data.decoding import PIXELS, centre_view
 from subspaces.production.errors import install
 
 if TYPE_CHECKING:
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")  # those that Pillow reads by itself
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
 ARRAYS = (".npy", ".npz")
-PIXELS = 80_000_000
 UNPACKED = 1 << 32  # bytes of a .npz file; a .npy file is read row by row
 GREY = np.array([0.299, 0.587, 0.114], np.float32)
 
@@ -43,19 +44,25 @@ class Form(NamedTuple):
 
 
 def read_image(path: Path, form: Form) -> Tensor:
-    """Return an image file as a model takes it."""
+    """Return an image file as a model takes it: where that is a square, as training on one's own images reads it."""
     try:
         from PIL import Image, ImageOps, UnidentifiedImageError
     except ImportError:
         raise install("Pillow", "reading image files", "images") from None
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the limit below is lower
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the limit below is as near
             with Image.open(path, formats=FORMATS) as image:
                 if image.width * image.height > PIXELS:
                     raise UnreadableError(_huge(image.width, image.height))
-                turned = ImageOps.exif_transpose(image)
-                return _channels(fitted(_plain(turned), form), form)
+                if not form.resize:
+                    image.draft(
+                        "RGB", (2 * form.width, 2 * form.height)
+                    )  # a large JPEG is decoded at a part of its size
+                upright: Any = image
+                with suppress(Exception):  # notes that cannot be read; if it is the image itself, it fails below too
+                    upright = ImageOps.exif_transpose(image)
+                pixels = np.asarray(fitted(_eight_bits(upright), form))
     except Image.DecompressionBombError as error:
         raise UnreadableError(f"{error}: scale it down to at most {PIXELS:,} pixels") from None
     except UnidentifiedImageError:
@@ -64,59 +71,47 @@ def read_image(path: Path, form: Form) -> Tensor:
         raise
     except Exception as error:  # Pillow's decoders raise whatever their libraries do
         raise UnreadableError(f"not a whole image ({' '.join(str(error).split()) or type(error).__name__})") from None
+    pixels = pixels[..., None] if pixels.ndim == 2 else pixels
+    return _tensor(_coloured(pixels.astype(np.float32) / np.float32(255), form.channels))
 
 
 def _huge(width: int, height: int) -> str:
     return f"it has {width:,} × {height:,} pixels, and at most {PIXELS:,} are read: scale it down"
 
 
-def _plain(image: "Image") -> "Image":
-    """Return an image as 8-bit grey or RGB, or 16-bit grey as floats; transparent parts are white."""
+def _tensor(pixels: npt.NDArray[np.float32]) -> Tensor:
+    """Return [H, W, C] as [C, H, W]."""
+    return torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1)))
+
+
+def _eight_bits(image: "Image") -> "Image":
+    """Return an image of any mode as grey or RGB, over white where it is transparent."""
     from PIL import Image
 
-    if image.mode.startswith("I"):  # 16 bits, or 32 that hold 16
-        values = np.asarray(image).astype(np.float32)
-        if values.min() < 0 or values.max() > 65535:
-            raise UnreadableError(f"its pixels are from {values.min():g} to {values.max():g}; expected 8 or 16 bits")
-        return Image.fromarray(values / 65535)
     if image.mode == "F":
-        values = np.asarray(image)
-        if not np.isfinite(values).all() or values.min() < 0 or values.max() > 1:
-            raise UnreadableError("its pixels are floats that are not all from 0 to 1")
-        return image
+        raise UnreadableError("its pixels are floating-point numbers of no known range: save it with 8 or 16 bits")
+    if image.mode.startswith("I"):  # 0 … 65535, which `convert` would cut off at 255
+        wide = np.asarray(image).astype(np.int64).clip(0, 65535)
+        return Image.fromarray(((wide + 128) // 257).astype(np.uint8))
     if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
-        over = image.convert("RGBA")
-        white = Image.new("RGBA", over.size, (255, 255, 255, 255))
-        flat = Image.alpha_composite(white, over)
-        return flat.convert("L" if image.mode in ("LA", "La", "L") else "RGB")
+        white = Image.new("RGBA", image.size, "white")
+        return Image.alpha_composite(white, image.convert("RGBA")).convert("RGB")
     return image.convert("L" if image.mode in ("1", "L") else "RGB")
 
 
 def fitted(image: "Image", form: Form) -> "Image":
-    """Return the centre of an image, scaled so that it covers the size of the model."""
+    """Return the largest part in the middle of an image that has the sides of the model's, scaled to its size."""
     from PIL import Image
 
     _, height, width, resize = form
-    if image.size == (width, height) and not resize:
+    if resize:
+        return Image.fromarray(centre_view(image, resize, width))
+    if image.size == (width, height):
         return image
-    if image.mode == "1":
-        image = image.convert("L")
-    scale = max(width / image.width, height / image.height)
-    scale = resize / min(image.width, image.height) if resize else scale
-    size = max(width, round(image.width * scale)), max(height, round(image.height * scale))
-    if size[0] * size[1] > PIXELS:  # of one that is very long and thin
-        raise UnreadableError(f"its sides of {image.width:,} and {image.height:,} pixels are too unequal to be scaled")
-    scaled = image.resize(size, Image.Resampling.BILINEAR)
-    left, top = round((size[0] - width) / 2), round((size[1] - height) / 2)
-    return scaled.crop((left, top, left + width, top + height))
-
-
-def _channels(image: "Image", form: Form) -> Tensor:
-    """Return a picture of the right size with the right number of channels, in [0, 1]."""
-    values = np.asarray(image)
-    pixels = values.astype(np.float32) / np.float32(255 if values.dtype == np.uint8 else 1)
-    pixels = pixels[..., None] if pixels.ndim == 2 else pixels
-    return torch.from_numpy(np.ascontiguousarray(_coloured(pixels, form.channels).transpose(2, 0, 1)))
+    scale = min(image.width / width, image.height / height)
+    left, top = (image.width - scale * width) / 2, (image.height - scale * height) / 2
+    box = (left, top, left + scale * width, top + scale * height)
+    return image.resize((width, height), Image.Resampling.BILINEAR, box=box)
 
 
 def _coloured(pixels: npt.NDArray[np.float32], channels: int) -> npt.NDArray[np.float32]:
@@ -176,7 +171,7 @@ def _rows(array: npt.NDArray[Any], form: Form) -> Callable[[int], Tensor]:
         elif not np.isfinite(pixels).all() or pixels.min(initial=0) < 0 or pixels.max(initial=1) > 1:
             raise UnreadableError("its floats are not all from 0 to 1: divide bytes by 255")
         sized = _sized(_coloured(pixels.astype(np.float32), form.channels), form)
-        return torch.from_numpy(np.ascontiguousarray(sized.transpose(2, 0, 1)))
+        return _tensor(sized)
 
     return row
 

@@ -44,6 +44,7 @@ class Made:
     rows: Sequence[Row] = ()
     metrics: Sequence[Description] = ()
     deviation: Deviation | None = None
+    notes: Sequence[str] = ()
 
     @property
     def family(self) -> Subspace | None:
@@ -147,7 +148,7 @@ def _made(program: Program, source: Source, chosen: Chosen, example: tuple[Tenso
         domain=domain,
         **about,
     )
-    return Made(program, metadata, example, expected, _of(rows, chosen), metrics)
+    return Made(program, metadata, example, expected, _of(rows, chosen), metrics, notes=chosen.notes)
 
 
 def _of(rows: Sequence[Row], chosen: Chosen) -> list[Row]:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -19,10 +20,11 @@ from torch.testing import assert_close
 
 import subspaces as ss
 from subspaces.evaluation.record import Record
+from subspaces.evaluation.run_selection import select_run
 from subspaces.networks import MLP
 from subspaces.production import formats
 from subspaces.production.errors import ExportError, ModelError
-from subspaces.training import Run
+from subspaces.training import Execution, Run, RunError
 
 Files = Callable[[str], Path]
 Truths = Callable[[str], Truth]
@@ -225,7 +227,7 @@ def test_a_missing_library_is_named_with_how_to_get_it(
         ({"point": [0.2, 0.3, 1.5]}, "not a point of Line"),
         ({"point": "0.2,0.8"}, "not a point of Line"),
         ({"point": True}, "expected"),
-        ({"point": "selected"}, "run `subspaces select RUN` first"),
+        ({"point": "selected"}, "no point was chosen: write subspaces select"),
         ({"format": "pickle"}, "expected one of 'safetensors', 'pt2', 'onnx'"),
         ({"format": "onnx"}, "ends in .pt2"),
         ({"statistics_batches": 0}, "at least 1"),
@@ -236,9 +238,34 @@ def test_a_missing_library_is_named_with_how_to_get_it(
 )
 def test_what_cannot_be_exported_of_a_run(settings: dict[str, Any], said: str, trained: Files, tmp_path: Path) -> None:
     path = tmp_path / settings.pop("path", "one.pt2")
-    with pytest.raises((ValueError, TypeError, FileNotFoundError), match=re.escape(said)):
+    with pytest.raises((ValueError, TypeError, FileNotFoundError, RunError), match=re.escape(said)):
         ss.export(trained("line"), path, **settings, progress=False)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_point_that_was_selected(trained: Files, truth: Truths, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(trained("line"), tmp_path / trained("line").name))
+    found = select_run(
+        run, corruption="contrast", examples=300, statistics_batches=2, execution=Execution(device="cpu")
+    )
+    path = ss.export(run, tmp_path / "one.safetensors", point="selected", progress=False)
+    with safe_open(path, "pt") as file:
+        weight = file.get_tensor("head.weight")
+        assert json.loads(file.metadata()["alphas"]) == [found.alpha]
+    assert torch.equal(weight, truth("line").family.at(found.alpha).state_dict()["head.weight"])
+    chosen = next(row for row in found.rows if row.name == "chosen")
+    assert f"chosen {100 * chosen.accuracy:.2f} % right" in card(path)
+    assert f"selected for {found.domain}" in card(path)
+
+
+def test_a_point_for_each_layer(tmp_path: Path) -> None:
+    family = ss.Subspace(small, ss.Line())
+    point = {"0": 0.2, "4": 0.9}
+    path = ss.export(family, tmp_path / "own.safetensors", point=point, statistics=[torch.randn(8, 2, 4, 4)], **OWN)
+    with safe_open(path, "pt") as file:
+        assert torch.equal(file.get_tensor("4.weight"), family.at(0.9).state_dict()["4.weight"])
+        assert torch.equal(file.get_tensor("0.weight"), family.at(0.2).state_dict()["0.weight"])
+    assert "| alpha | (0: 0.2, 4: 0.9) |" in card(path)
 
 
 def test_nothing_is_put_into_the_folder_of_a_run(trained: Files) -> None:

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 import subspaces as ss
 from subspaces.cli import app
+from subspaces.data.decoding import square
 from subspaces.production.images import Form, UnreadableError, read_arrays, read_image
 from subspaces.production.predicting import Predictions
 
@@ -85,6 +86,17 @@ def test_the_centre_is_that_of_the_longer_side(tmp_path: Path) -> None:
     wide = np.zeros((8, 24), np.uint8)
     wide[:, 8:16] = RAMP
     assert_close(read_image(saved(wide, tmp_path / "a.png"), GREY), torch.from_numpy(RAMP).float()[None] / 255)
+
+
+@pytest.mark.parametrize("name", ["a.png", "a.jpg", "a.gif", "a.webp"])
+@pytest.mark.parametrize("size", [(50, 37), (8, 90), (700, 500)])
+def test_a_file_is_what_training_on_ones_own_images_makes_of_it(
+    size: tuple[int, int], name: str, tmp_path: Path
+) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (*size[::-1], 3), np.uint8)
+    path = saved(noise, tmp_path / name)
+    expected = torch.from_numpy(square(path, 8).copy()).permute(2, 0, 1).float() / 255
+    assert_close(read_image(path, COLOUR), expected, atol=0, rtol=0)
 
 
 def huge(path: Path) -> Path:
