@@ -3,6 +3,7 @@
 Nothing in the bytes is a pickle, and none of them tells where on the exporter's disk the code was.
 """
 
+import hashlib
 import io
 import json
 import logging
@@ -23,6 +24,8 @@ from subspaces.production.metadata import FILE
 TOLERANCE = 1e-4
 """By how much a probability of the file may differ from that of the module: float32, summed in another order."""
 OPSET = 18
+MARK = b"checksum-of-all-bytes-but-these-"
+"""Where an ONNX file, which has no checksum of its own, gets one: as long as that is."""
 
 
 class Written(NamedTuple):
@@ -80,9 +83,9 @@ def onnx(made: Made) -> Written:
         thing.ClearField("doc_string")
     for part in (*model.graph.input[:1], *model.graph.output):
         part.type.tensor_type.shape.dim[0].dim_param = "n"
-    library.helper.set_model_props(model, made.about.flat())
+    library.helper.set_model_props(model, {**made.about.flat(), "checksum": MARK.decode()})
     try:
-        content: bytes = model.SerializeToString()
+        content = sealed(model.SerializeToString())
     except ValueError as error:  # of protobuf, from 2 GB on
         raise ExportError(f"the network is too large for one ONNX file ({error}): use --format pt2") from None
     options = onnxruntime.SessionOptions()
@@ -94,6 +97,24 @@ def onnx(made: Made) -> Written:
         return [torch.from_numpy(each) for each in session.run(None, fed)]
 
     return Written(content, _checked(made, call))
+
+
+def sealed(content: bytes) -> bytes:
+    """Return the bytes of an ONNX file with their checksum in the place that is marked for it."""
+    if content.count(MARK) != 1:
+        raise ExportError("the network holds the text that marks the place of a checksum: use --format pt2")
+    return content.replace(MARK, checksum(content))
+
+
+def checksum(content: bytes) -> bytes:
+    """Return what tells marked bytes from any others."""
+    return hashlib.blake2b(content, digest_size=len(MARK) // 2).hexdigest().encode()
+
+
+def unchanged(content: bytes, found: str) -> bool:
+    """Say whether an ONNX file is as it was written, by the checksum in it."""
+    mark = found.encode()
+    return content.count(mark) == 1 and checksum(content.replace(mark, MARK)) == mark
 
 
 def _exported(made: Made) -> Any:

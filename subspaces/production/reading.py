@@ -21,6 +21,7 @@ from subspaces.production import archives
 from subspaces.production.choosing import Point
 from subspaces.production.errors import ModelError, install
 from subspaces.production.exporting import make_from_run
+from subspaces.production.formats import unchanged
 from subspaces.production.metadata import FILE, FORMAT, VERSION, Metadata
 from subspaces.production.programs import OneNetwork, Program, Several
 from subspaces.shapes import Line, Shape, Simplex
@@ -59,13 +60,17 @@ def open_model(
 ) -> Model:
     """Return the model of an exported file, or of a point of a run folder."""
     place = values.folder("model", path)
+    if not place.exists():
+        raise FileNotFoundError(f"there is no {place}: expected a file of `subspaces export`, or the folder of a run")
     if place.is_dir():
+        if not (place / "config.json").exists():
+            raise ModelError(f"{place} is a folder without a run: expected one with, or a file of `subspaces export`")
         chosen = "midpoint" if point is None else point
         if isinstance(chosen, str) and chosen == "family":
             raise ValueError("point='family': which network shall answer? Expected 'midpoint' or a point such as 0.3")
         made = make_from_run(place, chosen, data=data, trust=trust, progress=progress)
         return Model(made.about, _called(made.program))
-    if place.exists() and not place.is_file():
+    if not place.is_file():
         raise ModelError(f"{place} is no file: expected one of `subspaces export`, or the folder of a run")
     with open(place, "rb") as file:
         start = file.read(9)
@@ -139,12 +144,16 @@ def _onnx(path: Path) -> Model:
         raise install("onnxruntime", "reading an ONNX file", "onnx") from None
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
+    content = path.read_bytes()
     try:  # from bytes: a file could name others beside it
-        session = onnxruntime.InferenceSession(path.read_bytes(), options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # of its own kinds
         said = " ".join(str(error).split())[:200]
         raise ModelError(f"{path} cannot be read by onnxruntime ({said}): use another copy") from None
-    about = Metadata.of(session.get_modelmeta().custom_metadata_map, path)
+    header = session.get_modelmeta().custom_metadata_map
+    about = Metadata.of(header, path)
+    if not unchanged(content, header.get("checksum", "")):
+        raise ModelError(f"{path} is damaged (its bytes do not match its checksum): use another copy")
     names = [each.name for each in session.get_inputs()]
     if names != list(about.inputs):
         raise ModelError(f"{path} takes {names}, and its metadata says {list(about.inputs)}: use another copy")

@@ -79,6 +79,11 @@ def of_file(name: str) -> Answer:
     return read
 
 
+def of_text(folder: Path, out: str) -> Any:
+    """Return all that was printed, as JSON."""
+    return json.loads(out)
+
+
 def of_nothing(folder: Path, out: str) -> str:
     """Return the answer of a command that only says yes or no."""
     return "yes"

@@ -1,13 +1,15 @@
 """Command lines from a grammar: the package's own commands and options, with values that nobody expects."""
 
 import random
+import re
 import shlex
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from campaign import answers, verdict, warm
-from campaign.scenes import Scene
+from campaign.scenes import PICTURE, Scene
 from campaign.verdict import Outcome
 
 NUMBERS = ("0", "-1", "1", "2", "3", "7", "0.5", "-0.5", "1.0", "1e-9", "1e20", "1e400", "nan", "inf", "-inf")
@@ -82,6 +84,8 @@ CHOICES = {
     "--metric": ("accuracy", "nll", "ece", "x", "", "tv", "epoch"),
     "--base-url": ("http://127.0.0.1:9", "file:///etc", "x", "", "http://[", "http://127.0.0.1:99999"),
     "--plane-through": ("RUN", "RUN:0.3", "RUN:2", "RUN:x", "RUN:", ":", "nowhere:0.1", "RUN:nan"),
+    "--point": ("midpoint", "ensemble", "family", "selected", "0.3", "1.5", "0.2,0.8", "x", ""),
+    "--format": ("safetensors", "pt2", "table", "csv", "json", "x", ""),
     "--init": ("independent", "point", "x"),
     "--epochs": ("0", "-1", "1", "2", "x", "1.5", "", "nan"),
     "--seeds": (*NUMBERS[:6], *LARGE, "x"),
@@ -89,6 +93,7 @@ CHOICES = {
 PATH_OPTIONS = ("--out", "-o", "--runs", "--data")
 SLOW = ("--compile", "--help", "--models", "--draws")
 FIGURES = ("along", "betas", "plane", "training", "vertices", "reliability", "selective", "diversity", "shift", "x", "")
+PICTURES = (str(PICTURE), str(PICTURE.parent))
 NAMES = ("mnist", "cifar10", "digits", "tiny-imagenet", "imagenet", "folder", "x", "")
 
 
@@ -132,6 +137,8 @@ class Commands:
         (folder / "made").mkdir()
         ended = warm.command(argv, folder, first=answers.draw_data)
         told = words[-1] == "check" and ended.code == 1 and ended.out  # what is wrong is its answer
+        if words[-1] == "predict":  # which also says what it cannot read
+            ended = replace(ended, err=re.sub(r"^skipped .*\n", "", ended.err, flags=re.MULTILINE))
         bad = verdict.crashed(ended) or (verdict.unclear(ended) if ended.code and not told else "")
         good = "refused" if ended.code else "harmless"
         text = f"{shlex.join(argv)[:300]}"
@@ -160,6 +167,9 @@ class Commands:
     def _argument(self, param: Any, chance: random.Random) -> list[str]:
         known = {
             "runs": (*self.runs * 4, *PATHS),
+            "run": (*self.runs * 4, *PATHS),
+            "model": (*self.runs * 4, *PATHS),
+            "inputs": (*PICTURES * 4, *PATHS),
             "recipes": (*RECIPES * 2, "x", "", "digits-lin", "cifar10-standard"),
             "recipe": (*RECIPES * 2, "x", ""),
             "name": FIGURES if param.metavar == "NAME" else (*NAMES, *RECIPES[:2]),

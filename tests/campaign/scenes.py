@@ -12,6 +12,7 @@ from campaign import answers, warm
 from campaign.answers import Answer
 
 CACHES = ("evaluation.json", "predictions.safetensors", "examples.safetensors", "dropout.json", "ensembles.json")
+PICTURE = Path(__file__).parents[2] / "results" / "demo" / "along.png"
 COMMON = ("--device", "cpu", "--no-tensorboard", "--json")
 RECIPE = ("--epochs", "2", "--validation", "200", "--batch", "256")
 TRAIN = ("train", "digits-line", *RECIPE, *COMMON)
@@ -192,6 +193,19 @@ def _dropped(folder: Path) -> list[Command]:
     return [Command("compare with dropout", DROPPED, answers.of_comparison)]
 
 
+def _exported(folder: Path) -> list[Command]:
+    """Exports whose files alone are damaged: the run is gone, and what they look at lies elsewhere."""
+    run(TRAIN, folder)
+    (one,) = _runs(folder)
+    models = ("one.pt2", "one.safetensors", "two.onnx")
+    for name in models:
+        point = ("--point", "ensemble") if name.startswith("two") else ()
+        run(("export", one, "--out", name, "--quiet", *point), folder)
+    shutil.rmtree(folder / "runs")
+    looked_at = ("--format", "json", "--quiet")
+    return [Command(f"predict {name}", ("predict", name, str(PICTURE), *looked_at), answers.of_text) for name in models]
+
+
 MAKERS: dict[str, tuple[Callable[[Path], list[Command]], int]] = {
     "finished": (_finished, 3),
     "evaluated": (_evaluated, 8),
@@ -199,10 +213,11 @@ MAKERS: dict[str, tuple[Callable[[Path], list[Command]], int]] = {
     "branches": (_branches, 2),
     "compared": (_compared, 2),
     "dropped": (_dropped, 1),
+    "exported": (_exported, 1),
 }
 
 
-SLOW = ("compared", "dropped")
+SLOW = ("compared", "dropped", "exported")
 
 
 def _donors(folder: Path, made: dict[str, Scene]) -> None:

@@ -148,7 +148,11 @@ def test_a_program_for_onnxruntime_predicts(exported: Files, truth: Truths, tmp_
     assert [each.disagreement for each in found] == pytest.approx(expected.disagreement.tolist(), abs=1e-6)
     assert [each.probability for each in found] == pytest.approx(expected.output.max(-1).values.tolist(), abs=1e-6)
     content = exported("pair.onnx").read_bytes()
-    for damaged in (content[: len(content) // 2], content[:100], b"", b"\0" * 2000):
+    with safe_open(exported("pair.safetensors"), "pt") as file:
+        place = content.index(file.get_tensor("members.0.head.weight").numpy().tobytes())
+    changed = bytearray(content)
+    changed[place] ^= 1
+    for damaged in (bytes(changed), content[: len(content) // 2], content[:100], b"", b"\0" * 2000):
         (tmp_path / "damaged.onnx").write_bytes(damaged)
         with pytest.raises(ModelError, match=r"use another copy|not written by"):
             ss.predict(tmp_path / "damaged.onnx", tmp_path / "images.npy", progress=False)
