@@ -145,28 +145,27 @@ def _loading(made: Made, file: Path, format: str) -> str:
 
 
 def _inputs(made: Made, format: str) -> str:
-    about = made.about
-    sizes = ", ".join(["n", *map(str, about.image_shape)])
-    normalised = "is yours to do" if format == "safetensors" else "happens inside"
-    text = f"`images` are float32 [{sizes}]"
-    text += f" with numbers from 0 to 1; the normalisation with mean and std {normalised}." if about.mean else "."
-    if about.kind == "family" and format != "safetensors":
-        alpha = (
-            "a float32 number in [0, 1]"
-            if about.domain == "number"
-            else f"{about.domain} float32 numbers ≥ 0 with sum 1"
-        )
-        text += f" `alpha` is {alpha}; one off that is moved to the nearest end, or scaled to sum 1."
-    if about.kind == "ensemble" and format != "safetensors":
-        text += (
-            " `disagreement` [n] is the mutual information of answer and member in nats: 0 where all networks say the "
-            "same."
-        )
-    if format != "safetensors":
-        text += f" `probabilities` are [n, {len(about.classes)}]."
+    """Return what goes in and what comes out, in sentences."""
+    about, program = made.about, format != "safetensors"
+    sentences = [f"`images` are float32 [{', '.join(['n', *map(str, about.image_shape)])}]."]
+    if about.mean:
+        whose = "happens inside" if program else "is yours to do"
+        sentences[0] = f"{sentences[0][:-1]} with numbers from 0 to 1; the normalisation with mean and std {whose}."
+    if not program and about.recipe:
+        how = f"{about.network!r}, classes={len(about.classes)}, image_shape={about.image_shape}"
+        sentences.append(f"A plain network is `subspaces.networks.build({how})`.")
+    if program and about.kind == "family":
+        numbers = f"{about.domain} float32 numbers of at least 0 that sum to 1"
+        alpha = "a float32 number from 0 to 1" if about.domain == "number" else numbers
+        sentences.append(f"`alpha` is {alpha}; one off that is moved to the nearest end, or scaled to that sum.")
+    if program:
+        sentences.append(f"`probabilities` are [n, {len(about.classes)}].")
+    if program and about.kind == "ensemble":
+        nats = "the mutual information of answer and member in nats, 0 where all networks say the same"
+        sentences.append(f"`disagreement` [n] is {nats}.")
     if format == "pt2":
-        text += " A .pt2 file can run code when it is loaded: load those of people you trust."
-    return text
+        sentences.append("A .pt2 file can run code when it is loaded: load those of people you trust.")
+    return " ".join(sentences)
 
 
 def _table(rows: Iterator[tuple[str, str]]) -> str:

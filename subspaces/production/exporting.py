@@ -58,58 +58,51 @@ def export(
         point: of a run or a family: "midpoint", "selected" (by `subspaces select`), "ensemble" (as the method answers),
             "family" (alpha is an input), a point such as 0.3 or [0.2, 0.3, 0.5], or several points.
         format: "safetensors" (weights alone), "pt2" (torch.export) or "onnx"; by default as the path ends, else pt2.
-        example: a few inputs of a module of your own, [n, C, H, W] from 0 to 1.
-        classes: their names; by default numbers. A run brings its own, and all that follows but the last five.
-        mean, std: what the program normalises with, for each channel.
-        statistics: training batches, as the network gets them, for batch-norm statistics at the point.
-        name: what it is called in its card.
-        network: its name among `subspaces.networks`, so that `subspaces predict` can build it for a safetensors file.
+        example: of a module, a few inputs, [n, C, H, W] from 0 to 1; a run brings its own, and the next six.
+        classes: of a module, their names; by default numbers.
+        mean, std: of a module, what the program normalises with, for each channel.
+        statistics: of a module, training batches as the network gets them, for batch-norm statistics at the point.
+        name: of a module, what it is called in its card.
+        network: of a module, its name as `subspaces.networks.build` takes it, for `subspaces predict` to build it.
         statistics_batches: of a run, how many training batches statistics are made of; by default all.
-        data: the folder with the data sets of runs.
-        trust: also call the network factory (`package.module:factory`) of a run that somebody else has trained.
+        data: of a run, the folder with the data sets.
+        trust: of a run that somebody else has trained, also call its network factory (`package.module:factory`).
         progress: True for bars, False for none, or a function of (what, done, total).
 
     Example:
         >>> ss.export("runs/digits-line-seed0-…", "midpoint.onnx")
         >>> ss.export(family, "pair.pt2", point=[0.1, 0.9], example=images, statistics=loader)
     """
-    chosen_format, target = check_format(format, path), None if path is None else _target(path)
+    chosen = check_format(format, path)
+    target = None if path is None else _target(path)
+    formats.check_libraries(chosen)
     own = {"example": example, "classes": classes, "mean": mean, "std": std, "statistics": statistics}
     own |= {"name": name, "network": network}
     with bars(progress) as shown:
         if isinstance(what, nn.Module):
             if target is None:
                 raise TypeError("export got a module without a path: expected the file to write")
-            with left_alone([what]):
-                source = own_source(what, **own)
-                if isinstance(source.module, Subspace):
-                    made = make(source, choose(point, source.terms, source.answers), shown)
-                else:
-                    _refuse_point(point, source.module)
-                    made = make_own(source)
-        else:
-            for option, value in own.items():
-                if value is not None:
-                    raise TypeError(f"{option}={values.shown(value)}: a run brings its own; expected it with a module")
-            made, usual = _of_run(what, point, statistics_batches, data, trust, shown)
-            target = target or Path(f"{usual}.{chosen_format}")
-        return write(made, target, chosen_format)
+            return write(_of_module(what, point, own, shown), target, chosen)
+        for option, value in own.items():
+            if value is not None:
+                raise TypeError(f"{option}={values.shown(value)}: a run brings its own; expected it with a module")
+        made, usual = of_run(what, point, statistics_batches, data, trust, shown)
+        return write(made, target or _target(f"{usual}.{chosen}"), chosen)
 
 
-def make_from_run(
-    what: OneRun,
-    point: Point,
-    *,
-    statistics_batches: int | None = None,
-    data: str | os.PathLike[str] | None = None,
-    trust: bool = False,
-    progress: Progress,
-) -> Made:
-    """Return the program of a point of a finished run."""
-    return _of_run(what, point, statistics_batches, data, trust, progress)[0]
+def _of_module(module: nn.Module, point: Point, own: dict[str, Any], progress: Progress) -> Made:
+    """Return the program of a network, an ensemble or a family of the user's own, which stays as it is."""
+    with left_alone([module]):
+        source = own_source(module, **own)
+        if isinstance(source.module, Subspace):
+            return make(source, choose(point, source.terms, source.answers), progress)
+        if not (isinstance(point, str) and point == "midpoint"):
+            kind = "an ensemble" if isinstance(source.module, Ensemble) else "a network"
+            raise ValueError(f"point={values.shown(point)}: {kind} has no points; expected a Subspace or a run with it")
+        return make_own(source)
 
 
-def _of_run(
+def of_run(
     what: OneRun,
     point: Point,
     batches: int | None,
@@ -185,10 +178,3 @@ def _target(path: Any) -> Path:
     if target.suffix == ".md":
         raise ValueError(f"path={values.shown(str(path))}: expected another ending, .md is that of the card")
     return target
-
-
-def _refuse_point(point: Any, module: nn.Module) -> None:
-    """Refuse a point for what has none."""
-    if not (isinstance(point, str) and point == "midpoint"):
-        kind = "an ensemble" if isinstance(module, Ensemble) else "a network"
-        raise ValueError(f"point={values.shown(point)}: {kind} has no points; expected a Subspace or a run with it")

@@ -4,6 +4,7 @@ Nothing in the bytes is a pickle, and none of them tells where on the exporter's
 """
 
 import hashlib
+import importlib
 import io
 import json
 import logging
@@ -36,6 +37,15 @@ class Written(NamedTuple):
     note: str = ""
 
 
+def check_libraries(format: str) -> None:
+    """Refuse a format whose libraries are missing, before any work."""
+    for library in ("onnx", "onnxscript", "onnxruntime") if format == "onnx" else ():
+        try:
+            importlib.import_module(library)
+        except ImportError:
+            raise install(library, "exporting to ONNX", "onnx") from None
+
+
 def pt2(made: Made) -> Written:
     """Return a program that `torch.export.load` reads."""
     program = _exported(made)
@@ -59,12 +69,9 @@ def pt2(made: Made) -> Written:
 
 def onnx(made: Made) -> Written:
     """Return a program that onnxruntime reads, in one file."""
-    try:
-        import onnx as library
-        import onnxruntime
-        import onnxscript  # noqa: F401
-    except ImportError as error:
-        raise install(str(error.name), "exporting to ONNX", "onnx") from None
+    import onnx as library
+    import onnxruntime
+
     program = _exported(made)
     with _quiet():
         found = torch.onnx.export(

@@ -20,7 +20,7 @@ from subspaces.points import to_alpha
 from subspaces.production import archives
 from subspaces.production.choosing import Point
 from subspaces.production.errors import ModelError, install
-from subspaces.production.exporting import make_from_run
+from subspaces.production.exporting import of_run
 from subspaces.production.formats import unchanged
 from subspaces.production.metadata import FILE, FORMAT, VERSION, Metadata
 from subspaces.production.programs import OneNetwork, Program, Several
@@ -68,7 +68,7 @@ def open_model(
         chosen = "midpoint" if point is None else point
         if isinstance(chosen, str) and chosen == "family":
             raise ValueError("point='family': which network shall answer? Expected 'midpoint' or a point such as 0.3")
-        made = make_from_run(place, chosen, data=data, trust=trust, progress=progress)
+        made, _ = of_run(place, chosen, None, data, trust, progress)
         return Model(made.about, _called(made.program))
     if not place.is_file():
         raise ModelError(f"{place} is no file: expected one of `subspaces export`, or the folder of a run")

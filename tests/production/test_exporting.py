@@ -194,6 +194,27 @@ def test_a_card_says_where_it_comes_from(exported: Files, trained: Files) -> Non
     assert re.search(r"differ from the network's by at most \d", said)
 
 
+@pytest.mark.parametrize(
+    "name", ["midpoint.pt2", "midpoint.safetensors", "pair.safetensors", "pair.onnx", "family.onnx"]
+)
+def test_the_lines_of_a_card_load_its_file(
+    name: str, exported: Files, truth: Truths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(exported(name).parent)
+    right, program = truth("line"), not name.endswith("safetensors")
+    mean, std = (torch.tensor(value)[:, None, None] for value in (right.dataset.mean, right.dataset.std))
+    networks = [MLP(64, 10), MLP(64, 10)]
+    images: Any = right.images.numpy() if name.endswith("onnx") else right.images
+    names = {"torch": torch, "images": images, "network": networks[0], "networks": networks, "mean": mean, "std": std}
+    names["alpha"] = np.array(0.3, np.float32)
+    (code,) = re.findall(r"```python\n(.*?)```", card(exported(name)), re.DOTALL)
+    exec(code, names)
+    expected = {"midpoint": lambda: right.probabilities(0.5), "family": lambda: right.probabilities(0.3)}
+    wanted = expected.get(name.partition(".")[0], lambda: right.together(0.1, 0.9).output)()
+    assert_close(torch.as_tensor(names["probabilities"]).detach(), wanted, atol=1e-6, rtol=0)
+    assert ("disagreement" in names) == (program and name.startswith("pair"))
+
+
 def test_a_run_that_was_not_evaluated_says_so(trained: Files, tmp_path: Path) -> None:
     path = ss.export(trained("standard"), tmp_path / "one.safetensors", progress=False)
     assert "Not evaluated." in card(path)
