@@ -37,7 +37,7 @@ def _a_commit_that_is_looked_up_once() -> Iterator[None]:
 LONG = (
     *("integrations", "test_campaign", "pages", "test_figures", "comparison", "evaluation", "recorded", "test_outside"),
     *("test_demo", "test_importing", "test_compile", "test_reading", "test_distributed", "test_instability"),
-    *("test_memory", "test_cli_plot", "test_compare_shared", "test_sharing", "test_worked_examples"),
+    *("test_exporting", "test_memory", "test_cli_plot", "test_compare_shared", "test_sharing", "test_worked_examples"),
 )
 """What takes longest, which is begun with, so that no process is left alone with it at the end."""
 SHARED = {

@@ -16,7 +16,8 @@ from subspaces.evaluation.display import bars, counted
 from subspaces.production.choosing import Point
 from subspaces.production.errors import ModelError
 from subspaces.production.images import ARRAYS, SUFFIXES, Form, UnreadableError, read_arrays, read_image
-from subspaces.production.reading import Model, open_model
+from subspaces.production.models import Model
+from subspaces.production.reading import open_model
 
 NUMBERS = 1 << 24  # of a batch, at most
 BATCH = 256

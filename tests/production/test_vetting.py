@@ -157,7 +157,7 @@ def test_damage_is_named(name: str, exported: Files, image: Path, tmp_path: Path
     for index, damaged in enumerate((content[:middle], content[:100], b"", b"PK\x03\x04")):
         path = tmp_path / f"{index}{exported(name).suffix}"
         path.write_bytes(damaged)
-        with pytest.raises(ModelError, match=r"use another copy|not written by"):
+        with pytest.raises(ModelError, match=r"use another copy|not written by|use the file that belongs there"):
             predicted(path, image)
 
 
@@ -226,6 +226,12 @@ def test_a_file_that_is_none(image: Path, tmp_path: Path) -> None:
         predicted(tmp_path / "pipe.pt2", image)
 
 
-def test_a_copy_under_another_name_is_read(exported: Files, image: Path, tmp_path: Path) -> None:
+def test_a_copy_under_another_name_is_read_unless_that_is_of_another_format(
+    exported: Files, image: Path, tmp_path: Path
+) -> None:
     shutil.copy(exported("midpoint.pt2"), tmp_path / "model.bin")
     assert predicted(tmp_path / "model.bin", image).predictions
+    for name, other in (("midpoint.pt2", "a.onnx"), ("midpoint.safetensors", "a.pt2")):
+        shutil.copy(exported(name), tmp_path / other)
+        with pytest.raises(ModelError, match="under another name"):
+            predicted(tmp_path / other, image)
