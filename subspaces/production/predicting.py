@@ -105,7 +105,7 @@ def _listed(inputs: Any) -> list[Any]:
 
 
 def _files(paths: Sequence[Path], skipped: list[Skipped]) -> Iterator[Path]:
-    """Yield the files that are meant, those of folders in the order of their names."""
+    """Yield the files that are meant, those of folders in the order of their names and without hidden ones."""
     for path in paths:
         if not path.is_dir():
             yield path
@@ -113,9 +113,10 @@ def _files(paths: Sequence[Path], skipped: list[Skipped]) -> Iterator[Path]:
         before = len(skipped)
         count = 0
         for folder, inner, names in os.walk(path, onerror=lambda error: _unreadable(error, skipped)):
-            inner.sort()
-            known = [name for name in sorted(names) if name.lower().endswith((*SUFFIXES, *ARRAYS))]
-            others = [name for name in sorted(names) if name not in known]
+            inner[:] = sorted(name for name in inner if not name.startswith("."))
+            seen = sorted(name for name in names if not name.startswith("."))
+            known = [name for name in seen if name.lower().endswith((*SUFFIXES, *ARRAYS))]
+            others = [name for name in seen if name not in known]
             count += len(known)
             yield from (Path(folder) / name for name in known)
             if others:

@@ -248,6 +248,9 @@ def test_what_cannot_be_read_is_named_and_left_out(exported: Files, tmp_path: Pa
     expected = unreadable(folder)
     (folder / "below").mkdir()
     (folder / "below" / "notes.txt").write_text("hello")
+    (folder / ".hidden").mkdir()
+    for name in (".cache.npy", ".hidden/a.npy"):  # as this package and others keep them beside images
+        np.save(folder / name, np.zeros((2, 8, 8), np.uint8))
     found: Predictions = ss.predict(
         exported("midpoint.safetensors"), [folder, tmp_path / "nowhere.png"], progress=False
     )
