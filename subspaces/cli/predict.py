@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -113,7 +112,7 @@ def _json(found: Predictions) -> str:
         for each in found.predictions
     ]
     skipped = [{"file": each.file, "reason": each.reason} for each in found.skipped]
-    return json.dumps({"model": found.model, "predictions": predictions, "skipped": skipped}, indent=2) + "\n"
+    return files.to_json({"model": found.model, "predictions": predictions, "skipped": skipped}, indent=2) + "\n"
 
 
 def _table(found: Predictions, to_file: bool) -> str:

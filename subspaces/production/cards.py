@@ -73,7 +73,9 @@ def _facts(made: Made) -> Iterator[tuple[str, str]]:
         yield "alpha", " and ".join(map(shown, about.alphas))
     yield "data set", about.dataset or "your own; the exporter was not told which"
     yield "classes", f"{len(about.classes)}: {classes}"
-    yield "images", " × ".join(map(str, about.image_shape)) + " (channels × height × width)"
+    pictures = len(about.image_shape) == 3
+    sizes = " × ".join(map(str, about.image_shape))
+    yield ("images", f"{sizes} (channels × height × width)") if pictures else ("inputs", sizes)
     if about.mean:
         yield "mean, std", ", ".join(f"{m:.4g} ± {s:.4g}" for m, s in zip(about.mean, about.std, strict=True))
     else:

@@ -43,6 +43,8 @@ def choose(point: Point, terms: Family, answers: Sequence[str], seed: int = 0) -
     if isinstance(point, str) and point == "family":
         if kind(shape) == "single":
             raise ExportError("point='family': there is one network only; expected 'midpoint'")
+        if kind(shape) == "simplex" and not _barycentric(shape):
+            raise ExportError(f"point='family': alpha of {shape} is no number and not barycentric; expected one point")
         return Chosen("family", f"every point of {shape}", (), "family")
     if isinstance(point, str) and point == "selected":
         raise ExportError("point='selected': a run keeps what was selected; expected family.select(…).alpha")
@@ -56,6 +58,12 @@ def choose(point: Point, terms: Family, answers: Sequence[str], seed: int = 0) -
     if len(places) == 1:
         return Chosen("network", f"the point {words}", tuple(places), f"at-{short}")
     return together(places, f"ensemble of {words}" if len(places) < 4 else f"ensemble of {len(places)} points")
+
+
+def _barycentric(shape: Shape) -> bool:
+    """Say whether alpha is the coefficients themselves."""
+    middle = shape.midpoint()
+    return middle.shape == (shape.vertices,) and bool((shape.coefficients(middle) - middle).abs().max() < 1e-9)
 
 
 def together(places: Sequence[Place], words: str, average: str = "probabilities") -> Chosen:

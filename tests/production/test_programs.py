@@ -1,8 +1,9 @@
 """Programs without their files: anchors, families at every anchor, and what points may be called."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -18,8 +19,10 @@ from subspaces.evaluation.answers import Family
 from subspaces.evaluation.run_subject import run_subjects
 from subspaces.production import anchors
 from subspaces.production.choosing import choose
+from subspaces.production.errors import ExportError
 from subspaces.production.making import make
 from subspaces.production.sources import RunSource, own_source
+from subspaces.shapes import Shape
 from subspaces.training import Execution, Run
 
 SHAPES = [ss.Line(), ss.Bezier(), ss.Simplex(2), ss.Simplex(3), ss.Simplex(5)]
@@ -88,6 +91,36 @@ def test_a_family_without_batch_norm_is_exact_everywhere() -> None:
         for alpha in (0.0, 0.123, 0.77):
             assert_close(made.program(x, torch.tensor(alpha)), family.at(alpha)(x).softmax(-1))
     assert (made.deviation, made.about.anchors) == (None, 0)
+
+
+@dataclass(frozen=True)
+class Square(Shape):
+    """Four networks at the corners of a square, whose alpha has two coordinates."""
+
+    domain: ClassVar[str] = "two numbers in [0, 1]"
+    vertices, point = 4, (2,)  # type: ignore[assignment]
+
+    def sample(self, size: tuple[int, ...] = (), random: Any = torch.rand) -> torch.Tensor:
+        return random((*size, 2))  # type: ignore[no-any-return]
+
+    def coefficients(self, alpha: torch.Tensor) -> torch.Tensor:
+        x, y = alpha.unbind(-1)
+        return torch.stack([(1 - x) * (1 - y), x * (1 - y), (1 - x) * y, x * y], -1)
+
+    def midpoint(self) -> torch.Tensor:
+        return torch.tensor([0.5, 0.5])
+
+    def inside(self, alpha: torch.Tensor) -> torch.Tensor:
+        return ((alpha >= 0) & (alpha <= 1)).all(-1)
+
+    def separation(self, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+        return (first - second).abs().mean(-1)
+
+
+def test_a_shape_of_ones_own_is_exported_at_a_point_only_where_its_alpha_is_another() -> None:
+    assert choose([0.2, 0.9], Family(Square()), ()).kind == "network"
+    with pytest.raises(ExportError, match="not barycentric"):
+        choose("family", Family(Square()), ())
 
 
 @pytest.mark.parametrize(
