@@ -1,5 +1,6 @@
 """Blur: out of focus, behind glass, moved or zoomed while the picture was taken."""
 
+import warnings
 from functools import lru_cache
 
 import numpy as np
@@ -115,5 +116,7 @@ def _zooms(height: int, width: int, setting: tuple[float, float, float], device:
         indices.append(torch.stack([shown.flatten(), taken.flatten()]))
         weights.append((vertical[row, above][:, None] * horizontal[column, left]).flatten() / len(factors))
     size = (height * width, height * width)
-    whole = torch.sparse_coo_tensor(torch.cat(indices, 1), torch.cat(weights), size, check_invariants=True)
-    return whole.coalesce().to(device)
+    with warnings.catch_warnings():  # torch 2.11 tells everyone, once, that there are checks which could be asked for
+        warnings.filterwarnings("ignore", "Sparse invariant checks", UserWarning)
+        whole = torch.sparse_coo_tensor(torch.cat(indices, 1), torch.cat(weights), size, check_invariants=True)
+        return whole.coalesce().to(device)
