@@ -1,8 +1,9 @@
 """Sum up run folders in one file: `python docs/summary.py FOLDER... -o results/STUDY/summary.json`.
 
 What stays of a run is its recipe, where and when it ran, how its training ended and how
-long it took, the metrics of all its answers and the checks of its batch-norm statistics; of an `ensembles.json`
-beside the folders, the metrics of runs that answer together.
+long it took, the metrics of all its answers and the checks of its batch-norm statistics; of shifted data and outliers,
+the metrics of the answers and the accuracy of the points along a line; of an `ensembles.json` beside the folders, the
+metrics of runs that answer together.
 """
 
 import argparse
@@ -42,6 +43,25 @@ def of_run(folder: Path) -> dict[str, Any]:
         found["evaluated"] = {key: evaluation[key] for key in ("environment", "statistics", "checks")}
         found["seconds"] = sum(evaluation["statistics"]["images"] / each for each in rates(folder))
         found["answers"] = [{key: row[key] for key in ANSWER if row[key] is not None} for row in evaluation["rows"]]
+        for name in ("shifts", "outliers"):
+            sets = [beside(each, evaluation["answers"]) for each in evaluation.get(name, [])]
+            found |= {name: sets, "unchanged": beside(evaluation, evaluation["answers"])["answers"]} if sets else {}
+    return found
+
+
+def beside(measured: dict[str, Any], answers: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what stays of a set of shifted examples, or of outliers."""
+    found = {key: measured[key] for key in ("name", "severity", "group", "source", "count") if key in measured}
+    of_answer = {(each["role"], str(each["alphas"]), each["average"]): each["words"] for each in answers}
+    words = [of_answer.get((row["role"], str(row["alphas"]), row["average"])) for row in measured["rows"]]
+    found["answers"] = {word: row["metrics"] for word, row in zip(words, measured["rows"], strict=True) if word}
+    along = {
+        row["alphas"][0]: row["metrics"]
+        for row in measured["rows"]
+        if row["role"] == "along" and row["kind"] == "point"
+    }
+    if along and "severity" in found:
+        found["along"] = {f"{alpha:g}": metrics["accuracy"] for alpha, metrics in along.items()}
     return found
 
 

@@ -198,6 +198,78 @@ def fresh() -> str:
     return table(head, rows)
 
 
+def shifted() -> dict[str, list[Any]]:
+    """Return the runs that were measured on corrupted images, by method."""
+    found: dict[str, list[Any]] = {}
+    for run in read("shift/runs")["runs"].values():
+        found.setdefault(run["recipe"]["name"].removeprefix("cifar10-").replace("-", ", "), []).append(run)
+    return dict(sorted(found.items(), key=lambda each: each[0] != "standard"))
+
+
+def means(run: Any, answer: str) -> dict[str, float]:
+    """Return the metrics of an answer in the mean over all corruptions and severities."""
+    return {name: statistics.mean(each["answers"][answer][name] for each in run["shifts"]) for name in METRICS}
+
+
+def best_along(run: Any) -> float:
+    """Return the mean over corruptions of the accuracy of each one's best point, found with hindsight."""
+    kinds: dict[str, list[Any]] = {}
+    for each in run["shifts"]:
+        kinds.setdefault(each["name"], []).append(each["along"] | {"0.5": each["answers"]["midpoint"]["accuracy"]})
+    return statistics.mean(max(statistics.mean(one[a] for one in some) for a in some[0]) for some in kinds.values())
+
+
+def shift() -> str:
+    """Return how the methods answer on corrupted images, and how much worse than on those that are not."""
+    rows = []
+    for method, runs in shifted().items():
+        for answer in runs[0]["unchanged"]:
+            found = [(run["unchanged"][answer], means(run, answer)) for run in runs]
+            clean, accuracy, ece, nll = (
+                quality(name, summed([pair[at][name] for pair in found]))
+                for name, at in (("accuracy", 0), ("accuracy", 1), ("ece", 1), ("nll", 1))
+            )
+            change = [100 * (after["accuracy"] / before["accuracy"] - 1) for before, after in found]
+            relative = f"{statistics.mean(change):.1f}".replace("-", "−")
+            rows.append([f"{method}: {answer}", clean, accuracy, relative, ece, nll])
+        if "along" in runs[0]["shifts"][0]:
+            ideal = quality("accuracy", summed([best_along(run) for run in runs]))
+            rows.append([f"{method}: best α for each corruption \\*", "", ideal, "", "", ""])
+    return table(["", "accuracy %", "corrupted: accuracy %", "change %", "ECE %", "NLL"], rows)
+
+
+def outliers() -> str:
+    """Return how well the methods tell CIFAR-10 from MNIST: AUROC and FPR95 of each score."""
+    rows = []
+    for method, runs in shifted().items():
+        for answer in runs[0]["unchanged"]:
+            found = [run["outliers"][0]["answers"][answer] for run in runs]
+            cells = []
+            for score in ("probability", "entropy", "disagreement"):
+                known = [[each.get(f"{name}_{score}") for each in found] for name in ("auroc", "fpr95")]
+                cells.append(" / ".join(f"{100 * statistics.mean(v):.1f}" for v in known) if known[0][0] else "")
+            rows.append([f"{method}: {answer}", *cells])
+    return table(["AUROC / FPR95 in %, by", "largest probability", "entropy", "disagreement"], rows)
+
+
+def selection() -> str:
+    """Return what choosing a point on n corrupted images gives over the midpoint on all others, in the mean."""
+    found: dict[tuple[str, str], dict[int, list[Any]]] = {}
+    for run in read("shift/selection"):
+        for each in run["choices"]:
+            name = run["recipe"].removeprefix("cifar10-").replace("-", ", ")
+            found.setdefault((name, each["by"]), {}).setdefault(each["examples"], []).append(each)
+    rows, sizes = [], list(next(iter(found.values())))
+    for (name, by), counts in found.items():
+        cells = []
+        for count in sizes:
+            nll, accuracy, worse = (statistics.mean(e[k] for e in counts[count]) for k in ("nll", "accuracy", "worse"))
+            text = f"{nll:+.3f}, {100 * accuracy:+.2f}".replace("-", "−")
+            cells.append(f"{text}, {100 * worse:.0f} %")
+        rows.append([f"{name}: {by}", *cells])
+    return table(["gain in NLL, in accuracy (points), worse", *(f"{count} images" for count in sizes)], rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "comparison": partial(comparison, short=True),
     "comparison, all": partial(comparison, short=False),
@@ -212,6 +284,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "engine": engine,
     "any family": any_family,
     "fresh": fresh,
+    "shift": shift,
+    "outliers": outliers,
+    "selection": selection,
 }
 
 
