@@ -21,6 +21,7 @@ from subspaces.production import anchors
 from subspaces.production.choosing import choose
 from subspaces.production.errors import ExportError
 from subspaces.production.making import make
+from subspaces.production.programs import Several
 from subspaces.production.sources import RunSource, own_source
 from subspaces.shapes import Shape
 from subspaces.training import Execution, Run
@@ -91,6 +92,15 @@ def test_a_family_without_batch_norm_is_exact_everywhere() -> None:
         for alpha in (0.0, 0.123, 0.77):
             assert_close(made.program(x, torch.tensor(alpha)), family.at(alpha)(x).softmax(-1))
     assert (made.deviation, made.about.anchors) == (None, 0)
+
+
+def test_an_ensemble_that_averages_logits_says_their_probabilities() -> None:
+    networks = [nn.Sequential(nn.Flatten(), nn.Linear(4, 3)) for _ in range(2)]
+    ensemble, x = ss.Ensemble(networks, "logits"), torch.rand(3, 1, 2, 2)
+    with torch.no_grad():
+        said, expected = Several(ensemble, (), ())(x), ensemble.predict(x)
+    assert_close(said[0], expected.output.softmax(-1))
+    assert_close(said[1], expected.disagreement)
 
 
 @dataclass(frozen=True)
