@@ -36,7 +36,7 @@ def opened(path: Path) -> "Iterator[Image]":
     except ImportError:
         raise ImportError("reading image files needs Pillow: install it with `pip install pillow`") from None
     try:
-        with Image.open(path, formats=_formats()) as image:
+        with Image.open(path, formats=formats()) as image:
             yield image
     except (FileNotFoundError, DataError):
         raise
@@ -46,7 +46,7 @@ def opened(path: Path) -> "Iterator[Image]":
 
 
 @cache
-def _formats() -> tuple[str, ...]:
+def formats() -> tuple[str, ...]:
     """Return the formats that are read, of those that this Pillow knows."""
     from PIL import Image
 

@@ -17,14 +17,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from subspaces.data.decoding import PIXELS, centre_view
+from subspaces.data.decoding import PIXELS, centre_view, formats
 from subspaces.production.errors import install
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")  # those that Pillow reads by itself
-SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
 ARRAYS = (".npy", ".npz")
 UNPACKED = 1 << 32  # bytes of a .npz file; a .npy file is read row by row
 GREY = np.array([0.299, 0.587, 0.114], np.float32)
@@ -52,7 +50,7 @@ def read_image(path: Path, form: Form) -> Tensor:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the limit below is as near
-            with Image.open(path, formats=FORMATS) as image:
+            with Image.open(path, formats=formats()) as image:
                 if image.width * image.height > PIXELS:
                     raise UnreadableError(_huge(image.width, image.height))
                 if not form.resize:
@@ -66,7 +64,7 @@ def read_image(path: Path, form: Form) -> Tensor:
     except Image.DecompressionBombError as error:
         raise UnreadableError(f"{error}: scale it down to at most {PIXELS:,} pixels") from None
     except UnidentifiedImageError:
-        raise UnreadableError(f"no image that is known here ({', '.join(FORMATS)})") from None
+        raise UnreadableError(f"no image that is known here ({', '.join(formats())})") from None
     except UnreadableError:
         raise
     except Exception as error:  # Pillow's decoders raise whatever their libraries do
