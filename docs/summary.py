@@ -51,7 +51,9 @@ def of_run(folder: Path) -> dict[str, Any]:
 
 def beside(measured: dict[str, Any], answers: list[dict[str, Any]]) -> dict[str, Any]:
     """Return what stays of a set of shifted examples, or of outliers."""
-    found = {key: measured[key] for key in ("name", "severity", "group", "source", "count") if key in measured}
+    found: dict[str, Any] = {
+        key: measured[key] for key in ("name", "severity", "group", "source", "count") if key in measured
+    }
     of_answer = {(each["role"], str(each["alphas"]), each["average"]): each["words"] for each in answers}
     words = [of_answer.get((row["role"], str(row["alphas"]), row["average"])) for row in measured["rows"]]
     found["answers"] = {word: row["metrics"] for word, row in zip(words, measured["rows"], strict=True) if word}

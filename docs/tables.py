@@ -216,7 +216,8 @@ def best_along(run: Any) -> float:
     kinds: dict[str, list[Any]] = {}
     for each in run["shifts"]:
         kinds.setdefault(each["name"], []).append(each["along"] | {"0.5": each["answers"]["midpoint"]["accuracy"]})
-    return statistics.mean(max(statistics.mean(one[a] for one in some) for a in some[0]) for some in kinds.values())
+    best = [max(statistics.mean(one[a] for one in some) for a in some[0]) for some in kinds.values()]
+    return float(statistics.mean(best))
 
 
 def shift() -> str:

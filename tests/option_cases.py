@@ -169,7 +169,6 @@ COMMANDS = {
             "per": Row("--per layer", "per", "layer"),
             "statistics_batches": Row("--statistics-batches 9", "statistics_batches", 9),
             "seed": Row("--seed 3", "seed", 3),
-            "out": Row("--out net.safetensors", "out", Path("net.safetensors")),
             **NETWORK,
             "precision": Row("--precision float32", "precision", "float32"),
             "workers": Row("--workers 3", "workers", 3),
@@ -297,5 +296,5 @@ ELSEWHERE = {  # tested by what they print, and `code` by what can be imported
     "predict": {"code", "format", "out"},
     **{name: {"code"} for name, command in COMMANDS.items() if command.calls.startswith("subspaces.studies")},
     **{name: {"code"} for name in ("train", "evaluate", "export")},
-    "select": {"code", "as_json"},
+    "select": {"code", "as_json", "out"},
 }

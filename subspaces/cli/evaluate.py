@@ -17,6 +17,7 @@ from subspaces.cli.shared import (
     Data,
     Quiet,
     RunFolders,
+    Trust,
     check_output,
     completing,
     data_names,
@@ -96,14 +97,7 @@ def evaluate(
     ] = None,
     data: Data = ROOT,
     code: Code = None,
-    trust: Annotated[
-        bool,
-        typer.Option(
-            "--trust",
-            help="Also run the code of a network (package.module:factory) that somebody else's run names.",
-            rich_help_panel=EXECUTION,
-        ),
-    ] = False,
+    trust: Trust = False,
     quiet: Quiet = False,
     as_json: Annotated[bool, json_option("a line of JSON for each run instead")] = False,
     **fields: Any,

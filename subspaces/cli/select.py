@@ -11,10 +11,11 @@ from subspaces import files
 from subspaces.cli import printing
 from subspaces.cli.errors import usage
 from subspaces.cli.options import ROOT, with_fields
-from subspaces.cli.shared import EXECUTION, Code, Data, completing, json_option, option, out_option
+from subspaces.cli.shared import EXECUTION, Code, Data, Trust, completing, json_option, option, out_option
 from subspaces.data.corruptions import CORRUPTIONS
 from subspaces.evaluation import run_selection
 from subspaces.evaluation.run_selection import RunSelection
+from subspaces.production import exporting
 from subspaces.selection.criteria import CRITERIA
 from subspaces.selection.selection import shown
 from subspaces.training import Execution
@@ -68,18 +69,11 @@ def select(
     seed: Annotated[int, option("Of the examples that are drawn.", "INT", CHOICE, True, min=0, max=2**32 - 1)] = 0,
     out: Annotated[
         Path | None,
-        out_option("Also write the chosen network's weights, with statistics made for it, as safetensors.", "FILE"),
+        out_option("Also export the chosen network: FILE.safetensors, .pt2 or .onnx, with a card.", "FILE"),
     ] = None,
     data: Data = ROOT,
     code: Code = None,
-    trust: Annotated[
-        bool,
-        typer.Option(
-            "--trust",
-            help="Also run the code of a network (package.module:factory) that somebody else's run names.",
-            rich_help_panel=EXECUTION,
-        ),
-    ] = False,
+    trust: Trust = False,
     as_json: Annotated[bool, json_option("a line of JSON instead")] = False,
     **fields: Any,
 ) -> None:
@@ -93,6 +87,9 @@ def select(
         run_selection.check(corruption, severity, images, examples, by, per)
         execution = Execution(**{name: fields.pop(name) for name in DEVICE})
         execution.resolved()  # which refuses what is not there
+    with usage(path="out"):
+        if out is not None:
+            exporting.check_format(None, out)
     found = run_selection.select_run(
         run,
         corruption=corruption,
@@ -103,17 +100,18 @@ def select(
         per=per,
         statistics_batches=statistics_batches,
         seed=seed,
-        out=out,
         data=data,
         execution=execution,
         trust=trust,
     )
+    if out is not None:
+        exporting.export(run, out, point="selected", data=data, trust=trust, progress=not as_json)
     if as_json:
         typer.echo(files.to_json({"run": str(run), **dataclasses.asdict(found)}))
     else:
         _show(found)
         if out is not None:
-            typer.echo(f"wrote {out}")
+            typer.echo(f"wrote {out}\nwrote {out}.md")
 
 
 def _show(found: RunSelection) -> None:

@@ -10,8 +10,7 @@ from typing import Any
 
 import torch
 
-from subspaces import files, streams, values
-from subspaces.batchnorm import recalibrate
+from subspaces import streams, values
 from subspaces.evaluation import domains
 from subspaces.evaluation.domains import Domain
 from subspaces.evaluation.metrics import METRICS, tally
@@ -70,7 +69,6 @@ def select_run(
     per: str = "network",
     statistics_batches: int | None = 100,
     seed: int = 0,
-    out: Path | None = None,
     data: str | os.PathLike[str] | None = None,
     execution: Execution | None = None,
     trust: bool = False,
@@ -87,7 +85,6 @@ def select_run(
         per: one point for the "network", or one for each "layer".
         statistics_batches: batch-norm statistics are made of at most this many training batches; None: of all.
         seed: of the drawing.
-        out: also write the weights of the network, with statistics made for it, to this safetensors file.
         data: the folder with the data sets.
         execution: where it runs.
         trust: also build the network of a run that somebody else has trained.
@@ -103,8 +100,6 @@ def select_run(
     with opened.locked():
         content = dataclasses.asdict(found)
         seals.write_json(opened.folder / FILE, content, opened.recipe.key, {FAMILY: subject.checksum})
-    if out is not None:
-        _write_network(subject, found.alpha, statistics_batches, values.folder("out", out))
     return found
 
 
@@ -198,12 +193,3 @@ def _measure(subject: RunSubject, predictor: Predictor, name: str, alpha: Any) -
     pairs = ((task.combine(each.members, task.averages[0]), each.target) for each in answers)
     found = tally([METRICS.find(metric) for metric in MEASURED], pairs)
     return Measured(name, alpha, found["accuracy"], found["nll"])
-
-
-def _write_network(subject: RunSubject, alpha: Alpha, batches: int | None, path: Path) -> None:
-    """Write the weights of the network at a point, with batch-norm statistics of its own."""
-    training = images_of.statistics_batches(subject.recipe, subject.images_of, subject.execution)
-    with _as_trained(subject):
-        network = recalibrate(subject.family.at(alpha), training, batches=batches)
-    tensors = {name: value.cpu() for name, value in network.state_dict().items()}
-    files.write_tensors(path, files.stored(tensors), {"alpha": files.to_json(alpha)})

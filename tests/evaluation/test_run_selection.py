@@ -36,8 +36,8 @@ def run(small: Callable[[str], Path], tmp_path: Path) -> Path:
     return Path(shutil.copytree(small("curve"), tmp_path / small("curve").name))
 
 
-def test_the_choice_is_kept_and_read_again(run: Path, tmp_path: Path) -> None:
-    found = select_run(run, **FEW, out=tmp_path / "net.safetensors")
+def test_the_choice_is_kept_and_read_again(run: Path) -> None:
+    found = select_run(run, **FEW)
     assert found.domain == "test images with contrast, severity 3"
     assert found.others == 597 - 40
     assert [row.name for row in found.rows] == ["midpoint", "chosen", "best", "worst"]
@@ -47,11 +47,6 @@ def test_the_choice_is_kept_and_read_again(run: Path, tmp_path: Path) -> None:
     assert again == dataclasses.replace(found, rows=again.rows)
     assert [row.nll for row in again.rows] == [row.nll for row in found.rows]
     assert ss.check(run) == []
-    network = retrained.network(10, (1, 8, 8), 0)
-    network.load_state_dict(load_file(tmp_path / "net.safetensors"))
-    family = ss.load(run / "family.safetensors", network, shape=Run.open(run).recipe.result_shape())
-    for name, value in family.at(found.alpha).named_parameters():
-        assert torch.equal(value, network.get_parameter(name))
 
 
 def test_what_is_measured_are_all_the_others(run: Path) -> None:
@@ -177,9 +172,10 @@ def test_published_images_are_read(digits: datasets.Dataset, tmp_path: Path) -> 
 # The command
 
 
-def test_the_command_prints_a_table_or_json(run: Path) -> None:
+def test_the_command_prints_a_table_or_json_and_exports(run: Path, tmp_path: Path) -> None:
     options = ["--corruption", "contrast", "--examples", "40", "--statistics-batches", "2", "--device", "cpu"]
-    said = CliRunner().invoke(app, ["select", str(run), *options])
+    chosen = tmp_path / "chosen.safetensors"
+    said = CliRunner().invoke(app, ["select", str(run), *options, "--out", str(chosen)])
     assert said.exit_code == 0, said.output
     for words in ("chosen by nll on 40 labelled examples", "on the 557 other images", "with hindsight", "midpoint"):
         assert words in said.output
@@ -188,6 +184,19 @@ def test_the_command_prints_a_table_or_json(run: Path) -> None:
     assert written["selection"] == dataclasses.asdict(kept.selection)
     assert written["rows"] == [dataclasses.asdict(row) for row in kept.rows]
     assert isinstance(kept, RunSelection)
+    assert "selected" in Path(f"{chosen}.md").read_text()
+    network = retrained.network(10, (1, 8, 8), 0)
+    network.load_state_dict(load_file(chosen))
+    family = ss.load(run / "family.safetensors", network, shape=Run.open(run).recipe.result_shape())
+    for name, value in family.at(kept.alpha).named_parameters():
+        assert torch.equal(value, network.get_parameter(name))
+
+
+def test_a_file_of_no_format_is_refused_before_any_work(run: Path) -> None:
+    said = CliRunner().invoke(app, ["select", str(run), "--corruption", "fog", "--out", "net.pkl"])
+    assert said.exit_code == 2
+    assert "--out" in said.output
+    assert not (run / FILE).exists()
 
 
 def test_an_option_is_named_as_it_is_typed(run: Path) -> None:
