@@ -69,15 +69,19 @@ def display(batches: int, mode: Mode, tensorboard: bool, stream: TextIO | None =
 def reading(mode: Mode) -> Iterator[Callable[[str, int, int], None]]:
     """Yield a function that shows how far the reading of a data set is; the bar is gone at the end."""
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=mode != "bar") as bars:
-        tasks: dict[str, TaskID] = {}
+    bars = Progress(*columns, console=Console(stderr=True), transient=True, disable=mode != "bar")
+    tasks: dict[str, TaskID] = {}
 
-        def show(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = bars.add_task(what)
-            bars.update(tasks[what], completed=done, total=total or None)
+    def show(what: str, done: int, total: int) -> None:
+        if what not in tasks:
+            bars.start()  # which leaves an empty line in a file, also of a bar that was never shown
+            tasks[what] = bars.add_task(what)
+        bars.update(tasks[what], completed=done, total=total or None)
 
+    try:
         yield show
+    finally:
+        bars.stop() if tasks else None
 
 
 class _Bars:
