@@ -85,7 +85,7 @@ SCORES = (
     Score(
         "disagreement",
         "disagreement",
-        "minus the entropy of the mean that its members do not have",
+        "how little the members disagree (minus the mutual information of answer and member)",
         lambda members, mean: -mutual_information(members, mean),
         together=True,
     ),
