@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 import retrained
+from evaluation_cases import Runs
 
 import subspaces as ss
-
-Runs = Callable[..., list[Path]]
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """A run's points predicted and measured without the evaluation's own code."""
 
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from subspaces.training.batches import statistics_batches
 
 CPU = Execution(device="cpu").resolved()
 Array = NDArray[np.float64]
+Runs = Callable[..., list[Path]]
 
 
 def certainly(probabilities: torch.Tensor) -> Classes:

@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import Runs
-from evaluation_cases import Independent, evaluate, softmax
+from evaluation_cases import Independent, Runs, evaluate, softmax
 from family_cases import LOADERS, TEST, TRAINING, family
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -14,7 +14,7 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
-from conftest import Truth
+from production_cases import Truth
 from safetensors import safe_open
 from torch import nn
 from torch.testing import assert_close

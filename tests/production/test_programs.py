@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
-from conftest import Truth
 from helpers import quick
 from hypothesis import given
 from hypothesis import strategies as st
+from production_cases import Truth
 from torch import nn
 from torch.testing import assert_close
 
