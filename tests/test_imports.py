@@ -15,6 +15,7 @@ ORDER = (
     *(
         "importing",
         "version",
+        "phases",
         "locks",
         "memory",
         "files",

@@ -6,7 +6,21 @@ from typing import Annotated
 
 import typer
 
-from subspaces.cli import check, data, demo, evaluate, export, plot, predict, recipes, report, select, study, train
+from subspaces.cli import (
+    check,
+    data,
+    demo,
+    evaluate,
+    export,
+    plot,
+    predict,
+    recipes,
+    report,
+    select,
+    study,
+    timings,
+    train,
+)
 from subspaces.cli.errors import Group
 from subspaces.cli.options import Several, complete
 
@@ -22,11 +36,15 @@ def _version(wanted: bool) -> None:
 
 
 def options(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
     ] = False,
+    timed: Annotated[bool, typer.Option("--timings", help=timings.HELP)] = False,
 ) -> None:
     """Read the options that come before a command."""
+    if timed:
+        context.with_resource(timings.told())
 
 
 def build() -> typer.Typer:

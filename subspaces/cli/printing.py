@@ -36,9 +36,9 @@ def table(*columns: str, title: str = "", caption: str = "", names: str = "", nu
     return empty
 
 
-def show(filled: Table) -> None:
+def show(filled: Table, stderr: bool = False) -> None:
     """Print a table as wide as the terminal, or as COLUMNS says; a file or a pipe has no width that it must fit."""
-    Console(width=_width()).print(filled)
+    Console(width=_width(), stderr=stderr).print(filled)
 
 
 def _width() -> int:

@@ -15,6 +15,7 @@ from subspaces.evaluation.settings import Settings
 from subspaces.evaluation.shifts import measure_shifts
 from subspaces.evaluation.subject import Subject
 from subspaces.evaluation.walking import Walk
+from subspaces.phases import phase
 from subspaces.text import listed
 
 
@@ -54,6 +55,7 @@ def _check_soup(subject: Subject) -> None:
         )
 
 
+@phase("evaluation")
 def measure_all(journal: Journal, others: Sequence[Network], progress: Progress) -> Record:
     """Measure what is missing of one subject, choose, and return its record."""
     settings, subject, record = journal.settings, journal.subject, journal.record

@@ -23,6 +23,7 @@ from subspaces.features import Sampled
 from subspaces.graphs import captured
 from subspaces.memory import keep_memory
 from subspaces.networks import registry
+from subspaces.phases import phase
 from subspaces.subspace import Subspace
 from subspaces.training.batches import Stream, leave_trunk, training_batches
 from subspaces.training.execution import Execution
@@ -41,6 +42,7 @@ class Engine:
     `images` is the loader of another engine with the same data on the same device, to share them in memory.
     """
 
+    @phase("building")
     def __init__(
         self,
         recipe: Recipe,
@@ -158,6 +160,7 @@ class Engine:
         self._graphs[size, steps].replay()
         return steps
 
+    @phase("capture")
     def _capture(self, size: int, steps: int) -> torch.cuda.CUDAGraph:
         """Record steps as a graph; what runs here to warm up leaves no trace."""
         before = {key: value.clone() for key, value in self.live().items()}

@@ -8,6 +8,7 @@ from subspaces import data as datasets
 from subspaces.data import Dataset
 from subspaces.data.dataset import Progress
 from subspaces.data.loading import OWN
+from subspaces.phases import phase
 from subspaces.training.recipe import Recipe
 
 
@@ -20,6 +21,7 @@ def identified(recipes: Sequence[Recipe], data: str | os.PathLike[str] | None) -
     ]
 
 
+@phase("data")
 def load_data(recipe: Recipe, data: str | os.PathLike[str] | None, progress: Progress | None = None) -> Dataset:
     """Return the images of a recipe, with its label noise and its held-out images."""
     one = recipe

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from subspaces import data, memory, storage
 from subspaces.batchnorm import Module, StatisticsError, recalibrate
+from subspaces.phases import phase
 from subspaces.subspace import Subspace
 from subspaces.training import trunks
 from subspaces.training.advice import against_divergence
@@ -187,6 +188,7 @@ class Trainer:
         self.run.append_log(row)
         self.report(self.run, row)
 
+    @phase("evaluation")
     def evaluate(self, batches: int, every_split: bool = False) -> dict[str, float]:
         """Return the accuracy of the midpoint on held-out images, with statistics of so many batches.
 
@@ -224,6 +226,7 @@ class Trainer:
             self.others[name] = evaluation_batches(getattr(dataset, name), recipe, dataset, execution)
         return self.others[name]
 
+    @phase("evaluation")
     def _finish(self) -> None:
         self.flush()
         self._check_weights()

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from subspaces.data import Dataset, ResidentLoader
+from subspaces.phases import phase
 from subspaces.training.execution import Execution
 from subspaces.training.places import Places
 from subspaces.training.runs import Run
@@ -67,6 +68,7 @@ class Turns:
             self.places.shared(self.images.images.nbytes)
         return failures
 
+    @phase("training")
     def _turn(self, trainer: Trainer, until: int | None) -> list[TrainingError]:
         """Let one run take its next steps."""
         failures, done = list[TrainingError](), None

@@ -1,0 +1,41 @@
+"""`subspaces --timings COMMAND …`: where the time of a command went."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from subspaces import phases
+from subspaces.cli import printing
+from subspaces.phases import Timings
+
+HELP = f"Say at the end where the time went: {'; '.join(f'{name}: {text}' for name, text in phases.MEANING.items())}."
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Measure the phases of a command and print them on standard error, also of one that fails."""
+    before, start = phases.since_start(), time.perf_counter()
+    with phases.measured() as timings:
+        timings.add("import", before)
+        try:
+            yield
+        finally:
+            _tell_compiling_apart(timings)
+            _show(timings, before + time.perf_counter() - start)
+
+
+def _tell_compiling_apart(timings: Timings) -> None:
+    """Count what the compiler says it took, which is within the first steps, for itself."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    seconds = 0.0 if dynamo is None else float(dynamo.calculate_time_spent().get("total_wall_time", 0.0))
+    in_capture = min(seconds, timings.seconds.get("capture", 0.0))
+    timings.move("capture", "compile", in_capture)
+    timings.move("training", "compile", seconds - in_capture)
+
+
+def _show(timings: Timings, total: float) -> None:
+    listed = printing.table("phase", "seconds", "share", numbers=("seconds", "share"))
+    for name, seconds in [*timings.shares(total), ("total", total)]:
+        listed.add_row(name, f"{seconds:.2f}", f"{seconds / max(total, 1e-9):.0%}")
+    printing.show(listed, stderr=True)
