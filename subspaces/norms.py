@@ -1,7 +1,7 @@
 """The batch norms of a network that keep statistics, and how many batches those are of."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -19,6 +19,24 @@ STALE = (
     "what it says in eval mode is noise. Before you evaluate it, write subspaces.recalibrate(family, train_loader), or "
     "make it with Subspace(…, statistics_every=10), which keeps those of the midpoint fresh"
 )
+
+
+def _directly(function: Callable[..., Any], *args: Any) -> Any:
+    return function(*args)
+
+
+class Apart:
+    """Calls functions that `torch.compile` does not look into, once `begin` was called."""
+
+    run: Callable[..., Any] = staticmethod(_directly)
+
+    def begin(self) -> None:
+        """Keep the compiler out from here on; importing it takes a second, for those alone who need it."""
+        if self.run is _directly:
+            self.run = torch.compiler.disable(_directly)
+
+
+apart = Apart()
 
 
 def tracked(network: nn.Module) -> dict[str, _BatchNorm]:

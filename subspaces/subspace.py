@@ -99,9 +99,15 @@ class Subspace(ShowingInputs, KeepingStatistics, Selecting):
         self.register_buffer("rng", randomness.new_state(seed).to(next(iter(self.omega.values())).device))
         if statistics_every is not None:
             values.whole("statistics_every", statistics_every, 1, beside=", or None")
+            norms.apart.begin()
         self.statistics_every = statistics_every
         self._calls = 0
         self.begin_statistics(known=init == "point")
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if self.statistics_every is not None:  # in a process that has made no such family yet
+            norms.apart.begin()
 
     def _set_apart(self, size: float, generator: torch.Generator) -> None:
         vertices = [self.vertex(index) for index in range(self.shape.vertices)]
@@ -268,7 +274,7 @@ class Subspace(ShowingInputs, KeepingStatistics, Selecting):
         kind = self.device.type
         cast = torch.get_autocast_dtype(kind) if self.cast_weights and torch.is_autocast_enabled(kind) else None
         if not tracking:
-            self._refresh(inputs, cast)
+            norms.apart.run(self._refresh, inputs, cast)  # it counts
         with watch(self.template, features) as seen:
             alphas = [self._point(alpha) for _ in range(groups)]
             for (positional, named), point in zip(parts, alphas, strict=True):
@@ -295,7 +301,6 @@ class Subspace(ShowingInputs, KeepingStatistics, Selecting):
             self.template, {name: weights[name] for name in self.layout.places}, args, kwargs, tracking
         )
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]  # it counts
     @torch.no_grad()
     def _refresh(self, inputs: tuple[tuple[Any, ...], dict[str, Any]], cast: torch.dtype | None) -> None:
         """Run the midpoint on the inputs of every so many calls, for its statistics."""

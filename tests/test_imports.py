@@ -200,8 +200,11 @@ def test_relative_imports_in_a_sub_package_are_resolved():
 
 
 HEAVY = {
-    "subspaces": {"sklearn", "torchmetrics", "matplotlib", "plotly", "typer", "lightning", "subspaces.training"},
-    "subspaces.cli": {"sklearn", "torchmetrics", "matplotlib", "plotly", "torchvision", "timm"},
+    "subspaces": {
+        *("sklearn", "torchmetrics", "matplotlib", "plotly", "typer", "lightning", "subspaces.training"),
+        "torch._dynamo",
+    },
+    "subspaces.cli": {"sklearn", "torchmetrics", "matplotlib", "plotly", "torchvision", "timm", "torch._dynamo"},
 }
 
 

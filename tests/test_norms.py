@@ -2,6 +2,7 @@
 
 import copy
 import io
+import pickle
 import warnings
 
 import pytest
@@ -11,6 +12,7 @@ from torch.testing import assert_close
 from torch.utils.checkpoint import checkpoint
 
 import subspaces as ss
+from subspaces import norms
 from subspaces.norms import StatisticsWarning, tracked
 
 
@@ -183,3 +185,16 @@ def test_fresh_statistics_of_a_compiled_family():
 def test_impossible_numbers_of_steps(every):
     with pytest.raises(ValueError, match=f"statistics_every={every!r}: expected"):
         made(statistics_every=every)
+
+
+def test_the_compiler_is_asked_to_keep_out_by_those_alone_who_need_it(monkeypatch):
+    fresh = norms.Apart()
+    monkeypatch.setattr(norms, "apart", fresh)
+    made()
+    assert fresh.run is norms.Apart.run
+    stored = pickle.dumps(made(statistics_every=2))
+    assert fresh.run is not norms.Apart.run
+    later = norms.Apart()  # as in a new process
+    monkeypatch.setattr(norms, "apart", later)
+    pickle.loads(stored)
+    assert later.run is not norms.Apart.run
