@@ -1,10 +1,12 @@
 """What all tests share."""
 
+import functools
 import os
 from collections.abc import Iterator
 
 import pytest
 import torch
+import typer.testing
 
 from subspaces.training.environment import commit
 
@@ -31,6 +33,14 @@ def _a_commit_that_is_looked_up_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if found := commit():
             patch.setenv("SUBSPACES_COMMIT", found)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _a_command_line_that_is_built_once() -> Iterator[None]:
+    """Spare the many commands that tests type the making of all commands and their options, which is most of each."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.testing, "_get_command", functools.cache(typer.main.get_command))
         yield
 
 
