@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
 
+from rich.table import Table
 from torch import nn
 
 from subspaces import values
@@ -84,7 +85,7 @@ class Evaluation(Record):
 
     def shift_table(self) -> str:
         """Return a table of the answers on shifted data, means over all sets, as text."""
-        return as_text(shift_table([self]))
+        return _written(shift_table([self]), "no answer was measured on shifted data: evaluate with corruptions=")
 
     def against(self, answer: str, name: str) -> Row:
         """Return the row of an answer against outliers: `evaluation.against("pair", "mnist").auroc_entropy`."""
@@ -92,7 +93,7 @@ class Evaluation(Record):
 
     def outlier_table(self) -> str:
         """Return a table of how well the answers tell test examples from outliers, as text."""
-        return as_text(outlier_table([self]))
+        return _written(outlier_table([self]), "no answer was measured against outliers: evaluate with outliers=")
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write everything to a JSON file, which `plot`, `report` and `Evaluation.load` take; return its path."""
@@ -113,6 +114,13 @@ class Evaluation(Record):
     def report(self, path: str | os.PathLike[str]) -> Path:
         """Write a page about it, one HTML file that opens offline in any browser; return its path."""
         return report(self, path)
+
+
+def _written(table: Table, empty: str) -> str:
+    """Return a table as text, or say why there is nothing in it."""
+    if not table.row_count:
+        raise ValueError(empty)
+    return as_text(table)
 
 
 def plot(name: str, what: Source | Iterable[Source], path: str | os.PathLike[str] | None = None, **options: Any) -> Any:

@@ -126,10 +126,9 @@ def evaluate(
             typer.echo(files.to_json(_summary(folder, record)))
     else:
         printing.show(table.filled(records))
-        if any(record.shifts for record in records):
-            printing.show(table.shift_table(records))
-        if any(record.outliers for record in records):
-            printing.show(table.outlier_table(records))
+        for made in (table.shift_table(records), table.outlier_table(records)):
+            if made.row_count:
+                printing.show(made)
 
 
 def _shifted(

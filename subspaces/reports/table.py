@@ -94,7 +94,7 @@ def _laid_out(words: Sequence[str], numbers: Sequence[str], rows: Sequence[tuple
     for place, title in enumerate(words):
         table.add_column(title, overflow="fold", min_width=9 if place else 20)
     for place, title in enumerate(numbers, len(words)):
-        width = max(len(row[place]) for row in rows if len(row) > place)
+        width = max((len(row[place]) for row in rows if len(row) > place), default=0)
         table.add_column(title, justify="right", min_width=max(width, 5), overflow="fold")
     for row in rows:
         table.add_row(*row)
@@ -133,12 +133,18 @@ def shift_table(records: Sequence[Record]) -> Table:
     for record in (each for each in records if each.shifts):
         sets = averaged(record)
         kinds = len({each.name for each in sets})
-        rows.append((f"{escape(record.name)}: mean over {_count(len(sets), 'set')} of {_count(kinds, 'kind')}",))
+        lines: list[tuple[str, ...]] = []
         for answered in record.answers:
-            found = mean_changes(record, answered)
-            numbers = (_changed(each, found.get(each.name)) for each in metrics)
-            rows.append((f"  {escape(answered.words)}", str(answered.networks), *numbers))
+            if found := mean_changes(record, answered):
+                numbers = (_changed(each, found.get(each.name)) for each in metrics)
+                lines.append((f"  {escape(answered.words)}", str(answered.networks), *numbers))
+        rows += _under(f"{record.name}: mean over {_count(len(sets), 'set')} of {_count(kinds, 'kind')}", lines)
     return _laid_out(["answer on shifted data"], ["networks", *(each.title for each in metrics)], rows, SHIFTED)
+
+
+def _under(heading: str, lines: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Return lines below what they are of; nothing where there are none."""
+    return [(escape(heading),), *lines] if lines else []
 
 
 def _count(number: int, what: str) -> str:
@@ -177,10 +183,11 @@ def outlier_table(records: Sequence[Record]) -> Table:
     metrics = [each for each in described.values() if each.headline]
     rows: list[tuple[str, ...]] = []
     for record in (each for each in records if each.outliers):
-        rows.append((escape(record.name),))
+        lines: list[tuple[str, ...]] = []
         for line in outlier_lines(record):
             numbers = (each.shown(line.metrics[each.name]) if each.name in line.metrics else "–" for each in metrics)
-            rows.append((f"  {escape(line.what)}", escape(line.name), str(line.networks), *numbers))
+            lines.append((f"  {escape(line.what)}", escape(line.name), str(line.networks), *numbers))
+        rows += _under(record.name, lines)
     return _laid_out(["answer", "outliers"], ["networks", *(each.title for each in metrics)], rows, OUTLIERS)
 
 

@@ -1,5 +1,6 @@
 """The greedy soup: which vertices it keeps, and that it is measured like any answer."""
 
+import dataclasses
 import itertools
 import re
 from pathlib import Path
@@ -16,6 +17,7 @@ from torch import nn
 import subspaces as ss
 from subspaces.evaluation.soup import greedy
 from subspaces.evaluation.walking import Walk
+from subspaces.reports.table import outlier_table, shift_table
 
 
 @settings(max_examples=40, deadline=None)
@@ -87,6 +89,12 @@ def test_networks_that_are_there_already_become_a_soup() -> None:
     assert re.search(rf"{words} +validation", found.table())
     assert words in found.shift_table()
     assert found.shifted("soup", "none").accuracy == row.accuracy
+    found.answers = [dataclasses.replace(each, name="other", role="vertex") for each in found.answers[:1]]
+    with pytest.raises(ValueError, match="no answer was measured on shifted data: evaluate with corruptions="):
+        found.shift_table()
+    with pytest.raises(ValueError, match="no answer was measured against outliers: evaluate with outliers="):
+        found.outlier_table()
+    assert (shift_table([found]).row_count, outlier_table([found]).row_count) == (0, 0)
     assert (row.kind, row.role, row.networks) == ("point", "soup", 1)
 
 
