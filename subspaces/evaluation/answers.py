@@ -11,6 +11,7 @@ from subspaces.text import Catalogue, listed
 
 SOUP = "soup"
 CHOSEN_ON = {SOUP: "validation"}  # the examples that an answer is chosen by; all others are fixed beforehand
+OVER_RUNS = {SOUP: "greedy soup"}  # what an answer is called over runs in which it is of other networks
 PAIR = (0.1, 0.9)  # the two points of a line that stand for all pairs: fixed beforehand, not chosen
 
 

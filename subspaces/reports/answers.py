@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from subspaces.evaluation.answers import of_runs
+from subspaces.evaluation.answers import OVER_RUNS, of_runs
 from subspaces.evaluation.cache import Measured, Shelf
 from subspaces.evaluation.record import Answered, Row
 from subspaces.evaluation.run_ensembles import FILE
@@ -112,8 +112,14 @@ def own(group: Group, split: str) -> list[Answer]:
         if rows:
             kind = "network" if single and each.name == "midpoint" else each.name
             scores: Scores = {seeds: row.metrics for seeds, row in rows.items()}
-            found.append(Answer(kind, each.words, group, scores, each.networks, tuple(rows.values())))
+            found.append(Answer(kind, _words(group, each), group, scores, each.networks, tuple(rows.values())))
     return found
+
+
+def _words(group: Group, answered: Answered) -> str:
+    """Return what an answer is called; of what differs from run to run only what all have in common."""
+    told = {each.words for run in group.runs for each in run.record.answers if each.name == answered.name}
+    return answered.words if len(told) == 1 else OVER_RUNS.get(answered.name, answered.words)
 
 
 def scaled(group: Group, split: str) -> list[Answer]:

@@ -34,6 +34,16 @@ def texts(value) -> str:
 # A method is shown by its own answers
 
 
+def test_a_soup_of_other_vertices_in_each_run_is_not_called_by_those_of_the_first(tmp_path: Path):
+    (group,) = gather(method(tmp_path, "simplex"))
+    for run, kept in zip(group.runs, ("1 of 3 vertices: 2", "2 of 3 vertices: 1 and 3"), strict=True):
+        first = dataclasses.replace(run.record.answers[0], name="soup", words=f"greedy soup of {kept}")
+        run.record.answers = [first, *run.record.answers]
+    assert own(group, "test")[0].name == "greedy soup"
+    group.runs[1].record.answers[0] = group.runs[0].record.answers[0]
+    assert own(group, "test")[0].name == "greedy soup of 1 of 3 vertices: 2"
+
+
 @pytest.mark.parametrize("name", MEMBERS)
 def test_a_method_of_members_is_shown_by_their_ensemble_alone(name, tmp_path: Path):
     groups = gather([*method(tmp_path, name), *method(tmp_path, "standard", epochs=30)])
