@@ -178,14 +178,11 @@ def changed(group: Group, wanted: Sequence[Condition]) -> list[Changed]:
 
 
 def best_along(group: Group, wanted: Sequence[Condition], metric: Description) -> dict[Seeds, float]:
-    """Return the relative change of the point of a line or curve where it is best, chosen on the shifted data."""
+    """Return the relative change of the point of a line or curve that is best on the shifted data, chosen there."""
     found: dict[Seeds, float] = {}
     for before, after in zip(group.runs, on(group, wanted).runs, strict=True):
-        shifted, plain = after.points(SPLIT), before.points(SPLIT)
-        changes = [
-            _relative(value(plain[alpha], metric.name), value(row, metric.name))
-            for alpha, row in shifted.items()
-            if alpha in plain
-        ]
-        found[(before.seed,)] = max(changes, key=metric.merit)
+        plain = before.points(SPLIT)
+        shifted = {alpha: value(row, metric.name) for alpha, row in after.points(SPLIT).items() if alpha in plain}
+        best = max(shifted, key=lambda alpha: metric.merit(shifted[alpha]))
+        found[(before.seed,)] = _relative(value(plain[best], metric.name), shifted[best])
     return found
