@@ -146,6 +146,11 @@ def _shown(name: str) -> bool:
     return not name.startswith(".") and name != "__MACOSX"
 
 
+def below(folder: Path) -> list[Path]:
+    """Return all image files below a folder, whatever class they are of."""
+    return [Path(path) for path, _, _ in sorted(_images(folder)[0])]
+
+
 def _images(folder: Path) -> tuple[list[tuple[str, int, int]], int]:
     """Return the image files below a folder, with sizes and times, and how many other files there are."""
     found, others = [], 0

@@ -2,6 +2,7 @@
 
 import os
 import warnings
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -48,7 +49,9 @@ def load(
     whole = _decoded(found, size, progress)
     good = _good(found, whole.broken)
     test = found.for_test(good, seed)
-    _name_broken(found, whole.broken)
+    name_broken(
+        found.root, len(found.entries), list(whole.broken.values()), f"subspaces data check folder --data {found.root}"
+    )
     _check_parts(found, good, test)
     _name_untested(found, good & test)
     mean, std = _constants(whole.sums[good & ~test], size)
@@ -96,13 +99,13 @@ def _good(found: Listing, broken: dict[int, str]) -> Flags:
     return good
 
 
-def _name_broken(found: Listing, broken: dict[int, str]) -> None:
-    """Warn of the first files that cannot be read."""
+def name_broken(root: Path, files: int, broken: Sequence[str], command: str = "") -> None:
+    """Warn of the first files that cannot be read; a command may name all of them."""
     if broken:
-        first = "; ".join(list(broken.values())[:NAMED])
-        more = f"; … (`subspaces data check folder --data {found.root}` names all)" if len(broken) > NAMED else ""
-        which = f"{len(broken)} of {len(found.entries)} image files in {found.root}"
-        warnings.warn(f"{which} cannot be read and are left out: {first}{more}", DataWarning, stacklevel=4)
+        rest = f" (`{command}` names all)" if command else ""
+        more = f"; …{rest}" if len(broken) > NAMED else ""
+        said = f"{len(broken)} of {files} image files in {root} cannot be read and are left out"
+        warnings.warn(f"{said}: {'; '.join(broken[:NAMED])}{more}", DataWarning, stacklevel=4)
 
 
 def _name_untested(found: Listing, tested: Flags) -> None:
@@ -153,7 +156,7 @@ def _decoded(found: Listing, size: int, progress: Progress | None) -> _Decoded:
     if known is not None:
         return known
     broken: dict[Path, str] = {}
-    view = partial(_view, size=size, broken=broken)
+    view = partial(view_or_why, size=size, broken=broken)
     paths = [found.root / entry.path for entry in found.entries]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pillow's, of odd metadata and many pixels, which are refused
@@ -169,7 +172,8 @@ def _decoded(found: Listing, size: int, progress: Progress | None) -> _Decoded:
     return result
 
 
-def _view(path: Path, size: int, broken: dict[Path, str]) -> Pixels:
+def view_or_why(path: Path, size: int, broken: dict[Path, str]) -> Pixels:
+    """Return the square of an image file; of one that cannot be read a black one, and note why."""
     try:
         return decoding.square(path, size)
     except FileNotFoundError:

@@ -1,18 +1,15 @@
 """Images as bytes: read in large batches, and found in the batches of a user's loader and put back there."""
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from subspaces import nested, values
-from subspaces.data import DataError, Files, Images, StreamingLoader
-from subspaces.data.listing import SUFFIXES
+from subspaces.data import Files, Images, StreamingLoader, unlabelled
 from subspaces.evaluation.tasks import Task
 
 GREY = (0.299, 0.587, 0.114)  # of red, green and blue
@@ -105,13 +102,11 @@ def in_batches(
         yield images.images[part].to(device), images.labels[part].to(device)
 
 
-def files_below(folder: Path) -> Files:
-    """Return all image files of a folder and of those in it, without labels: all of them are 0."""
-    below = (path.relative_to(folder) for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
-    paths = sorted(os.fsencode(path) for path in below if not any(part.startswith(".") for part in path.parts))
-    if not paths:
-        raise DataError(f"{folder}: holds no images; expected files that end in {', '.join(SUFFIXES)}")
-    return Files(folder, np.array(paths), torch.zeros(len(paths), dtype=torch.int64))
+def squares(folder: Path, side: int, device: torch.device | str) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield the images below a folder as bytes [n, 3, side, side], with labels that mean nothing, on a device."""
+    paths = unlabelled.find(folder)  # which is said before anything is measured
+    found = unlabelled.in_batches(folder, paths, side, _size(side * side, device))
+    return ((x.to(device), torch.zeros(len(x), dtype=torch.int64, device=device)) for x in found)
 
 
 def fitted(images: Tensor, shape: Sequence[int]) -> Tensor:

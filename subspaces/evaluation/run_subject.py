@@ -16,7 +16,7 @@ from subspaces import storage, values
 from subspaces.data import Dataset, Images, ResidentLoader, Split
 from subspaces.data.pixels import Normalise
 from subspaces.evaluation.answers import Family
-from subspaces.evaluation.pictures import Pictures, files_below, fitted, in_batches
+from subspaces.evaluation.pictures import Pictures, fitted, in_batches, squares
 from subspaces.evaluation.predictor import CapturedPredictor, Predictor
 from subspaces.evaluation.subject import PIXELS, Constants, Subject, small_pictures
 from subspaces.evaluation.tasks import Classification
@@ -141,10 +141,13 @@ class RunSubject(Subject):
     def data(self, name: str | Path) -> Iterable[Any]:
         """Return the test images of another data set, or a folder's, in the size and the colours of the run's own."""
         shape = self.images_of.image_shape
-        images = files_below(name) if isinstance(name, Path) else self._others(name).test
+        side = max(shape[1:])
         if name in (self.images_of.name, self.recipe.dataset):
             raise ValueError(f"outliers={name!r}: {self.name} was trained on it; expected another data set")
-        found = self._in_batches(images, max(shape[1:]))
+        if isinstance(name, Path):
+            found = squares(name, side, self.execution.device)
+        else:
+            found = self._in_batches(self._others(name).test, side)
         return (self._batch(fitted(x, shape), labels) for x, labels in found)
 
     def check_pictures(self, mean: Constants, std: Constants) -> None:

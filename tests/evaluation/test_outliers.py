@@ -165,13 +165,22 @@ def test_a_run_is_measured_against_a_folder_of_images(runs: Runs, tmp_path: Path
         target.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(image[0].repeat_interleave(2, 0).repeat_interleave(2, 1).numpy()).save(target)
     (tmp_path / "photos" / "notes.txt").write_text("no image")
-    (found,) = evaluate(folder, outliers=tmp_path / "photos", workers=0)
+    (tmp_path / "photos" / "some0" / "broken.png").write_bytes(b"no image")
+    (tmp_path / "photos" / "folder.png").mkdir()
+    (tmp_path / "photos" / "link.png").symlink_to("nowhere")
+    with pytest.warns(
+        data.DataWarning, match=r"2 of 14 image files .* left out: .*link\.png: .*; .*broken\.png: 8 bytes"
+    ):
+        (found,) = evaluate(folder, outliers=tmp_path / "photos", workers=0)
     (outliers,) = found.outliers
     assert (outliers.name, outliers.count, outliers.source) == ("photos", 12, f"folder {tmp_path / 'photos'}")
     assert 0.2 < outliers.rows[0].metrics["auroc_entropy"] < 0.8  # they are blurred a little
     assert evaluate(folder, outliers=[str(tmp_path / "photos")], workers=0) == [found]
     (tmp_path / "none").mkdir()
     with pytest.raises(data.DataError, match="holds no images"):
+        evaluate(folder, outliers=tmp_path / "none")
+    (tmp_path / "none" / "broken.png").write_bytes(b"no image")
+    with pytest.raises(data.DataError, match=r"none: none of its 1 image files can be read: .*broken\.png"):
         evaluate(folder, outliers=tmp_path / "none")
 
 
