@@ -61,3 +61,16 @@ def test_a_command_tells_where_its_time_went(tmp_path: Path) -> None:
     failed = CliRunner().invoke(app, ["--timings", "evaluate", str(tmp_path / "nowhere")])
     assert failed.exit_code != 0
     assert "total" in failed.stderr
+
+
+def test_what_was_compiled_before_a_command_is_not_its_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import torch._dynamo.utils
+
+    monkeypatch.setattr(torch._dynamo.utils, "calculate_time_spent", lambda: {"total_wall_time": 1e6})
+    said = CliRunner().invoke(
+        app,
+        ["--timings", "train", "digits-line", "--epochs", "1", "--out", str(tmp_path), "--device", "cpu"],
+    )
+    assert said.exit_code == 0, said.output
+    assert "training" in said.stderr
+    assert "compile" not in said.stderr
