@@ -161,8 +161,13 @@ def test_a_half_written_line_after_the_checkpoint_is_no_obstacle(tmp_path: Path)
     assert [row["epoch"] for row in run.log()] == [1, 2]
 
 
-def test_tensorboard_has_every_epoch_once_however_often_a_run_was_killed(tmp_path: Path):
+def test_tensorboard_has_every_epoch_once_however_often_a_run_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    files = pytest.importorskip("tensorboard.summary.writer.event_file_writer")
+    # TensorBoard reads files of one second by a number of theirs, as text: 10 comes before 9.
+    monkeypatch.setattr(files, "_global_uid", files.AtomicCounter(100))
     run = stopped(tmp_path, 8)
     state, log = (run.folder / "state.safetensors").read_bytes(), (run.folder / "log.jsonl").read_text()
     quietly(RECIPE, out=tmp_path, tensorboard=True)
