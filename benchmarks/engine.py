@@ -26,10 +26,11 @@ from torch.utils.data import DataLoader, Dataset
 
 from subspaces import data
 from subspaces.networks import CResNet20
-from subspaces.training.engine import GRAPH_STEPS, Engine
+from subspaces.training.engine import Engine
 from subspaces.training.environment import commit, environment
 from subspaces.training.execution import Execution
 from subspaces.training.recipe import Recipe
+from subspaces.training.step import GRAPH_STEPS
 
 METHODS = {
     "standard": Recipe(),

@@ -68,8 +68,10 @@ def refuse_as_input(args: tuple[Any, ...], shape: Shape, layout: Layout, most: i
 
 
 def _check_domain(alpha: Tensor, shape: Shape, outside: bool, value: Alpha) -> None:
-    """Refuse points that are not in the domain; a traced or captured alpha cannot be looked at."""
+    """Refuse points that are not in the domain; a traced, captured or `vmap`ped alpha cannot be looked at."""
     if torch.compiler.is_compiling() or (alpha.is_cuda and torch.cuda.is_current_stream_capturing()):
+        return
+    if torch._C._functorch.is_batchedtensor(alpha):
         return
     tests = [(shape.valid, shape.beyond, "")]
     if not outside:

@@ -8,6 +8,8 @@ The numbers are SplitMix64 (Steele, Lea & Flood, 2014) in counter mode: number i
 fixed bijective hash of `key + i * increment`, cut to its 24 highest bits.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -72,6 +74,11 @@ def keep(numbers: Tensor) -> Tensor:
 @keep.register_fake
 def _(numbers: Tensor) -> Tensor:
     return torch.empty_like(numbers)
+
+
+@keep.register_vmap
+def _(info: Any, dims: tuple[int], numbers: Tensor) -> tuple[Tensor, int]:
+    return keep(numbers), dims[0]
 
 
 def pair(state: Tensor, m: int) -> Tensor:

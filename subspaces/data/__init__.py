@@ -2,15 +2,16 @@
 
 from subspaces.data.dataset import DataError, Dataset, Files, Images, Split
 from subspaces.data.fetching import check, describe, get
-from subspaces.data.loading import NAMES, Size, fingerprint_of, load, size_of
+from subspaces.data.loading import NAMES, Size, fingerprint_of, load, size_of, with_label_noise
 from subspaces.data.own_images import DataWarning
-from subspaces.data.resident import ResidentLoader
+from subspaces.data.resident import Abreast, ResidentLoader
 from subspaces.data.sources import SOURCES, Published, Source
 from subspaces.data.streaming import StreamingLoader
 
 __all__ = [
     "NAMES",
     "SOURCES",
+    "Abreast",
     "DataError",
     "DataWarning",
     "Dataset",
@@ -28,4 +29,5 @@ __all__ = [
     "get",
     "load",
     "size_of",
+    "with_label_noise",
 ]

@@ -73,7 +73,12 @@ def load(
     keep, out = noise.held_out(len(data.train), validation, seed)
     if validation:
         data = replace(data, train=data.train.select(keep), validation=data.train.select(out))
-    labels = noise.noisy(data.train.labels, len(data.classes), label_noise, seed)
+    return with_label_noise(data, label_noise, seed)
+
+
+def with_label_noise(data: Dataset, fraction: float, seed: int) -> Dataset:
+    """Return the same images with a fraction of the training labels drawn at random, as `load` does."""
+    labels = noise.noisy(data.train.labels, len(data.classes), fraction, seed)
     return replace(data, train=data.train.relabelled(labels))
 
 

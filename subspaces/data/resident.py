@@ -93,9 +93,11 @@ class ResidentLoader:
         self.boxes = torch.zeros(4, n if self.resized_crop else 0, device=self.device)
         self.start_epoch()
 
-    def sibling(self, seed: int) -> "ResidentLoader":
-        """Return a loader with its own state that shares the images in memory, for several runs at once."""
+    def sibling(self, seed: int, labels: Tensor | None = None) -> "ResidentLoader":
+        """Return a loader with its own state, and labels if given, that shares the images in memory with this one."""
         other = copy.copy(self)
+        if labels is not None:
+            other.labels = labels.to(self.device)
         other._new_state(seed)
         return other
 
@@ -127,16 +129,21 @@ class ResidentLoader:
 
     def take(self, size: int) -> Batch:
         """Return the next `size` images and labels of the epoch; past its end there are none."""
-        _, height, width = self._size
-        places = self.position + self._range[:size]
-        index, labels, start, step = self.plan.index_select(1, places)
+        batch = self._pick(self.plan, self.boxes, self.position, size)
         self.position.add_(size)
+        return batch
+
+    def _pick(self, plan: Tensor, boxes: Tensor, position: Tensor, size: int) -> Batch:
+        """Return the images and labels of places of an epoch: of one plan [4, n], or of each of several [4, k, n]."""
+        _, height, width = self._size
+        places = position + self._range[:size]
+        index, labels, start, step = plan.index_select(-1, places).flatten(1)
         if self.resized_crop:
-            images = views.views(self.images.index_select(0, index), self.boxes.index_select(1, places))
+            images = views.views(self.images.index_select(0, index), boxes.index_select(-1, places).flatten(1))
         elif self.pad or self.flip:
             rows = start[:, None] + self._rows  # [size, H]
             pixels = torch.addcmul(rows[:, :, None], step[:, None, None], self._range[:width])  # [size, H, W]
-            images = self._pixels.index_select(0, pixels.view(-1)).view(size, height, width, -1)
+            images = self._pixels.index_select(0, pixels.view(-1)).view(len(index), height, width, -1)
         else:
             images = self.images.index_select(0, index)
         return self.normalise(images), labels
@@ -167,6 +174,33 @@ class ResidentLoader:
         self.rng.copy_(state["rng"])
         self.start_epoch()
         self.position.copy_(state["position"])
+
+
+class Abreast:
+    """Several loaders of the same images at the same place of an epoch, as one that takes a batch of each at a time.
+
+    Their plans and positions lie side by side from then on; each can still be shuffled, saved and used alone.
+    """
+
+    def __init__(self, loaders: Sequence[ResidentLoader]) -> None:
+        self.first = first = loaders[0]
+        if any(other.images is not first.images or other.batch != first.batch for other in loaders):
+            raise ValueError(f"{len(loaders)} loaders: expected siblings of one, which share its images and settings")
+        if any(int(other.position) != int(first.position) for other in loaders):
+            places = ", ".join(str(int(each.position)) for each in loaders)
+            raise ValueError(f"loaders at the images {places} of an epoch: expected all at the same")
+        self.plan = torch.stack([each.plan for each in loaders], 1)  # [4, k, n]
+        self.boxes = torch.stack([each.boxes for each in loaders], 1)
+        self.position = torch.stack([each.position for each in loaders])  # [k]
+        for index, each in enumerate(loaders):
+            each.plan, each.boxes, each.position = self.plan[:, index], self.boxes[:, index], self.position[index]
+            each.order = each.plan[_IMAGE]
+
+    def take(self, size: int) -> Batch:
+        """Return the next images [k, size, C, H, W] and labels [k, size]."""
+        images, labels = self.first._pick(self.plan, self.boxes, self.position[0], size)
+        self.position.add_(size)
+        return images.unflatten(0, (-1, size)), labels.view(-1, size)
 
 
 def batch_sizes(images: int, batch: int) -> list[int]:

@@ -20,15 +20,17 @@ class Averaging(Hooks["Ema"]):
     theta_1 … theta_t alone, in which the random weights of the start have no part.
     """
 
+    together = True
+
     def __init__(self, method: "Ema", family: Subspace, epochs: int, seed: int) -> None:
         super().__init__(method, family, epochs, seed)
-        self.weights = {name: omega.detach() for name, omega in family.omega.items()}
-        self.sums = {name: torch.zeros_like(omega) for name, omega in self.weights.items()}
+        self.sums = {name: torch.zeros_like(omega) for name, omega in family.omega.items()}
         self.steps = torch.zeros((), dtype=torch.int64, device=family.device)
         self._merge = get_ema_multi_avg_fn(method.ema_decay)
 
     def after_step(self) -> None:
-        self._merge(list(self.sums.values()), list(self.weights.values()), self.steps)
+        weights = [omega.detach() for omega in self.family.omega.values()]
+        self._merge(list(self.sums.values()), weights, self.steps)
         self.steps.add_(1)
 
     def so_far(self) -> Subspace:

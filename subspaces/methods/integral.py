@@ -86,11 +86,14 @@ def _difference(start: Tensor, before: Tensor, after: Tensor, epsilon: float) ->
 class Integrating(Hooks["Integral"]):
     """Trains f on a line of networks g, whose end is the integral of f over the line."""
 
+    together = True
+    varying = ("beta",)
+
     def outputs(self, x: Tensor) -> Tensor:
         return outputs(self.family, x, self.method.epsilon)
 
     def penalties(self, outputs: Any) -> list[Tensor]:
-        return [self.family.penalty(self.method.beta)]
+        return [self.family.penalty(self.numbers["beta"])]
 
     def so_far(self) -> Subspace:
         return spanned(self.family, [rows(self.family, vertex=-1)], Point(), self.seed)

@@ -17,6 +17,7 @@ from subspaces.text import Catalogue
 Backward = Callable[[bool], None]
 """Renews the gradients of a batch, and counts loss and right predictions if told so."""
 M = TypeVar("M", bound="Method")
+IN_A_STEP = {"outputs", "penalties", "gradient", "after_step"}
 
 
 class Hooks(Generic[M]):
@@ -24,6 +25,9 @@ class Hooks(Generic[M]):
 
     All that is done within a step can be captured in a CUDA graph: it waits for nothing and changes its tensors in
     place.
+
+    Several runs may be trained as one program (`together`): the family's tensors are then moved to lie beside those of
+    others, so that a hook looks them up whenever it needs them.
 
     Args:
         method: with its own fields.
@@ -36,9 +40,23 @@ class Hooks(Generic[M]):
     """Whether every epoch is evaluated, on all splits: with batch-norm statistics of so many batches."""
     traced = True
     """Whether `torch.compile` can follow `outputs`."""
+    together = True
+    """Whether runs may be trained together: what a class does in a step has to say so, else it is trained alone.
+
+    `outputs` and `penalties` are then called once for all, with a family and `numbers` that stand for those of each
+    (`torch.func.vmap`), and use nothing else of the run.
+    """
+    varying: ClassVar[tuple[str, ...]] = ()
+    """Fields of the method that may differ between such runs: they are read in `numbers`."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if IN_A_STEP & vars(cls).keys() and "together" not in vars(cls):
+            cls.together = False
 
     def __init__(self, method: M, family: Subspace, epochs: int, seed: int) -> None:
         self.method = method
+        self.numbers: Mapping[str, Any] = {name: getattr(method, name) for name in self.varying}
         self.family = family
         self.epochs = epochs
         self.seed = seed

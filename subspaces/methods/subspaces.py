@@ -18,16 +18,19 @@ from subspaces.subspace import Subspace
 class Sampling(Hooks["Spanned"]):
     """Trains a subspace at points that are drawn for each batch, with its vertices kept apart."""
 
+    together = True
+    varying = ("beta",)
+
     def __init__(self, method: "Spanned", family: Subspace, epochs: int, seed: int) -> None:
         super().__init__(method, family, epochs, seed)
         self.features = head_name(family.midpoint()) if method.feature_similarity else None
-        self.traced = self.features is None  # the hook that finds them cannot be
+        self.traced = self.together = self.features is None  # the hook that finds them cannot be
 
     def outputs(self, x: Tensor) -> Any:
         return self.family(x, samples=self.method.samples, features=self.features)
 
     def penalties(self, outputs: Any) -> list[Tensor]:
-        found = [self.family.penalty(self.method.beta)]
+        found = [self.family.penalty(self.numbers["beta"])]
         if self.features is None:
             return found
         return [*found, self.family.feature_similarity(outputs, self.method.feature_similarity)]

@@ -25,6 +25,8 @@ _BUILDERS: Mapping[str, Callable[[int, ImageShape, float], nn.Module]] = {
     "lenet": lambda classes, image_shape, dropout: LeNet(image_shape, classes),
     "mlp": lambda classes, image_shape, dropout: MLP(math.prod(image_shape), classes),
 }
+DENSE = ("mlp",)
+"""Those of matrix products alone, of which a CPU computes many small ones at once in less time than one by one."""
 _COLOUR = ("cresnet20", "resnet18", "resnet50")  # three channels only
 
 

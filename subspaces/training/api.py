@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from subspaces.training import recipes as book
 from subspaces.training.advice import against_memory
 from subspaces.training.display import Mode, check_mode, display, reading
 from subspaces.training.execution import Execution
-from subspaces.training.images import identified, load_data
+from subspaces.training.images import identified, load_levels
 from subspaces.training.loop import Held, train_runs
 from subspaces.training.recipe import COMMON, Recipe, all_fields
 from subspaces.training.runs import Run
@@ -74,10 +74,10 @@ def train_recipes(
 
     def train_free(free: Sequence[Run], held: Held) -> None:
         for members in _groups(free):
-            one = members[0].recipe
+            wanted = [run.recipe for run in members]
             with reading(show) as progress:
-                dataset = load_data(one, data, progress)
-            feasible.check_loaded([run.recipe for run in members], dataset)
+                dataset = load_levels(wanted, data, progress)
+            feasible.check_loaded(wanted, next(iter(dataset.values())))
             try:
                 _train_group(members, dataset, execution, show, tensorboard, held)
             except TrainingError as error:  # the others can be trained nevertheless
@@ -114,24 +114,29 @@ def _free(runs: Sequence[Run], wait: Waiting) -> tuple[list[Run], dict[Run, str]
 
 
 def _groups(runs: Sequence[Run]) -> list[list[Run]]:
-    """Return the runs by what they must share to be trained at once: data and batches, and whether they have dropout.
+    """Return the runs by what they must share to be trained at once: images, batches, and whether they have dropout.
 
     Those with dropout take no turns on a GPU, and would keep the others from it.
     """
     groups: dict[tuple[Any, ...], list[Run]] = {}
     for run in runs:
         one = run.recipe
-        key = (*feasible.data_of(one), one.batch, one.dropout > 0)
+        key = (*feasible.data_of(dataclasses.replace(one, label_noise=0.0)), one.batch, one.dropout > 0)
         groups.setdefault(key, []).append(run)
     return list(groups.values())
 
 
 def _train_group(
-    runs: Sequence[Run], dataset: datasets.Dataset, execution: Execution, show: Mode, tensorboard: bool, held: Held
+    runs: Sequence[Run],
+    dataset: Mapping[float, datasets.Dataset],
+    execution: Execution,
+    show: Mode,
+    tensorboard: bool,
+    held: Held,
 ) -> None:
-    """Train runs with the same data and batches, but for those that another process holds, of which `held` is told."""
-    batch = runs[0].recipe.batch
-    with display(-(-len(dataset.train) // batch), show, tensorboard) as shown:
+    """Train runs with the same images and batches, but for those that others hold, of which `held` is told."""
+    batches = -(-len(next(iter(dataset.values())).train) // runs[0].recipe.batch)
+    with display(batches, show, tensorboard) as shown:
         try:
             train_runs(runs, dataset, execution, shown.report, shown.tick, shown.begin, held)
         except Exception as error:

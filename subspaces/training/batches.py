@@ -64,12 +64,13 @@ def training_batches(
 ) -> ResidentLoader | Stream:
     """Return the augmented, shuffled training images, in an order fixed by the seed.
 
-    `images` is a loader of another run on the same data, whose images are shared where both see the same.
+    `images` is a loader of another run on the same data, whose images are shared where both see the same; labels may
+    differ.
     """
     if isinstance(images, ResidentLoader):
         settings = (recipe.batch, recipe.pad, recipe.flip, recipe.augment == RESIZED)
         if (images.batch, images.pad, images.flip, images.resized_crop) == settings:
-            return images.sibling(recipe.seed)
+            return images.sibling(recipe.seed, dataset.train.labels)
     return _batches(dataset.train, recipe, dataset, execution, recipe.seed, augment=True)
 
 

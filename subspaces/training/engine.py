@@ -1,16 +1,8 @@
-"""One model in training: the step, as fast as the device allows.
-
-The step is one function for a single network, for every subspace and for every other method: take a
-batch, run the network at a fresh point, loss and penalty, backward, optimiser; a method's hooks say
-what it does otherwise. On a CPU it runs as written. On a GPU,
-batch, augmentation, forward, loss and their backward are compiled, and the whole step with the
-optimiser is captured once as a CUDA graph, so that a step costs one launch and no Python.
-"""
+"""One run in training: its family, its data and its optimiser on one device, and all that it takes to continue."""
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import torch
@@ -20,24 +12,44 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from subspaces import data
 from subspaces.features import Sampled
-from subspaces.graphs import captured
 from subspaces.memory import keep_memory
+from subspaces.methods import Backward, Hooks
 from subspaces.networks import registry
 from subspaces.phases import phase
 from subspaces.subspace import Subspace
 from subspaces.training.batches import Stream, leave_trunk, training_batches
 from subspaces.training.execution import Execution
 from subspaces.training.recipe import Recipe
+from subspaces.training.step import Step
 
-GRAPH_SAFE = ("SGD", "Adam", "AdamW", "RMSprop")  # optimisers whose state may start as zeros
 FUSED = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW)
-GRAPH_STEPS = 10  # steps in one graph: between two graphs the device waits some microseconds
-WARMUP = 3
-COMPILED = 2**16  # versions of one function that the compiler may make: some for every engine
+
+
+class Objective(nn.Module):
+    """The loss of a family on a batch, with a method's penalties."""
+
+    def __init__(self, family: Subspace, hooks: Hooks[Any], smoothing: float, low: bool) -> None:
+        super().__init__()
+        self.family = family
+        self.hooks = hooks
+        self.smoothing = smoothing
+        self.low = low
+
+    def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Return loss and penalties, and [2]: the sum of the loss, and how many predictions are correct."""
+        with torch.autocast(x.device.type, torch.bfloat16, enabled=self.low):
+            result = self.hooks.outputs(x)
+        logits = (result.output if isinstance(result, Sampled) else result).float()
+        loss = F.cross_entropy(logits, y, label_smoothing=self.smoothing)
+        correct = (logits.detach().argmax(1) == y).sum()
+        found = torch.stack([loss.detach() * len(y), correct])
+        for penalty in self.hooks.penalties(result):
+            loss = loss + penalty
+        return loss, found
 
 
 class Engine:
-    """A family, its data and its optimiser on one device, and the step that moves them forward.
+    """A family, its data and its optimiser on one device, and the step that moves them forward (`advance`).
 
     `images` is the loader of another engine with the same data on the same device, to share them in memory.
     """
@@ -60,34 +72,22 @@ class Engine:
         self.learning_rate: Any = recipe.learning_rate
         if self.device.type == "cuda":
             self.learning_rate = torch.tensor(recipe.learning_rate, device=self.device)
-        self.optimizer = build_optimizer(recipe, self.family, self.learning_rate, fused=not execution.compile)
+        self.optimizer = build_optimizer(
+            [(recipe, list(self.family.parameters()), self.learning_rate)], fused=not execution.compile
+        )
+        self.rates = list(self.optimizer.param_groups)  # whose learning rate is that of this run
         self.hooks = recipe.definition.hooks(recipe.definition, self.family, recipe.epochs, recipe.seed)
+        self.traced, self.several = self.hooks.traced, False
+        self.loss = Objective(self.family, self.hooks, recipe.label_smoothing, execution.precision == "bfloat16")
         self.totals = torch.zeros(2, device=self.device)  # sum of the loss, correct predictions
         self.stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
-        self._take, self._objective = self.loader.take, self.objective
-        self._update: Callable[[], Any] = self.optimizer.step
-        if execution.compile:
-            self._compile()
         self.family.cast_weights = recipe.network in registry.names()  # whose weights stay in their layers
         self._norms = [part for part in self.family.modules() if isinstance(part, _BatchNorm)]
         self.family.keep_statistics(known=False)  # none are kept from here on
         self._track(False)
-        resident = isinstance(self.loader, data.ResidentLoader)
-        self._captures = bool(execution.graph) and recipe.optimizer in GRAPH_SAFE and resident
-        self._graphs: dict[tuple[int, int], torch.cuda.CUDAGraph] = {}
+        self.step = Step(self)
         if self.stream is not None:  # what was made here is there before a step reads it
             self.stream.wait_stream(torch.cuda.current_stream(self.device))
-
-    def _compile(self) -> None:
-        limits = torch._dynamo.config  # counted over all engines of a process, of which there may be many
-        limits.recompile_limit = max(COMPILED, limits.recompile_limit)
-        limits.accumulated_recompile_limit = max(COMPILED, limits.accumulated_recompile_limit)
-        options: dict[str, Any] | None = {"combo_kernels": True} if self.device.type == "cuda" else None
-        self._update = torch.compile(self.optimizer.step, options=options)
-        if isinstance(self.loader, data.ResidentLoader):  # apart from the objective, whose backward must not redo it
-            self._take = torch.compile(self.loader.take, dynamic=False, options=options)
-        if self.hooks.traced:
-            self._objective = torch.compile(self.objective, dynamic=False, options=options)
 
     def _track(self, wanted: bool) -> None:
         """Switch running statistics off and on: they belong to no point of a family, and training never reads them."""
@@ -106,82 +106,30 @@ class Engine:
     def set_epoch(self, epoch: int) -> float:
         """Set the learning rate of an epoch and return it."""
         rate = self.recipe.rate(epoch)
-        for group in self.optimizer.param_groups:
+        for group in self.rates:
             if isinstance(group["lr"], Tensor):
                 group["lr"].fill_(rate)
             else:
                 group["lr"] = rate
         return rate
 
+    def advance(self, sizes: list[int], done: int) -> int:
+        """Train on the next batch or several, and return on how many (`Step.advance`)."""
+        return self.step.advance(sizes, done)
+
     def objective(self, x: Tensor, y: Tensor) -> Tensor:
         """Return loss and penalties on a batch, and add loss and correct predictions to the totals."""
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.execution.precision == "bfloat16"):
-            result = self.hooks.outputs(x)
-        logits = (result.output if isinstance(result, Sampled) else result).float()
-        loss = F.cross_entropy(logits, y, label_smoothing=self.recipe.label_smoothing)
-        correct = (logits.detach().argmax(1) == y).sum()
-        self.totals.add_(torch.stack([loss.detach() * len(y), correct]))
-        for penalty in self.hooks.penalties(result):
-            loss = loss + penalty
+        loss, found = self.loss.forward(x, y)
+        self.totals.add_(found)
         return loss
 
-    def _steps(self, size: int, steps: int = 1) -> None:
-        """Make so many steps with batches of one size, which are taken at once."""
-        # The last batch of an epoch may be smaller; to compile the step for it alone would take longer than it saves.
-        whole = size == self.recipe.batch
-        images, labels = (self._take if whole else self.loader.take)(size * steps)
-        objective = self._objective if whole else self.objective
-        for x, y in zip(images.split(size), labels.split(size), strict=True):
-            self.hooks.gradient(partial(self._backward, objective, x, y))
-            self._update()
-            self.hooks.after_step()
+    def gradient(self, backward: Backward) -> None:
+        """Make the gradient of a batch as the method does."""
+        self.hooks.gradient(backward)
 
-    def _backward(self, objective: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor, counted: bool) -> None:
-        """Renew the gradients; the totals count what a method's first pass has found."""
-        before = None if counted else self.totals.clone()
-        self.optimizer.zero_grad(set_to_none=True)
-        objective(x, y).backward()
-        if before is not None:
-            self.totals.copy_(before)
-
-    def advance(self, sizes: list[int], done: int) -> int:
-        """Train on the next batch, or on several where they are one graph, and return on how many.
-
-        `sizes` are those of the epoch's batches, `done` is how many are behind us. On a GPU this only
-        queues the work.
-        """
-        size = sizes[done]
-        if not self._captures:
-            self._steps(size)
-            return 1
-        steps = GRAPH_STEPS if sizes[done : done + GRAPH_STEPS] == [size] * GRAPH_STEPS else 1
-        if (size, steps) not in self._graphs:
-            self._graphs[size, steps] = self._capture(size, steps)
-        self._graphs[size, steps].replay()
-        return steps
-
-    @phase("capture")
-    def _capture(self, size: int, steps: int) -> torch.cuda.CUDAGraph:
-        """Record steps as a graph; what runs here to warm up leaves no trace."""
-        before = {key: value.clone() for key, value in self.live().items()}
-        generator = torch.cuda.get_rng_state(self.device)
-
-        def warm_up() -> None:
-            for _ in range(WARMUP):
-                self.loader.position.zero_()
-                self._steps(size, steps)
-            self.optimizer.zero_grad(set_to_none=True)
-
-        record = partial(self._steps, size, steps)
-        graph, _ = captured(record, self.device, self.stream, warm_up, kernels=0)  # the fastest of all
-        with torch.no_grad():
-            for key, value in self.live().items():
-                if key in before:
-                    value.copy_(before[key])
-                else:
-                    value.zero_()  # state that the optimiser made in the meantime
-        torch.cuda.set_rng_state(generator, self.device)
-        return graph
+    def after_step(self) -> None:
+        """Let the method take note of the weights that a step has made."""
+        self.hooks.after_step()
 
     def _placed(self, value: Tensor) -> Tensor:
         """Return optimiser state where the optimiser would have made it: counts of steps stay on the CPU."""
@@ -255,14 +203,21 @@ def build_family(recipe: Recipe, dataset: data.Dataset, execution: Execution) ->
         return recipe.definition.family(network, recipe.seed)
 
 
-def build_optimizer(recipe: Recipe, family: Subspace, learning_rate: Any, fused: bool) -> torch.optim.Optimizer:
-    """Return the recipe's optimiser with those options that it takes."""
-    kind = recipe.optimizer_class()
+Share = tuple[Recipe, Sequence[nn.Parameter], Any]
+"""A recipe, the parameters that are trained by it, and their learning rate: a number, or a tensor on the device."""
+
+
+def build_optimizer(shares: Sequence[Share], fused: bool) -> torch.optim.Optimizer:
+    """Return the optimiser that the recipes name, with those of their options that it takes."""
+    kind = shares[0][0].optimizer_class()
     accepted = inspect.signature(kind).parameters
-    options: dict[str, Any] = {"momentum": recipe.momentum, "weight_decay": recipe.weight_decay}
-    if isinstance(learning_rate, Tensor):
-        # Both let a graph read the rate; compiled, one kernel for all weights is made anyway, and a better one.
-        options |= {"capturable": True, "fused": fused and kind in FUSED}
-    options = {name: value for name, value in options.items() if name in accepted}
+    groups = []
+    for recipe, parameters, rate in shares:
+        options: dict[str, Any] = {"lr": rate, "momentum": recipe.momentum, "weight_decay": recipe.weight_decay}
+        if isinstance(rate, Tensor):
+            # Both let a graph read the rate; compiled, one kernel for all weights is made anyway, and a better one.
+            options |= {"capturable": True, "fused": fused and kind in FUSED}
+        options = {name: value for name, value in options.items() if name in accepted}
+        groups.append({"params": parameters, **options})
     make: Callable[..., torch.optim.Optimizer] = kind
-    return make(family.parameters(), lr=learning_rate, **options)
+    return make(groups, **options)

@@ -29,6 +29,9 @@ class Execution:
     at_once: int | None = setting(
         None, "Runs trained at once on a GPU; by default as many as fit into its memory.", POSITIVE
     )
+    stack: int | None = setting(
+        None, "Runs of equal structure trained as one program; by default 16 of a small network on a CPU.", POSITIVE
+    )
     evaluate_every: int = setting(
         20, "Epochs between evaluations of the midpoint; 0: at the end; early-stopping: 1.", NATURAL
     )

@@ -28,3 +28,12 @@ def load_data(recipe: Recipe, data: str | os.PathLike[str] | None, progress: Pro
     asked = {"label_noise": one.label_noise, "validation": one.validation, "seed": one.data_seed}
     own = {"image_size": one.image_size, "fingerprint": one.fingerprint}
     return datasets.load(one.dataset, data, **asked, **own, progress=progress)  # type: ignore[arg-type]
+
+
+def load_levels(
+    recipes: Sequence[Recipe], data: str | os.PathLike[str] | None, progress: Progress | None = None
+) -> dict[float, Dataset]:
+    """Return the images of recipes that differ in label noise alone, by that; all share them in memory."""
+    clean = load_data(dataclasses.replace(recipes[0], label_noise=0.0), data, progress)
+    levels = {one.label_noise for one in recipes}
+    return {level: datasets.with_label_noise(clean, level, recipes[0].data_seed) for level in levels}

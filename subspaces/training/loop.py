@@ -1,24 +1,28 @@
-"""Train runs: one after the other on a CPU, taking turns on one GPU."""
+"""Train runs: those of equal structure as one program, others one after the other on a CPU, taking turns on a GPU."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import torch
 
 from subspaces.data import Dataset
+from subspaces.networks import registry
 from subspaces.training import trunks
 from subspaces.training.execution import Execution
 from subspaces.training.runs import Run
 from subspaces.training.signals import stop_on_signals
+from subspaces.training.stack import likeness
 from subspaces.training.trainer import Report, TrainingError
 from subspaces.training.turns import Begin, Tick, Turns, Watchers, nobody
 
+STACK = 16  # runs that are one program on a CPU, unless asked otherwise: more of them gain nothing
 Held = Callable[[Run, str], None]
 
 
 def train_runs(
     runs: Sequence[Run],
-    dataset: Dataset,
+    dataset: Dataset | Mapping[float, Dataset],
     execution: Execution,
     report: Report,
     tick: Tick,
@@ -27,24 +31,26 @@ def train_runs(
 ) -> None:
     """Train runs on one data set: at once on a GPU, as many as fit, and one after the other on a CPU.
 
-    A run that fails does not stop the others; the first failure is raised when they are done. `held` is told of
-    each run that is left out because another process trains it, and of which; without it that is an error.
+    Runs that can be one program (`crews`) are. `dataset` has the images, or is that by label noise. A run that fails
+    does not stop the others; the first failure is raised when they are done. `held` is told of each run that is left
+    out because another process trains it, and of which; without it that is an error.
     """
     gpu = execution.device.startswith("cuda")
     watchers = Watchers(report, tick, begin)
     failures: list[TrainingError] = []
     runs = sorted(runs, key=_trunk)  # a short trunk is part of a long one
     together = _together(runs, execution)
+    programs = crews(runs, execution)
     with ExitStack() as stack:
         devices = [torch.device(execution.device)] if gpu else []
         stack.enter_context(torch.random.fork_rng(devices))  # the caller's random numbers are left alone
         stop = stack.enter_context(stop_on_signals())
         turns = Turns(dataset, execution, watchers, stop)
-        for some in [runs] if together else [[run] for run in runs]:  # one lock at a time leaves others their share
-            with _taken(some, held) as ours:
+        for some in [programs] if together else [[crew] for crew in programs]:  # few locks leave others their share
+            with _taken([run for crew in some for run in crew], held) as ours:
                 for leaders, epochs in leading(ours) if together else []:
-                    failures += turns.train(leaders, until=epochs)
-                failures += turns.train(ours)
+                    failures += turns.train([[leader] for leader in leaders], until=epochs)
+                failures += turns.train([[run for run in crew if run in ours] for crew in some])
     if failures:
         raise failures[0]
 
@@ -55,6 +61,23 @@ def _together(runs: Sequence[Run], execution: Execution) -> bool:
     Dropout draws from the one generator of the device: what a run gets would depend on the others.
     """
     return execution.device.startswith("cuda") and not any(run.recipe.dropout for run in runs)
+
+
+def crews(runs: Sequence[Run], execution: Execution) -> list[list[Run]]:
+    """Return the runs in those groups that are trained as one program each, in the order of the first of each."""
+    found: dict[Any, list[Run]] = {}
+    for run in runs:
+        found.setdefault(likeness(run.recipe) or run, []).append(run)
+    result = []
+    for same in found.values():
+        most = execution.stack or (STACK if _pays(same[0], execution) else 1)
+        result += [same[start : start + most] for start in range(0, len(same), most)]
+    return result
+
+
+def _pays(run: Run, execution: Execution) -> bool:
+    """Say whether runs of this kind are faster as one program."""
+    return execution.device == "cpu" and run.recipe.network in registry.DENSE
 
 
 @contextmanager

@@ -38,15 +38,15 @@ class Places:
         return self.most is None or running < self.most
 
     @contextmanager
-    def taken(self) -> Iterator[None]:
-        """Measure what a run needs that is let in here and takes its first steps."""
+    def taken(self, runs: int = 1) -> Iterator[None]:
+        """Measure what each of some runs needs that are let in here and take their first steps."""
         before = self._given()
         yield
-        self.needs.append(self._given() - before)
+        self.needs.append((self._given() - before) // runs)
 
-    def shared(self, size: int) -> None:
-        """Leave so many bytes aside: they were not for the last run alone, but are shared with all that follow."""
-        self.needs[-1] -= size
+    def shared(self, size: int, runs: int = 1) -> None:
+        """Leave so many bytes aside: they were not for the last runs alone, but are shared with all that follow."""
+        self.needs[-1] -= size // runs
         self.room -= size
 
     def leave(self) -> None:

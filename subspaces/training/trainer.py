@@ -29,7 +29,7 @@ class TrainingError(RuntimeError):
 
 
 class Trainer:
-    """One run in training. `steps()` queues one step at a time, so that several trainers can take turns.
+    """One run in training. Between its steps others may have their turn: see `steps()` and `took()`.
 
     `images` is the loader of another, whose training images it may share.
     """
@@ -52,6 +52,7 @@ class Trainer:
         self.epoch = 0
         self.done = 0  # batches of this epoch
         self.rate = 0.0
+        self.stacked: bool | None = None  # whether it is part of a `Stack`; None: it has not begun
         self.saved_at = time.monotonic()
         self.others: dict[str, Any] = {}
         self.pending: list[tuple[Clock, Callable[[], None]]] = []
@@ -75,6 +76,7 @@ class Trainer:
             if "cuda_generator" in tensors and self.engine.stream is not None:
                 torch.cuda.set_rng_state(tensors["cuda_generator"], self.engine.device)
             self.epoch, self.done = int(progress["epoch"]), int(progress["done"])
+            self.stacked = bool(progress.get("stacked"))  # it goes on as it began, and so to the same end
         except (KeyError, IndexError, ValueError, TypeError, RuntimeError) as error:
             if memory.ran_out(error):
                 raise
@@ -89,7 +91,8 @@ class Trainer:
             self.flush()
             self._check_loss(float(self.engine.totals[0]), self.epoch + 1)
             self._check_weights()
-            self.run.save_checkpoint(self._state(), {"epoch": self.epoch, "done": self.done})
+            progress = {"epoch": self.epoch, "done": self.done, "stacked": self.engine.step.moved.several}
+            self.run.save_checkpoint(self._state(), progress)
         self.saved_at = time.monotonic()
 
     def _state(self) -> dict[str, Tensor]:
@@ -103,8 +106,11 @@ class Trainer:
         while self.pending:
             self.pending.pop(0)[1]()
 
-    def steps(self, until: int | None = None) -> Iterator[int]:
-        """Train to the end, or until so many epochs are done, a step or a few at each turn; yield how many."""
+    def steps(self, until: int | None = None) -> Iterator[None]:
+        """Train to the end, or until so many epochs are done; wherever this yields, the next steps are due.
+
+        Whoever drives it makes them (`advance`), for this run alone or for several at once, and tells it (`took`).
+        """
         sizes = self.engine.loader.sizes
         while self.epoch < (self.run.recipe.epochs if until is None else until):
             with self._on_stream():
@@ -116,12 +122,7 @@ class Trainer:
                 clock = Clock(self.engine.stream)
             timed = sum(sizes[self.done :])
             while self.done < len(sizes):
-                with self._on_stream():
-                    steps = self.engine.advance(sizes, self.done)
-                self.done += steps
-                if time.monotonic() - self.saved_at > self.execution.checkpoint_seconds:
-                    self.checkpoint()
-                yield steps
+                yield
                 if self.pending and self.pending[-1][0].ready():
                     self.flush()
             with self._on_stream():
@@ -129,6 +130,17 @@ class Trainer:
         if until is None:
             with self._on_stream():
                 self._finish()
+
+    def advance(self) -> int:
+        """Make the next steps, and those of all runs that are one program with this one; return how many."""
+        with self._on_stream():
+            return self.engine.advance(self.engine.loader.sizes, self.done)
+
+    def took(self, steps: int) -> None:
+        """Count steps that were made, and write a checkpoint if it is time."""
+        self.done += steps
+        if time.monotonic() - self.saved_at > self.execution.checkpoint_seconds:
+            self.checkpoint()
 
     def _end_epoch(self, clock: Clock, timed: int) -> None:
         """Queue the log line of the epoch: it is written when the device is there, so that nobody waits for it."""

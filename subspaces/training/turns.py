@@ -1,7 +1,7 @@
 """Runs that take turns on one device, a step of each at a time."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from subspaces.data import Dataset, ResidentLoader
 from subspaces.phases import phase
@@ -9,6 +9,7 @@ from subspaces.training.execution import Execution
 from subspaces.training.places import Places
 from subspaces.training.runs import Run
 from subspaces.training.signals import Stop
+from subspaces.training.stack import Stack
 from subspaces.training.trainer import Report, Trainer, TrainingError
 
 Tick = Callable[[Run, int], None]
@@ -27,63 +28,117 @@ class Watchers(NamedTuple):
     begin: Begin = nobody
 
 
-class Turns:
-    """Trains runs on one data set; those without a place on the device wait for one."""
+class Crew:
+    """Runs that are one program, or a single one: all are at the same batch of the same epoch."""
 
-    def __init__(self, dataset: Dataset, execution: Execution, watchers: Watchers, stop: Stop) -> None:
+    def __init__(self, trainers: Sequence[Trainer], until: int | None) -> None:
+        if len(trainers) > 1 or trainers[0].stacked:
+            Stack([trainer.engine for trainer in trainers])
+        self.until = until
+        self.steps = {trainer: trainer.steps(until) for trainer in trainers}
+
+    def turn(self, tick: Tick) -> list[TrainingError]:
+        """Make the next steps of all, and tell of each; return what went wrong with those that failed."""
+        failures = [error for trainer in list(self.steps) for error in self._tried(trainer, self._prepare)]
+        if self.steps:
+            taken = next(iter(self.steps)).advance()
+            for trainer in list(self.steps):
+                failed = self._tried(trainer, lambda one: one.took(taken))
+                failures += failed
+                if not failed:
+                    tick(trainer.run, taken)
+        return failures
+
+    def _prepare(self, trainer: Trainer) -> None:
+        """Go on to the next step, or to the end."""
+        for _ in self.steps[trainer]:
+            return
+        if self.until is not None:
+            trainer.checkpoint()  # for when its turn comes again
+        del self.steps[trainer]
+
+    def _tried(self, trainer: Trainer, work: Callable[[Trainer], None]) -> list[TrainingError]:
+        """Do something for a run; one that fails is left out from then on."""
+        try:
+            work(trainer)
+        except TrainingError as error:
+            self.steps.pop(trainer, None)
+            return [error]
+        return []
+
+
+class Turns:
+    """Trains runs on one data set; those without a place on the device wait for one.
+
+    `dataset` has the images, with the labels that all runs see, or is that by their label noise.
+    """
+
+    def __init__(
+        self, dataset: Dataset | Mapping[float, Dataset], execution: Execution, watchers: Watchers, stop: Stop
+    ) -> None:
         self.dataset = dataset
         self.execution = execution
         self.watchers = watchers
         self.stop = stop
         self.places = Places(execution)
         self.images: ResidentLoader | None = None  # of the first run, which the others may share
-        self.running: dict[Trainer, Iterator[int]] = {}
+        self.running: list[Crew] = []
         self.begun: set[Run] = set()
 
-    def train(self, runs: Sequence[Run], until: int | None = None) -> list[TrainingError]:
-        """Train runs to their end, or until so many epochs are done; return what went wrong with those that failed."""
-        waiting, failures = list(runs), list[TrainingError]()
+    def train(self, crews: Sequence[Sequence[Run]], until: int | None = None) -> list[TrainingError]:
+        """Train runs to their end, or until so many epochs are done; return what went wrong with those that failed.
+
+        The runs of a crew are trained as one program, as far as they are at the same place.
+        """
+        waiting, failures = [list(crew) for crew in crews if crew], list[TrainingError]()
         while waiting or self.running:
-            before = len(self.running)
-            failures += [error for trainer in list(self.running) for error in self._turn(trainer, until)]
-            if waiting and len(self.running) < before:
+            before = self._count()
+            for crew in self.running:
+                failures += self._turn(crew)
+            self.running = [crew for crew in self.running if crew.steps]
+            if waiting and self._count() < before:
                 self.places.leave()
-            while waiting and self.places.free(len(self.running)):
+            while waiting and self.places.free(self._count()):
                 failures += self._let_in(waiting.pop(0), until)
         return failures
 
-    def _let_in(self, run: Run, until: int | None) -> list[TrainingError]:
-        """Begin a run where it is, with its first steps."""
-        run.check()
-        with self.places.taken():
-            trainer = Trainer(run, self.dataset, self.execution, self.watchers.report, self.images)
-            run.start(self.execution)  # not before its network can be built
-            if run not in self.begun:  # it may have gone ahead on a trunk before
-                self.begun.add(run)
-                self.watchers.begin(run, trainer.epoch, trainer.done)
-            self.running[trainer] = trainer.steps(until)
-            failures = self._turn(trainer, until)
-        if self.images is None and isinstance(trainer.engine.loader, ResidentLoader):
-            self.images = trainer.engine.loader
-            self.places.shared(self.images.images.nbytes)
+    def _count(self) -> int:
+        return sum(len(crew.steps) for crew in self.running)
+
+    def _let_in(self, runs: Sequence[Run], until: int | None) -> list[TrainingError]:
+        """Begin a crew where its runs are, with their first steps."""
+        failures, first = list[TrainingError](), self.images is None
+        alike: dict[Any, list[Trainer]] = {}
+        with self.places.taken(len(runs)):
+            for run in runs:
+                trainer = self._begin(run)
+                alone = not trainer.hooks.together or trainer.stacked is False
+                alike.setdefault(run if alone else (trainer.epoch, trainer.done), []).append(trainer)
+            for trainers in alike.values():
+                self.running.append(Crew(trainers, until))
+                failures += self._turn(self.running[-1])
+        if first and self.images is not None:
+            self.places.shared(self.images.images.nbytes, len(runs))
         return failures
 
+    def _begin(self, run: Run) -> Trainer:
+        run.check()
+        dataset = self.dataset if isinstance(self.dataset, Dataset) else self.dataset[run.recipe.label_noise]
+        trainer = Trainer(run, dataset, self.execution, self.watchers.report, self.images)
+        run.start(self.execution)  # not before its network can be built
+        if run not in self.begun:  # it may have gone ahead on a trunk before
+            self.begun.add(run)
+            self.watchers.begin(run, trainer.epoch, trainer.done)
+        if self.images is None and isinstance(trainer.engine.loader, ResidentLoader):
+            self.images = trainer.engine.loader
+        return trainer
+
     @phase("training")
-    def _turn(self, trainer: Trainer, until: int | None) -> list[TrainingError]:
-        """Let one run take its next steps."""
-        failures, done = list[TrainingError](), None
-        try:
-            done = next(self.running[trainer], None)
-            if done is None and until is not None:
-                trainer.checkpoint()  # for when its turn comes again
-        except TrainingError as error:
-            failures.append(error)
-        if done is None:
-            del self.running[trainer]
-        else:
-            self.watchers.tick(trainer.run, done)
+    def _turn(self, crew: Crew) -> list[TrainingError]:
+        """Let a crew take its next steps."""
+        failures = crew.turn(self.watchers.tick)
         if self.stop.signal is not None:
-            _checkpoint(self.running)
+            _checkpoint(trainer for each in self.running for trainer in each.steps)
             self.stop.heed()
         return failures
 

@@ -14,7 +14,7 @@ def test_many_engines_may_be_compiled():
     with torch._dynamo.config.patch(recompile_limit=8, accumulated_recompile_limit=256):
         engine = Engine(recipe, made_dataset(), Execution(device="cpu", compile=True).resolved())
         plain = (engine.optimizer.step, engine.loader.take, engine.objective)
-        made = (engine._update, engine._take, engine._objective)
+        made = (engine.step._update, engine.step._take, engine.step._objective)
         assert all(one != other for one, other in zip(plain, made, strict=True))
         assert torch._dynamo.config.recompile_limit >= 10_000
         assert torch._dynamo.config.accumulated_recompile_limit >= 10_000

@@ -169,8 +169,8 @@ def train_with(out: Path, **settings: Any) -> Run:
         ("precision", "float32", lambda engine: str(engine.loader.take(2)[0].dtype).removeprefix("torch.")),
         ("channels_last", True, lambda engine: engine.loader.take(2)[0].stride(1) == 1),
         ("channels_last", False, lambda engine: engine.loader.take(2)[0].stride(1) == 1),
-        ("compile", False, lambda engine: engine._update != engine.optimizer.step),
-        ("graph", False, lambda engine: engine._captures),
+        ("compile", False, lambda engine: engine.step._update != engine.optimizer.step),
+        ("graph", False, lambda engine: engine.step._captures),
         ("resident", True, lambda engine: isinstance(engine.loader, ResidentLoader)),
         ("resident", False, lambda engine: isinstance(engine.loader, ResidentLoader)),
         ("workers", 1, lambda engine: engine.loader.loader._loader.num_workers),
@@ -244,6 +244,7 @@ def test_every_setting_is_noted_where_it_was_used(tmp_path: Path, watched: list[
     settings |= {
         "workers": 0,
         "at_once": 2,
+        "stack": 3,
         "evaluate_every": 3,
         "evaluate_batches": 1,
         "checkpoint_seconds": 7.0,

@@ -98,7 +98,7 @@ def test_the_rest_waits_for_a_place_and_ends_as_if_alone(tmp_path: Path):
 
     watchers = Watchers(nothing, tick, lambda run, *_: begun.append(run))
     with stop_on_signals() as stop:
-        assert Turns(digits(), replace(CPU, at_once=2), watchers, stop).train(runs) == []
+        assert Turns(digits(), replace(CPU, at_once=2), watchers, stop).train([[run] for run in runs]) == []
     assert max(running) == 2
     assert begun == runs
     for run in runs:
@@ -111,16 +111,17 @@ def test_nothing_is_left_to_train_where_another_process_has_finished_all(tmp_pat
     with _taken(runs, lambda *_: None) as ours, stop_on_signals() as stop:
         assert ours == []
         assert leading(ours) == []
-        assert Turns(digits(), CPU, Watchers(nothing, nothing), stop).train(ours) == []
+        assert Turns(digits(), CPU, Watchers(nothing, nothing), stop).train([ours]) == []
 
 
 def test_a_group_that_another_process_has_finished_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """The way of a GPU, on a CPU: all runs of a group in one call."""
     runs = [train_one(recipe, tmp_path) for recipe in RUNS[:2]]
     monkeypatch.setattr(loop, "_together", lambda *_: True)
-    loop.train_runs(runs, digits(), CPU, nothing, nothing, held=nothing)
+    alone = replace(CPU, stack=1)
+    loop.train_runs(runs, digits(), alone, nothing, nothing, held=nothing)
     fresh = [Run.under(tmp_path / "fresh", recipe) for recipe in RUNS[:2]]
-    loop.train_runs(fresh, digits(), CPU, nothing, nothing, held=nothing)
+    loop.train_runs(fresh, digits(), alone, nothing, nothing, held=nothing)
     for run, expected in zip(fresh, runs, strict=True):
         assert_same_end(run, expected)
 
@@ -131,7 +132,7 @@ def test_what_runs_need_is_measured_on_a_gpu(tmp_path: Path):
     execution = Execution(device="cuda", evaluate_every=0).resolved()
     with stop_on_signals() as stop:
         turns = Turns(digits(), execution, Watchers(nothing, nothing), stop)
-        assert turns.train(runs) == []
+        assert turns.train([[run] for run in runs]) == []
     assert all(run.finished for run in runs)
     assert len(turns.places.needs) == len(runs)
     assert turns.places.needs[0] > 0

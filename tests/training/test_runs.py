@@ -408,7 +408,7 @@ def test_a_run_that_fails_does_not_stop_those_on_other_data(tmp_path: Path):
 def test_runs_that_take_turns_go_on_without_one_that_fails(tmp_path: Path):
     runs = [Run.under(tmp_path, recipe) for recipe in (ABSURD, RECIPE)]
     with stop_on_signals() as stop:
-        (error,) = Turns(digits(), CPU, Watchers(nothing, nothing), stop).train(runs)
+        (error,) = Turns(digits(), CPU, Watchers(nothing, nothing), stop).train([[run] for run in runs])
     assert runs[0].folder.name in str(error)
     assert runs[1].finished
 
@@ -417,7 +417,7 @@ def test_a_stop_saves_every_run_even_if_one_cannot_be_saved(tmp_path: Path):
     runs = [Run.under(tmp_path, recipe) for recipe in (ABSURD, RECIPE)]
     tick = Countdown(8, lambda: os.kill(os.getpid(), signal.SIGTERM))  # before the end of an epoch
     with stop_on_signals() as stop, pytest.raises(TrainingError, match=r"lower .*--learning-rate"):
-        Turns(digits(), CPU, Watchers(nothing, tick), stop).train(runs)
+        Turns(digits(), CPU, Watchers(nothing, tick), stop).train([[run] for run in runs])
     assert [(run.folder / "state.safetensors").is_file() for run in runs] == [False, True]
 
 

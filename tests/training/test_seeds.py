@@ -1,7 +1,7 @@
 """Every seed decides what it names, and nothing else; observed in whole runs, whose network notes what it sees."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -149,9 +149,9 @@ def observed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     datasets: list[Dataset] = []
     begin = api.train_runs
 
-    def noting(runs: Sequence[Run], dataset: Dataset, *rest: Any) -> None:
-        datasets.append(dataset)
-        begin(runs, dataset, *rest)
+    def noting(runs: Sequence[Run], levels: Mapping[float, Dataset], *rest: Any) -> None:
+        datasets.extend(levels.values())
+        begin(runs, levels, *rest)
 
     with pytest.MonkeyPatch.context() as patch:
         use_numbered(patch)
@@ -209,22 +209,25 @@ def test_training_and_evaluation_have_the_same_data(observed):
 
 
 def test_runs_share_what_they_can_and_each_has_the_data_of_its_own_seed(tmp_path: Path, monkeypatch):
-    """Groups are made by data and batches alone."""
-    groups: list[tuple[list[Run], Dataset]] = []
-    monkeypatch.setattr(api, "_train_group", lambda runs, dataset, *_: groups.append((list(runs), dataset)))
+    """Groups are made by images and batches alone; labels may differ."""
+    groups: list[tuple[list[Run], Mapping[float, Dataset]]] = []
+    monkeypatch.setattr(api, "_train_group", lambda runs, levels, *_: groups.append((list(runs), levels)))
     use_numbered(monkeypatch)
-    apart = [{"data_seed": 2}, {"label_noise": 0.2}, {"validation": 9}, {"batch": 10}]
+    apart = [{"data_seed": 2}, {"validation": 9}, {"batch": 10}]
     together = [{"seed": 2}, {"pad": 2}, {"method": "standard"}, {"branch": 1}, {"learning_rate": 0.1}]
+    together += [{"label_noise": 0.2}]
     recipes = [dataclasses.replace(BASE, **change) for change in ({}, *apart, *together)]
     ss.train(recipes, out=tmp_path, **CPU)
     found = [[run.recipe for run in runs] for runs, _ in groups]
-    assert found == [[recipes[0], *recipes[5:]], *([recipe] for recipe in recipes[1:5])]
-    for runs, dataset in groups:
-        one = runs[0].recipe
-        expected = data.load("digits", label_noise=one.label_noise, validation=one.validation, seed=one.data_seed)
-        assert same(dataset.train, expected.train)
-        assert same(dataset.validation, expected.validation)
-    labels = {str(dataset.train.labels.tolist()) for _, dataset in groups}
+    assert found == [[recipes[0], *recipes[4:]], *([recipe] for recipe in recipes[1:4])]
+    for runs, levels in groups:
+        for one in (run.recipe for run in runs):
+            asked = {"label_noise": one.label_noise, "validation": one.validation, "seed": one.data_seed}
+            dataset, expected = levels[one.label_noise], data.load("digits", **asked)
+            assert same(dataset.train, expected.train)
+            assert same(dataset.validation, expected.validation)
+    assert groups[0][1][0.2].train.images is groups[0][1][BASE.label_noise].train.images
+    labels = {str(dataset.train.labels.tolist()) for _, levels in groups for dataset in levels.values()}
     assert len(labels) == 4  # another batch is the same data
 
 

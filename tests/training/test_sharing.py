@@ -19,7 +19,7 @@ from subspaces.training.trunks import path as trunk_path
 
 RECIPE = dataclasses.replace(DIGITS, method="line", epochs=2)
 SEEDS = (0, 1, 2)
-QUIET: dict[str, Any] = {"device": "cpu", "show": "quiet", "tensorboard": False, "checkpoint_seconds": 0.0}
+QUIET: dict[str, Any] = {"device": "cpu", "show": "quiet", "tensorboard": False, "checkpoint_seconds": 0.0, "stack": 1}
 
 
 def recipes(seeds: Sequence[int]) -> list[Recipe]:

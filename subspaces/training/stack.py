@@ -1,0 +1,159 @@
+"""Runs of equal structure, trained as one program: their tensors lie side by side, and one kernel serves all.
+
+Every tensor of a run that a step changes becomes a slice of one tensor for all of them, [k, …]. The run keeps that
+slice as its own, so that it is evaluated, saved and continued alone, as if there were no others; and what is
+computed along the new dimension is independent, so that one that diverges does not disturb the others.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from subspaces.data import Abreast, ResidentLoader
+from subspaces.methods import Backward
+from subspaces.networks import registry
+from subspaces.training.engine import Engine, build_optimizer
+from subspaces.training.recipe import COMMON, Recipe
+from subspaces.training.step import GRAPH_SAFE, Step
+
+OWN = {"name", "seed", "label_noise"}  # fields in which runs of a stack may differ
+OPTIONS = ("learning_rate", "momentum", "weight_decay", "schedule")  # these too: each kind of them has its own slices
+
+
+def likeness(recipe: Recipe) -> tuple[Any, ...] | None:
+    """Return what recipes must have in common to be trained as one program; None for one that is trained alone.
+
+    Alone are methods that say so, networks from elsewhere, which may do anything, those with dropout, which draws from
+    torch's own generator, branches of a trunk, and optimisers that look at more than one weight at a time.
+    """
+    hooks = recipe.definition.hooks
+    ours = recipe.network in registry.names()
+    if not hooks.together or not ours or recipe.dropout or recipe.trunk or recipe.optimizer not in GRAPH_SAFE:
+        return None
+    common = {name: getattr(recipe, name) for name in COMMON if name not in {*OWN, *OPTIONS}}
+    own = recipe.definition.own()
+    numbers = {name: own[name] > 0 for name in hooks.varying}  # what is 0 may be left out of a step
+    return tuple((common | own | numbers).items())
+
+
+class Stack:
+    """Engines side by side, as one thing to be moved by a step."""
+
+    several = True
+
+    def __init__(self, engines: Sequence[Engine]) -> None:
+        self.engines = engines = sorted(engines, key=_options)
+        first = engines[0]
+        self.recipe, self.execution, self.device, self.stream = (
+            first.recipe, first.execution, first.device, first.stream
+        )  # fmt: skip
+        self.traced = first.traced
+        loaders = [engine.loader for engine in engines]
+        self.loader = Abreast([loader for loader in loaders if isinstance(loader, ResidentLoader)])
+        self.rng = torch.stack([engine.family.rng for engine in engines])
+        self.totals = torch.stack([engine.totals for engine in engines])
+        self.numbers = _numbers(engines)
+        self.parts = [_Part(list(same)) for _, same in groupby(engines, _options)]
+        self.optimizer = build_optimizer(
+            [(part.recipe, list(part.omega.values()), part.rate) for part in self.parts],
+            fused=not self.execution.compile,
+        )
+        for part, group in zip(self.parts, self.optimizer.param_groups, strict=True):
+            part.bring_state(self.optimizer, group)
+        for index, engine in enumerate(engines):
+            engine.family.rng, engine.totals, engine.stream = self.rng[index], self.totals[index], self.stream
+        step = Step(self)
+        for engine in engines:
+            engine.step = step
+
+    def objective(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return the sum of all objectives, of which each has its own batch, weights and random numbers."""
+        pieces = [part.omega for part in self.parts]
+        omega = {
+            name: pieces[0][name] if len(pieces) == 1 else torch.cat([one[name] for one in pieces])
+            for name in pieces[0]
+        }
+        losses, found = torch.vmap(self._objective)(omega, self.rng, self.numbers, x, y)
+        self.totals.add_(found)
+        return losses.sum()  # type: ignore[no-any-return]
+
+    def _objective(
+        self, omega: Mapping[str, Tensor], rng: Tensor, numbers: Mapping[str, Tensor], x: Tensor, y: Tensor
+    ) -> Any:
+        """Return what the first engine's objective is with the tensors of any of them."""
+        loss = self.engines[0].loss
+        own, loss.hooks.numbers = loss.hooks.numbers, {**loss.hooks.numbers, **numbers}
+        try:
+            return functional_call(loss, {**omega, "family.rng": rng}, (x, y))
+        finally:
+            loss.hooks.numbers = own
+
+    def gradient(self, backward: Backward) -> None:
+        """Make the gradients of a batch; methods that do it otherwise are trained alone."""
+        backward(True)
+
+    def after_step(self) -> None:
+        """Let every method take note of the weights that a step has made."""
+        for part in self.parts:
+            part.share_state(self.optimizer)
+        for engine in self.engines:
+            engine.after_step()
+
+    def live(self) -> dict[str, Tensor]:
+        """Return every tensor that a step changes, by name."""
+        return {f"{i}.{name}": value for i, one in enumerate(self.engines) for name, value in one.live().items()}
+
+
+class _Part:
+    """Engines with the same options for their optimiser, and their vertices [k, m, n], which it moves at once."""
+
+    def __init__(self, engines: Sequence[Engine]) -> None:
+        self.engines = engines
+        self.recipe, self.rate = engines[0].recipe, engines[0].learning_rate
+        self._shared = False
+        self.omega: dict[str, nn.Parameter] = {}
+        for name in dict(engines[0].loss.named_parameters()):
+            own = [engine.loss.get_parameter(name) for engine in engines]
+            self.omega[name] = nn.Parameter(torch.stack([each.detach() for each in own]))
+            for index, each in enumerate(own):
+                each.data = self.omega[name].detach()[index]
+
+    def bring_state(self, optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> None:
+        """Give the optimiser what those of the engines know, and the engines its learning rate to set."""
+        for name, omega in self.omega.items():
+            states = [engine.optimizer.state.get(engine.loss.get_parameter(name), {}) for engine in self.engines]
+            for key, value in states[0].items():
+                if isinstance(value, Tensor):
+                    values = [state[key] for state in states]
+                    optimizer.state[omega][key] = torch.stack(values) if value.ndim else value.clone()
+        for engine in self.engines:
+            engine.rates = [*engine.rates, group]
+
+    def share_state(self, optimizer: torch.optim.Optimizer) -> None:
+        """Let the engines' optimisers have what this one knows of their weights: once, as it is changed in place."""
+        if self._shared:
+            return
+        self._shared = True
+        for name, omega in self.omega.items():
+            for index, engine in enumerate(self.engines):
+                own = engine.optimizer.state[engine.loss.get_parameter(name)]
+                for key, value in optimizer.state[omega].items():
+                    own[key] = value[index] if isinstance(value, Tensor) and value.ndim else value
+
+
+def _options(engine: Engine) -> tuple[Any, ...]:
+    return tuple(getattr(engine.recipe, name) for name in OPTIONS)
+
+
+def _numbers(engines: Sequence[Engine]) -> dict[str, Tensor]:
+    """Return those numbers of the methods that differ, [k]."""
+    every = [engine.hooks.numbers for engine in engines]
+    return {
+        name: torch.tensor([float(each[name]) for each in every], device=engines[0].device)
+        for name in every[0]
+        if len({each[name] for each in every}) > 1
+    }
