@@ -39,6 +39,7 @@ class Scale:
 
     def to_bytes(self, x: Tensor) -> Tensor:
         """Return numbers as bytes, or say that they are none of images."""
+        self._check_channels(x.shape[-3])
         if x.dtype == torch.uint8:
             return x
         found = x.float() * self.std.to(x.device) + self.mean.to(x.device)
@@ -49,6 +50,16 @@ class Scale:
                 "0 to 1: pass ss.Corruptions(mean=…, std=…) with the constants that your loader normalises with"
             )
         return (255 * found).round().clamp(0, 255).to(torch.uint8)
+
+    def _check_channels(self, channels: int) -> None:
+        """Refuse constants that are neither one for each channel nor one for all."""
+        if not {len(self.mean), len(self.std)} <= {1, channels}:
+            mean, std = (tuple(each.double().round(decimals=6).flatten().tolist()) for each in (self.mean, self.std))
+            several = "" if channels == 1 else "s"
+            raise ValueError(
+                f"corruptions=…: mean={mean}, std={std}: the images have {channels} channel{several}; expected "
+                f"{channels} number{several} in each, or one for all channels"
+            )
 
     def to_numbers(self, images: Tensor, dtype: torch.dtype) -> Tensor:
         """Return bytes as the numbers that a network gets; uint8 stays as it is."""

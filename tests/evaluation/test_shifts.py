@@ -403,3 +403,19 @@ def test_normalised_images_need_their_constants_and_runs_bring_theirs(runs: Runs
         ss.evaluate(line, test=batches, corruptions="fog", progress=False)
     with pytest.raises(ValueError, match="is a run, which knows its own"):
         evaluate(*runs("standard"), corruptions=ss.Corruptions("fog", mean=(0.5,), std=(0.5,)))
+
+
+@pytest.mark.parametrize(
+    ("channels", "scale", "constants", "said"),
+    [
+        (1, "unit", {"mean": MEAN, "std": STD}, "mean=.0.4, 0.5, 0.6., .* have 1 channel; expected 1 number"),
+        (3, "unit", {"mean": MEAN[:2], "std": STD}, r"mean=\(0.4, 0.5\), .* have 3 channels; expected 3 numbers"),
+        (3, "unit", {"mean": 0.5, "std": STD[:2]}, r"std=\(0.2, 0.3\): .* have 3 channels; expected 3 numbers"),
+        (1, "bytes", {"mean": MEAN, "std": STD}, "have 1 channel; expected 1 number"),
+    ],
+)
+def test_constants_are_one_for_each_channel(channels: int, scale: str, constants: dict[str, Any], said: str) -> None:
+    batches = loader(*pictures(channels), 20, SCALES[scale][0])
+    line = ss.Subspace(lambda: Sees(channels), ss.Line())
+    with pytest.raises(ValueError, match=said):
+        ss.evaluate(line, test=batches, corruptions=ss.Corruptions("fog", **constants), progress=False)
