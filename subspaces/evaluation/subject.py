@@ -155,12 +155,9 @@ class _OnLoaders(Subject):
     def batches(self, images: Images, mean: Constants, std: Constants) -> Iterator[Any]:
         """Yield (inputs, labels) with images of the same size as those of the test loader."""
         first = next(self.pictures(mean, std))
-        dtype, side = (
-            next(iter(nested.tensors(self.task.inputs(first.rebuild(first.images))))).dtype,
-            first.images.shape[-1],
-        )
+        side = first.images.shape[-1]
         for x, y in in_batches(images, self.execution.device, side=side, resize=side):
-            yield Scale(mean, std).to_numbers(x, dtype), y
+            yield Scale(mean, std).to_numbers(x, first.dtype), y
 
 
 def small_pictures(images: Tensor) -> Tensor | None:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 import subspaces as ss
 from subspaces import data
-from subspaces.data import Files, StreamingLoader
+from subspaces.data import Files, Split, StreamingLoader
 from subspaces.data.corruptions import CORRUPTIONS, corrupt
 from subspaces.evaluation import panel
 from subspaces.evaluation.changes import averaged, mean_changes, relative_change
@@ -26,6 +26,7 @@ from subspaces.evaluation.panel import Heard, Panel, in_large_parts
 from subspaces.evaluation.pictures import in_batches
 from subspaces.evaluation.record import Record, Row
 from subspaces.evaluation.run_subject import run_subjects
+from subspaces.evaluation.subject import subject_of
 from subspaces.training import Execution, Run
 
 DARK: Batches = [(x - 0.5, y) for x, y in TEST]
@@ -210,6 +211,14 @@ def test_a_published_folder_is_read(tmp_path: Path) -> None:
         ss.evaluate(line, corruptions=ss.Corruptions("snow", folder=tmp_path), **settings)
     with pytest.raises(FileNotFoundError, match="found no corruption; it holds none"):
         ss.evaluate(line, corruptions=tmp_path / "empty", **settings)
+
+
+def test_published_images_have_the_type_of_the_images_and_not_of_what_stands_before_them() -> None:
+    images, labels = pictures()
+    batch = {"number": torch.arange(20), "images": images.float() / 255, "labels": labels}
+    subject = subject_of([Sees()], ss.Classification(), {"test": [batch]}, None, None)
+    ((found, _),) = subject.batches(Split(images, labels), None, None)
+    torch.testing.assert_close(found, batch["images"])
 
 
 # Files
