@@ -8,6 +8,8 @@ The numbers are SplitMix64 (Steele, Lea & Flood, 2014) in counter mode: number i
 fixed bijective hash of `key + i * increment`, cut to its 24 highest bits.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -86,3 +88,15 @@ def pair(state: Tensor, m: int) -> Tensor:
     draws = uniform(state, (2,))
     first, step = (draws[0] * m).long(), (draws[1] * (m - 1)).long()
     return torch.stack([first, (first + 1 + step) % m])
+
+
+@contextmanager
+def seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """Let torch's own numbers on the CPU and on a device start from a seed, and put them back at the end."""
+    gpu = device.type == "cuda"
+    with torch.random.fork_rng([device] if gpu else []):
+        torch.default_generator.manual_seed(seed)  # `torch.manual_seed` would reach every device
+        if gpu:
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(seed)
+        yield

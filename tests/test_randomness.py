@@ -137,3 +137,25 @@ def test_compiled_draws_the_same(draw):
     for _ in range(4):
         assert torch.equal(compiled(state), draw(copy))
         assert torch.equal(state, copy)
+
+
+def test_numbers_from_a_seed_leave_those_of_the_caller_alone(monkeypatch):
+    reseeded: list[int] = []
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", reseeded.append)
+    before = torch.get_rng_state()
+    with randomness.seeded(5, torch.device("cpu")):
+        inside = torch.rand(3)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(inside, torch.rand(3, generator=torch.Generator().manual_seed(5)))
+    assert reseeded == []
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_numbers_from_a_seed_are_those_of_the_device_too_and_of_no_other():
+    before = [torch.get_rng_state(), *torch.cuda.get_rng_state_all()]
+    with randomness.seeded(5, torch.device("cuda")):
+        inside, others = torch.rand(3, device="cuda"), torch.cuda.get_rng_state_all()[1:]
+    assert torch.equal(inside, torch.rand(3, device="cuda", generator=torch.Generator("cuda").manual_seed(5)))
+    after = [torch.get_rng_state(), *torch.cuda.get_rng_state_all()]
+    assert all(map(torch.equal, (*before, *before[2:]), (*after, *others)))

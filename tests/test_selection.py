@@ -130,12 +130,15 @@ def state(family: ss.Subspace) -> list[Any]:
 
 
 @pytest.mark.parametrize("options", [{}, {"per": "layer", "steps": 2}], ids=["grid", "gradient"])
-def test_the_family_is_left_as_it_was(options: Any) -> None:
+def test_the_family_is_left_as_it_was(options: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    reseeded: list[int] = []
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", reseeded.append)  # the random numbers of all GPUs
     family = family_of(ss.Line(), normed)
     family.template[1].eval()
     x, y = inputs(), torch.arange(N) % 3
     loader = DataLoader(TensorDataset(x), batch_size=40, shuffle=True)
     held, modes, grads, random = state(family)
+    reseeded.clear()
     family.select(batched(x, y), statistics=loader, folds=2, **options)
     after = state(family)
     assert held.keys() == after[0].keys()
@@ -143,6 +146,7 @@ def test_the_family_is_left_as_it_was(options: Any) -> None:
     assert modes == after[1]
     assert grads == after[2] == [None] * len(grads)
     assert torch.equal(random, after[3])
+    assert reseeded == []
 
 
 def test_statistics_are_those_of_every_point() -> None:

@@ -24,6 +24,7 @@ from subspaces.graphs import captured
 from subspaces.networks import registry
 from subspaces.networks.dropout import dropping
 from subspaces.norms import tracked
+from subspaces.randomness import seeded
 from subspaces.training.batches import Stream
 
 Weights = Mapping[str, Tensor]
@@ -150,13 +151,11 @@ class Predictor:
     @contextmanager
     def _settings(self, seed: int | None = None) -> Iterator[None]:
         """Compute as in training, with random numbers (of dropout, of loaders) that are the same for every point."""
-        with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
-            begin = torch.manual_seed if self.device.type != "cpu" else torch.default_generator.manual_seed
-            begin(self.seed if seed is None else seed)  # of all devices, which takes a while where there are none
-            with torch.autocast(
-                self.device.type, self.dtype or torch.bfloat16, enabled=self.dtype is not None, cache_enabled=False
-            ):
-                yield
+        low = torch.autocast(
+            self.device.type, self.dtype or torch.bfloat16, enabled=self.dtype is not None, cache_enabled=False
+        )
+        with seeded(self.seed if seed is None else seed, self.device), low:
+            yield
 
     def _restart(self) -> None:
         """Go back to the first training batch: the same ones for every point."""

@@ -13,6 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from subspaces import geometry, labelled, nested, norms, template, values
 from subspaces.batchnorm import recalibrate
 from subspaces.layout import Layout
+from subspaces.randomness import seeded
 from subspaces.selection.criteria import Criterion, Loss
 from subspaces.shapes import Shape
 
@@ -72,7 +73,7 @@ class Losses:
             return
         others = (part for part in self._network.modules() if not isinstance(part, _BatchNorm))
         kept = [(each, each.clone()) for part in others for each in part.buffers(recurse=False)]
-        with _from_the_start(self._statistics, self._seed):
+        with _from_the_start(self._statistics), seeded(self._seed, self.device):
             run = partial(self._output, rows)
             recalibrate(self._network, self._statistics, batches=self._limit, forward=run, finite=False)
         for buffer, value in kept:  # which a pass in train mode may change too
@@ -128,7 +129,7 @@ class Losses:
 
 
 @contextmanager
-def _from_the_start(loader: Any, seed: int) -> Iterator[None]:
+def _from_the_start(loader: Any) -> Iterator[None]:
     """Let every point have the same batches, and put the loader back to where it was."""
     generator = getattr(loader, "generator", None)
     if isinstance(generator, torch.Generator):
@@ -138,7 +139,6 @@ def _from_the_start(loader: Any, seed: int) -> Iterator[None]:
         state, restore = copy.deepcopy(loader.state_dict()), loader.load_state_dict
     else:
         state, restore = None, lambda _: None
-    torch.manual_seed(seed)
     try:
         yield
     finally:
