@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
 from subspaces.data import decoding, views
-from subspaces.data.dataset import Files, Images, Split
+from subspaces.data.dataset import DataError, Files, Images, Split
 from subspaces.data.pixels import Normalise
 from subspaces.data.resident import Batch, batch_sizes
 from subspaces.randomness import uniform
@@ -104,7 +104,10 @@ class StreamingLoader:
 
     def __iter__(self) -> Iterator[Batch]:
         self.start_epoch()
-        for images, labels in self._loader:
+        for read in self._loader:
+            if isinstance(read, Exception):
+                raise type(read)(*read.args)  # which nothing here holds on to: it holds this frame, and the workers
+            images, labels = read
             x = images.to(self.device, non_blocking=True)  # uint8 [n, H, W, C]
             yield self.normalise(x), labels.to(self.device, non_blocking=True)
 
@@ -154,16 +157,24 @@ class _Sampler:
             yield epoch, part.tolist()
 
 
-class _FileReader(TorchDataset[Batch]):
+class _FileReader(TorchDataset["Batch | Exception"]):
+    """Reads batches; returns why one cannot be read, since torch would make a worker's whole traceback of it."""
+
     def __init__(self, files: Files, seed: int, flip: bool, resized_crop: bool, size: int, resize: int) -> None:
         self.files, self.seed, self.flip = files, seed, flip
         self.resized_crop, self.size, self.resize = resized_crop, size, resize
 
-    def __getitem__(self, item: tuple[int, list[int]]) -> Batch:
+    def __getitem__(self, item: tuple[int, list[int]]) -> Batch | Exception:
         epoch, indices = item
         images = np.empty((len(indices), self.size, self.size, 3), np.uint8)
         for place, index in enumerate(indices):
-            images[place] = self._view(epoch, index)
+            try:
+                images[place] = self._view(epoch, index)
+            except FileNotFoundError:
+                path = self.files.path(index)
+                return DataError(f"{path}: there is no such file any more: put it back, or get the data set again")
+            except (DataError, OSError, ImportError) as error:
+                return error
         return torch.from_numpy(images), self.files.labels[indices]
 
     def _view(self, epoch: int, index: int) -> decoding.Pixels:
