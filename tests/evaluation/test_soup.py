@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,26 @@ def test_no_vertex_is_kept_that_makes_the_average_worse(count: int, data: st.Dat
     assert kept == tuple(sorted(expected))
     assert merit[kept] >= max(merit[each,] for each in range(count))
     assert len(set(asked)) <= 2 * count - 1
+
+
+NO, LOW = math.nan, -math.inf  # the merit of what is no number, as a metric and as a record say it
+
+
+@pytest.mark.parametrize(
+    ("alone", "together", "kept"),
+    [
+        ((NO, 1, 2), {(1, 2): 2}, (1, 2)),  # the first is last, and not tried
+        ((1, NO, 2), {(0, 2): 1}, (2,)),
+        ((LOW, 1, LOW), {}, (1,)),
+        ((1, 2, 2), {(1, 2): NO, (0, 1): 3}, (0, 1)),  # an average that is no number is not kept either
+        ((1, 2, 2), {(1, 2): LOW, (0, 1): 3}, (0, 1)),
+        ((NO, NO, NO), {}, (0,)),
+        ((LOW, LOW, NO), {}, (0,)),
+    ],
+)
+def test_what_is_no_number_is_never_added(alone: Any, together: dict[Any, float], kept: tuple[int, ...]) -> None:
+    merit = {(vertex,): value for vertex, value in enumerate(alone)} | together
+    assert greedy(range(3), lambda vertices: merit[vertices]) == kept
 
 
 def trained() -> list[nn.Module]:
