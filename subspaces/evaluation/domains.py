@@ -63,6 +63,8 @@ def _arrays(path: Path, dataset: Dataset) -> Split:
         else:
             with np.load(path, allow_pickle=False) as file:
                 found = {name: file[name] for name in ("images", "labels")}
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: there is no {Path(error.filename).name}: expected {ARRAYS}") from None
     except (KeyError, ValueError, TypeError, AttributeError, EOFError, BadZipFile) as error:
         raise DataError(f"{path}: {error}: expected {ARRAYS}") from None
     images, labels = _channels_first(found["images"], path), found["labels"]
