@@ -91,7 +91,8 @@ def test_names_may_follow_an_option_in_a_row(received: dict[str, Any]) -> None:
         ("--corruptions fogs", "'fogs': did you mean 'fog'?"),
         ("--corruptions fog --corruption-seed -1", "--corruption-seed=-1"),
         ("--corrupted there --corruption-seed 1", "images of a folder are made already"),
-        ("--outliers mnits", "--outliers='mnits': did you mean 'mnist'?; or a folder of images"),
+        ("--outliers mnistt", "--outliers='mnistt': expected digits, mnist, cifar10, tiny-imagenet, imagenet or the "),
+        ("--outliers mnistt", "imagenet or the path of a folder with images (did you mean 'mnist'?)"),
     ],
 )
 def test_what_is_wrong_about_a_shift_is_said_as_it_is_typed(typed: str, said: str) -> None:

@@ -21,7 +21,7 @@ from subspaces.data.loading import OWN
 from subspaces.evaluation.classification import Classes
 from subspaces.evaluation.record import Description
 from subspaces.evaluation.subject import Subject, walkable
-from subspaces.text import nearest
+from subspaces.text import hint
 
 KEPT = 95  # percent of the test examples
 
@@ -166,7 +166,8 @@ def _known(name: str | os.PathLike[str]) -> tuple[str, Path | None]:
     folder = values.folder("outliers", name)
     if not folder.is_dir():
         known = [each for each in NAMES if each != OWN]
-        raise ValueError(f"outliers={values.shown(str(name))}: {nearest(str(name), known)}; or a folder of images")
+        expected = f"{', '.join(known)} or the path of a folder with images{hint(str(name), known)}"
+        raise ValueError(f"outliers={values.shown(str(name))}: expected {expected}")
     return folder.resolve().name, folder.resolve()
 
 

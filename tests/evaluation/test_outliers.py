@@ -200,7 +200,7 @@ def test_images_are_fitted_to_the_shape_of_a_run() -> None:
     [
         (3, "outliers=3: expected a loader"),
         ("mnits", "did you mean 'mnist'"),
-        ("folder", "expected one of .*; or a folder of images"),
+        ("folder", "'folder': expected digits, mnist, .* or the path of a folder with images$"),
         ("mnist", "is no run; expected loaders such as {'mnist': loader}"),
         (iter(TEST), "walked over again"),
         ({"far": 3}, "expected something that yields batches"),
