@@ -64,6 +64,7 @@ def test_what_is_wrong_is_one_line(line, tmp_path: Path):
         (["along", line, other], 1, "expected runs on one data set"),
         (["along", other], 1, "has no evaluation.json: run `subspaces evaluate"),
         (["along", str(tmp_path)], 1, "is not a run folder"),
+        (["shift-along", line], 1, f"was not measured on shifted data: run `subspaces evaluate {line} --corruptions"),
         (["along"], 2, "Missing argument"),
     ):
         result = runner.invoke(app, ["plot", *arguments])

@@ -60,14 +60,14 @@ def needed(groups: Sequence[Group], metric: str, split: str) -> list[Condition]:
     if split != SPLIT:
         raise ValueError(f"split={split!r}: shifted data stand in place of the {SPLIT} split, leave it out")
     runs = [run for group in groups for run in group.runs]
+    found = conditions([run.record for run in runs])
     for run in runs:
-        run.rows(split)
-        if not run.record.shifts:
+        if not run.record.shifts or not all(_measured(run, each) for each in found):
             hint = "pass corruptions= to evaluate"
             if run.run is not None:
                 hint = f"run `subspaces evaluate {run.folder} --corruptions all`"
             raise RunError(f"{run.folder} was not measured on shifted data: {hint}")
-    found = conditions([run.record for run in runs])
+        run.rows(split)
     if not found:
         raise RunError("the runs were measured on different shifted data: evaluate them alike")
     known = [row.metrics for run in runs for one in run.record.shifts for row in one.rows]
@@ -75,6 +75,11 @@ def needed(groups: Sequence[Group], metric: str, split: str) -> list[Condition]:
         measured = [name for name in known[0] if all(name in each for each in known)]
         raise ValueError(f"metric={metric!r} was not measured on shifted data: {nearest(metric, measured)}")
     return found
+
+
+def _measured(run: Reading, condition: Condition) -> bool:
+    """Say whether there is something to show of a run: of a line or curve, its points."""
+    return any(row.kind == "point" or not run.interval for row in rows_on(run.record, [condition]))
 
 
 def strengths(found: Iterable[Condition]) -> str:

@@ -149,6 +149,20 @@ def test_what_cannot_be_drawn_says_why(runs):
         figures.draw("shift-along", runs["simplex"])
 
 
+@pytest.mark.parametrize("name", ["shift", "shift-along"])
+def test_what_lacks_on_shifted_data_is_not_blamed_on_the_test_split(runs, name):
+    line = runs["line"][0]
+
+    def with_rows(wanted: Callable[[Row], bool]) -> Record:
+        shifted = [dataclasses.replace(one, rows=[*filter(wanted, one.rows)]) for one in line.shifts]
+        return dataclasses.replace(line, shifts=shifted)
+
+    unmeasured = dataclasses.replace(line, rows=[], shifts=[])
+    for record in (unmeasured, with_rows(lambda row: False), with_rows(lambda row: row.kind == "ensemble")):
+        with pytest.raises(RunError, match="line 0 was not measured on shifted data: pass corruptions= to evaluate"):
+            figures.draw(name, record)
+
+
 # Along a line
 
 
