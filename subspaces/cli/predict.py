@@ -37,7 +37,11 @@ def predict(
     top: Annotated[int, option("How many of the likeliest classes are shown.", "INT", default=True)] = 1,
     point: Annotated[
         str | None,
-        option("Of a run or an exported family: midpoint, ensemble, 0.3, or 0.2,0.3,0.5.", "ALPHA", default="midpoint"),
+        option(
+            "Of a run or an exported family: midpoint, 0.3, or 0.2,0.3,0.5; of a run also selected or ensemble.",
+            "NAME|ALPHA",
+            default="midpoint",
+        ),
     ] = None,
     format: Annotated[
         str,

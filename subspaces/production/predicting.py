@@ -77,7 +77,7 @@ def predict(
         model: a .pt2, .onnx or .safetensors file of `export`, or a run folder.
         inputs: image files, folders of them at any depth, .npy or .npz arrays.
         top: how many of the likeliest classes.
-        point: of a run ("midpoint", "ensemble", 0.3, …) or of an exported family; by default the midpoint.
+        point: of a run ("midpoint", "selected", "ensemble", 0.3, …) or of an exported family; by default the midpoint.
         data: the folder with the data sets of runs.
         trust: also load a .pt2 file that could run code, or a network of somebody else's (`package.module:factory`).
         progress: True for bars, False for none, or a function of (what, done, total).

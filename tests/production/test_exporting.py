@@ -281,6 +281,10 @@ def test_the_point_that_was_selected(trained: Files, truth: Truths, tmp_path: Pa
     chosen = next(row for row in found.rows if row.name == "chosen")
     assert f"chosen {100 * chosen.accuracy:.2f} % right" in card(path)
     assert f"selected for {found.domain}" in card(path)
+    np.save(tmp_path / "array.npy", truth("line").images.numpy())
+    said = ss.predict(run, tmp_path / "array.npy", point="selected", progress=False).predictions
+    expected = truth("line").probabilities(found.alpha).max(-1).values.tolist()
+    assert [each.probability for each in said] == pytest.approx(expected, abs=1e-6)
 
 
 def test_a_point_for_each_layer(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 import subspaces as ss
 from subspaces.cli import app
 from subspaces.data.decoding import square
+from subspaces.production.choosing import NAMES
 from subspaces.production.images import Form, UnreadableError, read_arrays, read_image
 from subspaces.production.predicting import Predictions
 
@@ -336,6 +337,11 @@ def test_options_that_are_wrong(options: list[str], said: str, exported: Files) 
     ended = call("predict", exported("midpoint.safetensors"), "a.png", *options)
     assert ended.exit_code == 2
     assert said in ended.stderr
+
+
+def test_the_help_names_every_point_that_is_taken() -> None:
+    shown = " ".join(call("predict", "--help").output.replace("│", " ").split())
+    assert all(name in shown for name in NAMES if name != "family")  # which is many points, and answers with none
 
 
 def test_the_command_exports_and_says_where(trained: Files, tmp_path: Path) -> None:
