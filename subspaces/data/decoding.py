@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +22,10 @@ PIXELS = 10**8  # of one file: more is taken for a mistake, or for a file that i
 NUMBERS = 4 * TRIES + 1  # that one random view of an image needs
 
 
+class UnreadableError(ValueError):
+    """Why an input cannot be read, without its name."""
+
+
 def decode(path: Path) -> "Image":
     """Return an image file as RGB; grey ones get three equal channels."""
     with opened(path) as image:
@@ -38,8 +42,10 @@ def opened(path: Path) -> "Iterator[Image]":
     try:
         with Image.open(path, formats=formats()) as image:
             yield image
-    except (FileNotFoundError, DataError):
+    except FileNotFoundError:
         raise
+    except UnreadableError as error:
+        raise DataError(f"{path}: {error}") from None
     except Exception as error:  # Pillow's decoders raise whatever their libraries do
         size = path.stat().st_size
         raise DataError(f"{path}: {size:,} bytes that are not a whole image ({error}): get it again") from None
@@ -59,36 +65,43 @@ def square(path: Path, size: int) -> Pixels:
 
     What is transparent is white, sixteen bits become eight, and of several frames the first one counts.
     """
-    from PIL import Image, ImageOps
+    from PIL import Image
 
     with opened(path) as image:
-        if image.width * image.height > PIXELS:
-            raise DataError(f"{path}: {image.width:,} × {image.height:,} pixels, more than {PIXELS:,}: make it smaller")
-        image.draft("RGB", (2 * size, 2 * size))  # a large JPEG is decoded at a half, a quarter or an eighth
-        try:
-            upright = ImageOps.exif_transpose(image)
-        except Exception:  # notes that cannot be read; if it is the image itself, it cannot be read below either
-            upright = image
-        upright = _eight_bits(upright, path)
+        upright = prepared(image, (size, size)).convert("RGB")
         short = min(upright.size)
         left, top = (upright.width - short) / 2, (upright.height - short) / 2
         box = (left, top, left + short, top + short)
         return np.asarray(upright.resize((size, size), Image.Resampling.BILINEAR, box=box))
 
 
-def _eight_bits(image: "Image", path: Path) -> "Image":
-    """Return an image of any mode as RGB, over white where it is transparent."""
-    from PIL import Image
+def prepared(image: "Image", least: tuple[int, int] | None = None) -> "Image":
+    """Return an image of any mode as grey or RGB, upright, over white where it is transparent.
 
+    A large JPEG may be decoded at a half, a quarter or an eighth, if both sides stay twice the least.
+    """
+    from PIL import Image, ImageOps
+
+    check_size(image.width, image.height)
+    if least is not None:
+        image.draft("RGB", (2 * least[0], 2 * least[1]))
+    with suppress(Exception):  # notes that cannot be read; if it is the image itself, it cannot be read below either
+        image = ImageOps.exif_transpose(image)
     if image.mode == "F":
-        raise DataError(f"{path}: its pixels are floating-point numbers of no known range: save it with 8 or 16 bits")
+        raise UnreadableError("its pixels are floating-point numbers of no known range: save it with 8 or 16 bits")
     if image.mode.startswith("I"):  # 0 … 65535, which `convert` would cut off at 255
         wide = np.asarray(image).astype(np.int64).clip(0, 65535)
-        return Image.fromarray(((wide + 128) // 257).astype(np.uint8)).convert("RGB")
+        return Image.fromarray(((wide + 128) // 257).astype(np.uint8))
     if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
         white = Image.new("RGBA", image.size, "white")
         return Image.alpha_composite(white, image.convert("RGBA")).convert("RGB")
-    return image.convert("RGB")
+    return image.convert("L" if image.mode in ("1", "L") else "RGB")
+
+
+def check_size(width: int, height: int) -> None:
+    """Refuse an image that is too large."""
+    if width * height > PIXELS:
+        raise UnreadableError(f"{width:,} × {height:,} pixels, more than {PIXELS:,}: scale it down")
 
 
 def random_box(width: int, height: int, numbers: Sequence[float]) -> tuple[int, int, int, int]:

@@ -7,7 +7,6 @@ become grey by the weights of ITU-R 601.
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,7 +16,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from subspaces.data.decoding import PIXELS, centre_view, formats
+from subspaces.data.decoding import PIXELS, UnreadableError, centre_view, check_size, formats, prepared
 from subspaces.production.errors import install
 
 if TYPE_CHECKING:
@@ -26,10 +25,6 @@ if TYPE_CHECKING:
 ARRAYS = (".npy", ".npz")
 UNPACKED = 1 << 32  # bytes of a .npz file; a .npy file is read row by row
 GREY = np.array([0.299, 0.587, 0.114], np.float32)
-
-
-class UnreadableError(ValueError):
-    """Why an input cannot be read, without its name."""
 
 
 class Form(NamedTuple):
@@ -44,23 +39,15 @@ class Form(NamedTuple):
 def read_image(path: Path, form: Form) -> Tensor:
     """Return an image file as a model takes it: where that is a square, as training on one's own images reads it."""
     try:
-        from PIL import Image, ImageOps, UnidentifiedImageError
+        from PIL import Image, UnidentifiedImageError
     except ImportError:
         raise install("Pillow", "reading image files", "images") from None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the limit below is as near
             with Image.open(path, formats=formats()) as image:
-                if image.width * image.height > PIXELS:
-                    raise UnreadableError(_huge(image.width, image.height))
-                if not form.resize:
-                    image.draft(
-                        "RGB", (2 * form.width, 2 * form.height)
-                    )  # a large JPEG is decoded at a part of its size
-                upright: Any = image
-                with suppress(Exception):  # notes that cannot be read; if it is the image itself, it fails below too
-                    upright = ImageOps.exif_transpose(image)
-                pixels = np.asarray(fitted(_eight_bits(upright), form))
+                least = None if form.resize else (form.width, form.height)
+                pixels = np.asarray(fitted(prepared(image, least), form))
     except Image.DecompressionBombError as error:
         raise UnreadableError(f"{error}: scale it down to at most {PIXELS:,} pixels") from None
     except UnidentifiedImageError:
@@ -73,28 +60,9 @@ def read_image(path: Path, form: Form) -> Tensor:
     return _tensor(_coloured(pixels.astype(np.float32) / np.float32(255), form.channels))
 
 
-def _huge(width: int, height: int) -> str:
-    return f"it has {width:,} × {height:,} pixels, and at most {PIXELS:,} are read: scale it down"
-
-
 def _tensor(pixels: npt.NDArray[np.float32]) -> Tensor:
     """Return [H, W, C] as [C, H, W]."""
     return torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1)))
-
-
-def _eight_bits(image: "Image") -> "Image":
-    """Return an image of any mode as grey or RGB, over white where it is transparent."""
-    from PIL import Image
-
-    if image.mode == "F":
-        raise UnreadableError("its pixels are floating-point numbers of no known range: save it with 8 or 16 bits")
-    if image.mode.startswith("I"):  # 0 … 65535, which `convert` would cut off at 255
-        wide = np.asarray(image).astype(np.int64).clip(0, 65535)
-        return Image.fromarray(((wide + 128) // 257).astype(np.uint8))
-    if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
-        white = Image.new("RGBA", image.size, "white")
-        return Image.alpha_composite(white, image.convert("RGBA")).convert("RGB")
-    return image.convert("L" if image.mode in ("1", "L") else "RGB")
 
 
 def fitted(image: "Image", form: Form) -> "Image":
@@ -193,7 +161,8 @@ def _sized(pixels: npt.NDArray[np.float32], form: Form) -> npt.NDArray[np.float3
         from PIL import Image
     except ImportError:
         raise install("Pillow", "scaling images", "images") from None
-    if not pixels.size or pixels.shape[0] * pixels.shape[1] > PIXELS:
-        raise UnreadableError(_huge(pixels.shape[1], pixels.shape[0]) if pixels.size else "its images are empty")
+    if not pixels.size:
+        raise UnreadableError("its images are empty")
+    check_size(pixels.shape[1], pixels.shape[0])
     parts = [fitted(Image.fromarray(np.ascontiguousarray(part)), form) for part in pixels.transpose(2, 0, 1)]
     return np.stack([np.asarray(part) for part in parts], axis=-1).clip(0, 1)

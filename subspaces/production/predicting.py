@@ -12,11 +12,12 @@ from torch import Tensor
 
 from subspaces import values
 from subspaces.data.dataset import Progress
+from subspaces.data.decoding import UnreadableError
 from subspaces.data.listing import SUFFIXES
 from subspaces.evaluation.display import bars, counted
 from subspaces.production.choosing import Point
 from subspaces.production.errors import ModelError
-from subspaces.production.images import ARRAYS, Form, UnreadableError, read_arrays, read_image
+from subspaces.production.images import ARRAYS, Form, read_arrays, read_image
 from subspaces.production.models import Model
 from subspaces.production.reading import open_model
 

@@ -18,9 +18,9 @@ from typer.testing import CliRunner
 
 import subspaces as ss
 from subspaces.cli import app
-from subspaces.data.decoding import square
+from subspaces.data.decoding import UnreadableError, square
 from subspaces.production.choosing import NAMES
-from subspaces.production.images import Form, UnreadableError, read_arrays, read_image
+from subspaces.production.images import Form, read_arrays, read_image
 from subspaces.production.predicting import Predictions
 
 Files = Callable[[str], Path]
