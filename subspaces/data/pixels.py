@@ -1,9 +1,17 @@
-"""From bytes to the numbers a network gets."""
+"""From bytes to the numbers a network gets, and from colours to grey."""
 
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+
+GREY = (0.299, 0.587, 0.114)  # of red, green and blue: ITU-R 601
+
+
+def grey(images: Tensor) -> Tensor:
+    """Return how light colours [n, 3, H, W] are, as float32 [n, 1, H, W]."""
+    red, green, blue = images.float().unbind(1)
+    return (GREY[0] * red + GREY[1] * green + GREY[2] * blue)[:, None]
 
 
 class Normalise:

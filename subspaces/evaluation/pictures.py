@@ -10,9 +10,9 @@ from torch.nn import functional as F
 
 from subspaces import nested, values
 from subspaces.data import Files, Images, StreamingLoader, unlabelled
+from subspaces.data.pixels import grey
 from subspaces.evaluation.tasks import Task
 
-GREY = (0.299, 0.587, 0.114)  # of red, green and blue
 PIXELS = 2000 * 32 * 32  # of a batch on a GPU
 LEAST = 250  # images in one, and on a CPU
 ROUNDING = 0.01  # by which numbers may leave [0, 1]: those of bfloat16 do
@@ -127,7 +127,7 @@ def fitted(images: Tensor, shape: Sequence[int]) -> Tensor:
         return images
     x = images.float()
     if channels == 1 and images.shape[1] == 3:
-        x = torch.einsum("nchw,c->nhw", x, torch.tensor(GREY, device=x.device))[:, None]
+        x = grey(x)
     if x.shape[-2:] != (height, width):
         x = F.interpolate(x, (height, width), mode="bilinear", antialias=True)
     return x.expand(-1, channels, -1, -1).round().clamp(0, 255).to(torch.uint8)

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from subspaces.data.decoding import PIXELS, UnreadableError, centre_view, check_size, formats, prepared
+from subspaces.data.pixels import GREY
 from subspaces.production.errors import install
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 ARRAYS = (".npy", ".npz")
 UNPACKED = 1 << 32  # bytes of a .npz file; a .npy file is read row by row
-GREY = np.array([0.299, 0.587, 0.114], np.float32)
 
 
 class Form(NamedTuple):
@@ -91,7 +91,7 @@ def _coloured(pixels: npt.NDArray[np.float32], channels: int) -> npt.NDArray[np.
     if found == 1:
         return np.repeat(pixels, channels, axis=-1)
     if channels == 1 and found == 3:
-        return (pixels @ GREY)[..., None]
+        return (pixels @ np.array(GREY, np.float32))[..., None]
     raise UnreadableError(f"it has {found} channels, and the model takes {channels}")
 
 

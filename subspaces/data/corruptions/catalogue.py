@@ -13,6 +13,7 @@ from subspaces.data.corruptions import blur, digital, jpeg, noise, spatter, weat
 from subspaces.data.corruptions.draws import Draws
 from subspaces.data.corruptions.matrices import rounded
 from subspaces.data.corruptions.parameters import PARAMETERS, Sides
+from subspaces.data.pixels import grey
 from subspaces.streams import SEEDS
 from subspaces.text import Catalogue
 
@@ -54,7 +55,7 @@ class Corruption:
         parameter = self.parameter(severity, *images.shape[-2:])
         if not self.colour or images.shape[1] == 3:
             return self.effect(images, parameter, draws)
-        return rounded(weather.grey(self.effect(images.expand(-1, 3, -1, -1), parameter, draws)))
+        return rounded(grey(self.effect(images.expand(-1, 3, -1, -1), parameter, draws)))
 
 
 def _known(name: str, label: str, group: str, meaning: str, effect: Effect, colour: bool = False) -> Corruption:

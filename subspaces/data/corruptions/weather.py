@@ -6,14 +6,7 @@ from torch import Tensor
 from subspaces.data.corruptions.blur import smeared
 from subspaces.data.corruptions.draws import Draws
 from subspaces.data.corruptions.matrices import cut, product, rounded, zoom
-
-LUMA = (0.299, 0.587, 0.114)
-
-
-def grey(images: Tensor) -> Tensor:
-    """Return how light colours are, as float32 [n, 1, H, W]."""
-    red, green, blue = images.float().unbind(1)
-    return (LUMA[0] * red + LUMA[1] * green + LUMA[2] * blue)[:, None]
+from subspaces.data.pixels import grey
 
 
 def snow(images: Tensor, setting: tuple[float, float, float, float, int, float, float], draws: Draws) -> Tensor:
