@@ -18,7 +18,7 @@ from subspaces.evaluation.plane import Network
 from subspaces.evaluation.record import Alpha, Record, Row
 from subspaces.evaluation.run_subject import OneRun, RunSubject, run_subjects, share
 from subspaces.evaluation.settings import Settings
-from subspaces.evaluation.subject import left_alone, subject_of, walkable
+from subspaces.evaluation.subject import left_alone, subject_of
 from subspaces.evaluation.tasks import Task, task_of
 from subspaces.reports import figures
 from subspaces.reports.page import write_report
@@ -213,9 +213,9 @@ def evaluate(
     if not networks:
         found = evaluate_runs(what, wanted, data=data, execution=execution, trust=trust, progress=progress)
         return found[0] if isinstance(what, (Run, str, os.PathLike)) else found
-    loaders = {split: walkable(split, own[split]) for split in ("test", "validation") if own[split] is not None}
+    loaders = {split: values.batches(split, own[split]) for split in ("test", "validation") if own[split] is not None}
     chosen = task_of(task)
-    statistics = None if statistics is None else walkable("statistics", statistics)
+    statistics = None if statistics is None else values.batches("statistics", statistics)
     subject = subject_of(networks, chosen, loaders, statistics, name)
     measured = measured_by(chosen.metrics, metrics)
     open_run = run_subjects(data, execution, trust)

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -74,6 +74,15 @@ def function(name: str, value: Any, expected: str) -> None:
     """Refuse what cannot be called."""
     if not callable(value):
         raise TypeError(f"{name}={shown(value)}: expected {expected}")
+
+
+def batches(name: str, loader: Any, *, again: bool = True) -> Iterable[Any]:
+    """Return what yields batches, and if `again` does so as often as it is asked."""
+    if not isinstance(loader, Iterable) or isinstance(loader, (str, bytes)):
+        raise TypeError(f"{name}={shown(loader)}: expected something that yields batches")
+    if again and isinstance(loader, Iterator):
+        raise TypeError(f"{name}={shown(loader)}: expected batches that can be walked over again")
+    return loader
 
 
 def listed(value: Any) -> bool:

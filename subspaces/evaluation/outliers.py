@@ -20,7 +20,7 @@ from subspaces.data import NAMES
 from subspaces.data.loading import OWN
 from subspaces.evaluation.classification import Classes
 from subspaces.evaluation.record import Description
-from subspaces.evaluation.subject import Subject, walkable
+from subspaces.evaluation.subject import Subject
 from subspaces.text import hint
 
 KEPT = 95  # percent of the test examples
@@ -150,13 +150,13 @@ def wanted(value: Any) -> Wanted:
     if value is None or (isinstance(value, (list, tuple)) and not value):
         return {}
     if isinstance(value, Mapping):
-        return {str(name): walkable(f"outliers={{{name!r}: …}}", loader) for name, loader in value.items()}
+        return {str(name): values.batches(f"outliers={{{name!r}: …}}", loader) for name, loader in value.items()}
     several = list(value) if isinstance(value, (list, tuple)) else [value]
     if all(isinstance(each, (str, os.PathLike)) for each in several):
         return dict(map(_known, several))
     if not isinstance(value, Iterable):
         raise TypeError(f"outliers={values.shown(value)}: expected {EXPECTED}")
-    return {"outliers": walkable("outliers", value)}
+    return {"outliers": values.batches("outliers", value)}
 
 
 def _known(name: str | os.PathLike[str]) -> tuple[str, Path | None]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from subspaces import values
 from subspaces.data.corruptions import CORRUPTIONS, SEVERITIES, corrupt, names_in, published
 from subspaces.evaluation.changes import EXTRA
-from subspaces.evaluation.subject import Subject, walkable
+from subspaces.evaluation.subject import Subject
 from subspaces.text import listed, nearest
 
 EXPECTED = "names such as ['fog', 'snow'], 'all', 'extra', a Corruptions, a folder, or loaders such as {'rain': loader}"
@@ -118,7 +118,7 @@ def _given(loaders: Mapping[Any, Any]) -> Given:
         by_severity = each if isinstance(each, Mapping) else {0: each}
         for severity, loader in by_severity.items():
             where = f"corruptions={{{name!r}: …}}"
-            found[str(name), values.whole(f"{where}: severity", severity, 0)] = walkable(where, loader)
+            found[str(name), values.whole(f"{where}: severity", severity, 0)] = values.batches(where, loader)
     if not found:
         raise ValueError("corruptions={}: expected at least one loader, such as {'rain': {1: loader}}")
     return found

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from subspaces import nested, norms, template, values
+from subspaces import nested, norms, template
 from subspaces.data import Images
 from subspaces.ensembles import Average, Ensemble
 from subspaces.evaluation.answers import Family, usual
@@ -32,15 +32,6 @@ Loaders = Mapping[str, Iterable[Any]]
 """The batches of each split, by its name: "test", and perhaps "validation"."""
 Constants = Sequence[float] | None
 PIXELS = 64 * 64  # of a picture: a page holds 48 of them
-
-
-def walkable(name: str, loader: Any) -> Iterable[Any]:
-    """Return batches that can be walked over for every point."""
-    if not isinstance(loader, Iterable) or isinstance(loader, (str, bytes)):
-        raise TypeError(f"{name}={values.shown(loader)}: expected something that yields batches")
-    if isinstance(loader, Iterator):
-        raise TypeError(f"{name}={values.shown(loader)}: expected batches that can be walked over again")
-    return loader
 
 
 class Subject:

@@ -1,7 +1,7 @@
 """`family.select`: the best point for a new domain, from a few examples."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import torch
@@ -78,8 +78,9 @@ class Selecting:
         found = criterion(by)
         _check(self, per, search, points, steps, folds, level, seed)
         norms.check_given(self.template, statistics)
-        for name, value, again in (("loader", loader, False), ("statistics", statistics, True)):
-            _check_loader(name, value, again)
+        values.batches("loader", loader, again=False)
+        if statistics is not None:
+            values.batches("statistics", statistics)
         if batches is not None:
             values.whole("batches", batches, 1, beside=", or None for all")
         devices = [self.device] if self.device.type == "cuda" else []
@@ -150,13 +151,3 @@ def _check(
     values.whole("seed", seed, 0, SEEDS - 1)
     if not 0 < values.number("level", level) < 1:
         raise ValueError(f"level={values.shown(level)}: expected a probability between 0 and 1, such as 0.05")
-
-
-def _check_loader(name: str, loader: Any, again: bool) -> None:
-    """Refuse what yields no batches, or not those of every point."""
-    if loader is None and again:
-        return
-    if not isinstance(loader, Iterable) or isinstance(loader, (str, bytes)):
-        raise TypeError(f"{name}={values.shown(loader)}: expected something that yields batches")
-    if again and isinstance(loader, Iterator):
-        raise TypeError(f"{name}={values.shown(loader)}: expected batches that can be walked over again")
