@@ -57,9 +57,13 @@ def averaged(record: Record) -> list[Shift]:
 
     Of corruptions these are the usual ones, unless there are extra ones alone.
     """
-    usual = [each for each in record.shifts if each.group != EXTRA] or record.shifts
-    measured = [answered for answered in record.answers if any(map(answered.is_of, _rows(usual)))]
-    return [shift for shift in usual if all(any(map(answered.is_of, shift.rows)) for answered in measured)]
+    return answered_by_all(record, [each for each in record.shifts if each.group != EXTRA] or record.shifts)
+
+
+def answered_by_all(record: Record, shifts: Sequence[Shift]) -> list[Shift]:
+    """Return the sets on which every answer was measured that was measured on any of them."""
+    measured = [answered for answered in record.answers if any(map(answered.is_of, _rows(shifts)))]
+    return [shift for shift in shifts if all(any(map(answered.is_of, shift.rows)) for answered in measured)]
 
 
 def _rows(shifts: Sequence[Shift]) -> Iterator[Row]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from subspaces.data.corruptions import CORRUPTIONS
-from subspaces.evaluation.changes import EXTRA, relative_change
+from subspaces.evaluation.changes import EXTRA, answered_by_all, relative_change
 from subspaces.evaluation.record import About, Description, Outliers, Record, Row, Shift
 from subspaces.evaluation.statistics import Spread, spread
 from subspaces.reports.answers import Answer, Seeds, own
@@ -38,7 +38,8 @@ class Condition:
 
 def conditions(records: Sequence[Record]) -> list[Condition]:
     """Return the shifted data that all of these were measured on, by their groups."""
-    every = [{(one.name, one.group, one.source, one.count, one.severity) for one in _whole(each)} for each in records]
+    whole = [answered_by_all(record, record.shifts) for record in records]
+    every = [{(one.name, one.group, one.source, one.count, one.severity) for one in shifts} for shifts in whole]
     found: dict[tuple[str, str, str, int], list[int]] = {}
     for one in records[0].shifts:
         key = (one.name, one.group, one.source, one.count)
@@ -46,13 +47,6 @@ def conditions(records: Sequence[Record]) -> list[Condition]:
             found.setdefault(key, []).append(one.severity)
     named = [Condition(*key, tuple(sorted(severities))) for key, severities in found.items()]
     return sorted(named, key=lambda each: ORDER.index(each.group) if each.group in ORDER else len(ORDER))
-
-
-def _whole(record: Record) -> list[Shift]:
-    """Return the shifted data that every answer was measured on which was measured on any, so that means compare."""
-    found = [[each for each in record.answers if any(map(each.is_of, one.rows))] for one in record.shifts]
-    most = [each for each in record.answers if any(each in some for some in found)]
-    return [one for one, some in zip(record.shifts, found, strict=True) if some == most]
 
 
 def needed(groups: Sequence[Group], metric: str, split: str) -> list[Condition]:
