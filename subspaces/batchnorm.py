@@ -67,8 +67,7 @@ def recalibrate(
         call = partial(module, alpha=alpha, outside=outside)
     elif alpha is not None:
         raise TypeError(f"alpha={alpha!r}: only a Subspace has points, this is a {type(module).__name__}")
-    if not isinstance(loader, Iterable) or isinstance(loader, (str, bytes)):
-        raise TypeError(f"loader={loader!r}: expected something that yields batches, such as a DataLoader")
+    values.batches("loader", loader, again=False)
     if batches is not None:
         values.whole("batches", batches, 1, sys.maxsize, beside=", or None for the whole loader")
     if forward is not None:

@@ -79,7 +79,7 @@ def function(name: str, value: Any, expected: str) -> None:
 def batches(name: str, loader: Any, *, again: bool = True) -> Iterable[Any]:
     """Return what yields batches, and if `again` does so as often as it is asked."""
     if not isinstance(loader, Iterable) or isinstance(loader, (str, bytes)):
-        raise TypeError(f"{name}={shown(loader)}: expected something that yields batches")
+        raise TypeError(f"{name}={shown(loader)}: expected something that yields batches, such as a DataLoader")
     if again and isinstance(loader, Iterator):
         raise TypeError(f"{name}={shown(loader)}: expected batches that can be walked over again")
     return loader

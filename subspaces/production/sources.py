@@ -2,7 +2,7 @@
 
 import copy
 import platform
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -215,7 +215,7 @@ def own_source(
         )
     if stds and min(stds) <= 0:
         raise ValueError(f"std={values.shown(std)}: expected numbers above 0")
-    if statistics is not None and (isinstance(statistics, Iterator) or not isinstance(statistics, Iterable)):
-        raise TypeError(f"statistics={values.shown(statistics)}: expected batches that can be walked over again")
+    if statistics is not None:
+        values.batches("statistics", statistics)
     found = [] if classes is None else [str(each) for each in values.several("classes", classes, "a list of names")]
     return OwnSource(module, example, found, means, stds, statistics, name or "network", network or "")
