@@ -169,7 +169,19 @@ def test_a_signal_stops_and_the_same_command_continues(tmp_path: Path, monkeypat
             os.kill(os.getpid(), signal.SIGTERM)
 
     monkeypatch.setattr(Run, "append_log", stopping)
-    command = ["compare", "digits-standard", "--seeds", 0, 1, "--epochs", 3, *SMALL[2:], *folders(tmp_path)]
+    command = [
+        "compare",
+        "digits-standard",
+        "--seeds",
+        0,
+        1,
+        "--epochs",
+        3,
+        "--stack",
+        1,
+        *SMALL[2:],
+        *folders(tmp_path),
+    ]
     result = call(*command, "--quiet")
     assert result.exit_code == 143
     assert result.stderr == "stopped; the same command continues\n"

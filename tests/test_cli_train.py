@@ -114,6 +114,7 @@ VALUES = {
     "precision": ("bfloat16", "bfloat16"),
     "workers": ("3", 3),
     "at_once": ("3", 3),
+    "stack": ("3", 3),
     "image_size": ("32", 32),
     "augment": ("resized-crop", "resized-crop"),
     "fingerprint": (PRINT, PRINT),

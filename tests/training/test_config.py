@@ -425,6 +425,7 @@ def test_a_graph_needs_a_gpu():
         ("checkpoint_seconds", "60"),
         ("at_once", 0),
         ("at_once", 1.5),
+        ("stack", 0),
         ("workers", -1),
         ("workers", 1.5),
         ("workers", True),
