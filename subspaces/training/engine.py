@@ -25,6 +25,17 @@ from subspaces.training.step import Step
 FUSED = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW)
 
 
+SMOOTHING = "label_smoothing"
+
+
+def cross_entropy(logits: Tensor, y: Tensor, smoothing: float | Tensor) -> Tensor:
+    """Return (1 - s) CE(y) + s CE(uniform), the mean over a batch; s may be a tensor, which torch's own may not."""
+    if not isinstance(smoothing, Tensor):
+        return F.cross_entropy(logits, y, label_smoothing=smoothing)
+    known = logits.log_softmax(1)
+    return (1 - smoothing) * F.nll_loss(known, y) - smoothing * known.mean()
+
+
 class Objective(nn.Module):
     """The loss of a family on a batch, with a method's penalties."""
 
@@ -32,7 +43,7 @@ class Objective(nn.Module):
         super().__init__()
         self.family = family
         self.hooks = hooks
-        self.smoothing = smoothing
+        self.hooks.numbers = {**hooks.numbers, SMOOTHING: smoothing}
         self.low = low
 
     def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -40,7 +51,7 @@ class Objective(nn.Module):
         with torch.autocast(x.device.type, torch.bfloat16, enabled=self.low):
             result = self.hooks.outputs(x)
         logits = (result.output if isinstance(result, Sampled) else result).float()
-        loss = F.cross_entropy(logits, y, label_smoothing=self.smoothing)
+        loss = cross_entropy(logits, y, self.hooks.numbers[SMOOTHING])
         correct = (logits.detach().argmax(1) == y).sum()
         found = torch.stack([loss.detach() * len(y), correct])
         for penalty in self.hooks.penalties(result):

@@ -14,13 +14,13 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from subspaces.data import Abreast, ResidentLoader
-from subspaces.methods import Backward
+from subspaces.methods import Backward, Hooks
 from subspaces.networks import registry
 from subspaces.training.engine import Engine, build_optimizer
 from subspaces.training.recipe import COMMON, Recipe
 from subspaces.training.step import GRAPH_SAFE, Step
 
-OWN = {"name", "seed", "label_noise"}  # fields in which runs of a stack may differ
+OWN = {"name", "seed", "label_noise", "label_smoothing", "method"}  # fields in which runs of a stack may differ
 OPTIONS = ("learning_rate", "momentum", "weight_decay", "schedule")  # these too: each kind of them has its own slices
 
 
@@ -30,14 +30,16 @@ def likeness(recipe: Recipe) -> tuple[Any, ...] | None:
     Alone are methods that say so, networks from elsewhere, which may do anything, those with dropout, which draws from
     torch's own generator, branches of a trunk, and optimisers that look at more than one weight at a time.
     """
-    hooks = recipe.definition.hooks
+    method, hooks = recipe.definition, recipe.definition.hooks
     ours = recipe.network in registry.names()
     if not hooks.together or not ours or recipe.dropout or recipe.trunk or recipe.optimizer not in GRAPH_SAFE:
         return None
     common = {name: getattr(recipe, name) for name in COMMON if name not in {*OWN, *OPTIONS}}
-    own = recipe.definition.own()
-    numbers = {name: own[name] > 0 for name in hooks.varying}  # what is 0 may be left out of a step
-    return tuple((common | own | numbers).items())
+    step = (hooks.outputs, hooks.penalties)
+    if step == (Hooks.outputs, Hooks.penalties):  # methods that differ between and after the steps alone
+        return (method.shape(), *common.items())
+    numbers = {name: getattr(method, name) > 0 for name in hooks.varying}  # what is 0 may be left out of a step
+    return (type(method), *step, *(common | method.own() | numbers).items())
 
 
 class Stack:
@@ -146,7 +148,9 @@ class _Part:
 
 
 def _options(engine: Engine) -> tuple[Any, ...]:
-    return tuple(getattr(engine.recipe, name) for name in OPTIONS)
+    recipe = engine.recipe
+    own = str(recipe.definition) if recipe.definition.schedule else ""  # its learning rate may depend on all its fields
+    return (*(getattr(recipe, name) for name in OPTIONS), own)
 
 
 def _numbers(engines: Sequence[Engine]) -> dict[str, Tensor]:

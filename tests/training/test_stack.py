@@ -81,7 +81,20 @@ ALIKE = {
     "integral": seeds(method="integral"),
     "ema": seeds(method="ema"),
     "snapshot": seeds(method="snapshot", vertices=2),
-    "smoothing": seeds(label_smoothing=0.2),
+    "smoothing": [change(seed=seed, label_smoothing=each) for seed, each in enumerate((0.0, 0.2, 0.5))],
+    "one shape": [
+        change(epochs=8, validation=5, seed=seed, **each)
+        for seed, each in enumerate(
+            (
+                {},
+                {"method": "ema"},
+                {"method": "swa-cyclic", "vertices": 2},
+                {"method": "snapshot", "vertices": 2},
+                {"method": "snapshot", "vertices": 4},
+                {"method": "early-stopping"},
+            )
+        )
+    ],
     "adam": seeds(method="line", optimizer="Adam", learning_rate=0.001),
     "no momentum": seeds(momentum=0.0, learning_rate=0.02),
     "convolutions": seeds(network="lenet", method="line"),
@@ -154,7 +167,7 @@ def test_what_is_trained_alone() -> None:
         change(network="training_cases:dropped", dropout=0.1),
     ]
     assert [likeness(recipe) for recipe in apart] == [None] * 5
-    fields = [{"batch": 8}, {"epochs": 3}, {"method": "curve"}, {"label_smoothing": 0.1}, {"optimizer": "Adam"}]
+    fields = [{"batch": 8}, {"epochs": 3}, {"method": "curve"}, {"method": "line"}, {"optimizer": "Adam"}]
     fields += [sampled, {**sampled, "layerwise": True}, {**sampled, "beta": 0.0}]
     assert len({likeness(recipe) for recipe in (change(), *(change(**each) for each in fields))}) == 9
 
