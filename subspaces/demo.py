@@ -57,8 +57,9 @@ def run(setting: Setting, out: Path, show: Mode = "bar") -> Result:
     seeds, bars = range(setting.seeds), show == "bar"
     standard, line = setting.recipe("digits-standard"), setting.recipe("digits-line")
     numbers: dict[str, Any] = {"out": out, "device": "cpu", "show": show, "tensorboard": False, "evaluate_every": 0}
-    first, lines = (train(recipe, seeds=seeds, **numbers) for recipe in (standard, line))
-    second = train(standard, seeds=[seed + OTHERS for seed in seeds], **numbers)
+    networks = train(standard, seeds=[*seeds, *(seed + OTHERS for seed in seeds)], **numbers)
+    first, second = networks[: setting.seeds], networks[setting.seeds :]
+    lines = train(line, seeds=seeds, **numbers)
     records = evaluate([*first, *lines], device="cpu", progress=bars)
     records[len(first)] = evaluate(lines[0], device="cpu", through=[first[0].folder], progress=bars)
     pairs = evaluate_together(list(zip(first, second, strict=True)), to=out, device="cpu", progress=bars)

@@ -90,6 +90,8 @@ class Engine:
         self.hooks = recipe.definition.hooks(recipe.definition, self.family, recipe.epochs, recipe.seed)
         self.traced, self.several = self.hooks.traced, False
         self.loss = Objective(self.family, self.hooks, recipe.label_smoothing, execution.precision == "bfloat16")
+        if execution.compile:  # as tensors they are not part of the program, which runs that differ in them share
+            self.hooks.numbers = {name: self._tensor(value) for name, value in self.hooks.numbers.items()}
         self.totals = torch.zeros(2, device=self.device)  # sum of the loss, correct predictions
         self.stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
         self.family.cast_weights = recipe.network in registry.names()  # whose weights stay in their layers
@@ -99,6 +101,10 @@ class Engine:
         self.step = Step(self)
         if self.stream is not None:  # what was made here is there before a step reads it
             self.stream.wait_stream(torch.cuda.current_stream(self.device))
+
+    def _tensor(self, number: float) -> float | Tensor:
+        """Return a number as a tensor; what is 0 may be left out of a step, and stays what it is."""
+        return torch.tensor(float(number), device=self.device) if number else number
 
     def _track(self, wanted: bool) -> None:
         """Switch running statistics off and on: they belong to no point of a family, and training never reads them."""

@@ -155,9 +155,6 @@ def _options(engine: Engine) -> tuple[Any, ...]:
 
 def _numbers(engines: Sequence[Engine]) -> dict[str, Tensor]:
     """Return those numbers of the methods that differ, [k]."""
-    every = [engine.hooks.numbers for engine in engines]
-    return {
-        name: torch.tensor([float(each[name]) for each in every], device=engines[0].device)
-        for name in every[0]
-        if len({each[name] for each in every}) > 1
-    }
+    every = {name: [float(engine.hooks.numbers[name]) for engine in engines] for name in engines[0].hooks.numbers}
+    device = engines[0].device
+    return {name: torch.tensor(values, device=device) for name, values in every.items() if len(set(values)) > 1}

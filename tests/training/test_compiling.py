@@ -1,7 +1,10 @@
 """The compiler's limits, which count over all engines of a process."""
 
+import dataclasses
+
 import pytest
 import torch
+from torch._dynamo.testing import CompileCounter
 from training_cases import made_dataset
 
 from subspaces.training import Execution, Recipe
@@ -18,3 +21,14 @@ def test_many_engines_may_be_compiled():
         assert all(one != other for one, other in zip(plain, made, strict=True))
         assert torch._dynamo.config.recompile_limit >= 10_000
         assert torch._dynamo.config.accumulated_recompile_limit >= 10_000
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_runs_that_differ_in_numbers_share_a_program():
+    base = Recipe(name="small", dataset="made", network="mlp", batch=16, method="line")
+    execution, dataset, counter = Execution(device="cpu", compile=True).resolved(), made_dataset(), CompileCounter()
+    changes = [{}, {"seed": 1}, {"beta": 0.5}, {"learning_rate": 0.01}, {"name": "other", "epochs": 3}]
+    for change in changes:
+        engine = Engine(dataclasses.replace(base, **change), dataset, execution)
+        torch.compile(engine.objective, backend=counter, dynamic=False)(*engine.loader.take(16)).backward()
+    assert counter.frame_count == 1
