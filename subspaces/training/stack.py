@@ -54,6 +54,7 @@ class Stack:
             first.recipe, first.execution, first.device, first.stream
         )  # fmt: skip
         self.traced = first.traced
+        self._wait()  # for what the engines did on streams of their own
         loaders = [engine.loader for engine in engines]
         self.loader = Abreast([loader for loader in loaders if isinstance(loader, ResidentLoader)])
         self.rng = torch.stack([engine.family.rng for engine in engines])
@@ -71,6 +72,11 @@ class Stack:
         step = Step(self)
         for engine in engines:
             engine.step = step
+        self._wait()
+
+    def _wait(self) -> None:
+        if self.stream is not None:
+            torch.cuda.synchronize(self.device)
 
     def objective(self, x: Tensor, y: Tensor) -> Tensor:
         """Return the sum of all objectives, of which each has its own batch, weights and random numbers."""
