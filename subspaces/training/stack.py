@@ -50,10 +50,8 @@ class Stack:
     def __init__(self, engines: Sequence[Engine]) -> None:
         self.engines = engines = sorted(engines, key=_options)
         first = engines[0]
-        self.recipe, self.execution, self.device, self.stream = (
-            first.recipe, first.execution, first.device, first.stream
-        )  # fmt: skip
-        self.traced = first.traced
+        self.recipe, self.execution, self.traced = first.recipe, first.execution, first.traced
+        self.device, self.stream = first.device, first.stream
         self._wait()  # for what the engines did on streams of their own
         loaders = [engine.loader for engine in engines]
         self.loader = Abreast([loader for loader in loaders if isinstance(loader, ResidentLoader)])
@@ -80,11 +78,8 @@ class Stack:
 
     def objective(self, x: Tensor, y: Tensor) -> Tensor:
         """Return the sum of all objectives, of which each has its own batch, weights and random numbers."""
-        pieces = [part.omega for part in self.parts]
-        omega = {
-            name: pieces[0][name] if len(pieces) == 1 else torch.cat([one[name] for one in pieces])
-            for name in pieces[0]
-        }
+        pieces = {name: [part.omega[name] for part in self.parts] for name in self.parts[0].omega}
+        omega = {name: each[0] if len(each) == 1 else torch.cat(each) for name, each in pieces.items()}
         losses, found = torch.vmap(self._objective)(omega, self.rng, self.numbers, x, y)
         self.totals.add_(found)
         return losses.sum()  # type: ignore[no-any-return]

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from subspaces.data import Dataset, ResidentLoader
 from subspaces.phases import phase
+from subspaces.training.batches import Stream
 from subspaces.training.execution import Execution
 from subspaces.training.places import Places
 from subspaces.training.runs import Run
@@ -110,9 +111,11 @@ class Turns:
         failures, first = list[TrainingError](), self.images is None
         alike: dict[Any, list[Trainer]] = {}
         with self.places.taken(len(runs)):
+            loader: ResidentLoader | Stream | None = self.images
             for run in runs:
-                trainer = self._begin(run)
-                alone = not trainer.hooks.together or trainer.stacked is False
+                trainer = self._begin(run, loader)
+                loader = trainer.engine.loader  # for the next, which sees images as this one does
+                alone = not trainer.hooks.together or trainer.stacked is False or isinstance(loader, Stream)
                 alike.setdefault(run if alone else (trainer.epoch, trainer.done), []).append(trainer)
             for trainers in alike.values():
                 self.running.append(Crew(trainers, until))
@@ -121,10 +124,10 @@ class Turns:
             self.places.shared(self.images.images.nbytes, len(runs))
         return failures
 
-    def _begin(self, run: Run) -> Trainer:
+    def _begin(self, run: Run, images: ResidentLoader | Stream | None) -> Trainer:
         run.check()
         dataset = self.dataset if isinstance(self.dataset, Dataset) else self.dataset[run.recipe.label_noise]
-        trainer = Trainer(run, dataset, self.execution, self.watchers.report, self.images)
+        trainer = Trainer(run, dataset, self.execution, self.watchers.report, images)
         run.start(self.execution)  # not before its network can be built
         if run not in self.begun:  # it may have gone ahead on a trunk before
             self.begun.add(run)

@@ -268,3 +268,17 @@ def test_one_that_began_alone_goes_on_alone(tmp_path: Path) -> None:
     train_runs(runs, DATA, CPU, nothing, nothing)
     assert all(run.finished for run in runs)
     assert_same_end(runs[0], expected)
+
+
+def test_runs_that_see_images_otherwise_have_their_own(tmp_path: Path) -> None:
+    """Beside others, whose images they cannot share."""
+    recipes = [change(), *seeds(2, method="line", pad=2), *seeds(2, method="curve", pad=1)]
+    runs = [Run.under(tmp_path, recipe) for recipe in recipes]
+    train_runs(runs, DATA, CPU, nothing, nothing)
+    assert all(run.finished for run in runs)
+
+
+def test_images_that_are_read_as_they_come_are_for_one_run_at_a_time(tmp_path: Path) -> None:
+    runs = [Run.under(tmp_path, recipe) for recipe in seeds(2)]
+    train_runs(runs, DATA, dataclasses.replace(CPU, resident=False, workers=0), nothing, nothing)
+    assert all(run.finished for run in runs)
