@@ -78,7 +78,9 @@ class Stack:
 
     def objective(self, x: Tensor, y: Tensor) -> Tensor:
         """Return the sum of all objectives, of which each has its own batch, weights and random numbers."""
-        pieces = {name: [part.omega[name] for part in self.parts] for name in self.parts[0].omega}
+        pieces: dict[str, list[Tensor]] = {
+            name: [part.omega[name] for part in self.parts] for name in self.parts[0].omega
+        }
         omega = {name: each[0] if len(each) == 1 else torch.cat(each) for name, each in pieces.items()}
         losses, found = torch.vmap(self._objective)(omega, self.rng, self.numbers, x, y)
         self.totals.add_(found)
