@@ -157,7 +157,9 @@ def _options(engine: Engine) -> tuple[Any, ...]:
 
 
 def _numbers(engines: Sequence[Engine]) -> dict[str, Tensor]:
-    """Return those numbers of the methods that differ, [k]."""
+    """Return the numbers of the methods, [k], whether they differ or not, so that a run computes in any company alike.
+
+    What is 0 for all is left out: a step may do without it.
+    """
     every = {name: [float(engine.hooks.numbers[name]) for engine in engines] for name in engines[0].hooks.numbers}
-    device = engines[0].device
-    return {name: torch.tensor(values, device=device) for name, values in every.items() if len(set(values)) > 1}
+    return {name: torch.tensor(values, device=engines[0].device) for name, values in every.items() if any(values)}

@@ -131,11 +131,20 @@ def test_labels_may_differ() -> None:
     torch.testing.assert_close(second.totals, expected.totals, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("others", [[1], [1, 2, 3, 4]])
-def test_the_company_does_not_change_a_bit(others: list[int]) -> None:
+COMPANY = {
+    "one": [{}],
+    "four": [{"seed": seed} for seed in (2, 3, 4, 5)],
+    "other numbers": [{"beta": 0.3}, {"label_smoothing": 0.2}, {"learning_rate": 0.01}],
+}
+
+
+@pytest.mark.parametrize("own", [{}, {"label_smoothing": 0.1}, {"beta": 0.7}], ids=str)
+@pytest.mark.parametrize("others", COMPANY)
+def test_the_company_does_not_change_a_bit(others: str, own: dict[str, Any]) -> None:
     """On a CPU, of a network of matrix products."""
-    one = together([change(method="line", layerwise=True)])
-    several = together([change(method="line", layerwise=True, seed=seed) for seed in (0, *others)])
+    line = {"method": "line", "layerwise": True}
+    one = together([change(**line, **own)])
+    several = together([change(**line, **own), *(change(**line, **other) for other in COMPANY[others])])
     assert one[0].keys() == several[0].keys()
     assert all(torch.equal(value, several[0][name]) for name, value in one[0].items())
 
