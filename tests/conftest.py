@@ -1,6 +1,7 @@
 """What all tests share."""
 
 import functools
+import gc
 import os
 from collections.abc import Iterator
 
@@ -9,6 +10,8 @@ import torch
 import typer.testing
 
 from subspaces.training.environment import commit
+
+gc.disable()  # until all is imported: see `pytest_collection_finish`
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -78,3 +81,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if not torch.cuda.is_available() and item.get_closest_marker("gpu"):
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector leave alone what was imported, of which nothing is garbage, and come less often."""
+    gc.freeze()
+    gc.set_threshold(20_000)
+    gc.enable()
