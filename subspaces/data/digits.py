@@ -1,6 +1,7 @@
 """scikit-learn's digits: 1,797 images of 8 × 8, bundled with it."""
 
 import gzip
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,9 @@ def load() -> Dataset:
     return Dataset("digits", train, None, test, tuple(map(str, range(10))), MEAN, STD)
 
 
+@cache
 def _read() -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Return pixels [n, 64] and labels [n], from the file itself: to import scikit-learn takes a second."""
+    """Return pixels [n, 64] and labels [n], once read from the file itself: to import scikit-learn takes a second."""
     found = find_spec("sklearn")
     file = Path(found.origin if found is not None and found.origin else "").parent / "datasets/data/digits.csv.gz"
     if file.is_file():
