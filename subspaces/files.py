@@ -92,6 +92,10 @@ def write_json(path: Path, value: Any) -> None:
     write(path, (to_json(value, indent=2) + "\n").encode())
 
 
+MARK = b'"float"'
+"""What every text has in which `to_json` wrote a number that JSON does not know."""
+
+
 def to_json(value: Any, indent: int | None = None) -> str:
     """Return a value as JSON, which knows no NaN and no infinity: such a number becomes {"float": "nan"}."""
     return json.dumps(_plain(value), indent=indent, allow_nan=False)
@@ -104,7 +108,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: _plain(each) for name, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
+        finite = set(map(type, value)) == {float} and all(map(math.isfinite, value))  # most are lists of numbers
+        return value if finite else [_plain(each) for each in value]
     if dataclasses.is_dataclass(value):
         return {entry.name: _plain(getattr(value, entry.name)) for entry in dataclasses.fields(value)}
     return value

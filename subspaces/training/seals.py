@@ -64,7 +64,8 @@ def read_json(path: Path, run: str | None, remedy: str) -> Sealed:
     """Return what a sealed JSON file holds; `run` is the key that it must have, None for any."""
     if not there(path, remedy):
         raise damaged(path, "it is not there", remedy)
-    value = parse(path.read_bytes(), path, remedy)
+    text = path.read_bytes()
+    value = parse(text, path, remedy)
     seal = value.pop(SEAL, None)
     if not isinstance(seal, dict):
         why = "it has no seal, as those of earlier versions, whose families ss.load still reads"
@@ -74,7 +75,7 @@ def read_json(path: Path, run: str | None, remedy: str) -> Sealed:
         raise damaged(path, "its content does not match its seal", remedy)
     if not isinstance(named, str) or not isinstance(others, dict) or named != (named if run is None else run):
         raise damaged(path, f"it is of the run {named}, not of {run}", remedy)
-    return Sealed(files.from_json(value), named, others)
+    return Sealed(files.from_json(value) if files.MARK in text else value, named, others)
 
 
 def parse(content: bytes, where: object, remedy: str) -> dict[str, Any]:
