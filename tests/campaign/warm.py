@@ -32,7 +32,6 @@ LAZY = (  # what commands import when they need it
     "matplotlib.style.core",
     "scipy.stats",
     "sklearn.datasets",
-    "torchmetrics",
     "typer._adapters",
     "plotly",
     "PIL.Image",
@@ -88,6 +87,7 @@ def warm_up(home: Path) -> None:
     for module in pkgutil.walk_packages(subspaces.__path__, "subspaces."):
         if not module.name.endswith(("__main__", "kernels")) and ".integrations." not in module.name:
             importlib.import_module(module.name)
+    importlib.import_module("subspaces.data").load("digits")  # which a process reads once
     cli = importlib.import_module("subspaces.cli")
     cli.app = typer.main.get_command(cli.app)  # which every call would make anew
     cli.build = lambda: cli.app
