@@ -20,8 +20,9 @@ config = ViTConfig(image_size=8, patch_size=4, num_channels=1, num_labels=10, in
 
 family = ss.Subspace(ViTForImageClassification(config), ss.Line())  # of a pretrained one: init="point", offset=0.1
 settings = TrainingArguments(
-    "out", num_train_epochs=10, per_device_train_batch_size=32, learning_rate=0.01, weight_decay=0.01,
-    eval_strategy="epoch", save_strategy="epoch", save_total_limit=1, use_cpu=True, report_to="none", disable_tqdm=True,
+    "out", num_train_epochs=8, per_device_train_batch_size=32, per_device_eval_batch_size=100, learning_rate=0.01,
+    weight_decay=0.01, eval_strategy="epoch", save_strategy="epoch", save_total_limit=1, use_cpu=True,
+    report_to="none", disable_tqdm=True,
 )  # fmt: skip
 trainer = SubspaceTrainer(family, settings, train_dataset=train, eval_dataset=test, beta=1.0)
 trainer.train()  # trainer.train(resume_from_checkpoint=True) continues a run that was stopped

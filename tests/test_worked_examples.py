@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 from processes import Pause, Worker
 
 import subspaces as ss
@@ -49,19 +48,3 @@ def test_fine_tuning_in_several_ways(tmp_path: Path) -> None:
     assert len(found) == 8
     assert turned["before"] < 40 < 75 < min(turned["fine-tuned on 100"], turned["line on 100, midpoint"])
     assert upright["fine-tuned on 60"] < upright["half-way back"] < upright["before"]
-
-
-def test_a_line_of_models_of_hugging_face(tmp_path: Path) -> None:
-    pytest.importorskip("transformers", reason="transformers is not installed")
-    pytest.importorskip("accelerate", reason="accelerate is not installed, which transformers' Trainer needs")
-    from transformers import ViTForImageClassification
-
-    printed = Worker(runs, ROOT / "examples" / "with_transformers.py", tmp_path).end()
-    found = re.search(r"the midpoint: ([\d.]+)%; two: ([\d.]+)%", printed)
-    assert found is not None
-    assert all(float(accuracy) > 90 for accuracy in found.groups())
-    model = ViTForImageClassification.from_pretrained(tmp_path / "midpoint").eval()
-    family = ss.load(tmp_path / "family" / "family.safetensors", model).eval()
-    images = torch.rand(3, 1, 8, 8)
-    with torch.no_grad():
-        torch.testing.assert_close(family(pixel_values=images).logits, model(pixel_values=images).logits)
