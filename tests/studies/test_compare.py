@@ -30,11 +30,13 @@ from study_cases import (
 )
 
 import subspaces as ss
+from subspaces import files
 from subspaces.evaluation import Record
 from subspaces.evaluation.cache import Shelf
 from subspaces.evaluation.predictor import Predictor
 from subspaces.evaluation.record import Row
 from subspaces.networks import MLP
+from subspaces.reports.figures import style
 from subspaces.reports.reading import Reading
 from subspaces.studies.comparison import Comparison, disjoint
 from subspaces.studies.entries import entries_of, training_steps
@@ -57,6 +59,12 @@ OTHERS = {
     ("digits-standard", "ensemble of 3 runs"): 3,
     ("digits-dropout", "MC-dropout, 4 passes"): 4,
 }
+
+
+@pytest.fixture(autouse=True)
+def _figures_that_are_drawn_and_not_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spare tests the pixels and fonts of figures that they draw again; that of the comparison they share is whole."""
+    monkeypatch.setattr(style, "save", lambda figure, path: files.write(path, path.suffix.encode()))
 
 
 @pytest.fixture
