@@ -190,7 +190,7 @@ def wrapped(text: str, width: float) -> str:
 def fit(figure: Figure) -> None:
     """Make a figure as high as its axes and a heading: axes of a fixed aspect leave room above and below."""
     for _ in range(2):  # they move a little when the height changes
-        figure.draw_without_rendering()
+        _place(figure)
         boxes = [box for axes in figure.axes if (box := axes.get_tightbbox()) is not None]
         drawn = Bbox.union(boxes).height / figure.dpi
         figure.set_size_inches(figure.get_size_inches()[0], drawn + 0.3)
@@ -200,8 +200,14 @@ def fit(figure: Figure) -> None:
 def settle(figure: Figure) -> None:
     """Place everything for good, so that all files of a figure are the same whichever is written first."""
     with styled():
-        figure.draw_without_rendering()
+        _place(figure)
         figure.set_layout_engine("none")
+
+
+def _place(figure: Figure) -> None:
+    """Place everything, as drawing would, which takes longer."""
+    if (engine := figure.get_layout_engine()) is not None:
+        engine.execute(figure)
 
 
 def save(figure: Figure, path: Path) -> None:
