@@ -24,6 +24,8 @@ from typing import Any
 
 SECONDS = 20.0  # of processor time; one that sleeps as long is asked once more
 MEMORY = 3 << 30  # more than the warm process has
+LARGE = 2 << 20  # bytes of a large page
+COLLAPSE = 25  # MADV_COLLAPSE
 LAZY = (  # what commands import when they need it
     "torch._dynamo",
     "matplotlib.pyplot",
@@ -93,6 +95,19 @@ def warm_up(home: Path) -> None:
     cli.build = lambda: cli.app
     gc.collect()
     gc.freeze()  # pages that nobody touches are shared
+    _use_large_pages()
+
+
+def _use_large_pages() -> None:
+    """Gather memory in large pages, which a fork copies in half the time; an older kernel leaves it as it is."""
+    madvise = ctypes.CDLL(None).madvise
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        place, rights, _, _, _, *name = line.split()
+        if rights == "rw-p" and name in ([], ["[heap]"]):
+            begin, end = (int(address, 16) for address in place.split("-"))
+            begin, end = -(-begin // LARGE) * LARGE, end // LARGE * LARGE
+            if begin < end:
+                madvise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), COLLAPSE)
 
 
 def command(argv: Sequence[str], folder: Path, **options: Any) -> Ended:
