@@ -4,6 +4,8 @@ import functools
 import gc
 import os
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -48,17 +50,22 @@ def _a_command_line_that_is_built_once() -> Iterator[None]:
 
 
 LONG = (
-    *("integrations", "test_campaign", "pages", "test_figures", "comparison", "evaluation", "recorded", "test_outside"),
-    *("test_demo", "test_importing", "test_compile", "test_reading", "test_distributed", "test_instability"),
-    *("test_exporting", "test_memory", "test_cli_plot", "test_compare_shared", "test_sharing", "test_worked_examples"),
+    *("evaluation", "pages", "integrations", "test_campaign", "test_figures", "comparison", "test_compile"),
+    *("production", "test_ensembles", "test_importing", "test_outside", "test_resume", "test_subspace"),
+    *("test_any_network", "test_storage", "test_noise_study", "test_methods", "test_sharing", "test_cli_options"),
+    *("test_seals", "test_page", "test_imports", "test_cli", "test_cli_compare", "test_runs", "test_instability"),
+    *("test_trunks", "test_demo", "test_worked_examples", "test_cli_evaluate", "test_checkpointing", "test_engine"),
 )
 """What takes longest, which is begun with, so that no process is left alone with it at the end."""
 SHARED = {
     "comparison": ("test_compare", "test_tables", "test_together"),
-    "pages": ("test_page_browser", "test_any_evaluation"),
-    "recorded": ("test_figures_numbers", "test_page_numbers", "test_page_runs", "test_page_walk", "test_page_words"),
+    "pages": (
+        *("test_page_browser", "test_any_evaluation", "test_page_shift", "test_figures_numbers", "test_page_numbers"),
+        *("test_page_runs", "test_page_walk", "test_page_words"),
+    ),
 }
-"""Files whose tests share what takes long to make, as do all in the folders of evaluation and integrations."""
+FOLDERS = ("evaluation", "integrations", "production")
+"""Files and folders whose tests share what takes long to make: one process runs them."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -67,17 +74,31 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.loadscopereorder = False
 
 
-def group(item: pytest.Item) -> str:
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Let a process run all files of a group, where xdist would make each file a group of its own."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Grouped(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group(Path(nodeid.partition("::")[0]))
+
+    return Grouped(config, log)
+
+
+def group(path: Path) -> str:
     """Return the name of the tests that follow each other: those of a file, or of several."""
-    if item.path.parent.name in ("evaluation", "integrations"):
-        return item.path.parent.name
-    return next((name for name, stems in SHARED.items() if item.path.stem in stems), item.path.stem)
+    if path.parent.name in FOLDERS:
+        return path.parent.name
+    return next((name for name, stems in SHARED.items() if path.stem in stems), path.stem)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with what takes longest, and skip the tests that need a GPU where there is none."""
     places = {name: place for place, name in enumerate(LONG)}
-    items.sort(key=lambda item: places.get(group(item), len(LONG)))
+    items.sort(key=lambda item: places.get(group(item.path), len(LONG)))
     for item in items:
         if not torch.cuda.is_available() and item.get_closest_marker("gpu"):
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
