@@ -1,13 +1,12 @@
 """The worked examples run as they are, in an empty folder, and leave what they say."""
 
-import os
 import re
 import runpy
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from processes import Pause, Worker
 
 import subspaces as ss
 
@@ -20,14 +19,25 @@ def test_an_example_is_short(path: Path) -> None:
     assert len(path.read_text().splitlines()) < (60 if path.stem == "fine_tuning" else 40)  # it compares eight ways
 
 
-def runs(pause: Pause, path: Path, folder: Path, *arguments: str) -> None:
-    os.chdir(folder)
-    sys.argv = [str(path), *arguments]
-    runpy.run_path(str(path), run_name="__main__")
+Runs = Callable[..., str]
 
 
-def test_a_loop_of_ones_own(tmp_path: Path) -> None:
-    printed = Worker(runs, ROOT / "examples" / "own_loop.py", tmp_path).end()
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Runs:
+    """Return a function that runs an example in the test's folder, and returns what it prints."""
+
+    def run(name: str, *arguments: str) -> str:
+        path = str(ROOT / "examples" / f"{name}.py")
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", [path, *arguments])
+        runpy.run_path(path, run_name="__main__")
+        return capfd.readouterr().out
+
+    return run
+
+
+def test_a_loop_of_ones_own(runs: Runs, tmp_path: Path) -> None:
+    printed = runs("own_loop")
     evaluation = ss.Evaluation.load(tmp_path / "evaluation.json")
     assert evaluation.name == "my line"
     assert evaluation["midpoint"].accuracy > 0.9
@@ -40,8 +50,8 @@ def test_a_loop_of_ones_own(tmp_path: Path) -> None:
     assert "midpoint" in page
 
 
-def test_fine_tuning_in_several_ways(tmp_path: Path) -> None:
-    printed = Worker(runs, ROOT / "examples" / "fine_tuning.py", tmp_path, "2", "60").end()
+def test_fine_tuning_in_several_ways(runs: Runs) -> None:
+    printed = runs("fine_tuning", "2", "60")
     found = re.findall(r"^(.+?) +turned ([\d.]+) ± [\d.]+% +upright ([\d.]+) ± [\d.]+%$", printed, re.MULTILINE)
     turned = {name: float(new) for name, new, _ in found}
     upright = {name: float(old) for name, _, old in found}
