@@ -1,235 +1,244 @@
 """The time of a whole training step: batch, augmentation, forward, penalty, backward, optimiser.
 
-cResNet20 on images of CIFAR-10's size, batch 128. All variants take turns in one run; a variant's
-time is the median over the rounds, its ratio the median of the rounds' ratios to the engine's
-standard step. Beside the engine: the same step as plain PyTorch with a DataLoader, a line whose layers mix
-their own weights one at a time, and several runs at once on one GPU.
+By default cResNet20 on images of CIFAR-10's size, batch 128. A variant and what it is compared with take turns in one
+process; its time is the median over the rounds, its ratio the median of the rounds' ratios. The engine's methods, the
+same step as plain PyTorch and as a loop with a DataLoader are compared with the engine's standard step; several
+runs as one program (--stacks) with a single one of their method, per network; several at once on one GPU are timed
+alone (--at-once). Each result is printed, and the file written, as soon as it is there.
 
-    python benchmarks/engine.py [--device cuda] [--rounds 20] [--steps 30] [--data DIR] [--json FILE]
+    python benchmarks/engine.py [--device cuda] [--rounds 20] [--steps 30] [--data DIR] [--stacks 1 2 4] [--json FILE]
 """
 
 import argparse
-import json
+import gc
 import os
-import time
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
-from torch.nn.utils import parametrize
-from torch.utils.data import DataLoader, Dataset
+from plain import Loop
+from timing import CACHES, Pace, Record, Run, compared
 
 from subspaces import data
-from subspaces.networks import CResNet20
+from subspaces.data.loading import SIZES
 from subspaces.training.engine import Engine
 from subspaces.training.environment import commit, environment
 from subspaces.training.execution import Execution
 from subspaces.training.recipe import Recipe
+from subspaces.training.recipes import RECIPES
+from subspaces.training.stack import Stack
 from subspaces.training.step import GRAPH_STEPS
 
-METHODS = {
-    "standard": Recipe(),
-    "line": Recipe(method="line"),
-    "curve": Recipe(method="curve"),
-    "simplex 3": Recipe(method="simplex", vertices=3),
-    "simplex 6": Recipe(method="simplex", vertices=6),
-    "standard again": Recipe(),
+METHODS: dict[str, dict[str, Any]] = {
+    "standard": {},
+    "line": {"method": "line"},
+    "curve": {"method": "curve"},
+    "simplex 3": {"method": "simplex", "vertices": 3},
+    "simplex 3, layerwise": {"method": "simplex", "vertices": 3, "layerwise": True},
+    "simplex 6": {"method": "simplex", "vertices": 6},
+    "standard again": {},
+}
+USUAL = [name for name in METHODS if name != "simplex 3, layerwise"]
+STACKED = ["standard", "line", "simplex 3, layerwise"]
+PLAIN: dict[str, dict[str, Any]] = {  # what a loop is called, and what it is
+    "eager": {"compiled": False, "workers": False},
+    "compiled": {"compiled": True, "workers": False},
+    "plain loop": {"compiled": False, "workers": True},
 }
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+SEEDS = "a single engine has the seed 0, each of k at once or in a stack one of 0 to k - 1"
 
 
-class Images(Dataset[tuple[Tensor, int]]):
-    """Images one at a time, cropped, flipped and normalised on the host, as most training scripts do it."""
+class Bench(NamedTuple):
+    """What is measured, how, and where it is told."""
 
-    def __init__(self, split: data.Split) -> None:
-        self.images, self.labels = split.images.numpy(), split.labels.tolist()
-        self.mean = np.array(MEAN, np.float32)[:, None, None]
-        self.std = np.array(STD, np.float32)[:, None, None]
+    base: Recipe
+    dataset: data.Dataset
+    execution: Execution
+    pace: Pace
+    record: Record
 
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def __getitem__(self, index: int) -> tuple[Tensor, int]:
-        top, left = np.random.randint(0, 9, 2)
-        image = np.pad(self.images[index], ((0, 0), (4, 4), (4, 4)))[:, top : top + 32, left : left + 32]
-        if np.random.rand() < 0.5:
-            image = image[:, :, ::-1]
-        return torch.from_numpy((image.astype(np.float32) / 255 - self.mean) / self.std), self.labels[index]
+    def engines(self, method: str, count: int = 1) -> list[Engine]:
+        """Return engines that differ in their seeds, and share their images."""
+        recipes = [replace(self.base, seed=seed, **METHODS[method]) for seed in range(count)]
+        first = Engine(recipes[0], self.dataset, self.execution)
+        return [first, *(Engine(one, self.dataset, self.execution, first.loader) for one in recipes[1:])]
 
 
-class Mix(nn.Module):
-    """One layer's weight as a point of a line, whose second end it owns."""
+def engine_run(engines: Sequence[Engine]) -> Run:
+    """Return steps of an engine, or of several that are one program, epoch after epoch."""
+    first = engines[0]
+    sizes = first.loader.sizes
+    position, epoch = len(sizes), -1
 
-    def __init__(self, other: Tensor) -> None:
-        super().__init__()
-        self.other = nn.Parameter(other)
-        self.alpha = torch.tensor(0.5)
-
-    def forward(self, weight: Tensor) -> Tensor:
-        return (1 - self.alpha) * weight + self.alpha * self.other
-
-
-def plain_step(dataset: data.Dataset, device: str, line: bool) -> Callable[[int], None]:
-    """Return steps of an ordinary loop with a DataLoader; with `line`, every layer mixes its own weights."""
-    split = dataset.train
-    assert isinstance(split, data.Split)
-    model, other = CResNet20(), CResNet20()
-    mixes: list[Mix] = []
-    ends: list[tuple[Tensor, Tensor]] = []  # of the weights that the penalty looks at
-    if line:
-        pairs = list(zip(model.modules(), other.modules(), strict=True))
-        for module, twin in pairs:
-            for name, parameter in list(twin.named_parameters(recurse=False)):
-                mixes.append(Mix(parameter.detach().clone()))
-                parametrize.register_parametrization(module, name, mixes[-1])
-                if parameter.ndim > 1:
-                    registered: Any = module.parametrizations
-                    ends.append((registered[name].original, mixes[-1].other))
-    model.to(device)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
-    workers = min(8, (os.cpu_count() or 2) - 1)
-    loader = DataLoader(
-        Images(split),
-        128,
-        shuffle=True,
-        num_workers=workers,
-        persistent_workers=True,
-        pin_memory=device == "cuda",
-    )
-
-    def batches() -> Iterator[tuple[Tensor, Tensor]]:
-        while True:
-            yield from loader
-
-    stream = batches()
-
-    def penalty() -> Tensor:
-        first, second = (torch.cat([end.flatten() for end in side]) for side in zip(*ends, strict=True))
-        return F.cosine_similarity(first, second, dim=0).square()
-
-    def run(steps: int) -> None:
-        for _ in range(steps):
-            x, y = (part.to(device, non_blocking=True) for part in next(stream))
-            alpha = torch.rand(())
-            for mix in mixes:
-                mix.alpha = alpha.to(device)
-            with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
-                loss = F.cross_entropy(model(x), y)
-            loss = loss + penalty() if line else loss
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-
-    return run
-
-
-def engine_step(engine: Engine) -> Callable[[int], None]:
-    """Return steps of the engine, epoch after epoch."""
-    sizes = engine.loader.sizes
-    position = len(sizes)
-
-    def run(steps: int) -> None:
-        nonlocal position
-        with torch.cuda.stream(engine.stream):
-            while steps > 0:
+    def run(steps: int) -> int:
+        nonlocal position, epoch
+        taken = 0
+        with torch.cuda.stream(first.stream):
+            while taken < steps:
                 if position >= len(sizes):
-                    engine.start_epoch()
-                    position = 0
-                taken = engine.advance(sizes, position)
-                position += taken
-                steps -= taken
+                    position, epoch = 0, (epoch + 1) % first.recipe.epochs
+                    for engine in engines:
+                        engine.set_epoch(epoch)
+                        engine.start_epoch()
+                done = first.advance(sizes, position)
+                position, taken = position + done, taken + done
+        return taken
 
     return run
 
 
-def timed(run: Callable[[int], None], steps: int, device: str) -> float:
-    """Return milliseconds per step."""
-    if device == "cuda":
-        torch.cuda.synchronize()
-    start = time.perf_counter()
-    run(steps)
-    if device == "cuda":
-        torch.cuda.synchronize()
-    return 1000 * (time.perf_counter() - start) / steps
-
-
-def load(folder: str | None) -> data.Dataset:
-    """Return CIFAR-10, or random images of its size where it is not given."""
-    if folder:
-        return data.load("cifar10", folder)
+def load(name: str, folder: str | None) -> data.Dataset:
+    """Return a data set, or random images of its size where its folder is not given; digits need none."""
+    if folder or name == "digits":
+        return data.load(name, folder)
+    size = SIZES[name]
     generator = torch.Generator().manual_seed(0)
 
     def split(n: int) -> data.Split:
-        images = torch.randint(0, 256, (n, 3, 32, 32), dtype=torch.uint8, generator=generator)
-        return data.Split(images, torch.randint(10, (n,), generator=generator))
+        images = torch.randint(0, 256, (n, *size.image_shape), dtype=torch.uint8, generator=generator)
+        return data.Split(images, torch.randint(size.classes, (n,), generator=generator))
 
-    return data.Dataset("random", split(50_000), None, split(1000), tuple("abcdefghij"), MEAN, STD)
+    classes, channels = tuple(map(str, range(size.classes))), size.image_shape[0]
+    return data.Dataset("random", split(size.training), None, split(1000), classes, MEAN[:channels], STD[:channels])
 
 
-def together(dataset: data.Dataset, execution: Execution, counts: list[int], steps: int) -> dict[int, float]:
-    """Return milliseconds per network-step of several lines trained at once, each on its own stream."""
-    engines: list[Engine] = []
-    result = {}
+def time_variants(bench: Bench, methods: Sequence[str], plain: bool) -> None:
+    """Time methods and plain loops, each in turn with the engine's standard step."""
+    standard = _engine_alone(bench, "standard")
+    (alone,) = bench.pace.in_turns(standard)
+    variants: dict[str, Callable[[], Run]] = {
+        name: partial(_engine_alone, bench, name) for name in methods if name != "standard"
+    }
+    for kind, settings in PLAIN.items() if plain else ():
+        for method, called in (("standard", "standard"), ("line", "line layer by layer")):
+            variants[f"{kind}, {called}"] = partial(_loop, bench, method, settings)
+    _tell_variant(bench, "standard", compared(alone, alone))
+    for name, make in variants.items():
+        run, first = _begun(bench.pace, make)
+        _tell_variant(bench, name, compared(*bench.pace.in_turns(run, standard)) | first)
+        del run
+        _memory(bench)
+
+
+def _engine_alone(bench: Bench, method: str) -> Run:
+    return engine_run(bench.engines(method))
+
+
+def _loop(bench: Bench, method: str, settings: dict[str, Any]) -> Run:
+    return Loop(replace(bench.base, method=method), bench.dataset, bench.execution, **settings).run
+
+
+def _engine_stack(bench: Bench, method: str, count: int) -> Run:
+    return engine_run(Stack(bench.engines(method, count)).engines)
+
+
+def _begun(pace: Pace, make: Callable[[], Run]) -> tuple[Run, dict[str, float]]:
+    """Make something to run; return it, and the seconds of making it and of its first step: compiling, capturing."""
+    made: list[Run] = []
+    building = pace.seconds(lambda: made.append(make()))
+    return made[0], {"building_s": building, "first_step_s": pace.seconds(lambda: made[0](1))}
+
+
+def _tell_variant(bench: Bench, name: str, row: dict[str, Any]) -> None:
+    low, high = row["quartiles"]
+    line = f"{name:32} {row['ms']:9.3f} ms   {row['ratio']:7.3f} of standard   [{low:.3f}, {high:.3f}]"
+    bench.record.add(line, row, "rows", name)
+
+
+def time_stacks(bench: Bench, methods: Sequence[str], counts: Sequence[int]) -> None:
+    """Time runs as one program, per network, each in turn with the steps of a single engine of their method."""
+    for method in methods:
+        single = _engine_alone(bench, method)
+        single(1)
+        for count in counts:
+            before = _memory(bench)
+            run, first = _begun(bench.pace, partial(_engine_stack, bench, method, count))
+            times, others = bench.pace.in_turns(run, single)
+            row = compared([each / count for each in times], others) | {"single_ms": median(others)} | first
+            if before is not None:
+                row["peak_gb"] = (torch.cuda.max_memory_allocated() - before) / 1e9
+            _tell_stack(bench, method, count, row)
+            del run
+
+
+def _memory(bench: Bench) -> int | None:
+    """Give back what is not used, and return how many bytes of a GPU are; its peak is counted from here on."""
+    if bench.pace.device != "cuda":
+        return None
+    bench.pace.wait()
+    gc.collect()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    return torch.cuda.memory_allocated()
+
+
+def _tell_stack(bench: Bench, method: str, count: int, row: dict[str, Any]) -> None:
+    (low, high), peak = row["quartiles"], f", {row['peak_gb']:.2f} GB" if "peak_gb" in row else ""
+    line = f"{method}, {count} as one: {row['ms']:.3f} ms a network-step, {row['ratio']:.3f} [{low:.3f}, {high:.3f}]"
+    line += f" of a single one's, first step after {row['first_step_s']:.1f} s{peak}"
+    bench.record.add(line, row, "stacks", method, str(count))
+
+
+def time_at_once(bench: Bench, counts: Sequence[int]) -> None:
+    """Time several lines trained at once, each on its own stream, per network-step."""
+    engines = bench.engines("line", max(counts))
+    runs = [engine_run([engine]) for engine in engines]
     for count in counts:
-        engines += [Engine(Recipe(method="line", seed=i), dataset, execution) for i in range(len(engines), count)]
-        runs = [engine_step(engine) for engine in engines]
 
-        def turns(n: int, runs: list[Callable[[int], None]] = runs) -> None:
-            for _ in range(n // GRAPH_STEPS):
-                for run in runs:
-                    run(GRAPH_STEPS)
+        def turns(steps: int, runs: list[Run] = runs[:count]) -> int:
+            return sum(run(GRAPH_STEPS) for _ in range(max(1, steps // GRAPH_STEPS)) for run in runs)
 
-        turns(GRAPH_STEPS)
-        result[count] = median(timed(turns, steps, execution.device) for _ in range(5)) / count
-    return result
+        turns(1)
+        milliseconds = median(bench.pace.milliseconds(turns) for _ in range(5))
+        bench.record.add(
+            f"{count} lines at once: {milliseconds:.3f} ms per network-step", milliseconds, "at_once", str(count)
+        )
 
 
-def main() -> None:
+def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dataset", default="cifar10", choices=list(SIZES))
+    parser.add_argument("--network", help="by default that of the data set's recipes")
+    parser.add_argument("--batch", type=int, help="by default that of the data set's recipes")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--steps", type=int, default=30, help="steps of each variant in a round")
-    parser.add_argument("--at-once", type=int, nargs="*", default=[], help="numbers of runs to train at once (GPU)")
+    parser.add_argument("--methods", nargs="*", choices=list(METHODS), default=USUAL, help="none: no table of them")
     parser.add_argument("--no-plain", action="store_true", help="leave out the plain loops")
-    parser.add_argument("--data", help="folder with CIFAR-10; random images otherwise")
+    parser.add_argument("--stacks", type=int, nargs="*", default=[], help="numbers of runs to train as one program")
+    parser.add_argument("--stack-methods", nargs="+", choices=list(METHODS), default=STACKED)
+    parser.add_argument("--at-once", type=int, nargs="*", default=[], help="numbers of runs to train at once (GPU)")
+    parser.add_argument("--cold", action="store_true", help="compile everything anew, in a cache of its own")
+    parser.add_argument("--data", help="folder of the data set; random images otherwise")
     parser.add_argument("--json", type=Path, help="write the numbers to this file")
-    options = parser.parse_args()
-    dataset = load(options.data)
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = parsed(arguments)
+    base = next(recipe for recipe in RECIPES.values() if recipe.dataset == options.dataset)
+    given = {name: getattr(options, name) for name in ("network", "batch") if getattr(options, name) is not None}
+    dataset = load(options.dataset, options.data)
     execution = Execution(device=options.device).resolved()
-    runs: dict[str, Callable[[int], None]] = {
-        name: engine_step(Engine(recipe, dataset, execution)) for name, recipe in METHODS.items()
-    }
-    if not options.no_plain:
-        runs["plain loop, standard"] = plain_step(dataset, options.device, line=False)
-        runs["plain loop, line layer by layer"] = plain_step(dataset, options.device, line=True)
-    times: dict[str, list[float]] = {name: [] for name in runs}
-    for round_ in range(options.rounds + 1):
-        for name, run in runs.items():
-            milliseconds = timed(run, options.steps, options.device)
-            if round_:  # the first round warms up
-                times[name].append(milliseconds)
-    rows: dict[str, dict[str, float]] = {}
-    for name, spent in times.items():
-        ratio = median(mine / standard for mine, standard in zip(spent, times["standard"], strict=True))
-        rows[name] = {"ms": median(spent), "ratio": ratio}
-        print(f"{name:32} {rows[name]['ms']:9.3f} ms   {ratio:7.3f} of standard")
-    record: dict[str, Any] = {
-        "commit": commit(),
-        "environment": environment(execution),
-        "data": dataset.name,
-        "rows": rows,
-    }
-    if options.at_once:
-        record["at_once"] = together(dataset, execution, options.at_once, options.steps)
-        for count, milliseconds in record["at_once"].items():
-            print(f"{count} lines at once: {milliseconds:.3f} ms per network-step")
-    if options.json:
-        options.json.write_text(json.dumps(record, indent=2) + "\n")
+    known = {"commit": commit(), "environment": environment(execution), "data": dataset.name, "seeds": SEEDS}
+    record = Record(options.json, **known)
+    pace = Pace(options.rounds, options.steps, options.device)
+    bench = Bench(replace(base, **given), dataset, execution, pace, record)
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        if options.cold:
+            os.environ |= {name: f"{folder}/{name}" for name in CACHES}
+        if options.methods or not options.no_plain:
+            time_variants(bench, options.methods, not options.no_plain)
+        if options.stacks:
+            time_stacks(bench, options.stack_methods, options.stacks)
+        if options.at_once:
+            time_at_once(bench, options.at_once)
 
 
 if __name__ == "__main__":
