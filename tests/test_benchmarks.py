@@ -13,6 +13,8 @@ import pytest
 import torch
 
 from subspaces import data
+from subspaces.cli import timings
+from subspaces.phases import MEANING, Phase, measured
 from subspaces.training import Execution, Recipe
 from subspaces.training.engine import Engine
 from subspaces.training.recipes import find
@@ -117,3 +119,54 @@ def test_every_result_is_written_and_printed_as_soon_as_it_is_known(
 def test_a_ratio_is_that_of_a_round(benchmarks: Any) -> None:
     found = benchmarks("timing").compared([2.0, 30.0, 4.0], [1.0, 10.0, 1.0])
     assert (found["ms"], found["ratio"], found["quartiles"]) == (4.0, 3.0, [2.0, 4.0])
+
+
+# Whole commands
+
+PRETENDED = """
+import os, pathlib, sys
+said, folder = sys.argv[1:]
+pathlib.Path(folder).mkdir()  # fails where it is there already
+cache = pathlib.Path(os.environ.get("TRITON_CACHE_DIR", folder))
+seconds = 0.5 if cache.exists() else 2.5
+cache.mkdir(exist_ok=True)
+print("total 9.99 9%")
+sys.stderr.write(f"{said}\\n phase   seconds   share \\n training  {seconds}    90% \\n total   {seconds}   100% \\n")
+"""
+
+
+def test_the_table_of_phases_is_read_back(
+    benchmarks: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    expected: dict[Phase, float] = {name: 0.25 * (index + 1) for index, name in enumerate(MEANING)}
+    with measured() as found:
+        for name, seconds in expected.items():
+            found.add(name, seconds)
+        timings._show(found, 100.0)
+    rest = 100 - sum(expected.values())
+    told = f"training 3.00 5%\n{capsys.readouterr().err}"
+    assert benchmarks("commands").phases(told) == {**expected, "other": rest, "total": 100.0}
+    with pytest.raises(ValueError, match="expected what --timings prints"):
+        benchmarks("commands").phases("total 3.00 5%")
+
+
+def test_commands_are_timed_cold_and_warm(
+    benchmarks: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    commands, file = benchmarks("commands"), tmp_path / "commands.json"
+    monkeypatch.setattr(commands, "COMMAND", [sys.executable, "-I", "-S", "-c", PRETENDED])
+    monkeypatch.setattr(commands, "about", lambda: {"commit": "abc"})
+    commands.main(["--repeat", "3", "--cold", "--json", str(file), "--", "--quiet", "{new}"])
+    found = json.loads(file.read_text())
+    assert [(one["cold"], one["total_s"]) for one in found["calls"]] == [(True, 2.5), (False, 0.5), (False, 0.5)]
+    assert found["calls"][0]["phases"] == {"training": 2.5}
+    assert (found["commit"], found["called"]) == ("abc", ["--quiet", "{new}"])
+    assert found["warm_s"] > 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["cold:", "warm:", "warm:", "median"]
+
+
+def test_a_command_that_fails_is_shown(benchmarks: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands = benchmarks("commands")
+    monkeypatch.setattr(commands, "COMMAND", [sys.executable, "-I", "-S", "-c", PRETENDED])
+    with pytest.raises(SystemExit, match=r"(?s)FileExistsError.*ended with 1"):
+        commands.call(["", str(tmp_path)], {})

@@ -1,0 +1,96 @@
+"""The time of whole commands, each a process of its own: by the clock outside, and by what `--timings` tells.
+
+What stands after `--` is what one would write after `subspaces --timings`. `{new}` in it becomes another empty folder
+each time, so that nothing is there already. With --cold the first one compiles everything anew, in a cache of its own,
+and those after it find what it has compiled; without, all find the usual cache.
+
+    python benchmarks/commands.py [--repeat 3] [--cold] [--json FILE] -- train digits-line --out {new}
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from timing import CACHES, Record
+
+from subspaces.phases import MEANING
+
+COMMAND = [sys.executable, "-m", "subspaces", "--timings"]
+HEAD = re.compile(r"^\W*phase\s+seconds\s+share\W*$", re.MULTILINE)
+ROW = re.compile(rf"^\W*({'|'.join([*MEANING, 'other', 'total'])})\s+(\d+\.\d+)\s+\d+%\W*$", re.MULTILINE)
+ABOUT = """
+import json
+from subspaces.training.environment import environment
+from subspaces.training.execution import Execution
+print(json.dumps(environment(Execution().resolved())))
+"""
+
+
+def phases(told: str) -> dict[str, float]:
+    """Return the seconds by phase, and their total, from the table that a command ends with on standard error."""
+    heads = list(HEAD.finditer(told))
+    found = {name: float(seconds) for name, seconds in ROW.findall(told, heads[-1].end())} if heads else {}
+    if "total" not in found:
+        raise ValueError(f"no table of phases among {len(told.splitlines())} lines: expected what --timings prints")
+    return found
+
+
+def about() -> Any:
+    """Return versions and hardware as another process sees them: this one must not occupy a GPU."""
+    return json.loads(subprocess.run([sys.executable, "-c", ABOUT], capture_output=True, check=True).stdout)
+
+
+def call(arguments: Sequence[str], caches: dict[str, str]) -> dict[str, Any]:
+    """Run a command once, and return where its time went; what it prints is dropped, unless it fails."""
+    with tempfile.TemporaryDirectory() as folder:
+        words = [word.replace("{new}", f"{folder}/new") for word in arguments]
+        start = time.perf_counter()
+        done = subprocess.run(
+            [*COMMAND, *words], capture_output=True, text=True, check=False, env={**os.environ, **caches}
+        )
+        wall = time.perf_counter() - start
+    if done.returncode:
+        sys.exit(f"{done.stdout}{done.stderr}\nsubspaces ended with {done.returncode}: try the command alone first")
+    found = phases(done.stderr)
+    return {"wall_s": wall, "total_s": found.pop("total"), "phases": found}
+
+
+def measure(arguments: Sequence[str], repeat: int, cold: bool, record: Record) -> None:
+    """Run a command so many times, and tell of each."""
+    calls: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        caches = {name: f"{folder}/{name}" for name in CACHES} if cold else {}
+        for index in range(repeat):
+            one = {"cold": cold and index == 0, **call(arguments, caches)}
+            calls.append(one)
+            parts = ", ".join(f"{name} {seconds:.2f}" for name, seconds in one["phases"].items())
+            line = f"{'cold' if one['cold'] else 'warm'}: {one['wall_s']:.2f} s (it says {one['total_s']:.2f}: {parts})"
+            record.add(line, calls, "calls")
+    warm = [one["wall_s"] for one in calls if not one["cold"]]
+    if warm:
+        record.add(f"median of {len(warm)} warm: {median(warm):.2f} s", median(warm), "warm_s")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--cold", action="store_true", help="an empty cache of the compiler for the first one")
+    parser.add_argument("--json", type=Path, help="write the numbers to this file")
+    parser.add_argument("words", nargs="+", metavar="COMMAND", help="after --: train digits-line --out {new}")
+    options = parser.parse_args(arguments)
+    environment = about()
+    record = Record(options.json, commit=environment["commit"], environment=environment, called=options.words)
+    measure(options.words, options.repeat, options.cold, record)
+
+
+if __name__ == "__main__":
+    main()
