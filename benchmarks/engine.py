@@ -194,8 +194,7 @@ def time_at_once(bench: Bench, counts: Sequence[int]) -> None:
         def turns(steps: int, runs: list[Run] = runs[:count]) -> int:
             return sum(run(GRAPH_STEPS) for _ in range(max(1, steps // GRAPH_STEPS)) for run in runs)
 
-        turns(1)
-        milliseconds = median(bench.pace.milliseconds(turns) for _ in range(5))
+        milliseconds = median(*bench.pace.in_turns(turns))
         bench.record.add(
             f"{count} lines at once: {milliseconds:.3f} ms per network-step", milliseconds, "at_once", str(count)
         )

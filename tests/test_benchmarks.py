@@ -105,9 +105,9 @@ def test_every_result_is_written_and_printed_as_soon_as_it_is_known(
 
     monkeypatch.setattr(timing, "write_json", watched)
     file = tmp_path / "engine.json"
-    few = "--dataset digits --batch 400 --rounds 2 --steps 3 --no-plain --methods standard curve --stacks 1 3"
-    engine.main([*few.split(), "--stack-methods", "line", "--at-once", "2", "--json", str(file)])
-    everything = ["standard", "curve", ("line", "1"), ("line", "3"), "2"]
+    few = "--dataset digits --rounds 2 --steps 3 --no-plain --methods standard curve --stacks 1 3"
+    engine.main([*few.split(), "--stack-methods", "line", "--at-once", "1", "--json", str(file)])
+    everything = ["standard", "curve", ("line", "1"), ("line", "3"), "1"]
     assert seen == [everything[: n + 1] for n in range(5)]
     found = json.loads(file.read_text())
     assert found["environment"]["hardware"]
