@@ -1,10 +1,10 @@
 """The time of whole commands, each a process of its own: by the clock outside, and by what `--timings` tells.
 
-What stands after `--` is what one would write after `subspaces --timings`. `{new}` in it becomes another empty folder
-each time, so that nothing is there already. With --cold the first one compiles everything anew, in a cache of its own,
-and those after it find what it has compiled; without, all find the usual cache.
+What stands after `--` is what one would write after `subspaces --timings`. Each is called in an empty folder, so that
+nothing is there already; `{here}` becomes the current one. With --cold the first one compiles everything anew, in a
+cache of its own, and those after it find what it has compiled; without, all find the usual cache.
 
-    python benchmarks/commands.py [--repeat 3] [--cold] [--json FILE] -- train digits-line --out {new}
+    python benchmarks/commands.py [--repeat 3] [--cold] [--json FILE] -- train cifar10-line --data {here}/data
 """
 
 import argparse
@@ -52,10 +52,10 @@ def about() -> Any:
 def call(arguments: Sequence[str], caches: dict[str, str]) -> dict[str, Any]:
     """Run a command once, and return where its time went; what it prints is dropped, unless it fails."""
     with tempfile.TemporaryDirectory() as folder:
-        words = [word.replace("{new}", f"{folder}/new") for word in arguments]
+        words = [word.replace("{here}", str(Path.cwd())) for word in arguments]
         start = time.perf_counter()
         done = subprocess.run(
-            [*COMMAND, *words], capture_output=True, text=True, check=False, env={**os.environ, **caches}
+            [*COMMAND, *words], cwd=folder, capture_output=True, text=True, check=False, env={**os.environ, **caches}
         )
         wall = time.perf_counter() - start
     if done.returncode:
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--cold", action="store_true", help="an empty cache of the compiler for the first one")
     parser.add_argument("--json", type=Path, help="write the numbers to this file")
-    parser.add_argument("words", nargs="+", metavar="COMMAND", help="after --: train digits-line --out {new}")
+    parser.add_argument("words", nargs="+", metavar="COMMAND", help="after --: train digits-line")
     options = parser.parse_args(arguments)
     environment = about()
     record = Record(options.json, commit=environment["commit"], environment=environment, called=options.words)
