@@ -110,7 +110,7 @@ def load(name: str, folder: str | None) -> data.Dataset:
 
 def time_variants(bench: Bench, methods: Sequence[str], plain: bool) -> None:
     """Time methods and plain loops, each in turn with the engine's standard step."""
-    standard = _engine_alone(bench, "standard")
+    standard, first = _begun(bench.pace, partial(_engine_alone, bench, "standard"))
     (alone,) = bench.pace.in_turns(standard)
     variants: dict[str, Callable[[], Run]] = {
         name: partial(_engine_alone, bench, name) for name in methods if name != "standard"
@@ -118,7 +118,7 @@ def time_variants(bench: Bench, methods: Sequence[str], plain: bool) -> None:
     for kind, settings in PLAIN.items() if plain else ():
         for method, called in (("standard", "standard"), ("line", "line layer by layer")):
             variants[f"{kind}, {called}"] = partial(_loop, bench, method, settings)
-    _tell_variant(bench, "standard", compared(alone, alone))
+    _tell_variant(bench, "standard", compared(alone, alone) | first)
     for name, make in variants.items():
         run, first = _begun(bench.pace, make)
         _tell_variant(bench, name, compared(*bench.pace.in_turns(run, standard)) | first)
@@ -154,13 +154,13 @@ def _tell_variant(bench: Bench, name: str, row: dict[str, Any]) -> None:
 def time_stacks(bench: Bench, methods: Sequence[str], counts: Sequence[int]) -> None:
     """Time runs as one program, per network, each in turn with the steps of a single engine of their method."""
     for method in methods:
-        single = _engine_alone(bench, method)
-        single(1)
+        single, alone = _begun(bench.pace, partial(_engine_alone, bench, method))
         for count in counts:
             before = _memory(bench)
             run, first = _begun(bench.pace, partial(_engine_stack, bench, method, count))
             times, others = bench.pace.in_turns(run, single)
-            row = compared([each / count for each in times], others) | {"single_ms": median(others)} | first
+            row = compared([each / count for each in times], others) | first
+            row |= {"single_ms": median(others), "single_first_step_s": alone["first_step_s"]}
             if before is not None:
                 row["peak_gb"] = (torch.cuda.max_memory_allocated() - before) / 1e9
             _tell_stack(bench, method, count, row)

@@ -174,6 +174,14 @@ def engine() -> str:
     return table(["", "two cores of an AMD EPYC, float32", "of standard", "H200, bfloat16", "of standard"], rows)
 
 
+def stacks() -> str:
+    """Return the time of a network's step among others as one program over that of one alone, on a CPU."""
+    found = read("speed/stack-cpu")["stacks"]
+    cell = "{ratio:.2f} ({quartiles[0]:.2f}–{quartiles[1]:.2f})"
+    rows = [[k, *(cell.format(**found[name][k]) for name in found)] for k in next(iter(found.values()))]
+    return table(["runs", *found], rows)
+
+
 def any_family() -> str:
     """Return the times of a step and of an evaluation before and after the evaluation of any family."""
     found = read("speed/any-family-h200")
@@ -283,6 +291,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "step": partial(step, short=True),
     "step, all": partial(step, short=False),
     "engine": engine,
+    "stacks": stacks,
     "any family": any_family,
     "fresh": fresh,
     "shift": shift,

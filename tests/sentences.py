@@ -70,6 +70,9 @@ def of_performance() -> Iterator[str]:
     yield f"a line's step is {share:.2f} of the same step as such a loop"
     once = tables.read("speed/engine-h200")["at_once"]
     yield f"take {once['2']:.3f} ms per network-step for two, {once['4']:.3f} for four and {once['8']:.3f} for eight"
+    rows = tables.read("speed/stack-cpu")["rows"]
+    eager, compiled = (rows[f"{kind}, standard"]["ratio"] for kind in ("eager", "compiled"))
+    yield f"takes {eager:.2f} of the engine's on a network as small as this, and {compiled:.2f} compiled"
     seconds = tables.read("speed/evaluate-h200")["seconds"]
     whole = seconds["evaluate: 21 points and 11 ensembles, with reading the data"]
     yield f"take {whole:.1f} s, of which {seconds['first point']:.0f} s are capturing and measuring kernels once"
