@@ -70,12 +70,13 @@ class Loop:
         self.alpha = torch.zeros((), device=self.device)
         torch.manual_seed(recipe.seed)
         self.model, other = (
-            registry.build(recipe.network, classes=len(dataset.classes), image_shape=dataset.image_shape)
+            registry.build(recipe.network, classes=len(dataset.classes), image_shape=dataset.image_shape).to(
+                self.device
+            )
             for _ in range(2)
         )
         if recipe.method == "line":
             self._span(other)
-        self.model.to(self.device)
         if not workers:
             self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.ends = [  # of the weights that the penalty looks at

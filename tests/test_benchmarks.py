@@ -65,8 +65,8 @@ def test_a_stack_moves_every_engine_as_far_as_one_alone(benchmarks: Any, digits:
         torch.testing.assert_close(weights(one), weights(alone), rtol=1e-4, atol=1e-5)
 
 
-def loop(plain: ModuleType, dataset: data.Dataset, recipe: Recipe) -> Any:
-    return plain.Loop(recipe, dataset, CPU, compiled=False, workers=False)
+def loop(plain: ModuleType, dataset: data.Dataset, recipe: Recipe, execution: Execution = CPU) -> Any:
+    return plain.Loop(recipe, dataset, execution, compiled=False, workers=False)
 
 
 def test_the_plain_step_is_that_of_the_engine(benchmarks: Any, digits: data.Dataset) -> None:
@@ -88,6 +88,12 @@ def test_the_plain_line_trains_both_ends_and_their_angle(benchmarks: Any, digits
     plain.run(2)
     assert 0 < float(plain.alpha) < 1
     assert all(not torch.equal(value, before[name]) for name, value in plain.model.state_dict().items())
+
+
+def test_the_plain_line_is_made_where_it_is_trained(benchmarks: Any, digits: data.Dataset) -> None:
+    line, elsewhere = dataclasses.replace(BASE, method="line"), dataclasses.replace(CPU, device="meta")
+    plain = loop(benchmarks("plain"), digits, line, elsewhere)
+    assert {parameter.device.type for parameter in plain.model.parameters()} == {"meta"}
 
 
 def test_every_result_is_written_and_printed_as_soon_as_it_is_known(
