@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from subspaces import data
 from subspaces.cli import timings
@@ -88,6 +89,14 @@ def test_the_plain_line_trains_both_ends_and_their_angle(benchmarks: Any, digits
     plain.run(2)
     assert 0 < float(plain.alpha) < 1
     assert all(not torch.equal(value, before[name]) for name, value in plain.model.state_dict().items())
+
+
+def test_plain_networks_have_torchs_own_convolutions(benchmarks: Any) -> None:
+    images = data.Split(torch.zeros(1, 3, 32, 32, dtype=torch.uint8), torch.zeros(1, dtype=torch.int64))
+    dataset = data.Dataset("one", images, None, images, ("a", "b"), (0.5,) * 3, (0.25,) * 3)
+    network = benchmarks("plain").network(dataclasses.replace(BASE, network="cresnet20"), dataset)
+    found = [type(part) for part in network.modules() if isinstance(part, nn.Conv2d)]
+    assert set(found) == {nn.Conv2d}
 
 
 def test_the_plain_line_is_made_where_it_is_trained(benchmarks: Any, digits: data.Dataset) -> None:
