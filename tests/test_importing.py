@@ -1,5 +1,6 @@
 """The command line, called in a folder that came from elsewhere, runs nothing that lies there."""
 
+import gc
 import json
 import os
 import shutil
@@ -178,3 +179,15 @@ def test_nothing_of_a_received_folder_is_run(received: Path) -> None:
         text = (received / page).read_text()
         assert "uninvited" not in text
         assert "plotly.js v" in text
+
+
+def test_what_was_imported_is_never_looked_through_for_garbage() -> None:
+    before = gc.get_freeze_count()
+    try:
+        importing.imported()
+        assert gc.isenabled()
+        assert gc.get_freeze_count() > before
+        importing.ended()
+        assert not gc.isenabled()
+    finally:
+        gc.enable()

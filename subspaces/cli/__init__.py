@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from subspaces import importing
 from subspaces.cli import (
     check,
     data,
@@ -77,7 +78,11 @@ app = build()
 def main() -> None:
     """Run the command line; `importing` has seen to it that nothing comes from the current folder."""
     add_from_packages()
-    build()()
+    importing.imported()
+    try:
+        build()()
+    finally:
+        importing.ended()
 
 
 def add_from_packages() -> None:
