@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from subspaces import networks
 from subspaces.batchnorm import recalibrate
+from subspaces.distributed import distribute, reduce_theta
 from subspaces.ensembles import Ensemble
 from subspaces.features import Sampled
 from subspaces.memory import keep_memory
@@ -46,6 +47,7 @@ __all__ = [
     "__version__",
     "check",
     "compare",
+    "distribute",
     "evaluate",
     "export",
     "keep_memory",
@@ -54,6 +56,7 @@ __all__ = [
     "plot",
     "predict",
     "recalibrate",
+    "reduce_theta",
     "report",
     "save",
     "studies",

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim.swa_utils import update_bn
 
-from subspaces import nested, norms, template, values
+from subspaces import nested, norms, sharding, template, values
 from subspaces.norms import KeepingStatistics
 from subspaces.points import Alpha
 
@@ -43,7 +43,8 @@ def recalibrate(
     The statistics are reset and become the plain average over the batches of one pass in train mode,
     without autograd, as for stochastic weight averaging. Modes and momenta are restored whatever
     happens, and after an error all buffers too. Without batch norm nothing is run, and a batch
-    norm that the pass does not reach keeps what it has.
+    norm that the pass does not reach keeps what it has. Of a distributed family each rank runs its own batches, and
+    the statistics are the average over those of all ranks.
 
     Args:
         module: a network, an `Ensemble` (each member gets its own statistics), or a family.
@@ -74,6 +75,12 @@ def recalibrate(
         values.function("forward", forward, "a function of (module, batch)")
     if not norms.tracked(module):
         return module
+    if family is not None and family.mesh is not None:
+        network = family.at(alpha, outside)  # gathered once, and ranks may have different numbers of batches
+        progress = progress and sharding.is_first(family.mesh)
+        recalibrate(network, loader, batches=batches, progress=progress, forward=forward, finite=False)
+        _share(family, network, finite)
+        return module
     found = {name: part for name, part in module.named_modules() if isinstance(part, _BatchNorm)}
     runner = _Runner(module, call, forward or _run)
     with _restoring(module, list(found.values())), closing(_batches(loader, batches, progress)) as stream:
@@ -90,6 +97,19 @@ def _family(module: nn.Module) -> Any:
     """Return the family that a module is, or that was wrapped; None for any other network."""
     inner = template.unwrapped(module)
     return inner if isinstance(inner, KeepingStatistics) else None
+
+
+@torch.no_grad()
+def _share(family: Any, network: nn.Module, finite: bool) -> None:
+    """Give a distributed family the statistics of a network that each rank has run on its own batches."""
+    made = norms.tracked(network)
+    sharding.average_statistics(made.values(), family.mesh, counting=True)
+    if finite:
+        _check_finite(made)
+    for name, norm in norms.tracked(family.template).items():
+        for buffer, value in zip(norm.buffers(), made[name].buffers(), strict=True):
+            buffer.copy_(value)
+    family.keep_statistics()
 
 
 def _check_finite(found: Mapping[str, _BatchNorm]) -> None:

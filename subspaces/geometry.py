@@ -6,6 +6,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from subspaces import sharding
+
 
 class Distances(NamedTuple):
     """All pairs of vertices, as symmetric matrices [m, m]."""
@@ -16,6 +18,11 @@ class Distances(NamedTuple):
 
 def mix(coefficients: Tensor, omega: Tensor) -> Tensor:
     """Return c^T Omega: [m] or [m, n] times [m, n] -> [n]; half-precision weights are mixed in float32."""
+    mixed = _mix(sharding.columns(coefficients, omega), sharding.local(omega))
+    return sharding.gathered(mixed, omega)
+
+
+def _mix(coefficients: Tensor, omega: Tensor) -> Tensor:
     half = omega.dtype in (torch.float16, torch.bfloat16)
     vertices = omega.float() if half else omega
     c = coefficients.to(vertices.dtype)
@@ -32,24 +39,26 @@ def _real(omega: Tensor) -> Tensor:
     return omega if omega.dtype == torch.float64 else omega.float()
 
 
-def cos2(rows: Sequence[Tensor]) -> Tensor:
-    """Return cos^2 = <a, b>^2 / (|a|^2 |b|^2) of two vectors, given in pieces [2, n]; 0 if one is 0."""
+def cos2(rows: Sequence[Tensor], chosen: Tensor | None = None) -> Tensor:
+    """Return cos^2 = <a, b>^2 / (|a|^2 |b|^2) of two vectors, in pieces [2, n] or chosen from [m, n]; 0 if one is 0."""
     products = []
     with torch.autocast(rows[0].device.type, enabled=False):
-        for piece in rows:
-            a, b = _real(piece)
+        for row in rows:
+            piece = sharding.local(row)
+            a, b = _real(piece if chosen is None else piece.index_select(0, chosen))
             products.append(torch.stack([(a * b).sum(), (a * a).sum(), (b * b).sum()]))
-    ab, aa, bb = torch.stack(products).sum(0).unbind()
+    ab, aa, bb = sharding.total(torch.stack(products).sum(0), rows[0]).unbind()
     tiny = torch.finfo(ab.dtype).tiny
     return (ab / aa.clamp_min(tiny)) * (ab / bb.clamp_min(tiny))  # aa * bb may overflow
 
 
 def distances(rows: Sequence[Tensor]) -> Distances:
     """Return L2 distance and cos^2 of all pairs of the vectors given in pieces [m, n], in float64."""
-    pieces = [_real(row).double() for row in rows]
+    pieces = [_real(sharding.local(row)).double() for row in rows]
     exact = "donot_use_mm_for_euclid_dist"
     squares = torch.stack([torch.cdist(piece, piece, compute_mode=exact).square() for piece in pieces]).sum(0)
     products = torch.stack([piece @ piece.T for piece in pieces]).sum(0)
+    squares, products = sharding.total(torch.stack([squares, products]), rows[0]).unbind()
     products = (products + products.T) / 2
     norms = products.diagonal().clamp_min(torch.finfo(torch.float64).tiny).sqrt()
     return Distances(squares.sqrt(), (products / torch.outer(norms, norms)).square())

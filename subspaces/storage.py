@@ -11,14 +11,14 @@ holds what each of them was, in shape, type and checksum.
 import dataclasses
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from subspaces import files, shapes, values
+from subspaces import files, shapes, sharding, values
 from subspaces.initial import Factory
 from subspaces.shapes import Shape
 from subspaces.subspace import Subspace
@@ -39,6 +39,7 @@ def save(module: nn.Module, path: str | os.PathLike[str], shared: bool = True) -
 
     The same family makes the same file, byte for byte. With `shared=False` its frozen parameters are left out, which
     makes a small file of a few trained weights on a large base; `load` takes them from the network that it is given.
+    All ranks of a distributed family call it, and one writes.
     """
     return write(module, path, shared, {})
 
@@ -49,9 +50,11 @@ def write(module: nn.Module, path: str | os.PathLike[str], shared: bool, notes: 
     if not isinstance(family, Subspace):
         raise TypeError(f"save got a {type(family).__name__}: expected a Subspace; for a network save its state_dict()")
     target = values.folder("path", path)
-    _check_target(target)
+    sharding.on_first(family.mesh, lambda: _check_target(target))
     frozen = {} if shared else _frozen(family)
-    tensors = {name: _stored(name, value) for name, value in _tensors(family).items() if name not in frozen}
+    first = sharding.is_first(family.mesh)
+    dense = ((name, _dense(name, value)) for name, value in _tensors(family) if name not in frozen)
+    tensors = {name: _stored(value) for name, value in dense if first}
     header = {
         **notes,
         "format": FORMAT,
@@ -65,6 +68,10 @@ def write(module: nn.Module, path: str | os.PathLike[str], shared: bool, notes: 
         header["calibrated"] = "false"
     if frozen:
         header["frozen"] = json.dumps(frozen)
+    return sharding.on_first(family.mesh, lambda: _written(target, tensors, header))
+
+
+def _written(target: Path, tensors: dict[str, Tensor], header: dict[str, str]) -> str:
     try:
         return files.write_tensors(target, tensors, header)
     except KeyError as error:  # from safetensors' table of dtypes
@@ -96,7 +103,7 @@ def load(path: str | os.PathLike[str], network: nn.Module | Factory, shape: Shap
     )
     if frozen:
         _check_frozen(frozen, _frozen(family), path)
-    places = {name: place for name, place in _tensors(family).items() if name not in frozen}
+    places = {name: place for name, place in _tensors(family) if name not in frozen}
     _check_match(places, tensors, path)
     with torch.no_grad():
         for name, place in places.items():
@@ -122,18 +129,17 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, str], dict[str, Tensor
     return header, tensors
 
 
-def _tensors(family: Subspace) -> dict[str, Tensor]:
-    """Return all tensors of a family by their names in a file; writing into them writes into it."""
-    found = {"rng": family.rng}
+def _tensors(family: Subspace) -> Iterator[tuple[str, Tensor]]:
+    """Yield all tensors of a family with their names in a file; writing into them writes into it."""
+    yield "rng", family.rng
     for name, value in family.template.state_dict(keep_vars=True).items():
         if not isinstance(value, Tensor):
             raise TypeError(f"the network's state {name!r} is a {type(value).__name__}: only tensors can be saved")
-        found[f"shared.{name}"] = value
+        yield f"shared.{name}", value
     for index in range(family.shape.vertices):
         vertex = family.vertex(index)
         entries = (entry for group in family.layout.groups for entry in group.entries)
-        found |= {f"vertex.{index}.{entry.names[0]}": vertex[entry.names[0]] for entry in entries}
-    return found
+        yield from ((f"vertex.{index}.{entry.names[0]}", vertex[entry.names[0]]) for entry in entries)
 
 
 def _frozen(family: Subspace) -> dict[str, str]:
@@ -150,9 +156,9 @@ def _check_target(target: Path) -> None:
         raise FileNotFoundError(f"save to {target}, but there is no folder {target.parent}: make it first")
 
 
-def _stored(name: str, value: Tensor) -> Tensor:
-    """Return a dense copy on the CPU."""
-    return _dense(name, value).detach().cpu().clone(memory_format=torch.contiguous_format)
+def _stored(value: Tensor) -> Tensor:
+    """Return a copy on the CPU."""
+    return value.detach().cpu().clone(memory_format=torch.contiguous_format)
 
 
 def _dense(name: str, value: Tensor) -> Tensor:

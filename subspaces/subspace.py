@@ -3,12 +3,12 @@
 import copy
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from subspaces import geometry, nested, norms, points, randomness, template, values
+from subspaces import geometry, nested, norms, points, randomness, sharding, template, values
 from subspaces.ensembles import Average, Ensemble
 from subspaces.features import Sampled, similarity, watch
 from subspaces.initial import Factory, Init, given_networks, initial_networks, offsets
@@ -19,6 +19,9 @@ from subspaces.selection import Selecting
 from subspaces.shapes import Shape, check_shape
 from subspaces.signatures import ShowingInputs
 from subspaces.text import nearest
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
 
 
 class Subspace(ShowingInputs, KeepingStatistics, Selecting):
@@ -56,6 +59,8 @@ class Subspace(ShowingInputs, KeepingStatistics, Selecting):
     """
 
     rng: Tensor
+    averaging: "DeviceMesh | None" = None
+    """The processes over which the gradient of theta is averaged; see `subspaces.reduce_theta`."""
 
     def __init__(
         self,
@@ -105,7 +110,7 @@ class Subspace(ShowingInputs, KeepingStatistics, Selecting):
         self.begin_statistics(known=init == "point")
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
+        super().__setstate__({**state, "averaging": None})  # a copy is not what was wrapped
         if self.statistics_every is not None:  # in a process that has made no such family yet
             norms.apart.begin()
 
@@ -139,6 +144,11 @@ class Subspace(ShowingInputs, KeepingStatistics, Selecting):
     def device(self) -> torch.device:
         """The device of the vertices."""
         return self.rng.device
+
+    @property
+    def mesh(self) -> "DeviceMesh | None":
+        """The devices that the vertices are cut over; None before `subspaces.distribute`."""
+        return sharding.mesh_of(self.omega.values())
 
     @property
     def _like(self) -> Tensor:
@@ -183,21 +193,27 @@ class Subspace(ShowingInputs, KeepingStatistics, Selecting):
         weights: dict[str, Tensor] = {}
         with torch.autocast(self.device.type, enabled=False):  # a product in bfloat16 would break batch norm
             for group in self.layout.groups:
-                row = geometry.mix(coefficients[group.name], self.omega[group.name])
+                row = sharding.averaged(geometry.mix(coefficients[group.name], self.omega[group.name]), self.averaging)
                 if cast is not None and group.castable and row.dtype == torch.float32:
                     row = row.to(cast)
                 weights |= group.unpack(row)
         return weights
 
     def vertex(self, index: int) -> dict[str, Tensor]:
-        """Return vertex `index` under the network's own names: views without gradient, not copies."""
+        """Return vertex `index` under the network's own names: views without gradient, not copies.
+
+        Of a distributed family they are gathered, so all ranks have to ask.
+        """
         m = self.shape.vertices
         if not values.integer(index):
             raise TypeError(f"vertex({values.shown(index)}): expected an integer from 0 to {m - 1}")
         if not -m <= index < m:
             raise IndexError(f"vertex({values.shown(index)}): {self.shape} has vertices 0 to {m - 1}")
-        rows = [group.unpack(self.omega[group.name].detach()[index]) for group in self.layout.groups]
-        return {name: view for row in rows for name, view in row.items()}
+        found: dict[str, Tensor] = {}
+        for group in self.layout.groups:
+            omega = self.omega[group.name].detach()
+            found |= group.unpack(sharding.gathered(sharding.local(omega)[index], omega))
+        return found
 
     @torch.inference_mode(False)  # else its tensors could not be trained or recalibrated later
     @torch.no_grad()
@@ -209,7 +225,9 @@ class Subspace(ShowingInputs, KeepingStatistics, Selecting):
         With `share=True` its frozen parameters are the family's own and not copies, which spares the memory of a large
         base. Whatever moves, casts or changes these in the network (`.to("cuda")`, `.half()`) does so in the family.
         """
-        weights = self.theta(self.coefficients(alpha, outside))
+        coefficients = self.coefficients(alpha, outside)
+        sharding.check_same(coefficients, self.mesh)
+        weights = self.theta(coefficients)
         parameters: dict[str, nn.Parameter] = {}
         for name, entry in self.layout.entries.items():  # one parameter for all names of tied weights
             known = parameters.get(entry.names[0])
@@ -282,6 +300,7 @@ class Subspace(ShowingInputs, KeepingStatistics, Selecting):
                     c = points.coefficients(point, self.shape, self.layout)
                 else:
                     c = self.coefficients(point, outside)
+                    sharding.check_same(c, self.mesh or (self.averaging if torch.is_grad_enabled() else None))
                 weights = self.theta(c, cast)
                 with nullcontext() if tracking else norms.untracked(self.template):
                     outputs.append(self._run(weights, positional, named, tracking))
@@ -311,6 +330,7 @@ class Subspace(ShowingInputs, KeepingStatistics, Selecting):
         if self._calls == 1 or self._calls % every == 0:  # at once too, so that there are some from the beginning
             with norms.forgetting(self.template, every):
                 self._run(self.theta(self.coefficients(self.shape.midpoint()), cast), *inputs)
+            sharding.average_statistics(norms.tracked(self.template).values(), self.mesh, counting=False)
             self.keep_statistics()
 
     def _point(self, alpha: Alpha | None) -> Any:
@@ -329,10 +349,8 @@ class Subspace(ShowingInputs, KeepingStatistics, Selecting):
         m = self.shape.vertices
         if not rows or m < 2 or (not isinstance(beta, Tensor) and beta == 0):
             return self._like.new_zeros(())
-        if m > 2:
-            chosen = randomness.pair(self.rng, m)
-            rows = [row.index_select(0, chosen) for row in rows]
-        return (beta if isinstance(beta, Tensor) else float(beta)) * geometry.cos2(rows)
+        chosen = randomness.pair(self.rng, m) if m > 2 else None
+        return (beta if isinstance(beta, Tensor) else float(beta)) * geometry.cos2(rows, chosen)
 
     def feature_similarity(self, sampled: Sampled, strength: float = 1.0) -> Tensor:
         """Return strength |alpha_j - alpha_k| cos^2(phi_j, phi_k) for two random groups of one call.

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["subspaces.studies", "subspaces.cli", "torch._dynamo"])
+DISTRIBUTED = ("torch.distributed.tensor", "torch.distributed.checkpoint.state_dict")
+CONTEXT.set_forkserver_preload(["subspaces.studies", "subspaces.cli", "torch._dynamo", *DISTRIBUTED])
 SECONDS = 100  # until a process that does not end is a failure
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from subspaces import geometry, labelled, nested, norms, template, values
+from subspaces import geometry, labelled, nested, norms, sharding, template, values
 from subspaces.batchnorm import recalibrate
 from subspaces.layout import Layout
 from subspaces.randomness import seeded
@@ -45,6 +45,11 @@ class Losses:
         batches: int | None,
         seed: int,
     ) -> None:
+        if sharding.mesh_of(family.omega.values()) is not None:
+            raise ValueError(
+                "select got a distributed family, whose ranks would choose different points: save it, and choose in "
+                "one process, ss.load(path, network).select(…)"
+            )
         self.layout, self.shape, self.device, self.criterion = family.layout, family.shape, family.device, criterion
         self._omega = {group.name: family.omega[group.name].detach() for group in family.layout.groups}
         self._network = template.copy_with(family.template, {}, share=True).eval()  # without weights, as in the family

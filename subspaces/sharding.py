@@ -1,0 +1,142 @@
+"""Vertices cut along their weights over several devices: mix first, gather after.
+
+Every vertex's gradient is a multiple of one tensor, d loss / d omega_i = c_i d loss / d theta. So each rank mixes its
+own columns of Omega [m, n/W], the mixed pieces are gathered to theta [n], and in the backward pass the gradient of
+theta is averaged over the ranks and cut before it is spread over the vertices: one network's traffic for any m.
+
+A sharded Omega is a `DTensor`; with an ordinary tensor every function here returns what it was given.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
+
+Result = TypeVar("Result")
+
+
+def mesh_of(omega: Tensor | Iterable[Tensor]) -> "DeviceMesh | None":
+    """Return the mesh that a matrix, or the first of several, is cut over; None for an ordinary tensor."""
+    first = omega if isinstance(omega, Tensor) else next(iter(omega))
+    found: DeviceMesh | None = getattr(
+        first, "device_mesh", None
+    )  # without the import of DTensor, which takes a second
+    return found
+
+
+def local(omega: Tensor) -> Tensor:
+    """Return this rank's columns, connected for autograd: [m, n] -> [m, n/W]."""
+    sharded: Any = omega
+    return omega if mesh_of(omega) is None else sharded.to_local(grad_placements=sharded.placements)
+
+
+def columns(coefficients: Tensor, omega: Tensor) -> Tensor:
+    """Return the coefficients of this rank's columns, [m] or [m, n] -> [m, n/W]; their gradient is of all columns."""
+    mesh = mesh_of(omega)
+    if mesh is None:
+        return coefficients
+    if coefficients.requires_grad:
+        coefficients = _with_gradient(coefficients, mesh, "sum")
+    if coefficients.ndim == 1:
+        return coefficients
+    sharded: Any = omega
+    n = omega.shape[1]
+    start = min(mesh.get_local_rank() * -(-n // mesh.size()), n)  # as `torch.chunk` cuts
+    return coefficients.narrow(1, start, sharded.to_local().shape[1])
+
+
+def gathered(piece: Tensor, omega: Tensor) -> Tensor:
+    """Return the row whose piece each rank has, [n/W] -> [n]; its gradient is averaged over the ranks and cut."""
+    mesh = mesh_of(omega)
+    if mesh is None:
+        return piece
+    from torch.distributed.tensor import DTensor, Partial, Shard
+
+    size = torch.Size([omega.shape[1]])
+    row = DTensor.from_local(piece, mesh, [Shard(0)], run_check=False, shape=size, stride=(1,))
+    return row.full_tensor(grad_placements=[Partial("avg")])
+
+
+def total(sums: Tensor, omega: Tensor) -> Tensor:
+    """Return the sum over the ranks of what each has of its own columns; each gets the gradient of its own part."""
+    mesh = mesh_of(omega)
+    if mesh is None:
+        return sums
+    from torch.distributed.tensor import DTensor, Partial
+
+    return DTensor.from_local(sums, mesh, [Partial("sum")], run_check=False).full_tensor()
+
+
+def averaged(row: Tensor, mesh: "DeviceMesh | None") -> Tensor:
+    """Return a row that all ranks have, with a gradient that is averaged over them."""
+    return row if mesh is None or not row.requires_grad else _with_gradient(row, mesh, "avg")
+
+
+def _with_gradient(value: Tensor, mesh: "DeviceMesh", kind: str) -> Tensor:
+    """Return the value, with a gradient that is reduced over the ranks."""
+    from torch.distributed.tensor import DTensor, Partial, Replicate
+
+    return DTensor.from_local(value, mesh, [Replicate()], run_check=False).to_local(grad_placements=[Partial(kind)])
+
+
+def check_same(coefficients: Mapping[str, Tensor], mesh: "DeviceMesh | None") -> None:
+    """Refuse a point that is not the same on all ranks: theta would be patched from several."""
+    if mesh is None or torch.compiler.is_compiling():
+        return
+    marks = []
+    for c in coefficients.values():
+        places = torch.arange(1, c.numel() + 1, dtype=torch.float64, device=c.device)
+        marks.append(c.detach().double().flatten() @ places)
+    found = torch.stack(marks)
+    extremes = torch.stack([found, -found])
+    dist.all_reduce(extremes, dist.ReduceOp.MAX, group=mesh.get_group())
+    if not torch.allclose(extremes[0], -extremes[1], rtol=1e-9):
+        raise ValueError(
+            "alpha is not the same on all ranks, and a distributed family is at one point at a time: leave it out to "
+            "draw it, or make it from numbers that all ranks have, such as family.sample()"
+        )
+
+
+def is_first(mesh: "DeviceMesh | None") -> bool:
+    """Say whether this is the one process that writes."""
+    return mesh is None or mesh.get_local_rank() == 0
+
+
+def on_first(mesh: "DeviceMesh | None", function: Callable[[], Result]) -> Result:
+    """Run a function on the first rank alone; all ranks return its result or raise its error."""
+    if mesh is None:
+        return function()
+    outcome: list[Any] = [None, None]
+    if is_first(mesh):
+        try:
+            outcome[0] = function()
+        except Exception as error:
+            outcome[1] = error
+    dist.broadcast_object_list(outcome, group=mesh.get_group(), group_src=0)
+    result: Result
+    result, wrong = outcome
+    if wrong is not None:
+        raise wrong
+    return result
+
+
+@torch.no_grad()
+def average_statistics(norms: Iterable[Any], mesh: "DeviceMesh | None", counting: bool) -> None:
+    """Give batch norms the statistics of all ranks, each batch with the same weight; `counting`: and their number."""
+    if mesh is None:
+        return
+    for norm in norms:
+        mean, variance, count = norm.running_mean, norm.running_var, norm.num_batches_tracked
+        weight = count.clamp_min(1).to(mean)
+        sums = torch.cat([mean * weight, variance * weight, weight[None]])
+        dist.all_reduce(sums, group=mesh.get_group())
+        averages = sums[:-1] / sums[-1]
+        mean.copy_(averages[: len(mean)])
+        variance.copy_(averages[len(mean) :])
+        if counting:
+            dist.all_reduce(count, group=mesh.get_group())
