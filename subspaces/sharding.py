@@ -22,11 +22,14 @@ Result = TypeVar("Result")
 
 def mesh_of(omega: Tensor | Iterable[Tensor]) -> "DeviceMesh | None":
     """Return the mesh that a matrix, or the first of several, is cut over; None for an ordinary tensor."""
-    first = omega if isinstance(omega, Tensor) else next(iter(omega))
-    found: DeviceMesh | None = getattr(
-        first, "device_mesh", None
-    )  # without the import of DTensor, which takes a second
-    return found
+    first: Any = omega if isinstance(omega, Tensor) else next(iter(omega))
+    mesh: DeviceMesh | None = getattr(first, "device_mesh", None)  # to import DTensor takes a second
+    if mesh is not None and not (mesh.ndim == 1 and first.placements[0].is_shard(1)):
+        raise ValueError(
+            f"the vertices are cut over devices as {first.placements}, as fully_shard does: expected a family that "
+            "subspaces.distribute has cut, along its weights"
+        )
+    return mesh
 
 
 def local(omega: Tensor) -> Tensor:
@@ -88,6 +91,8 @@ def check_same(coefficients: Mapping[str, Tensor], mesh: "DeviceMesh | None") ->
     """Refuse a point that is not the same on all ranks: theta would be patched from several."""
     if mesh is None or torch.compiler.is_compiling():
         return
+    if mesh.device_type == "cuda" and torch.cuda.is_current_stream_capturing():
+        return  # nothing can be read now
     marks = []
     for c in coefficients.values():
         places = torch.arange(1, c.numel() + 1, dtype=torch.float64, device=c.device)

@@ -1,7 +1,9 @@
 """A family cut over several processes is the family of one process, for one network's traffic."""
 
 import math
+import os
 import re
+import socket
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +19,7 @@ from processes import CONTEXT
 from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import clip_grad_norm_
 from torch.profiler import profile
@@ -200,6 +203,7 @@ def refuses(rank: int, world: int, folder: str) -> dict[str, str]:
         "at apart": lambda: family.at(0.1 * rank),
         "parallel apart": lambda: parallel(batch(0, 0, 1)[0], alpha=0.1 * rank),
         "no folder": lambda: ss.save(family, f"{folder}/nowhere/family.safetensors"),
+        "fully sharded": lambda: fully_shard(started("line")[0]).midpoint(),
         "select": lambda: family.select([batch(0, 0, 1)]),
     }
     said: dict[str, str] = {}
@@ -247,7 +251,20 @@ def continues(rank: int, world: int, folder: str, distributed: bool) -> list[dic
     return [step(family, family, stepping, batch(i, rank, world), samples) for i in range(1, STEPS)]
 
 
-def worker(rank: int, world: int, folder: str) -> None:
+def reads_the_page(rank: int, world: int, folder: str, port: int) -> dict[str, Any]:
+    """Run the lines of the documents as `torchrun` would."""
+    text = (Path(__file__).parent.parent / "docs" / "integrations.md").read_text()
+    (code,) = re.findall(r"```python torchrun\n(.*?)```", text, re.DOTALL)
+    os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(world), "MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
+    os.chdir(folder)
+    names: dict[str, Any] = {"ss": ss, "torch": torch, "F": F, "make_net": normed, "device": "cpu"}
+    names["loader"] = [batch(i, rank, world) for i in range(2)]
+    exec(code, names)
+    state: dict[str, Any] = names["net"].state_dict()
+    return state
+
+
+def worker(rank: int, world: int, folder: str, port: int) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", f"file://{folder}/meeting{world}", rank=rank, world_size=world)
     found: dict[str, Any] = {"looked": looks(rank, world, folder)}
@@ -263,8 +280,10 @@ def worker(rank: int, world: int, folder: str) -> None:
     else:
         found["six"] = trains(rank, world, "six", parallel=False)
         found["continued"] = continues(rank, world, folder, distributed=True)
-    torch.save(found, f"{folder}/world{world}rank{rank}.pt")
     dist.destroy_process_group()
+    if world == 2:
+        found["page"] = reads_the_page(rank, world, folder, port)
+    torch.save(found, f"{folder}/world{world}rank{rank}.pt")
 
 
 # What has to come of it
@@ -280,8 +299,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def ranks(folder: Path) -> Ranks:
     """What each rank found, by the number of ranks."""
+    with socket.socket() as found:
+        found.bind(("localhost", 0))
+        port = found.getsockname()[1]
     for world in (2, 4):
-        mp.start_processes(worker, (world, str(folder)), nprocs=world, start_method=CONTEXT.get_start_method())
+        mp.start_processes(worker, (world, str(folder), port), nprocs=world, start_method=CONTEXT.get_start_method())
     return {world: [torch.load(folder / f"world{world}rank{rank}.pt") for rank in range(world)] for world in (2, 4)}
 
 
@@ -326,13 +348,13 @@ def test_a_distributed_family_has_all_that_a_family_has(ranks: Ranks, folder: Pa
         "ensemble": family.ensemble(points)(x).detach(),
         "output": family.eval()(x).detach(),
         "distances": tuple(family.distances()),
-        "checksum": ss.save(family, folder / "family.safetensors"),
+        "checksum": ss.save(family, folder / "alone.safetensors"),
     }
     for rank in ranks[world]:
         assert rank["looked"].pop("checksum") == expected["checksum"]
         assert_close(rank["looked"]["vertices"], expected["vertices"], rtol=0, atol=0)
         assert_close(rank["looked"], {name: value for name, value in expected.items() if name != "checksum"})
-    assert (folder / f"family{world}.safetensors").read_bytes() == (folder / "family.safetensors").read_bytes()
+    assert (folder / f"family{world}.safetensors").read_bytes() == (folder / "alone.safetensors").read_bytes()
 
 
 @pytest.mark.parametrize("m", SHAPES)
@@ -403,6 +425,7 @@ SAID = {
     "at apart": "alpha is not the same on all ranks",
     "parallel apart": "alpha is not the same on all ranks",
     "no folder": "there is no folder",
+    "fully sharded": "as fully_shard does: expected a family that subspaces.distribute has cut",
     "select": "save it",
 }
 
@@ -412,6 +435,14 @@ def test_what_is_wrong_is_refused_on_all_ranks(ranks: Ranks, name: str) -> None:
     for rank in ranks[2]:
         assert rank["said"].keys() == SAID.keys()
         assert re.search(SAID[name], rank["said"][name])
+
+
+def test_the_lines_of_the_page_train_and_write_a_family(ranks: Ranks, folder: Path) -> None:
+    family = ss.load(folder / "family.safetensors", normed)
+    assert family.shape == ss.Simplex(6)
+    assert family.is_calibrated
+    for rank in ranks[2]:
+        assert_close(rank["page"], dict(family.midpoint().state_dict()))
 
 
 def test_without_a_process_group_it_says_what_to_write() -> None:
