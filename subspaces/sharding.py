@@ -87,23 +87,26 @@ def _with_gradient(value: Tensor, mesh: "DeviceMesh", kind: str) -> Tensor:
     return DTensor.from_local(value, mesh, [Replicate()], run_check=False).to_local(grad_placements=[Partial(kind)])
 
 
-def check_same(coefficients: Mapping[str, Tensor], mesh: "DeviceMesh | None") -> None:
-    """Refuse a point that is not the same on all ranks: theta would be patched from several."""
+def check_same(found: Mapping[str, Tensor], mesh: "DeviceMesh | None") -> None:
+    """Refuse coefficients or counts that differ from rank to rank: theta would be patched from several points.
+
+    Each tensor is compared by one number, its sum with its places as weights.
+    """
     if mesh is None or torch.compiler.is_compiling():
         return
     if mesh.device_type == "cuda" and torch.cuda.is_current_stream_capturing():
         return  # nothing can be read now
     marks = []
-    for c in coefficients.values():
-        places = torch.arange(1, c.numel() + 1, dtype=torch.float64, device=c.device)
-        marks.append(c.detach().double().flatten() @ places)
-    found = torch.stack(marks)
-    extremes = torch.stack([found, -found])
+    for value in found.values():
+        places = torch.arange(1, value.numel() + 1, dtype=torch.float64, device=value.device)
+        marks.append(value.detach().double().flatten() @ places)
+    mark = torch.stack(marks)
+    extremes = torch.stack([mark, -mark])
     dist.all_reduce(extremes, dist.ReduceOp.MAX, group=mesh.get_group())
     if not torch.allclose(extremes[0], -extremes[1], rtol=1e-9):
         raise ValueError(
-            "alpha is not the same on all ranks, and a distributed family is at one point at a time: leave it out to "
-            "draw it, or make it from numbers that all ranks have, such as family.sample()"
+            "alpha, or how many random numbers were drawn, is not the same on all ranks, and a distributed family is "
+            "at one point at a time: leave alpha out, or take family.sample(), on all ranks"
         )
 
 

@@ -226,13 +226,16 @@ class Subspace(ShowingInputs, KeepingStatistics, Selecting):
         base. Whatever moves, casts or changes these in the network (`.to("cuda")`, `.half()`) does so in the family.
         """
         coefficients = self.coefficients(alpha, outside)
-        sharding.check_same(coefficients, self.mesh)
+        self._check_same(coefficients, self.mesh)
         weights = self.theta(coefficients)
         parameters: dict[str, nn.Parameter] = {}
         for name, entry in self.layout.entries.items():  # one parameter for all names of tied weights
             known = parameters.get(entry.names[0])
             parameters[name] = nn.Parameter(weights[name].clone()) if known is None else known
         return template.copy_with(self.template, parameters, share)
+
+    def _check_same(self, coefficients: Mapping[str, Tensor], mesh: "DeviceMesh | None") -> None:
+        sharding.check_same({**coefficients, "draws": self.rng[1:]}, mesh)
 
     def midpoint(self, *, share: bool = False) -> nn.Module:
         """Return the network in the middle of the subspace, as `at` does."""
@@ -300,7 +303,7 @@ class Subspace(ShowingInputs, KeepingStatistics, Selecting):
                     c = points.coefficients(point, self.shape, self.layout)
                 else:
                     c = self.coefficients(point, outside)
-                    sharding.check_same(c, self.mesh or (self.averaging if torch.is_grad_enabled() else None))
+                    self._check_same(c, self.mesh or (self.averaging if torch.is_grad_enabled() else None))
                 weights = self.theta(c, cast)
                 with nullcontext() if tracking else norms.untracked(self.template):
                     outputs.append(self._run(weights, positional, named, tracking))

@@ -1,5 +1,6 @@
 """A family cut over several processes is the family of one process, for one network's traffic."""
 
+import copy
 import math
 import os
 import re
@@ -136,7 +137,7 @@ def looks(rank: int, world: int, folder: str) -> dict[str, Any]:
         "ensemble": family.ensemble(points)(x).detach(),
         "output": family.eval()(x).detach(),
         "distances": tuple(family.distances()),
-        "checksum": ss.save(family, f"{folder}/family{world}.safetensors"),
+        "checksum": ss.save(family, f"{folder}/family{world}of{rank}.safetensors"),
     }
 
 
@@ -202,6 +203,7 @@ def refuses(rank: int, world: int, folder: str) -> dict[str, str]:
         "apart": lambda: family(batch(0, 0, 1)[0], alpha=0.1 * rank),
         "at apart": lambda: family.at(0.1 * rank),
         "parallel apart": lambda: parallel(batch(0, 0, 1)[0], alpha=0.1 * rank),
+        "drawn alone": lambda: (family.sample() if rank else None, family.midpoint()),
         "no folder": lambda: ss.save(family, f"{folder}/nowhere/family.safetensors"),
         "fully sharded": lambda: fully_shard(started("line")[0]).midpoint(),
         "select": lambda: family.select([batch(0, 0, 1)]),
@@ -212,6 +214,8 @@ def refuses(rank: int, world: int, folder: str) -> dict[str, str]:
             call()
         said[name] = str(error.value)
     assert ss.distribute(started("line")[0], square["data"]).mesh == square["data"]
+    assert plain.averaging is not None
+    assert copy.deepcopy(plain).averaging is None  # nobody has wrapped the copy
     return said
 
 
@@ -224,6 +228,31 @@ def learns_alpha(rank: int, world: int) -> dict[str, Tensor]:
         F.cross_entropy(family(x, alpha=alpha.requires_grad_()), y).backward()
         found[name] = alpha.grad
     return found
+
+
+class Holder(nn.Module):
+    """A family beside parameters that are in none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Linear(5, 5)
+        self.family = ss.Subspace(make(), ss.Simplex(3), seed=0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.family(self.body(x))
+
+
+def accumulates(rank: int, world: int, light: bool) -> dict[str, Tensor]:
+    """Return the gradients of two batches, sent after the second, of a module that holds a family."""
+    torch.manual_seed(0)
+    parallel = DistributedDataParallel(Holder())
+    if light:
+        ss.reduce_theta(parallel)
+    first, second = (batch(i, rank, world) for i in range(2))
+    with parallel.no_sync():
+        F.cross_entropy(parallel(first[0]), first[1]).backward()
+    F.cross_entropy(parallel(second[0]), second[1]).backward()
+    return {name: parameter.grad for name, parameter in parallel.named_parameters() if parameter.requires_grad}
 
 
 def checkpoint_of(family: ss.Subspace, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
@@ -275,6 +304,7 @@ def worker(rank: int, world: int, folder: str, port: int) -> None:
         found["measured"] = measures(rank, world)
         found["statistics"] = recalibrates(rank)
         found["alpha"] = learns_alpha(rank, world)
+        found["accumulated"] = [accumulates(rank, world, light) for light in (False, True)]
         found["said"] = refuses(rank, world, folder)
         writes_checkpoint(rank, world, folder)
     else:
@@ -354,7 +384,8 @@ def test_a_distributed_family_has_all_that_a_family_has(ranks: Ranks, folder: Pa
         assert rank["looked"].pop("checksum") == expected["checksum"]
         assert_close(rank["looked"]["vertices"], expected["vertices"], rtol=0, atol=0)
         assert_close(rank["looked"], {name: value for name, value in expected.items() if name != "checksum"})
-    assert (folder / f"family{world}.safetensors").read_bytes() == (folder / "alone.safetensors").read_bytes()
+    (written,) = folder.glob(f"family{world}of*")  # by one rank, under the name that it was given
+    assert written.read_bytes() == (folder / "alone.safetensors").read_bytes()
 
 
 @pytest.mark.parametrize("m", SHAPES)
@@ -402,6 +433,13 @@ def test_the_gradient_of_alpha_is_of_all_columns_and_batches(ranks: Ranks) -> No
             assert_close(rank["alpha"][name], alpha.grad)
 
 
+def test_a_family_beside_other_parameters_gets_the_gradients_of_plain_wrapping(ranks: Ranks) -> None:
+    (plain, light), (_, other) = (rank["accumulated"] for rank in ranks[2])
+    assert {"module.body.weight", "module.family.omega.weights"} <= plain.keys()
+    assert_close(light, plain)
+    assert_close(light, other, rtol=0, atol=0)
+
+
 def test_a_checkpoint_of_two_is_continued_by_four(ranks: Ranks, alone: dict[str, Any]) -> None:
     check_steps(ranks[4][0]["continued"], alone["simplex"][1:])
 
@@ -421,9 +459,10 @@ SAID = {
     "no family": "expected one that holds a Subspace",
     "twice": "once is enough",
     "both": "use one",
-    "apart": "alpha is not the same on all ranks",
-    "at apart": "alpha is not the same on all ranks",
-    "parallel apart": "alpha is not the same on all ranks",
+    "apart": "alpha.* is not the same on all ranks",
+    "at apart": "alpha.* is not the same on all ranks",
+    "parallel apart": "alpha.* is not the same on all ranks",
+    "drawn alone": "how many random numbers were drawn, is not the same on all ranks",
     "no folder": "there is no folder",
     "fully sharded": "as fully_shard does: expected a family that subspaces.distribute has cut",
     "select": "save it",
