@@ -44,10 +44,12 @@ def distribute(family: Subspace, mesh: "DeviceMesh | None" = None) -> Subspace:
     mesh = _checked(mesh, family.device)
     from torch.distributed.tensor import Shard, distribute_tensor
 
-    for name, omega in list(family.omega.items()):
-        family.omega[name] = nn.Parameter(distribute_tensor(omega.detach(), mesh, [Shard(1)]))
-        omega.grad, omega.data = None, omega.new_empty(0)  # whoever holds it: the memory is free
+    whole = dict(family.omega.items())
+    pieces = {name: distribute_tensor(omega.detach(), mesh, [Shard(1)]) for name, omega in whole.items()}
     _broadcast([*family.template.parameters(), *family.buffers()], mesh)
+    for name, omega in whole.items():
+        family.omega[name] = nn.Parameter(pieces[name], requires_grad=omega.requires_grad)
+        omega.grad, omega.data = None, omega.new_empty(0)  # whoever holds it: the memory is free
     return family
 
 

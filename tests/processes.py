@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 CONTEXT = multiprocessing.get_context("forkserver")
-DISTRIBUTED = ("torch.distributed.tensor", "torch.distributed.checkpoint.state_dict")
-CONTEXT.set_forkserver_preload(["subspaces.studies", "subspaces.cli", "torch._dynamo", *DISTRIBUTED])
+CONTEXT.set_forkserver_preload(["subspaces.studies", "subspaces.cli", "torch._dynamo"])
 SECONDS = 100  # until a process that does not end is a failure
 
 

@@ -214,6 +214,9 @@ def refuses(rank: int, world: int, folder: str) -> dict[str, str]:
             call()
         said[name] = str(error.value)
     assert ss.distribute(started("line")[0], square["data"]).mesh == square["data"]
+    frozen = started("line")[0]
+    frozen.omega["others"].requires_grad_(False)
+    assert not ss.distribute(frozen).omega["others"].requires_grad
     assert plain.averaging is not None
     assert copy.deepcopy(plain).averaging is None  # nobody has wrapped the copy
     return said
