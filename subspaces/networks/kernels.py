@@ -11,6 +11,9 @@ to keep the size. R neighbouring pixels of a row are then R C numbers in a row: 
 
 each a product of matrices for every r; the gradient of x is the first of them with dy for x and the
 weights turned around. The sum over the pixels is taken in parts, in float32 and in a fixed order.
+
+With one more dimension in front, images and weights are those of several networks, which one launch serves;
+`torch.vmap` makes it so.
 """
 
 from typing import Any
@@ -19,19 +22,24 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch._C._functorch import is_batchedtensor
 
 
 @triton.jit
 def _convolve(  # type: ignore[no-untyped-def]
-    x, w, y,
+    x, w, y, x_step, w_step, y_step,
     H: tl.constexpr, W: tl.constexpr, STRIDE: tl.constexpr, C: tl.constexpr, K: tl.constexpr,  # noqa: N803
     R: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr, TURNED: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
     """BLOCK pixels of y; TURNED: x is dy [.., C], y is dx [.., K], and w the weights [C, R, R, K].
 
     H and W are the sides of the larger images, before the stride. Turned, the smaller ones are spread
-    out over the larger, with zeros between their pixels.
+    out over the larger, with zeros between their pixels. From one network to the next, x is x_step numbers on.
     """
+    network = tl.program_id(1).to(tl.int64)
+    x += network * x_step
+    w += network * w_step
+    y += network * y_step
     DOWN: tl.constexpr = 1 if TURNED else STRIDE  # noqa: N806
     UP: tl.constexpr = STRIDE if TURNED else 1  # noqa: N806
     P: tl.constexpr = H // DOWN  # noqa: N806
@@ -62,12 +70,16 @@ def _convolve(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _weight_gradient(  # type: ignore[no-untyped-def]
-    dy, x, partial,
+    dy, x, partial, dy_step, x_step, partial_step,
     H: tl.constexpr, W: tl.constexpr, STRIDE: tl.constexpr, C: tl.constexpr, K: tl.constexpr,  # noqa: N803
     R: tl.constexpr, SPAN: tl.constexpr, COLUMNS: tl.constexpr,  # noqa: N803
     PIXELS: tl.constexpr, BLOCK: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
     """The sum over PIXELS pixels, for SPAN of the R² places of a weight."""
+    network = tl.program_id(2).to(tl.int64)
+    dy += network * dy_step
+    x += network * x_step
+    partial += network * partial_step
     P: tl.constexpr = H // STRIDE  # noqa: N806
     Q: tl.constexpr = W // STRIDE  # noqa: N806
     chunk, first = tl.program_id(0), tl.program_id(1) * SPAN
@@ -103,11 +115,27 @@ def _power(number: int) -> int:
     return max(16, 1 << (number - 1).bit_length())
 
 
+def _last(x: Tensor) -> bool:
+    """Return whether channels are last in memory; of several networks, within each."""
+    _, channels, height, width = x.shape[-4:]
+    steps = (height * width * channels, 1, width * channels, channels)
+    every = zip(x.shape[-4:], x.stride()[-4:], steps, strict=True)
+    return all(size == 1 or found == wanted for size, found, wanted in every)
+
+
+def _arranged(x: Tensor) -> Tensor:
+    """Return a tensor with channels last in memory: itself, if it can be."""
+    return x if _last(x) else x.movedim(-3, -1).contiguous().movedim(-1, -3)
+
+
 def fits(x: Tensor, weight: Tensor, stride: int) -> bool:
-    """Return whether these kernels can take a batch of images and the weights of a convolution."""
+    """Return whether these kernels can take a batch of images and the weights of a convolution.
+
+    Within `torch.vmap` these are of one network. Images of several are arranged as the kernels need them, whatever
+    the operation before has made of them: torch's batch norm puts the networks among the channels.
+    """
     (images, channels, height, width), (outputs, _, size, _) = x.shape, weight.shape
     pixels = images * height * width // stride**2
-    last = torch.channels_last
     return (
         x.is_cuda
         and x.dtype == weight.dtype == torch.bfloat16
@@ -115,22 +143,35 @@ def fits(x: Tensor, weight: Tensor, stride: int) -> bool:
         and outputs in WIDTHS
         and size in (1, 3)
         and height % stride == width % stride == 0
-        and max(x.numel(), pixels * outputs) < 2**31  # places are counted with 32 bits
+        and max(x.numel(), pixels * outputs) < 2**31  # places within a network are counted with 32 bits
         and pixels % _each(pixels) == 0
         and _each(pixels) % 256 == 0
-        and x.is_contiguous(memory_format=last)
-        and weight.is_contiguous(memory_format=last)
+        and (is_batchedtensor(x) or _last(x))
+        and _last(weight)
     )
 
 
+def _networks(x: Tensor, *others: Tensor) -> tuple[int, list[int]]:
+    """Return how many networks these tensors are of, and for each the step from one to the next (0 for one alone)."""
+    several = x.ndim == 5
+    return len(x) if several else 1, [each.stride(0) if several else 0 for each in (x, *others)]
+
+
+def _pixels(x: Tensor) -> int:
+    """Return how many pixels the images of one network have."""
+    images, _, height, width = x.shape[-4:]
+    return images * height * width
+
+
 def _launch(x: Tensor, weight: Tensor, y: Tensor, stride: int, turned: bool) -> Tensor:
-    channels, outputs, size = x.shape[1], y.shape[1], weight.shape[2]
-    height, width = (y if turned else x).shape[2:]
+    channels, outputs, size = x.shape[-3], y.shape[-3], weight.shape[-1]
+    height, width = (y if turned else x).shape[-2:]
     block = 4096 // max(16, channels, outputs)
+    networks, steps = _networks(x, weight, y)
     with torch.cuda.device_of(x):
-        _convolve[(y.numel() // outputs // block,)](
-            x, weight, y, height, width, stride, channels, outputs, size, _power(size * channels), block, turned,
-            num_warps=4,
+        _convolve[(_pixels(y) // block, networks)](
+            x, weight, y, *steps, height, width, stride, channels, outputs, size, _power(size * channels), block,
+            turned, num_warps=4,
         )  # fmt: skip
     return y
 
@@ -150,36 +191,48 @@ def convolve_turned(dy: Tensor, weight: Tensor, stride: int) -> Tensor:
 @torch.library.custom_op("subspaces::weight_gradient", mutates_args=())
 def weight_gradient(dy: Tensor, x: Tensor, size: int, stride: int) -> Tensor:
     """Return the gradient of the weights in parts, float32 [parts, K, R, R, C], to be summed."""
-    (_, channels, height, width), outputs = x.shape, dy.shape[1]
-    pixels = dy.numel() // outputs
+    (channels, height, width), outputs = x.shape[-3:], dy.shape[-3]
     span = size if outputs <= 32 else 1
-    each = _each(pixels)
-    parts = torch.empty(pixels // each, outputs, size, size, channels, device=x.device)
+    parts: Tensor = _parts(dy, x, size, stride)
     block = 128 if outputs <= 32 else 64
+    networks, steps = _networks(dy, x, parts)
     with torch.cuda.device_of(x):
-        _weight_gradient[(len(parts), size * size // span)](
-            dy, x, parts, height, width, stride, channels, outputs, size, span, _power(span * channels), each, block,
-            num_warps=4, num_stages=3,
+        _weight_gradient[(parts.shape[-5], size * size // span, networks)](
+            dy, x, parts, *steps, height, width, stride, channels, outputs, size, span, _power(span * channels),
+            _each(_pixels(dy)), block, num_warps=4, num_stages=3,
         )  # fmt: skip
     return parts
 
 
 @convolve.register_fake
 def _outputs(x: Tensor, weight: Tensor, stride: int) -> Tensor:
-    shape = (x.shape[0], weight.shape[0], x.shape[2] // stride, x.shape[3] // stride)
-    return torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
+    shape = (x.shape[-2] // stride, x.shape[-1] // stride, weight.shape[-4])
+    return torch.empty((*x.shape[:-3], *shape), dtype=x.dtype, device=x.device).movedim(-1, -3)
 
 
 @convolve_turned.register_fake
 def _inputs(dy: Tensor, weight: Tensor, stride: int) -> Tensor:
-    shape = (dy.shape[0], weight.shape[1], dy.shape[2] * stride, dy.shape[3] * stride)
-    return torch.empty(shape, dtype=dy.dtype, device=dy.device, memory_format=torch.channels_last)
+    shape = (dy.shape[-2] * stride, dy.shape[-1] * stride, weight.shape[-3])
+    return torch.empty((*dy.shape[:-3], *shape), dtype=dy.dtype, device=dy.device).movedim(-1, -3)
 
 
 @weight_gradient.register_fake
-def _(dy: Tensor, x: Tensor, size: int, stride: int) -> Tensor:
-    pixels = dy.numel() // dy.shape[1]
-    return torch.empty(pixels // _each(pixels), dy.shape[1], size, size, x.shape[1], device=x.device)
+def _parts(dy: Tensor, x: Tensor, size: int, stride: int) -> Tensor:
+    pixels = _pixels(dy)
+    shape = (pixels // _each(pixels), dy.shape[-3], size, size, x.shape[-3])
+    return torch.empty((*dy.shape[:-4], *shape), device=x.device)
+
+
+@convolve.register_vmap
+def _(info: Any, dims: tuple[int | None, ...], x: Tensor, weight: Tensor, stride: int) -> tuple[Tensor, int]:
+    """Serve several networks at once; what all of them share is not copied."""
+    x, weight = (
+        _arranged(value.expand(info.batch_size, *value.shape) if dim is None else value.movedim(dim, 0))
+        for value, dim in zip((x, weight), dims[:2], strict=True)
+    )
+    if x.ndim > 5:  # one vmap in another
+        return torch.stack([convolve(*each, stride) for each in zip(x, weight, strict=True)]), 0
+    return convolve(x, weight, stride), 0
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -187,18 +240,28 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     ctx.save_for_backward(x, weight)
 
 
-def _differentiate(ctx: Any, dy: Tensor) -> tuple[Tensor, Tensor, None]:
+def _differentiate(ctx: Any, dy: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
     x, weight = ctx.saved_tensors
-    dy = dy.contiguous(memory_format=torch.channels_last)
-    if weight.shape[1] in WIDTHS:
-        dx = convolve_turned(dy, weight, ctx.stride)
-    else:  # such as the images themselves, whose gradient nobody wants: then this is not computed
-        stride, padding = [ctx.stride] * 2, [weight.shape[2] // 2] * 2
-        dx, _, _ = torch.ops.aten.convolution_backward(
-            dy, x, weight, None, stride, padding, [1, 1], False, [0, 0], 1, [True, False, False]
-        )
-    parts = weight_gradient(dy, x, weight.shape[2], ctx.stride)
-    return dx, parts.sum(0).to(weight.dtype).permute(0, 3, 1, 2), None
+    dy = _arranged(dy)
+    dx = dw = None
+    if ctx.needs_input_grad[0]:
+        known = weight.shape[-3] in WIDTHS
+        dx = convolve_turned(dy, weight, ctx.stride) if known else _library(dy, x, weight, ctx.stride)
+    if ctx.needs_input_grad[1]:
+        parts = weight_gradient(dy, x, weight.shape[-1], ctx.stride)
+        dw = parts.sum(-5).to(weight.dtype).movedim(-1, -3)
+    return dx, dw, None
+
+
+def _library(dy: Tensor, x: Tensor, weight: Tensor, stride: int) -> Tensor:
+    """Return the gradient of images of another number of channels, such as the first ones of a network."""
+    if dy.ndim == 5:
+        return torch.stack([_library(*each, stride) for each in zip(dy, x, weight, strict=True)])
+    padding = [weight.shape[2] // 2] * 2
+    dx: Tensor = torch.ops.aten.convolution_backward(
+        dy, x, weight, None, [stride] * 2, padding, [1, 1], False, [0, 0], 1, [True, False, False]
+    )[0]
+    return dx
 
 
 convolve.register_autograd(_differentiate, setup_context=_keep)
