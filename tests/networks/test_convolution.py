@@ -64,6 +64,16 @@ def _operands(name: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, int]
     return images, weights, made(128, outputs, side // stride, side // stride), stride
 
 
+def _several(name: str, networks: int = 3) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, int]:
+    """The operands of several networks, as in training: images of a longer batch, weights that are part of a row."""
+    x, weight, dy, stride = _operands(name)
+    images = torch.randn(networks, 2 * len(x), *x.shape[2:], x.shape[1], device="cuda").bfloat16()
+    rows = torch.randn(networks, 16 + weight.numel(), device="cuda").bfloat16()
+    outputs, inputs, size, _ = weight.shape
+    weights = rows[:, 16:].view(networks, outputs, size, size, inputs)
+    return images[:, len(x) :].movedim(-1, 2), weights.movedim(-1, 2), torch.stack([dy, -dy, 2 * dy]), stride
+
+
 def _gradients(function, x, weight, dy):
     x, weight = x.detach().requires_grad_(), weight.detach().requires_grad_()
     y = function(x, weight)
@@ -96,6 +106,47 @@ class TestKernels:
         assert torch.equal(parts[0], parts[1])
         assert torch.equal(parts[0], parts[2])
 
+    @pytest.mark.parametrize("name", ["stem", "to the second", "shortcut", "third stage"])
+    def test_several_networks_at_once_are_each_alone(self, name):
+        from subspaces.networks import kernels
+
+        *operands, stride = _several(name)
+
+        def convolve(x, weight):
+            return kernels.convolve(x, weight, stride)
+
+        found = _gradients(torch.vmap(convolve), *operands)
+        alone = [_gradients(convolve, *each) for each in zip(*operands, strict=True)]
+        for value, right in zip(found, map(torch.stack, zip(*alone, strict=True)), strict=True):
+            assert_close(value, right, rtol=0, atol=float(right.abs().max()) / 256)
+
+    def test_several_networks_in_any_order_of_memory_and_with_shared_images(self):
+        from subspaces.networks import kernels
+
+        x, weight, _, stride = _several("to the second")
+
+        def convolve(x, weight):
+            assert kernels.fits(x, weight, stride)
+            return kernels.convolve(x, weight, stride)
+
+        expected = torch.vmap(convolve)(x, weight)
+        among = x.movedim(0, 1).contiguous().movedim(1, 0)  # channels first, and the networks between images and them
+        assert torch.equal(torch.vmap(convolve)(among, weight), expected)
+        shared = torch.vmap(convolve, (None, 0))(x[0], weight)
+        assert torch.equal(shared[0], expected[0])
+        assert torch.equal(shared[1], convolve(x[0], weight[1]))
+
+    def test_the_gradient_of_images_is_computed_only_for_those_who_ask(self, monkeypatch):
+        from subspaces.networks import kernels
+
+        x, weight, dy, stride = _several("stem")
+        library, calls = kernels._library, []
+        monkeypatch.setattr(kernels, "_library", lambda *operands: (calls.append(operands), library(*operands))[1])
+        weight = weight.detach().requires_grad_()
+        for wanted in (False, True):
+            torch.vmap(lambda x, w: kernels.convolve(x, w, stride))(x.requires_grad_(wanted), weight).backward(dy)
+            assert bool(calls) is wanted
+
     @pytest.mark.parametrize(
         "change",
         [
@@ -122,4 +173,22 @@ class TestKernels:
             with torch.profiler.profile() as profile:
                 found = torch.compile(layer)(x)
         assert any("subspaces::convolve" in event.key for event in profile.key_averages())
+        assert_close(found, expected, rtol=0, atol=float(expected.abs().max()) / 128)
+
+    @pytest.mark.filterwarnings("ignore")
+    def test_the_compiled_layers_of_several_networks_are_one_call(self):
+        x, weights, _, _ = _several("first stage")
+        layer = Conv2d(16, 16, 3, padding=1, bias=False).cuda().to(memory_format=torch.channels_last)
+        norm = nn.BatchNorm2d(16, affine=False, track_running_stats=False).cuda()  # which moves the networks
+
+        def network(weight, x):
+            return torch.func.functional_call(layer, {"weight": weight}, (norm(x),))
+
+        with torch.autocast("cuda", torch.bfloat16):
+            expected = torch.stack([network(*each) for each in zip(weights, x, strict=True)])
+            compiled = torch.compile(torch.vmap(network))
+            compiled(weights, x)
+            with torch.profiler.profile() as profile:
+                found = compiled(weights, x)
+        assert sum(event.count for event in profile.key_averages() if event.key == "subspaces::convolve") == 1
         assert_close(found, expected, rtol=0, atol=float(expected.abs().max()) / 128)
