@@ -146,7 +146,7 @@ def fits(x: Tensor, weight: Tensor, stride: int) -> bool:
         and max(x.numel(), pixels * outputs) < 2**31  # places within a network are counted with 32 bits
         and pixels % _each(pixels) == 0
         and _each(pixels) % 256 == 0
-        and (is_batchedtensor(x) or _last(x))
+        and (_last(x) or is_batchedtensor(x))
         and _last(weight)
     )
 

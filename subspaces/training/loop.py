@@ -71,6 +71,8 @@ def crews(runs: Sequence[Run], execution: Execution) -> list[list[Run]]:
     result = []
     for same in found.values():
         most = execution.stack or (STACK if _pays(same[0], execution) else 1)
+        if execution.device == "cpu" and execution.precision == "bfloat16":
+            most = 1  # autocast does not reach the convolutions of several networks on a CPU
         result += [same[start : start + most] for start in range(0, len(same), most)]
     return result
 

@@ -202,6 +202,7 @@ def test_crews(tmp_path: Path) -> None:
     }
     assert sizes == {None: [5, 2, 1, 1, 1], 1: [1] * 10, 3: [3, 2, 2, 1, 2]}
     assert [run for crew in crews(runs, CPU) for run in crew] == runs
+    assert crews(runs, dataclasses.replace(CPU, precision="bfloat16", stack=4)) == [[run] for run in runs]
 
 
 def test_features_are_found_in_runs_of_their_own(tmp_path: Path) -> None:
