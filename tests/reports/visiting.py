@@ -116,14 +116,17 @@ def copied(page, name: str) -> list[dict[str, str]]:
 
 
 def reads(text: str, *numbers: float | None, digits: int, unit: str = "") -> bool:
-    """Say whether a text is these numbers, rounded to so many places: one, or mean ± standard deviation."""
+    """Say whether a text is these numbers, rounded to so many places: one, or mean ± standard deviation.
+
+    A page holds numbers of six digits, which it rounds once more.
+    """
     if numbers[0] is None:
         return text == "–"
     given = [number for number in numbers if number is not None]
     form = r"(-?\d+" + (rf"\.\d{{{digits}}}" if digits else "") + ")"
     found = re.fullmatch(" ± ".join([form] * len(given)) + re.escape(unit), text)
     pairs = [] if found is None else zip(found.groups(), given, strict=True)
-    return found is not None and all(abs(float(a) - b) <= 0.501 * 10**-digits for a, b in pairs)
+    return found is not None and all(abs(float(a) - b) <= 0.51 * 10**-digits for a, b in pairs)
 
 
 def unfolded(page, figure: str) -> dict[str, Any]:
