@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from subspaces.initial import Factory
 from subspaces.methods import fields
@@ -14,8 +14,21 @@ from subspaces.shapes import Point, Shape
 from subspaces.subspace import Subspace
 from subspaces.text import Catalogue
 
-Backward = Callable[[bool], None]
-"""Renews the gradients of a batch, and counts loss and right predictions if told so."""
+
+@dataclass(frozen=True)
+class Backward:
+    """Renews the gradients of a batch when it is called, and counts loss and right predictions if told so."""
+
+    renew: Callable[[bool], None]
+    parameters: list[nn.Parameter]
+    """Those that are trained: a family's, or the same of several runs side by side."""
+    runs: int = 0
+    """How many of their first dimensions are the runs: none or one."""
+
+    def __call__(self, counted: bool) -> None:
+        self.renew(counted)
+
+
 M = TypeVar("M", bound="Method")
 IN_A_STEP = {"outputs", "penalties", "gradient", "after_step"}
 
@@ -44,7 +57,7 @@ class Hooks(Generic[M]):
     """Whether runs may be trained together: what a class does in a step has to say so, else it is trained alone.
 
     `outputs` and `penalties` are then called once for all, with a family and `numbers` that stand for those of each
-    (`torch.func.vmap`), and use nothing else of the run.
+    (`torch.func.vmap`), and use nothing else of the run; `gradient` is called once with the parameters of all.
     """
     varying: ClassVar[tuple[str, ...]] = ()
     """Fields of the method that may differ between such runs: they are read in `numbers`."""

@@ -1,6 +1,5 @@
 """Sharpness-aware minimisation: the gradient of the worst neighbour (Foret et al., 2021)."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -10,36 +9,40 @@ from subspaces.methods.fields import ABOVE_ZERO, setting
 from subspaces.methods.method import METHODS, Backward, Hooks, Method
 
 
-def sharp_gradient(parameters: Sequence[Tensor], rho: float, backward: Backward) -> None:
+def sharp_gradient(backward: Backward, rho: float) -> None:
     """Leave in `.grad` the gradient at theta + rho g / ‖g‖, where g is the gradient at theta.
 
-    The parameters come out exactly as they went in. Nothing waits for the device.
-
-    Args:
-        parameters: theta; those without a gradient stay where they are.
-        rho: how far to climb.
-        backward: renews the gradients; it is told whether it is called for the first time.
+    The parameters come out exactly as they went in; those without a gradient stay where they are. Nothing waits for
+    the device. Runs side by side have a ‖g‖ each.
     """
     backward(True)
     with torch.no_grad():
-        moved = [parameter for parameter in parameters if parameter.grad is not None]
+        moved = [parameter for parameter in backward.parameters if parameter.grad is not None]
         gradients = [parameter.grad for parameter in moved if parameter.grad is not None]
         before = [parameter.clone() for parameter in moved]
-        norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(gradient) for gradient in gradients]))
-        scale = rho / (norm + 1e-12)
+        norms = torch.stack([_norm(gradient, backward.runs) for gradient in gradients])
+        scale = rho / (torch.linalg.vector_norm(norms, dim=0) + 1e-12)
         for parameter, gradient in zip(moved, gradients, strict=True):
-            parameter.add_(gradient * scale)
+            parameter.add_(gradient * scale.view(*scale.shape, *[1] * (gradient.ndim - backward.runs)))
     backward(False)
     with torch.no_grad():
         for parameter, value in zip(moved, before, strict=True):
             parameter.copy_(value)
 
 
+def _norm(gradient: Tensor, runs: int) -> Tensor:
+    """Return the length of a gradient, or for each of several runs."""
+    norm: Tensor = torch.linalg.vector_norm(gradient.flatten(runs), dim=-1)
+    return norm
+
+
 class Sharpness(Hooks["Sam"]):
     """Takes the gradient of the worst neighbour."""
 
+    together = True
+
     def gradient(self, backward: Backward) -> None:
-        sharp_gradient(list(self.family.parameters()), self.method.sam_rho, backward)
+        sharp_gradient(backward, self.method.sam_rho)
 
 
 @METHODS.add

@@ -13,7 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from subspaces import data
 from subspaces.features import Sampled
 from subspaces.memory import keep_memory
-from subspaces.methods import Backward, Hooks
+from subspaces.methods import Hooks
 from subspaces.networks import registry
 from subspaces.phases import phase
 from subspaces.subspace import Subspace
@@ -88,7 +88,7 @@ class Engine:
         )
         self.rates = list(self.optimizer.param_groups)  # whose learning rate is that of this run
         self.hooks = recipe.definition.hooks(recipe.definition, self.family, recipe.epochs, recipe.seed)
-        self.traced, self.several = self.hooks.traced, False
+        self.several = False
         self.loss = Objective(self.family, self.hooks, recipe.label_smoothing, execution.precision == "bfloat16")
         if execution.compile:  # as tensors they are not part of the program, which runs that differ in them share
             self.hooks.numbers = {name: self._tensor(value) for name, value in self.hooks.numbers.items()}
@@ -139,10 +139,6 @@ class Engine:
         loss, found = self.loss.forward(x, y)
         self.totals.add_(found)
         return loss
-
-    def gradient(self, backward: Backward) -> None:
-        """Make the gradient of a batch as the method does."""
-        self.hooks.gradient(backward)
 
     def after_step(self) -> None:
         """Let the method take note of the weights that a step has made."""

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from subspaces.data import Abreast, ResidentLoader
-from subspaces.methods import Backward, Hooks
+from subspaces.methods import Hooks
 from subspaces.networks import registry
 from subspaces.training.engine import Engine, build_optimizer
 from subspaces.training.recipe import COMMON, Recipe
@@ -35,8 +35,12 @@ def likeness(recipe: Recipe) -> tuple[Any, ...] | None:
     if not hooks.together or not ours or recipe.dropout or recipe.trunk or recipe.optimizer not in GRAPH_SAFE:
         return None
     common = {name: getattr(recipe, name) for name in COMMON if name not in {*OWN, *OPTIONS}}
-    step = (hooks.outputs, hooks.penalties)
-    if step == (Hooks.outputs, Hooks.penalties):  # methods that differ between and after the steps alone
+    step = (hooks.outputs, hooks.penalties, hooks.gradient)
+    if step == (
+        Hooks.outputs,
+        Hooks.penalties,
+        Hooks.gradient,
+    ):  # as all that differ between steps alone
         return (method.shape(), *common.items())
     numbers = {name: getattr(method, name) > 0 for name in hooks.varying}  # what is 0 may be left out of a step
     return (type(method), *step, *(common | method.own() | numbers).items())
@@ -50,7 +54,7 @@ class Stack:
     def __init__(self, engines: Sequence[Engine]) -> None:
         self.engines = engines = sorted(engines, key=_options)
         first = engines[0]
-        self.recipe, self.execution, self.traced = first.recipe, first.execution, first.traced
+        self.recipe, self.execution, self.hooks = first.recipe, first.execution, first.hooks
         self.device, self.stream = first.device, first.stream
         self._wait()  # for what the engines did on streams of their own
         loaders = [engine.loader for engine in engines]
@@ -96,10 +100,6 @@ class Stack:
             return functional_call(loss, {**omega, "family.rng": rng}, (x, y))
         finally:
             loss.hooks.numbers = own
-
-    def gradient(self, backward: Backward) -> None:
-        """Make the gradients of a batch; methods that do it otherwise are trained alone."""
-        backward(True)
 
     def after_step(self) -> None:
         """Let every method take note of the weights that a step has made."""

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from subspaces.data import Abreast, ResidentLoader
 from subspaces.graphs import captured
-from subspaces.methods import Backward
+from subspaces.methods import Backward, Hooks
 from subspaces.phases import phase
 from subspaces.training.batches import Stream
 from subspaces.training.execution import Execution
@@ -37,7 +37,7 @@ class Moved(Protocol):
     stream: torch.cuda.Stream | None
     optimizer: torch.optim.Optimizer
     totals: Tensor
-    traced: bool
+    hooks: Hooks[Any]
     several: bool
 
     @property
@@ -46,9 +46,6 @@ class Moved(Protocol):
 
     def objective(self, x: Tensor, y: Tensor) -> Tensor:
         """Return what is to be made smaller, of a batch, and add loss and correct predictions to the totals."""
-
-    def gradient(self, backward: Backward) -> None:
-        """Make the gradient of a batch."""
 
     def after_step(self) -> None:
         """Take note of the weights that a step has made."""
@@ -65,6 +62,7 @@ class Step:
         self._take, self._objective = moved.loader.take, moved.objective
         self._update: Callable[[], Any] = moved.optimizer.step
         self._dim = 1 if moved.several else 0  # of the images in a batch
+        self._parameters = [each for group in moved.optimizer.param_groups for each in group["params"]]
         if moved.execution.compile:
             self._compile()
         resident = not isinstance(moved.loader, Stream)
@@ -80,7 +78,7 @@ class Step:
         self._update = torch.compile(self.moved.optimizer.step, options=options)
         if not isinstance(self.moved.loader, Stream):  # apart from the objective, whose backward must not redo it
             self._take = torch.compile(self.moved.loader.take, dynamic=False, options=options)
-        if self.moved.traced:
+        if self.moved.hooks.traced:
             self._objective = torch.compile(self.moved.objective, dynamic=False, options=options)
 
     def _steps(self, size: int, steps: int = 1) -> None:
@@ -90,7 +88,8 @@ class Step:
         images, labels = (self._take if whole else self.moved.loader.take)(size * steps)
         objective = self._objective if whole else self.moved.objective
         for x, y in zip(images.split(size, self._dim), labels.split(size, self._dim), strict=True):
-            self.moved.gradient(partial(self._backward, objective, x, y))
+            renew = partial(self._backward, objective, x, y)
+            self.moved.hooks.gradient(Backward(renew, self._parameters, runs=self._dim))
             self._update()
             self.moved.after_step()
 
