@@ -73,6 +73,12 @@ def of_performance() -> Iterator[str]:
     rows = tables.read("speed/stack-cpu")["rows"]
     eager, compiled = (rows[f"{kind}, standard"]["ratio"] for kind in ("eager", "compiled"))
     yield f"takes {eager:.2f} of the engine's on a network as small as this, and {compiled:.2f} compiled"
+    study = tables.read("speed/study-cpu")
+    stacked, single = (study["rows"][f"stack {count}"] for count in (16, 1))
+    yield f"204 runs on one core, takes {stacked['wall_s']:.0f} s in all, and {single['wall_s']:.0f} s with"
+    phases = [[each["phases_s"][name] for each in (stacked, single)] for name in ("training", "evaluation")]
+    (few, many), (one, other) = phases
+    yield f"training {few:.0f} instead of {many:.0f} s, evaluation {one:.0f} and {other:.0f} s"
     seconds = tables.read("speed/evaluate-h200")["seconds"]
     whole = seconds["evaluate: 21 points and 11 ensembles, with reading the data"]
     yield f"take {whole:.1f} s, of which {seconds['first point']:.0f} s are capturing and measuring kernels once"
