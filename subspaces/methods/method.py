@@ -20,10 +20,10 @@ class Backward:
     """Renews the gradients of a batch when it is called, and counts loss and right predictions if told so."""
 
     renew: Callable[[bool], None]
-    parameters: list[nn.Parameter]
-    """Those that are trained: a family's, or the same of several runs side by side."""
+    groups: list[list[nn.Parameter]]
+    """What is trained: a family's parameters, or those of several runs side by side, which may be in several groups."""
     runs: int = 0
-    """How many of their first dimensions are the runs: none or one."""
+    """How many of their first dimensions are the runs of a group: none or one."""
 
     def __call__(self, counted: bool) -> None:
         self.renew(counted)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from subspaces.methods.fields import ABOVE_ZERO, setting
 from subspaces.methods.method import METHODS, Backward, Hooks, Method
@@ -17,17 +17,21 @@ def sharp_gradient(backward: Backward, rho: float) -> None:
     """
     backward(True)
     with torch.no_grad():
-        moved = [parameter for parameter in backward.parameters if parameter.grad is not None]
-        gradients = [parameter.grad for parameter in moved if parameter.grad is not None]
-        before = [parameter.clone() for parameter in moved]
-        norms = torch.stack([_norm(gradient, backward.runs) for gradient in gradients])
-        scale = rho / (torch.linalg.vector_norm(norms, dim=0) + 1e-12)
-        for parameter, gradient in zip(moved, gradients, strict=True):
-            parameter.add_(gradient * scale.view(*scale.shape, *[1] * (gradient.ndim - backward.runs)))
+        before = [(each, each.clone()) for group in backward.groups for each in group if each.grad is not None]
+        for group in backward.groups:
+            _climb([(each, each.grad) for each in group if each.grad is not None], rho, backward.runs)
     backward(False)
     with torch.no_grad():
-        for parameter, value in zip(moved, before, strict=True):
+        for parameter, value in before:
             parameter.copy_(value)
+
+
+def _climb(moved: list[tuple[nn.Parameter, Tensor]], rho: float, runs: int) -> None:
+    """Move parameters along their gradients, by rho in all, or in each of several runs."""
+    norms = torch.stack([_norm(gradient, runs) for _, gradient in moved])
+    scale = rho / (torch.linalg.vector_norm(norms, dim=0) + 1e-12)
+    for parameter, gradient in moved:
+        parameter.add_(gradient * scale.view(*scale.shape, *[1] * (gradient.ndim - runs)))
 
 
 def _norm(gradient: Tensor, runs: int) -> Tensor:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from subspaces.data import Abreast, ResidentLoader
 from subspaces.graphs import captured
@@ -62,7 +62,7 @@ class Step:
         self._take, self._objective = moved.loader.take, moved.objective
         self._update: Callable[[], Any] = moved.optimizer.step
         self._dim = 1 if moved.several else 0  # of the images in a batch
-        self._parameters = [each for group in moved.optimizer.param_groups for each in group["params"]]
+        self._groups: list[list[nn.Parameter]] = [group["params"] for group in moved.optimizer.param_groups]
         if moved.execution.compile:
             self._compile()
         resident = not isinstance(moved.loader, Stream)
@@ -89,7 +89,7 @@ class Step:
         objective = self._objective if whole else self.moved.objective
         for x, y in zip(images.split(size, self._dim), labels.split(size, self._dim), strict=True):
             renew = partial(self._backward, objective, x, y)
-            self.moved.hooks.gradient(Backward(renew, self._parameters, runs=self._dim))
+            self.moved.hooks.gradient(Backward(renew, self._groups, runs=self._dim))
             self._update()
             self.moved.after_step()
 

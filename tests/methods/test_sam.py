@@ -20,7 +20,7 @@ def test_on_a_parabola_by_hand():
         x.grad = y.grad = None
         (0.5 * (3 * x.square() + y.square())).sum().backward()
 
-    sharp_gradient(Backward(backward, [x, y]), 0.5)
+    sharp_gradient(Backward(backward, [[x, y]]), 0.5)
     there = 1 + 0.5 * 3 / math.sqrt(13), 2 + 0.5 * 2 / math.sqrt(13)
     assert [first for first, *_ in calls] == [True, False]
     assert_close(torch.tensor(calls[1][1:]), torch.tensor(there))
@@ -36,7 +36,7 @@ def test_what_has_no_gradient_stays():
         used.square().sum().backward()
         assert unused.item() == torch.tensor(0.7).item()
 
-    sharp_gradient(Backward(backward, [used, unused]), 0.05)
+    sharp_gradient(Backward(backward, [[used, unused]]), 0.05)
     assert unused.grad is None
     assert_close(used.grad, torch.tensor([2 * 0.15]))
     assert used.item() == torch.tensor(0.1).item()  # exactly, not up to rounding
@@ -49,6 +49,6 @@ def test_a_gradient_of_zero_moves_nothing():
         parameter.grad = None
         parameter.square().sum().backward()
 
-    sharp_gradient(Backward(backward, [parameter]), 0.05)
+    sharp_gradient(Backward(backward, [[parameter]]), 0.05)
     assert parameter.eq(0).all()
     assert parameter.grad.eq(0).all()

@@ -81,6 +81,8 @@ ALIKE = {
     "integral": seeds(method="integral"),
     "ema": seeds(method="ema"),
     "sam": seeds(method="sam"),
+    "sam, rates": [change(method="sam", seed=seed, learning_rate=rate) for seed, rate in enumerate((0.05, 0.01))],
+    "sam, groups": [change(method="sam", seed=seed, momentum=each) for seed, each in enumerate((0.9, 0.5, 0.5))],
     "snapshot": seeds(method="snapshot", vertices=2),
     "smoothing": [change(seed=seed, label_smoothing=each) for seed, each in enumerate((0.0, 0.2, 0.5))],
     "one shape": [
