@@ -246,11 +246,15 @@ def test_runs_of_one_program_end_with_files_of_their_own(tmp_path: Path) -> None
         assert contents(run.family_file)[1].keys() == contents(expected.family_file)[1].keys()
 
 
-def test_one_that_diverges_does_not_disturb_the_others(tmp_path: Path) -> None:
-    absurd = change(seed=1, method="line", learning_rate=1e30)
+ABSURD = {"learning": {"learning_rate": 1e30}, "decay": {"learning_rate": 0.01, "weight_decay": 1e30}}
+
+
+@pytest.mark.parametrize("what", ABSURD)  # which is the last of the stack, and the first
+def test_one_that_diverges_does_not_disturb_the_others(tmp_path: Path, what: str) -> None:
+    absurd = change(seed=1, method="line", **ABSURD[what])
     recipes = [change(method="line"), absurd, change(seed=2, method="line")]
     runs = [Run.under(tmp_path, recipe) for recipe in recipes]
-    with pytest.raises(TrainingError, match=f"{runs[1].folder.name} .*learning"):
+    with pytest.raises(TrainingError, match=f"{runs[1].folder.name} .*{what}"):
         train_runs(runs, DATA, CPU, nothing, nothing)
     assert [run.finished for run in runs] == [True, False, True]
     expected = [Run.under(tmp_path / "two", recipe) for recipe in (recipes[0], recipes[2])]
