@@ -21,7 +21,7 @@ from subspaces.training.recipe import COMMON, Recipe, all_fields
 from subspaces.training.runs import Run
 from subspaces.training.sharing import Waiting
 from subspaces.training.signals import stop_on_signals
-from subspaces.training.trainer import TrainingError
+from subspaces.training.trainer import LastTrainingError, TrainingError
 
 
 def train(
@@ -80,6 +80,8 @@ def train_recipes(
             feasible.check_loaded(wanted, next(iter(dataset.values())))
             try:
                 _train_group(members, dataset, execution, show, tensorboard, held)
+            except LastTrainingError:
+                raise
             except TrainingError as error:  # the others can be trained nevertheless
                 failures.append(error)
 

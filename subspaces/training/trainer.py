@@ -28,6 +28,10 @@ class TrainingError(RuntimeError):
     """Training that cannot go on."""
 
 
+class LastTrainingError(TrainingError):
+    """The same of a run that was to be saved because all were asked to stop: no other begins after it."""
+
+
 class Trainer:
     """One run in training. Between its steps others may have their turn: see `steps()` and `took()`.
 

@@ -11,7 +11,7 @@ from subspaces.training.places import Places
 from subspaces.training.runs import Run
 from subspaces.training.signals import Stop
 from subspaces.training.stack import Stack
-from subspaces.training.trainer import Report, Trainer, TrainingError
+from subspaces.training.trainer import LastTrainingError, Report, Trainer, TrainingError
 
 Tick = Callable[[Run, int], None]
 Begin = Callable[[Run, int, int], None]
@@ -141,7 +141,10 @@ class Turns:
         """Let a crew take its next steps."""
         failures = crew.turn(self.watchers.tick)
         if self.stop.signal is not None:
-            _checkpoint(trainer for each in self.running for trainer in each.steps)
+            try:
+                _checkpoint(trainer for each in self.running for trainer in each.steps)
+            except TrainingError as error:
+                raise LastTrainingError(str(error)) from error
             self.stop.heed()
         return failures
 

@@ -421,6 +421,17 @@ def test_a_stop_saves_every_run_even_if_one_cannot_be_saved(tmp_path: Path):
     assert [(run.folder / "state.safetensors").is_file() for run in runs] == [False, True]
 
 
+def test_a_stop_is_heeded_also_on_other_data_when_one_run_cannot_be_saved(tmp_path: Path, monkeypatch):
+    from subspaces.training import display, train
+
+    tick = Countdown(4, lambda: os.kill(os.getpid(), signal.SIGTERM))  # before the end of an epoch
+    monkeypatch.setattr(display.Display, "tick", lambda self, run, steps: tick(run, steps))
+    recipes = [ABSURD, dataclasses.replace(RECIPE, batch=100)]
+    with pytest.raises(TrainingError, match=r"lower .*--learning-rate"):
+        train(recipes, out=tmp_path, device="cpu", show="quiet", tensorboard=False)
+    assert not Run.under(tmp_path, recipes[1]).folder.exists()
+
+
 # Who may write
 
 
