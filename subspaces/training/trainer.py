@@ -140,10 +140,15 @@ class Trainer:
         with self._on_stream():
             return self.engine.advance(self.engine.loader.sizes, self.done)
 
-    def took(self, steps: int) -> None:
-        """Count steps that were made, and write a checkpoint if it is time."""
+    @property
+    def due(self) -> bool:
+        """Whether it is time for a checkpoint."""
+        return time.monotonic() - self.saved_at > self.execution.checkpoint_seconds
+
+    def took(self, steps: int, save: bool = False) -> None:
+        """Count steps that were made, and write a checkpoint if told so."""
         self.done += steps
-        if time.monotonic() - self.saved_at > self.execution.checkpoint_seconds:
+        if save:
             self.checkpoint()
 
     def _end_epoch(self, clock: Clock, timed: int) -> None:

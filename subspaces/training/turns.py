@@ -43,8 +43,9 @@ class Crew:
         failures = [error for trainer in list(self.steps) for error in self._tried(trainer, self._prepare)]
         if self.steps:
             taken = next(iter(self.steps)).advance()
+            save = any(trainer.due for trainer in self.steps)  # all at the same step, where they can continue as one
             for trainer in list(self.steps):
-                failed = self._tried(trainer, lambda one: one.took(taken))
+                failed = self._tried(trainer, lambda one: one.took(taken, save))
                 failures += failed
                 if not failed:
                     tick(trainer.run, taken)

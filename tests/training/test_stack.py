@@ -1,9 +1,11 @@
 """Runs that are trained as one program: each is what it would be alone, whatever becomes of the others."""
 
 import dataclasses
+import itertools
 import os
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,7 +28,7 @@ import subspaces as ss
 from subspaces import data
 from subspaces.data import Abreast, ResidentLoader
 from subspaces.methods import Hooks
-from subspaces.training import Execution, Recipe, Run, Stopped, TrainingError
+from subspaces.training import Execution, Recipe, Run, Stopped, TrainingError, trainer
 from subspaces.training.engine import Engine
 from subspaces.training.loop import crews, train_runs
 from subspaces.training.stack import Stack, likeness
@@ -279,6 +281,23 @@ def test_stopped_runs_continue_bit_for_bit_in_whatever_company(tmp_path: Path, o
         train_runs(some, DATA, how, nothing, nothing)
     for run, other in zip(runs, expected, strict=True):
         assert_same_end(run, other)
+
+
+def _crash() -> None:
+    raise KeyboardInterrupt
+
+
+def test_all_of_one_program_are_saved_at_the_same_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that they are one program again after a crash."""
+    clock = itertools.chain((0, 4, 8), itertools.count(9))  # they begin one after the other
+    monkeypatch.setattr(trainer, "time", SimpleNamespace(monotonic=clock.__next__))
+    runs = [Run.under(tmp_path, recipe) for recipe in seeds(method="line")]
+    how = dataclasses.replace(CPU, checkpoint_seconds=9)
+    with pytest.raises(KeyboardInterrupt):
+        train_runs(runs, DATA, how, nothing, Countdown(3 * 2, _crash))
+    found = [run.load_checkpoint() for run in runs]
+    assert len({(each[1]["epoch"], each[1]["done"]) for each in found if each is not None}) == 1
+    assert None not in found
 
 
 def test_one_that_began_alone_goes_on_alone(tmp_path: Path) -> None:
