@@ -41,7 +41,7 @@ def likeness(recipe: Recipe) -> tuple[Any, ...] | None:
         Hooks.penalties,
         Hooks.gradient,
     ):  # as all that differ between steps alone
-        return (method.shape(), *common.items())
+        return (method.shape(), type(method).family, *common.items())
     numbers = {name: getattr(method, name) > 0 for name in hooks.varying}  # what is 0 may be left out of a step
     return (type(method), *step, *(common | method.own() | numbers).items())
 
