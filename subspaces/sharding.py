@@ -140,8 +140,9 @@ def average_statistics(norms: Iterable[Any], mesh: "DeviceMesh | None", counting
         return
     for norm in norms:
         mean, variance, count = norm.running_mean, norm.running_var, norm.num_batches_tracked
-        weight = count.clamp_min(1).to(mean)
-        sums = torch.cat([mean * weight, variance * weight, weight[None]])
+        dtype = torch.promote_types(mean.dtype, torch.float32)  # in float16 the products would be infinite
+        weight = count.clamp_min(1).to(dtype)[None]
+        sums = torch.cat([mean.to(dtype) * weight, variance.to(dtype) * weight, weight])
         dist.all_reduce(sums, group=mesh.get_group())
         averages = sums[:-1] / sums[-1]
         mean.copy_(averages[: len(mean)])

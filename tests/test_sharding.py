@@ -181,7 +181,15 @@ def recalibrates(rank: int) -> dict[str, Any]:
     fresh = ss.distribute(ss.Subspace(normed, ss.Line(), statistics_every=2))
     for x in batches(1):
         fresh(x + rank)
-    return {"made": made, "calibrated": family.is_calibrated, "fresh": fresh.midpoint().state_dict()}
+    late = ss.distribute(ss.Subspace(normed, ss.Line(), statistics_every=1)).half()
+    late.template[1].num_batches_tracked.fill_(10**5)  # more than float16 can hold
+    late(batches(0)[0].half())
+    return {
+        "made": made,
+        "calibrated": family.is_calibrated,
+        "fresh": fresh.midpoint().state_dict(),
+        "late": late.midpoint().state_dict(),
+    }
 
 
 def refuses(rank: int, world: int, folder: str) -> dict[str, str]:
@@ -424,6 +432,14 @@ def test_fresh_statistics_are_the_same_on_all_ranks(ranks: Ranks) -> None:
     first, second = (rank["statistics"]["fresh"] for rank in ranks[2])
     assert first["1.num_batches_tracked"] == 2
     assert not torch.equal(first["1.running_mean"], torch.zeros(4))
+    assert_close(first, second, rtol=0, atol=0)
+
+
+def test_statistics_in_half_precision_outlast_a_long_training(ranks: Ranks) -> None:
+    first, second = (rank["statistics"]["late"] for rank in ranks[2])
+    assert first["1.num_batches_tracked"] > 10**5
+    assert first["1.running_mean"].dtype == torch.float16
+    assert first["1.running_var"].isfinite().all()
     assert_close(first, second, rtol=0, atol=0)
 
 
