@@ -137,8 +137,13 @@ def looks(rank: int, world: int, folder: str) -> dict[str, Any]:
         "ensemble": family.ensemble(points)(x).detach(),
         "output": family.eval()(x).detach(),
         "distances": tuple(family.distances()),
-        "checksum": ss.save(family, f"{folder}/family{world}of{rank}.safetensors"),
+        "checksum": saved_in_inference(family, f"{folder}/family{world}of{rank}.safetensors"),
     }
+
+
+def saved_in_inference(family: ss.Subspace, path: str) -> str:
+    with torch.inference_mode():
+        return ss.save(family, path)
 
 
 def measures(rank: int, world: int) -> dict[str, Any]:
