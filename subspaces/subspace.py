@@ -235,7 +235,8 @@ class Subspace(ShowingInputs, KeepingStatistics, Selecting):
         return template.copy_with(self.template, parameters, share)
 
     def _check_same(self, coefficients: Mapping[str, Tensor], mesh: "DeviceMesh | None") -> None:
-        sharding.check_same({**coefficients, "draws": self.rng[1:]}, mesh)
+        if mesh is not None:
+            sharding.check_same({**coefficients, "draws": self.rng[1:]}, mesh)
 
     def midpoint(self, *, share: bool = False) -> nn.Module:
         """Return the network in the middle of the subspace, as `at` does."""
