@@ -16,7 +16,7 @@ from subspaces.training.stack import likeness
 from subspaces.training.trainer import Report, TrainingError
 from subspaces.training.turns import Begin, Tick, Turns, Watchers, nobody
 
-STACK = 16  # runs that are one program on a CPU, unless asked otherwise: more of them gain nothing
+STACK = 16  # runs that are one program on a CPU, unless asked otherwise: more gain little, and leave others less
 Held = Callable[[Run, str], None]
 
 
@@ -71,6 +71,7 @@ def crews(runs: Sequence[Run], execution: Execution) -> list[list[Run]]:
     result = []
     for same in found.values():
         most = execution.stack or (STACK if _pays(same[0], execution) else 1)
+        most = min(most, execution.at_once or most)
         if execution.device == "cpu" and execution.precision == "bfloat16":
             most = 1  # autocast does not reach the convolutions of several networks on a CPU
         result += [same[start : start + most] for start in range(0, len(same), most)]

@@ -221,10 +221,11 @@ def test_the_page_of_networks_of_ones_own(own, saved, opened, tmp_path: Path) ->
     page = opened(ss.report(saved, tmp_path / "report.html"))
     shown = table(page, "#facts")
     at = shown["head"].index("NLL")
-    rows = {line[0]: line for line in shown["body"] if len(line) > 1}
+    lines = [line for line in shown["body"] if len(line) > 1]  # several have an answer of one name
     for one in own.values():
         for answered in one.answers:
-            assert reads(rows[answered.words][at], one[answered.name].nll, digits=3) or len(own) > 1
+            found = [line[at] for line in lines if line[0] == answered.words]
+            assert any(reads(each, one[answered.name].nll, digits=3) for each in found)
     network = next(line for line in shown["body"] if line[0] == "network")
     assert reads(network[at], own["network"]["midpoint"].nll, digits=3)
     pair = next(line for line in shown["body"] if line[0] == "ensemble of 0.1 and 0.9")

@@ -213,6 +213,7 @@ def test_crews(tmp_path: Path) -> None:
     assert sizes == {None: [5, 2, 1, 1, 1], 1: [1] * 10, 3: [3, 2, 2, 1, 2]}
     assert [run for crew in crews(runs, CPU) for run in crew] == runs
     assert crews(runs, dataclasses.replace(CPU, precision="bfloat16", stack=4)) == [[run] for run in runs]
+    assert max(map(len, crews(runs, dataclasses.replace(CPU, at_once=2)))) == 2
 
 
 def test_features_are_found_in_runs_of_their_own(tmp_path: Path) -> None:
