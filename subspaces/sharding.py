@@ -47,10 +47,44 @@ def columns(coefficients: Tensor, omega: Tensor) -> Tensor:
         coefficients = _with_gradient(coefficients, mesh, "sum")
     if coefficients.ndim == 1:
         return coefficients
-    sharded: Any = omega
-    n = omega.shape[1]
-    start = min(mesh.get_local_rank() * -(-n // mesh.size()), n)  # as `torch.chunk` cuts
-    return coefficients.narrow(1, start, sharded.to_local().shape[1])
+    return _own(coefficients, mesh)
+
+
+def _own(whole: Tensor, mesh: "DeviceMesh") -> Tensor:
+    """Return this rank's columns of a matrix that all ranks have, as `torch.chunk` cuts: [m, n] -> [m, n/W]."""
+    n = whole.shape[1]
+    each = -(-n // mesh.size())
+    start = min(mesh.get_local_rank() * each, n)
+    return whole.narrow(1, start, min(each, n - start))
+
+
+def whole(value: Tensor) -> Tensor:
+    """Return all columns of what is cut over the ranks, [m, n/W] -> [m, n], for which all of them have to ask."""
+    sharded: Any = value
+    return value if mesh_of(value) is None else sharded.full_tensor()
+
+
+def cut(value: Tensor, like: Tensor) -> Tensor:
+    """Return a matrix [m, n] that all ranks have as one that is cut as another is; nothing is sent."""
+    mesh = mesh_of(like)
+    if mesh is None:
+        return value
+    from torch.distributed.tensor import DTensor, Shard
+
+    piece = _own(value, mesh).to(like.device, like.dtype).contiguous()
+    return DTensor.from_local(piece, mesh, [Shard(1)], run_check=False, shape=value.shape, stride=(value.shape[1], 1))
+
+
+@torch.no_grad()
+def fill(value: Tensor, whole: Tensor) -> None:
+    """Write what all ranks have into a tensor, which may be cut over them: into this rank's columns then."""
+    mesh = mesh_of(value)
+    local(value).copy_(whole if mesh is None else _own(whole, mesh))
+
+
+def row(value: Tensor, vertex: int) -> Tensor:
+    """Return one row of a matrix that may be cut over the ranks: [n], for which all of them have to ask."""
+    return gathered(local(value).detach()[vertex], value)
 
 
 def gathered(piece: Tensor, omega: Tensor) -> Tensor:

@@ -29,6 +29,7 @@ Use = Literal[
     "mixtures",
     "corruptions",
     "selection",
+    "processes",
 ]
 USES: dict[Use, int] = {
     "family": 0,  # alpha in training, and the pairs of the penalties
@@ -42,6 +43,7 @@ USES: dict[Use, int] = {
     "mixtures": 8,  # random mixtures of branches
     "corruptions": 9,  # of test images
     "selection": 10,  # which examples are in which fold
+    "processes": 11,  # dropout in training, in each further process of several
 }
 SEEDS, PARTS = 2**32, 2**24
 BRANCHES, EPOCHS = 2**8, 2**16  # of streamed images, whose part is an epoch on a branch

@@ -211,8 +211,7 @@ class Subspace(ShowingInputs, KeepingStatistics, Selecting):
             raise IndexError(f"vertex({values.shown(index)}): {self.shape} has vertices 0 to {m - 1}")
         found: dict[str, Tensor] = {}
         for group in self.layout.groups:
-            omega = self.omega[group.name]
-            found |= group.unpack(sharding.gathered(sharding.local(omega).detach()[index], omega))
+            found |= group.unpack(sharding.row(self.omega[group.name], index))
         return found
 
     @torch.inference_mode(False)  # else its tensors could not be trained or recalibrated later

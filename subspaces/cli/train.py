@@ -13,6 +13,7 @@ from subspaces.cli.errors import usage
 from subspaces.cli.options import ROOT, with_fields
 from subspaces.training import Execution, Recipe, Run, api, feasible
 from subspaces.training.display import Mode
+from subspaces.training.world import started
 
 
 @with_fields(Execution, shared.EXECUTION)
@@ -33,6 +34,9 @@ def train(
     Each run gets a folder of its own, named by its configuration.
     The same command again continues a run that was stopped and leaves a finished one alone.
 
+    Several processes train one run after the other together, each with a GPU and a share of every batch:
+    torchrun --nproc-per-node 4 -m subspaces train imagenet-resnet50-line
+
     Example: subspaces train digits-standard digits-line --seeds 0 1 2 --epochs 20
     """
     with usage():
@@ -41,6 +45,9 @@ def train(
     before = {run.folder for run in (Run.under(out, recipe) for recipe in chosen) if run.finished}
     show: Mode = "json" if as_json else "quiet" if quiet else "bar"
     runs = api.train_recipes(chosen, execution, data=data, out=out, show=show, tensorboard=tensorboard)
+    rank, _ = started()
+    if rank:
+        return  # the first process tells what all have done
     if as_json:
         for run in runs:
             typer.echo(json.dumps(_summary(run, run.folder in before)))

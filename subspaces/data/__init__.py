@@ -5,6 +5,7 @@ from subspaces.data.fetching import check, describe, get
 from subspaces.data.loading import NAMES, Size, fingerprint_of, load, size_of, with_label_noise
 from subspaces.data.own_images import DataWarning
 from subspaces.data.resident import Abreast, ResidentLoader
+from subspaces.data.shares import Share
 from subspaces.data.sources import SOURCES, Published, Source
 from subspaces.data.streaming import StreamingLoader
 
@@ -19,6 +20,7 @@ __all__ = [
     "Images",
     "Published",
     "ResidentLoader",
+    "Share",
     "Size",
     "Source",
     "Split",

@@ -15,6 +15,7 @@ from torch import Tensor
 from subspaces.data import views
 from subspaces.data.dataset import Images, Split
 from subspaces.data.pixels import Normalise
+from subspaces.data.shares import ALL, Share
 from subspaces.randomness import uniform
 from subspaces.streams import permutation, stream
 
@@ -42,6 +43,7 @@ class ResidentLoader:
         seed: of order, crops and flips.
         channels_last: batches with channels last in memory.
         dtype: of the images in a batch.
+        share: which part of the batches this process takes, of several that train together.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class ResidentLoader:
         device: torch.device | str = "cpu",
         channels_last: bool = False,
         dtype: torch.dtype = torch.float32,
+        share: Share = ALL,
     ) -> None:
         if not isinstance(split, Split):
             raise TypeError(f"ResidentLoader got {type(split).__name__}: expected a Split; StreamingLoader reads files")
@@ -71,6 +74,7 @@ class ResidentLoader:
         self.device = torch.device(device)
         self.batch, self.pad, self.flip, self.shuffle = batch, pad, flip, shuffle
         self.resized_crop = resized_crop
+        self.share, self.weight = share, 1.0
         self.images = _padded(split.images, pad, self.device)  # [n, H + 2 pad, W + 2 pad, C]
         self.labels = split.labels.to(self.device)
         self.normalise = Normalise(mean, std, self.device, channels_last, dtype)
@@ -93,9 +97,13 @@ class ResidentLoader:
         self.boxes = torch.zeros(4, n if self.resized_crop else 0, device=self.device)
         self.start_epoch()
 
-    def sibling(self, seed: int, labels: Tensor | None = None) -> "ResidentLoader":
-        """Return a loader with its own state, and labels if given, that shares the images in memory with this one."""
+    def sibling(self, seed: int, labels: Tensor | None = None, share: Share | None = None) -> "ResidentLoader":
+        """Return a loader that shares the images in memory with this one, and has its own state.
+
+        It may also have other labels, and take another share of the batches.
+        """
         other = copy.copy(self)
+        other.share = self.share if share is None else share
         if labels is not None:
             other.labels = labels.to(self.device)
         other._new_state(seed)
@@ -128,15 +136,20 @@ class ResidentLoader:
         self.plan[_START].copy_(start)
 
     def take(self, size: int) -> Batch:
-        """Return the next `size` images and labels of the epoch; past its end there are none."""
+        """Return the next `size` images and labels of the epoch, or this process's share; past its end there are none.
+
+        `weight` then says what the share's mean counts in the mean over the shares.
+        """
         batch = self._pick(self.plan, self.boxes, self.position, size)
+        if self.share.ranks > 1:
+            self.weight = self.share.weight(size)
         self.position.add_(size)
         return batch
 
     def _pick(self, plan: Tensor, boxes: Tensor, position: Tensor, size: int) -> Batch:
         """Return the images and labels of places of an epoch: of one plan [4, n], or of each of several [4, k, n]."""
         _, height, width = self._size
-        places = position + self._range[:size]
+        places = position + self._range[:size][self.share.images(size)]
         index, labels, start, step = plan.index_select(-1, places).flatten(1)
         if self.resized_crop:
             images = views.views(self.images.index_select(0, index), boxes.index_select(-1, places).flatten(1))
@@ -162,8 +175,12 @@ class ResidentLoader:
 
     def __iter__(self) -> Iterator[Batch]:
         self.start_epoch()
-        for size in self.sizes:
-            yield self.take(size)
+        taken = self.share.batches(len(self))
+        for index, size in enumerate(self.sizes):
+            if index in taken:
+                yield self.take(size)
+            else:
+                self.position.add_(size)
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return where the loader is, at any place within an epoch; the order is drawn again from it."""

@@ -20,6 +20,7 @@ from subspaces.data import decoding, views
 from subspaces.data.dataset import DataError, Files, Images, Split
 from subspaces.data.pixels import Normalise
 from subspaces.data.resident import Batch, batch_sizes
+from subspaces.data.shares import ALL, Share
 from subspaces.randomness import uniform
 from subspaces.streams import permutation, stream
 
@@ -43,6 +44,7 @@ class StreamingLoader:
         device, channels_last, dtype: of the batches.
         workers: processes that read ahead; 0 reads in this one, None takes one per CPU core, 16 at most.
         size, resize: for files, the side of a view and the scale of a centred one.
+        share: which part of the batches this process takes, of several that train together.
     """
 
     def __init__(
@@ -63,11 +65,13 @@ class StreamingLoader:
         workers: int | None = None,
         size: int = 224,
         resize: int = 256,
+        share: Share = ALL,
     ) -> None:
         _check(split, batch, pad, resized_crop, size, resize)
         self.batch, self.device = batch, torch.device(device)
         self.normalise = Normalise(mean, std, self.device, channels_last, dtype)
-        self._sampler = _Sampler(len(split), batch, shuffle, seed)
+        self.share = share
+        self._sampler = _Sampler(len(split), batch, shuffle, seed, share)
         workers = min(os.cpu_count() or 1, 16) if workers is None else workers
         reader = (
             _FileReader(split, seed, flip, resized_crop, size, resize)
@@ -139,22 +143,24 @@ def _check(split: Images, batch: int, pad: int, resized_crop: bool, size: int, r
 class _Sampler:
     """Tells the workers which images of which epoch make the next batch."""
 
-    def __init__(self, images: int, batch: int, shuffle: bool, seed: int) -> None:
+    def __init__(self, images: int, batch: int, shuffle: bool, seed: int, share: Share) -> None:
         self.images, self.batch, self.shuffle, self.seed = images, batch, shuffle, seed
+        self.share = share
         self.epoch = -1
         self.skip = 0
 
     def __len__(self) -> int:
-        return len(batch_sizes(self.images, self.batch))
+        return len(self.share.batches(len(batch_sizes(self.images, self.batch))))
 
     def __iter__(self) -> Iterator[tuple[int, list[int]]]:
         epoch, order = self.epoch, torch.arange(self.images)
         if self.shuffle:
             order = permutation(stream(self.seed, "batches", epoch), self.images)
-        rest = order.split(self.batch)[self.skip :]
+        parts, skip = order.split(self.batch), self.skip
         self.skip = 0
-        for part in rest:
-            yield epoch, part.tolist()
+        for index in self.share.batches(len(parts)):
+            if index >= skip:
+                yield epoch, parts[index][self.share.images(len(parts[index]))].tolist()
 
 
 class _FileReader(TorchDataset["Batch | Exception"]):

@@ -14,6 +14,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from subspaces import sharding
 from subspaces.methods.fields import POSITIVE, setting
 from subspaces.methods.method import METHODS, Hooks, M, Method
 from subspaces.methods.rates import cosine, cycle, short, warmup_cosine
@@ -29,7 +30,7 @@ Rows = dict[str, Tensor]
 
 def rows(family: Subspace, vertex: int = 0) -> Rows:
     """Return a copy of the weights of a vertex."""
-    return {name: omega.detach()[vertex].clone() for name, omega in family.omega.items()}
+    return {name: sharding.row(omega, vertex).clone() for name, omega in family.omega.items()}
 
 
 @torch.no_grad()

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
+from subspaces import sharding
 from subspaces.methods.checkpoints import spanned
 from subspaces.methods.fields import FRACTION, setting
 from subspaces.methods.method import METHODS, Hooks, Method
@@ -38,7 +39,7 @@ class Averaging(Hooks["Ema"]):
         if not steps:
             raise ValueError("the average of no step: expected at least one")
         share = 1 - self.method.ema_decay**steps
-        average = {name: total[0] / share for name, total in self.sums.items()}
+        average = {name: sharding.row(total, 0) / share for name, total in self.sums.items()}
         return spanned(self.family, [average], Point(), self.seed)
 
     def live(self) -> dict[str, Tensor]:

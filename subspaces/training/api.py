@@ -3,6 +3,7 @@
 import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from subspaces.training.runs import Run
 from subspaces.training.sharing import Waiting
 from subspaces.training.signals import stop_on_signals
 from subspaces.training.trainer import LastTrainingError, TrainingError
+from subspaces.training.world import World, joined
 
 
 def train(
@@ -66,10 +68,19 @@ def train_recipes(
     recipes: Sequence[Recipe], execution: Execution, *, data: Path | None, out: Path, show: Mode, tensorboard: bool
 ) -> list[Run]:
     """Train recipes that are checked already, as `train` does, and return the finished runs."""
-    execution = execution.resolved()
     runs = list({run.folder: run for run in (Run.under(out, one) for one in recipes)}.values())
-    for run in runs:
-        run.check()
+    with joined(execution) as (world, placed):
+        if not world.first:
+            show, tensorboard = "quiet", False
+        _train_all(runs, placed, data, show, tensorboard, world)
+    return runs
+
+
+def _train_all(
+    runs: Sequence[Run], execution: Execution, data: Path | None, show: Mode, tensorboard: bool, world: World
+) -> None:
+    """Train what is not finished."""
+    world.on_first(partial(_check, runs))
     failures: list[TrainingError] = []
 
     def train_free(free: Sequence[Run], held: Held) -> None:
@@ -77,24 +88,40 @@ def train_recipes(
             wanted = [run.recipe for run in members]
             with reading(show) as progress:
                 dataset = load_levels(wanted, data, progress)
-            feasible.check_loaded(wanted, next(iter(dataset.values())))
+            feasible.check_loaded(wanted, next(iter(dataset.values())), world.size)
             try:
-                _train_group(members, dataset, execution, show, tensorboard, held)
+                _train_group(members, dataset, execution, show, tensorboard, held if world.alone else None, world)
             except LastTrainingError:
                 raise
             except TrainingError as error:  # the others can be trained nevertheless
                 failures.append(error)
 
-    _share(runs, train_free)
-    for run in runs:
-        run.tidy()
+    _share(runs, train_free, world)
+    if world.first:
+        for run in runs:
+            run.tidy()
     if failures:
         raise failures[0]
-    return runs
 
 
-def _share(runs: Sequence[Run], train_free: Callable[[Sequence[Run], Held], None]) -> None:
-    """Train all runs: what other processes train is put off, and waited for when nothing else is left."""
+def _check(runs: Sequence[Run]) -> None:
+    for run in runs:
+        run.check()
+
+
+def _nobody(run: Run, holder: str) -> None:
+    """Tell nobody of a run that another process trains."""
+
+
+def _share(runs: Sequence[Run], train_free: Callable[[Sequence[Run], Held], None], world: World) -> None:
+    """Train all runs: what other processes train is put off, and waited for when nothing else is left.
+
+    Several that train together wait for nobody: a run that is held elsewhere is an error.
+    """
+    if not world.alone:
+        left = world.on_first(lambda: [index for index, run in enumerate(runs) if not run.finished])
+        train_free([runs[index] for index in left], _nobody)
+        return
     wait = Waiting("training")
     free, held = _free(runs, wait)
     while free:
@@ -134,13 +161,14 @@ def _train_group(
     execution: Execution,
     show: Mode,
     tensorboard: bool,
-    held: Held,
+    held: Held | None,
+    world: World,
 ) -> None:
     """Train runs with the same images and batches, but for those that others hold, of which `held` is told."""
     batches = -(-len(next(iter(dataset.values())).train) // runs[0].recipe.batch)
     with display(batches, show, tensorboard) as shown:
         try:
-            train_runs(runs, dataset, execution, shown.report, shown.tick, shown.begin, held)
+            train_runs(runs, dataset, execution, shown.report, shown.tick, shown.begin, held, world)
         except Exception as error:
             if isinstance(error, TrainingError) or not memory.ran_out(error):
                 raise

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from subspaces import streams
-from subspaces.data import Dataset, Files, Images, ResidentLoader, Split, StreamingLoader
+from subspaces.data import Dataset, Files, Images, ResidentLoader, Share, Split, StreamingLoader
+from subspaces.data.shares import ALL
 from subspaces.data.views import RESIZED
 from subspaces.training.execution import Execution
 from subspaces.training.recipe import Recipe
@@ -22,6 +23,7 @@ class Stream:
     def __init__(self, loader: StreamingLoader) -> None:
         self.loader = loader
         self.position = torch.zeros((), dtype=torch.int64)  # batches of this epoch that are behind us
+        self.weight = 1.0
         self._iterator: Iterator[Batch] | None = None
 
     @property
@@ -35,11 +37,12 @@ class Stream:
         self.position.zero_()
 
     def take(self, size: int) -> Batch:
-        """Return the next batch; its size is given by the order of the epoch."""
+        """Return the next batch, or this process's share of it; its size is given by the order of the epoch."""
         if self._iterator is None:  # continued within an epoch
             self._iterator = iter(self.loader)
         x, y = next(self._iterator)
         self.position.add_(1)
+        self.weight = self.loader.share.weight(size)
         return x, y
 
     def __iter__(self) -> Iterator[Batch]:
@@ -60,18 +63,22 @@ class Stream:
 
 
 def training_batches(
-    recipe: Recipe, dataset: Dataset, execution: Execution, images: ResidentLoader | Stream | None = None
+    recipe: Recipe,
+    dataset: Dataset,
+    execution: Execution,
+    images: ResidentLoader | Stream | None = None,
+    share: Share = ALL,
 ) -> ResidentLoader | Stream:
     """Return the augmented, shuffled training images, in an order fixed by the seed.
 
     `images` is a loader of another run on the same data, whose images are shared where both see the same; labels may
-    differ.
+    differ. `share` is what this process takes of every batch.
     """
     if isinstance(images, ResidentLoader):
         settings = (recipe.batch, recipe.pad, recipe.flip, recipe.augment == RESIZED)
         if (images.batch, images.pad, images.flip, images.resized_crop) == settings:
             return images.sibling(recipe.seed, dataset.train.labels)
-    return _batches(dataset.train, recipe, dataset, execution, recipe.seed, augment=True)
+    return _batches(dataset.train, recipe, dataset, execution, recipe.seed, share, augment=True)
 
 
 def leave_trunk(loader: ResidentLoader | Stream, recipe: Recipe) -> None:
@@ -82,9 +89,11 @@ def leave_trunk(loader: ResidentLoader | Stream, recipe: Recipe) -> None:
         loader.loader.load_state_dict({"epoch": streams.on_branch(loader.loader.epoch, recipe.branch)})
 
 
-def statistics_batches(recipe: Recipe, dataset: Dataset, execution: Execution) -> ResidentLoader | Stream:
+def statistics_batches(
+    recipe: Recipe, dataset: Dataset, execution: Execution, share: Share = ALL
+) -> ResidentLoader | Stream:
     """Return the same in another order, for batch-norm statistics, so that those do not disturb training."""
-    return _batches(dataset.train, recipe, dataset, execution, statistics_seed(recipe), augment=True)
+    return _batches(dataset.train, recipe, dataset, execution, statistics_seed(recipe), share, augment=True)
 
 
 def statistics_seed(recipe: Recipe) -> int:
@@ -93,14 +102,14 @@ def statistics_seed(recipe: Recipe) -> int:
 
 
 def evaluation_batches(
-    split: Images, recipe: Recipe, dataset: Dataset, execution: Execution
+    split: Images, recipe: Recipe, dataset: Dataset, execution: Execution, share: Share = ALL
 ) -> ResidentLoader | Stream:
     """Return the images of a split as they are, in their order."""
-    return _batches(split, recipe, dataset, execution, 0, augment=False)
+    return _batches(split, recipe, dataset, execution, 0, share, augment=False)
 
 
 def _batches(
-    split: Images, recipe: Recipe, dataset: Dataset, execution: Execution, seed: int, augment: bool
+    split: Images, recipe: Recipe, dataset: Dataset, execution: Execution, seed: int, share: Share, augment: bool
 ) -> ResidentLoader | Stream:
     shared: dict[str, Any] = {
         "batch": recipe.batch if augment else max(recipe.batch, 250),
@@ -111,6 +120,7 @@ def _batches(
         "seed": seed,
         "device": execution.device,
         "channels_last": execution.channels_last,
+        "share": share,
         "dtype": torch.bfloat16 if execution.precision == "bfloat16" else torch.float32,
     }
     pad, resized = (recipe.pad, recipe.augment == RESIZED) if augment else (0, False)

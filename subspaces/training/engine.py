@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from subspaces import data
+from subspaces import data, sharding
+from subspaces.distributed import distribute
 from subspaces.features import Sampled
 from subspaces.memory import keep_memory
 from subspaces.methods import Hooks
@@ -21,6 +22,8 @@ from subspaces.training.batches import Stream, leave_trunk, training_batches
 from subspaces.training.execution import Execution
 from subspaces.training.recipe import Recipe
 from subspaces.training.step import Step
+from subspaces.training.synchronised import synchronise
+from subspaces.training.world import ALONE, World
 
 FUSED = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW)
 
@@ -45,6 +48,7 @@ class Objective(nn.Module):
         self.hooks = hooks
         self.hooks.numbers = {**hooks.numbers, SMOOTHING: smoothing}
         self.low = low
+        self.weight = 1.0  # what this process's share of a batch counts in the mean over all processes
 
     def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Return loss and penalties, and [2]: the sum of the loss, and how many predictions are correct."""
@@ -54,6 +58,8 @@ class Objective(nn.Module):
         loss = cross_entropy(logits, y, self.hooks.numbers[SMOOTHING])
         correct = (logits.detach().argmax(1) == y).sum()
         found = torch.stack([loss.detach() * len(y), correct])
+        if self.weight != 1:
+            loss = loss * self.weight
         for penalty in self.hooks.penalties(result):
             loss = loss + penalty
         return loss, found
@@ -62,7 +68,8 @@ class Objective(nn.Module):
 class Engine:
     """A family, its data and its optimiser on one device, and the step that moves them forward (`advance`).
 
-    `images` is the loader of another engine with the same data on the same device, to share them in memory.
+    `images` is the loader of another engine with the same data on the same device, to share them in memory. Of several
+    processes (`world`) each has a part of the vertices and a share of the data.
     """
 
     @phase("building")
@@ -72,16 +79,20 @@ class Engine:
         dataset: data.Dataset,
         execution: Execution,
         images: data.ResidentLoader | Stream | None = None,
+        world: World = ALONE,
     ) -> None:
         self.recipe = recipe
+        self.world = world
         self.execution = execution
         self.device = torch.device(execution.device)
         if self.device.type == "cpu":
             keep_memory()
-        self.family = build_family(recipe, dataset, execution).to(self.device)
-        self.loader = training_batches(recipe, dataset, execution, images)
+        self.family = build_family(recipe, dataset, execution, not world.alone).to(self.device)
+        if not world.alone:
+            distribute(self.family, world.mesh)
+        self.loader = training_batches(recipe, dataset, execution, images, world.share())
         self.learning_rate: Any = recipe.learning_rate
-        if self.device.type == "cuda":
+        if self.device.type == "cuda" and world.alone:
             self.learning_rate = torch.tensor(recipe.learning_rate, device=self.device)
         self.optimizer = build_optimizer(
             [(recipe, list(self.family.parameters()), self.learning_rate)], fused=not execution.compile
@@ -136,6 +147,8 @@ class Engine:
 
     def objective(self, x: Tensor, y: Tensor) -> Tensor:
         """Return loss and penalties on a batch, and add loss and correct predictions to the totals."""
+        if not self.world.alone:
+            self.loss.weight = self.loader.weight
         loss, found = self.loss.forward(x, y)
         self.totals.add_(found)
         return loss
@@ -144,11 +157,15 @@ class Engine:
         """Let the method take note of the weights that a step has made."""
         self.hooks.after_step()
 
-    def _placed(self, value: Tensor) -> Tensor:
-        """Return optimiser state where the optimiser would have made it: counts of steps stay on the CPU."""
+    def _placed(self, value: Tensor, parameter: nn.Parameter) -> Tensor:
+        """Return optimiser state as the optimiser would have made it for a parameter: counts of steps stay on the CPU.
+
+        What has a number for each weight is cut over the processes as the weights are.
+        """
         options = self.optimizer.param_groups[0]
         on_device = value.ndim > 0 or options.get("fused") or options.get("capturable")
-        return value.to(self.device if on_device else "cpu").clone()
+        placed = value.to(self.device if on_device else "cpu").clone()
+        return sharding.cut(placed, parameter) if value.shape == parameter.shape else placed
 
     def start_epoch(self) -> None:
         """Shuffle the images and forget the totals."""
@@ -172,7 +189,9 @@ class Engine:
     def state(self) -> dict[str, Tensor]:
         """Return what it takes to continue: what a step changes, the order of the images, and what is kept."""
         others = {"loader": self.loader.state_dict(), "kept": self.hooks.kept()}
-        return self.live() | {f"{kind}.{name}": value for kind in others for name, value in others[kind].items()}
+        live = {name: sharding.whole(value) for name, value in self.live().items()}
+        live["totals"] = self.world.total(self.totals)
+        return live | {f"{kind}.{name}": value for kind in others for name, value in others[kind].items()}
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Continue from what `state()` returned earlier."""
@@ -182,14 +201,17 @@ class Engine:
             for name, value in own.items():
                 if value.shape != state[name].shape:
                     raise ValueError(f"{name} is {tuple(state[name].shape)}, expected {tuple(value.shape)}")
-                value.copy_(state[name])
+                sharding.fill(value, state[name])
+        if not self.world.first:
+            self.totals.zero_()  # those of all are the first one's
         self.hooks.load({key[5:]: value for key, value in state.items() if key.startswith("kept.")})
         parameters = list(self.family.parameters())
         for key, value in state.items():
             kind, _, rest = key.partition(".")
             if kind == "optimizer" and key not in own:
                 index, _, name = rest.partition(".")
-                self.optimizer.state[parameters[int(index)]][name] = self._placed(value)
+                parameter = parameters[int(index)]
+                self.optimizer.state[parameter][name] = self._placed(value, parameter)
 
 
 def spread(family: Subspace) -> Tensor:
@@ -200,13 +222,15 @@ def spread(family: Subspace) -> Tensor:
     return torch.stack([(value * others).sum() / max(1, m * (m - 1)) for value in (l2, cos2)]).float()
 
 
-def build_family(recipe: Recipe, dataset: data.Dataset, execution: Execution) -> Subspace:
-    """Return the family at its start, fixed by the recipe's seed."""
+def build_family(recipe: Recipe, dataset: data.Dataset, execution: Execution, several: bool = False) -> Subspace:
+    """Return the family at its start, fixed by the recipe's seed; `several` processes may share their batch norms."""
 
     def network() -> nn.Module:
         module = registry.build(
             recipe.network, classes=len(dataset.classes), image_shape=dataset.image_shape, dropout=recipe.dropout
         )
+        if several and execution.sync_batch_norm:
+            module = synchronise(module)
         if execution.channels_last:
             module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return module

@@ -14,8 +14,8 @@ from subspaces.training.execution import Execution
 from subspaces.version import __version__
 
 
-def environment(execution: Execution) -> dict[str, Any]:
-    """Return what a reader needs to know to repeat a run: versions, commit, hardware, settings."""
+def environment(execution: Execution, processes: int = 1) -> dict[str, Any]:
+    """Return what a reader needs to know to repeat a run: versions, commit, hardware, processes, settings."""
     gpu = execution.device.startswith("cuda")
     return {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -25,6 +25,7 @@ def environment(execution: Execution) -> dict[str, Any]:
         "torch": torch.__version__,
         "hardware": torch.cuda.get_device_name(execution.device) if gpu else processor(),
         "threads": torch.get_num_threads(),
+        **({"processes": processes} if processes > 1 else {}),
         "execution": dataclasses.asdict(execution),
     }
 

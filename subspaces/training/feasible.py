@@ -70,15 +70,23 @@ def _check_network(recipe: Recipe, size: Size) -> None:
         ) from None
 
 
-def check_loaded(recipes: Iterable[Recipe], dataset: Dataset) -> None:
-    """Refuse batches that cannot be trained on, now that the training images are there."""
+def check_loaded(recipes: Iterable[Recipe], dataset: Dataset, processes: int = 1) -> None:
+    """Refuse batches that cannot be trained on, now that the training images are there.
+
+    Each of several processes has a share of every batch, which must not be empty.
+    """
     different = {(one.batch, one.definition.groups, one.network, one.dropout): one for one in recipes}
     for one in different.values():
-        check_batches(one, Size(len(dataset.train), dataset.image_shape, len(dataset.classes)))
+        if one.trunk and processes > 1:
+            raise ValueError(f"trunk={one.trunk}: expected one process for a branch; {processes} were started")
+        check_batches(one, Size(len(dataset.train), dataset.image_shape, len(dataset.classes)), processes)
 
 
-def check_batches(recipe: Recipe, size: Size) -> None:
+def check_batches(recipe: Recipe, size: Size, processes: int = 1) -> None:
     """Refuse a batch of one image, or a group of one, for a network that cannot be trained on it."""
+    if processes > 1:
+        _check_shares(recipe, size, processes)
+        return
     if _smallest(size.training, recipe.batch, recipe.definition.groups) > 1 or not _needs_two(recipe, size):
         return
     last = size.training % recipe.batch
@@ -93,10 +101,27 @@ def check_batches(recipe: Recipe, size: Size) -> None:
     )
 
 
+def _check_shares(recipe: Recipe, size: Size, processes: int) -> None:
+    """Refuse batches of which a process would get no image, or too few for its groups and norms."""
+    parts = processes * recipe.definition.groups
+    fewest = min(_sizes(size.training, recipe.batch))
+    if fewest >= 2 * parts or (fewest >= parts and not _needs_two(recipe, size)):
+        return
+    groups = f" in {recipe.definition.groups} groups (--samples)" if recipe.definition.groups > 1 else ""
+    raise ValueError(
+        f"batch={recipe.batch}: the smallest batch has {fewest} images for {processes} processes{groups}, and each "
+        "needs some of its own, two where it has batch norms: start fewer processes, or choose another --batch"
+    )
+
+
+def _sizes(images: int, batch: int) -> list[int]:
+    """Return the different sizes of batches."""
+    return [size for size in (min(images, batch), images % batch) if size]
+
+
 def _smallest(images: int, batch: int, samples: int) -> int:
     """Return the size of the smallest group of images that a network is trained on."""
-    sizes = [size for size in (min(images, batch), images % batch) if size]
-    return min(size // min(samples, size) for size in sizes)
+    return min(size // min(samples, size) for size in _sizes(images, batch))
 
 
 def _better(images: int, recipe: Recipe) -> Iterator[int]:

@@ -15,6 +15,7 @@ from subspaces.training.signals import stop_on_signals
 from subspaces.training.stack import likeness
 from subspaces.training.trainer import Report, TrainingError
 from subspaces.training.turns import Begin, Tick, Turns, Watchers, nobody
+from subspaces.training.world import ALONE, World
 
 STACK = 16  # runs that are one program on a CPU, unless asked otherwise: more gain little, and leave others less
 Held = Callable[[Run, str], None]
@@ -28,26 +29,28 @@ def train_runs(
     tick: Tick,
     begin: Begin = nobody,
     held: Held | None = None,
+    world: World = ALONE,
 ) -> None:
     """Train runs on one data set: at once on a GPU, as many as fit, and one after the other on a CPU.
 
     Runs that can be one program (`crews`) are. `dataset` has the images, or is that by label noise. A run that fails
     does not stop the others; the first failure is raised when they are done. `held` is told of each run that is left
-    out because another process trains it, and of which; without it that is an error.
+    out because another process trains it, and of which; without it that is an error. Several processes (`world`) train
+    one run after the other together.
     """
     gpu = execution.device.startswith("cuda")
     watchers = Watchers(report, tick, begin)
     failures: list[TrainingError] = []
     runs = sorted(runs, key=_trunk)  # a short trunk is part of a long one
-    together = _together(runs, execution)
-    programs = crews(runs, execution)
+    together = _together(runs, execution) and world.alone
+    programs = crews(runs, execution) if world.alone else [[run] for run in runs]
     with ExitStack() as stack:
         devices = [torch.device(execution.device)] if gpu else []
         stack.enter_context(torch.random.fork_rng(devices))  # the caller's random numbers are left alone
-        stop = stack.enter_context(stop_on_signals())
-        turns = Turns(dataset, execution, watchers, stop)
+        stop = stack.enter_context(stop_on_signals(patient=not world.alone))
+        turns = Turns(dataset, execution, watchers, stop, world)
         for some in [programs] if together else [[crew] for crew in programs]:  # few locks leave others their share
-            with _taken([run for crew in some for run in crew], held) as ours:
+            with _taken([run for crew in some for run in crew], held, world) as ours:
                 for leaders, epochs in leading(ours) if together else []:
                     failures += turns.train([[leader] for leader in leaders], until=epochs)
                 failures += turns.train([[run for run in crew if run in ours] for crew in some])
@@ -84,7 +87,15 @@ def _pays(run: Run, execution: Execution) -> bool:
 
 
 @contextmanager
-def _taken(runs: Sequence[Run], held: Held | None) -> Iterator[list[Run]]:
+def _taken(runs: Sequence[Run], held: Held | None, world: World) -> Iterator[list[Run]]:
+    """Hold those runs that no other process holds, and yield what is not finished; of several, the first does it."""
+    with ExitStack() as stack:
+        ours = world.on_first(lambda: [runs.index(run) for run in stack.enter_context(_locked(runs, held))])
+        yield [runs[index] for index in ours]
+
+
+@contextmanager
+def _locked(runs: Sequence[Run], held: Held | None) -> Iterator[list[Run]]:
     """Hold those runs that no other process holds, and yield what is not finished of them."""
     with ExitStack() as stack:
         ours = []

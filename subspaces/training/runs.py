@@ -197,7 +197,7 @@ class Run:
         if header["checksum"] != expected:
             self._check_belongs(path, expected)
 
-    def start(self, execution: Execution) -> None:
+    def start(self, execution: Execution, processes: int = 1) -> None:
         """Make the folder, or check that an existing one is of this recipe, and note this start."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.check()
@@ -206,7 +206,7 @@ class Run:
             result.unlink()
         if not (self.folder / "config.json").is_file():
             seals.write_json(self.folder / "config.json", trust.signed(self.recipe), self.recipe.key)
-        starts = [*self.starts(), environment(execution)]
+        starts = [*self.starts(), environment(execution, processes)]
         seals.write_json(self.folder / "environment.json", {"starts": starts}, self.recipe.key)
 
     @contextmanager
@@ -264,15 +264,20 @@ class Run:
         header = {"progress": json.dumps({**progress, **place})}
         seals.write_tensors(self.folder / STATE, tensors, header, self.recipe.key)
 
-    def load_checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """Return the newest checkpoint, after cutting the log back to it; None if there is none."""
+    def load_checkpoint(self, writes: bool = True) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """Return the newest checkpoint, after cutting the log back to it; None if there is none.
+
+        Of several processes one `writes`, and the others read after it.
+        """
         path = self.folder / STATE
         if not path.is_file():
-            self._log.remove()
+            if writes:
+                self._log.remove()
             return None
         header, tensors = seals.read_tensors(path, self.recipe.key, self._state_remedy)
         progress = seals.parse(header.get("progress", "").encode(), path, self._state_remedy)
-        self._log.cut(int(progress["log_bytes"]), progress["log"])
+        if writes:
+            self._log.cut(int(progress["log_bytes"]), progress["log"])
         return tensors, progress
 
     def _progress(self) -> dict[str, Any]:

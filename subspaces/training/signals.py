@@ -24,14 +24,17 @@ class Stop:
 
 
 @contextmanager
-def stop_on_signals() -> Iterator[Stop]:
-    """Turn Ctrl-C and SIGTERM into a request; a second one acts at once."""
+def stop_on_signals(patient: bool = False) -> Iterator[Stop]:
+    """Turn Ctrl-C and SIGTERM into a request; a second one acts at once.
+
+    `patient`: it does not, for processes to which torchrun passes on what a terminal has sent them already.
+    """
     stop = Stop()
     previous: dict[int, Any] = {}
 
     def request(number: int, frame: object) -> None:
         stop.signal = number
-        for known, handler in previous.items():
+        for known, handler in previous.items() if not patient else ():
             signal.signal(known, handler)
 
     try:

@@ -4,12 +4,13 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from subspaces import data, memory, storage
+from subspaces import data, memory, norms, sharding, storage, streams
 from subspaces.batchnorm import Module, StatisticsError, recalibrate
 from subspaces.phases import phase
 from subspaces.subspace import Subspace
@@ -20,6 +21,7 @@ from subspaces.training.clock import Clock
 from subspaces.training.engine import Engine, spread
 from subspaces.training.execution import Execution
 from subspaces.training.runs import Run, RunError
+from subspaces.training.world import ALONE, EVERY, World
 
 Report = Callable[[Run, dict[str, Any]], None]
 
@@ -35,7 +37,8 @@ class LastTrainingError(TrainingError):
 class Trainer:
     """One run in training. Between its steps others may have their turn: see `steps()` and `took()`.
 
-    `images` is the loader of another, whose training images it may share.
+    `images` is the loader of another, whose training images it may share. Several processes (`world`) each have a
+    trainer of the same run, which make the same calls; what is written is written by the first.
     """
 
     def __init__(
@@ -45,12 +48,14 @@ class Trainer:
         execution: Execution,
         report: Report,
         images: data.ResidentLoader | Stream | None = None,
+        world: World = ALONE,
     ) -> None:
         self.run = run
+        self.world = world
         self.dataset = dataset
         self.execution = execution
         self.report = report
-        self.engine: Engine = Engine(run.recipe, dataset, execution, images)
+        self.engine: Engine = Engine(run.recipe, dataset, execution, images, world)
         self.hooks = self.engine.hooks
         self.splits = [name for name in ("validation", "test") if getattr(dataset, name) is not None]
         self.epoch = 0
@@ -67,18 +72,18 @@ class Trainer:
         return torch.cuda.stream(stream) if stream is not None else nullcontext()
 
     def _resume(self) -> None:
-        torch.manual_seed(self.run.recipe.seed)  # for dropout
-        found = self.run.load_checkpoint() or trunks.enter(self.run)
+        torch.manual_seed(self._dropout_seed())
+        found = self._found()
         if found is None:
             return
         tensors, progress = found
         try:
             with self._on_stream():
                 self.engine.load(tensors)
-            if "generator" in tensors:
-                torch.set_rng_state(tensors["generator"])
-            if "cuda_generator" in tensors and self.engine.stream is not None:
-                torch.cuda.set_rng_state(tensors["cuda_generator"], self.engine.device)
+            if (own := self._own_row(tensors, "generator")) is not None:
+                torch.set_rng_state(own)
+            if (own := self._own_row(tensors, "cuda_generator")) is not None and self.engine.stream is not None:
+                torch.cuda.set_rng_state(own, self.engine.device)
             self.epoch, self.done = int(progress["epoch"]), int(progress["done"])
             self.stacked = bool(progress.get("stacked"))  # it goes on as it began, and so to the same end
         except (KeyError, IndexError, ValueError, TypeError, RuntimeError) as error:
@@ -89,20 +94,38 @@ class Trainer:
                 f"remove the folder {self.run.folder} to train anew"
             ) from None
 
+    def _dropout_seed(self) -> int:
+        """Return the seed of dropout in training, which is another one in each process."""
+        seed = self.run.recipe.seed
+        return seed if self.world.first else streams.number(seed, "processes", self.world.rank)
+
+    def _found(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """Return what there is to continue from; of several processes the first prepares the log."""
+        if self.world.alone:
+            return self.run.load_checkpoint() or trunks.enter(self.run)
+        mine = self.world.on_first(lambda: self.run.load_checkpoint() is not None)  # the others read it after that
+        return self.run.load_checkpoint(writes=False) if mine else None
+
+    def _own_row(self, tensors: dict[str, Tensor], name: str) -> Tensor | None:
+        """Return this process's part of what each of several has left; None for one that was not there."""
+        rows = tensors[name].view(-1, tensors[name].shape[-1]) if name in tensors else torch.empty(0)
+        return rows[self.world.rank] if self.world.rank < len(rows) else None
+
     def checkpoint(self) -> None:
         """Write the state, so that the same command continues from here."""
         with self._on_stream():
             self.flush()
-            self._check_loss(float(self.engine.totals[0]), self.epoch + 1)
+            self._check_loss(float(self.world.total(self.engine.totals)[0]), self.epoch + 1)
             self._check_weights()
             progress = {"epoch": self.epoch, "done": self.done, "stacked": self.engine.step.moved.several}
-            self.run.save_checkpoint(self._state(), progress)
+            state = self._state()
+            self.world.on_first(lambda: self.run.save_checkpoint(state, progress))
         self.saved_at = time.monotonic()
 
     def _state(self) -> dict[str, Tensor]:
-        tensors = {**self.engine.state(), "generator": torch.get_rng_state()}
+        tensors = {**self.engine.state(), "generator": self.world.every(torch.get_rng_state())}
         if self.engine.stream is not None:
-            tensors["cuda_generator"] = torch.cuda.get_rng_state(self.engine.device)
+            tensors["cuda_generator"] = self.world.every(torch.cuda.get_rng_state(self.engine.device))
         return tensors
 
     def flush(self) -> None:
@@ -142,8 +165,10 @@ class Trainer:
 
     @property
     def due(self) -> bool:
-        """Whether it is time for a checkpoint."""
-        return time.monotonic() - self.saved_at > self.execution.checkpoint_seconds
+        """Whether it is time for a checkpoint, by the clock of any process."""
+        if not self.world.alone and self.done % EVERY:
+            return False
+        return bool(self.world.largest(time.monotonic() - self.saved_at > self.execution.checkpoint_seconds))
 
     def took(self, steps: int, save: bool = False) -> None:
         """Count steps that were made, and write a checkpoint if told so."""
@@ -154,7 +179,9 @@ class Trainer:
     def _end_epoch(self, clock: Clock, timed: int) -> None:
         """Queue the log line of the epoch: it is written when the device is there, so that nobody waits for it."""
         self.flush()
-        totals = torch.cat([self.engine.totals, spread(self.engine.family)]).to("cpu", non_blocking=True)
+        totals = torch.cat([self.world.total(self.engine.totals), spread(self.engine.family)]).to(
+            "cpu", non_blocking=True
+        )
         clock.stop()
         self.epoch, self.done = self.epoch + 1, 0
         epoch, rate, every = self.epoch, self.rate, self.execution.evaluate_every
@@ -186,7 +213,8 @@ class Trainer:
 
     def _check_weights(self) -> None:
         """Refuse what a last step has ruined: its loss was computed before it."""
-        if not all(bool(omega.isfinite().all()) for omega in self.engine.family.parameters()):
+        own = (sharding.local(omega) for omega in self.engine.family.parameters())
+        if self.world.largest(not all(bool(omega.isfinite().all()) for omega in own)):
             raise TrainingError(
                 f"the weights of {self.run.folder.name} are not finite: {against_divergence(self.run.recipe)}; "
                 "the last good checkpoint is kept"
@@ -206,8 +234,9 @@ class Trainer:
             "images_per_second": speed,
             **scores,
         }
-        self.run.append_log(row)
-        self.report(self.run, row)
+        if self.world.first:
+            self.run.append_log(row)
+            self.report(self.run, row)
 
     @phase("evaluation")
     def evaluate(self, batches: int, every_split: bool = False) -> dict[str, float]:
@@ -219,13 +248,14 @@ class Trainer:
         with self.engine.at_rest():
             network = self.hooks.so_far().midpoint()
         with self._autocast(), self._own_random_numbers():
-            recalibrate(network, self._loaders("statistics"), batches=batches, finite=False)  # the loss will tell
+            recalibrate(network, self._statistics(batches), finite=False)  # the loss will tell
+            self._share_statistics(network)
         return self._accuracies(network, self.splits if every_split else self.splits[:1])
 
     def _accuracies(self, network: nn.Module, splits: Iterable[str]) -> dict[str, float]:
         network.eval()
         with self._autocast():
-            return {f"{name}_accuracy": accuracy(network, self._loaders(name)) for name in splits}
+            return {f"{name}_accuracy": accuracy(network, self._split(name), self.world) for name in splits}
 
     def _autocast(self) -> torch.autocast:
         low = self.execution.precision == "bfloat16"
@@ -235,16 +265,22 @@ class Trainer:
         """Give back the random numbers that dropout takes while statistics are made."""
         return torch.random.fork_rng([self.engine.device] if self.engine.stream is not None else [])
 
-    def _loaders(self, name: str) -> Any:
-        """Return the batches for statistics or of a split, from their beginning however often they were used."""
-        recipe, dataset, execution = self.run.recipe, self.dataset, self.execution
-        loader = self.engine.loader
-        if name == "statistics" and isinstance(loader, data.ResidentLoader):
-            return loader.sibling(statistics_seed(recipe))
-        if name == "statistics":
-            return statistics_batches(recipe, dataset, execution)
+    def _statistics(self, most: int | None = None) -> Any:
+        """Return this process's batches for batch-norm statistics, `most` of them for all together."""
+        recipe, loader, share = self.run.recipe, self.engine.loader, self.world.share(whole=True, most=most)
+        if isinstance(loader, data.ResidentLoader):
+            return loader.sibling(statistics_seed(recipe), share=share)
+        return statistics_batches(recipe, self.dataset, self.execution, share)
+
+    def _share_statistics(self, module: nn.Module) -> None:
+        """Give the statistics of all processes to a network of which each has a copy."""
+        sharding.average_statistics(norms.tracked(module).values(), self.world.mesh, counting=True)
+
+    def _split(self, name: str) -> Any:
+        """Return this process's share of a split, from its beginning however often it was used."""
         if name not in self.others:
-            self.others[name] = evaluation_batches(getattr(dataset, name), recipe, dataset, execution)
+            images, share = getattr(self.dataset, name), self.world.share()
+            self.others[name] = evaluation_batches(images, self.run.recipe, self.dataset, self.execution, share)
         return self.others[name]
 
     @phase("evaluation")
@@ -256,12 +292,18 @@ class Trainer:
             network = self._answering(family)
         families = {}
         if family is not trained and trained.shape.vertices > 1:
-            families[self.run.trained_file.name] = storage.save(trained, self.run.trained_file)
-        families[self.run.family_file.name] = storage.save(family, self.run.family_file)
+            families[self.run.trained_file.name] = self._save(trained, self.run.trained_file)
+        families[self.run.family_file.name] = self._save(family, self.run.family_file)
         distances = dict(zip(("l2", "cos2"), spread(family).tolist(), strict=True))
         scores = self._accuracies(network, self.splits)
-        logged = self.run.log()[self.hooks.epoch - 1]
-        self.run.finish({**logged, **distances, **scores, **self.hooks.summary()}, families)
+        found = {**distances, **scores, **self.hooks.summary()}
+        self.world.on_first(lambda: self.run.finish({**self.run.log()[self.hooks.epoch - 1], **found}, families))
+
+    def _save(self, family: Subspace, path: Path) -> str:
+        """Write a family, of which each process has its columns, or a copy."""
+        if family.mesh is not None:
+            return storage.save(family, path)
+        return self.world.on_first(lambda: storage.save(family, path))
 
     def _answering(self, family: Subspace) -> nn.Module:
         """Return what answers for a method, with its statistics: one network, or the ensemble of all vertices."""
@@ -273,17 +315,24 @@ class Trainer:
     def _recalibrated(self, module: Module) -> Module:
         """Return it with statistics of all training images, which a run that went wrong may not have."""
         try:
-            return recalibrate(module, self._loaders("statistics"))
+            made = recalibrate(module, self._statistics())
+            if not (isinstance(module, Subspace) and module.mesh is not None):  # which shares them by itself
+                self._share_statistics(module)
+            return made
         except StatisticsError as error:
             advice = against_divergence(self.run.recipe)
             raise TrainingError(f"{self.run.folder.name} has no statistics ({error}): {advice}") from error
 
 
 @torch.no_grad()
-def accuracy(network: nn.Module, batches: Iterable[tuple[Tensor, Tensor]]) -> float:
-    """Return the share of right predictions."""
+def accuracy(network: nn.Module, batches: Iterable[tuple[Tensor, Tensor]], world: World = ALONE) -> float:
+    """Return the share of right predictions, over the batches of all processes."""
     hits, images = [], 0
     for x, y in batches:
         hits.append((network(x).argmax(1) == y).sum())
         images += len(y)  # counted here: a number made on the device would be waited for
-    return int(torch.stack(hits).sum()) / images
+    right = torch.stack(hits).sum()
+    if world.alone:
+        return int(right) / images
+    found = world.total(torch.stack([right, torch.tensor(images, device=right.device)]))
+    return int(found[0]) / int(found[1])

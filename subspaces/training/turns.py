@@ -12,6 +12,7 @@ from subspaces.training.runs import Run
 from subspaces.training.signals import Stop
 from subspaces.training.stack import Stack
 from subspaces.training.trainer import LastTrainingError, Report, Trainer, TrainingError
+from subspaces.training.world import ALONE, EVERY, World
 
 Tick = Callable[[Run, int], None]
 Begin = Callable[[Run, int, int], None]
@@ -76,12 +77,19 @@ class Turns:
     """
 
     def __init__(
-        self, dataset: Dataset | Mapping[float, Dataset], execution: Execution, watchers: Watchers, stop: Stop
+        self,
+        dataset: Dataset | Mapping[float, Dataset],
+        execution: Execution,
+        watchers: Watchers,
+        stop: Stop,
+        world: World = ALONE,
     ) -> None:
         self.dataset = dataset
         self.execution = execution
         self.watchers = watchers
         self.stop = stop
+        self.world = world
+        self.turns = 0
         self.places = Places(execution)
         self.images: ResidentLoader | None = None  # of the first run, which the others may share
         self.running: list[Crew] = []
@@ -126,10 +134,10 @@ class Turns:
         return failures
 
     def _begin(self, run: Run, images: ResidentLoader | Stream | None) -> Trainer:
-        run.check()
+        self.world.on_first(run.check)
         dataset = self.dataset if isinstance(self.dataset, Dataset) else self.dataset[run.recipe.label_noise]
-        trainer = Trainer(run, dataset, self.execution, self.watchers.report, images)
-        run.start(self.execution)  # not before its network can be built
+        trainer = Trainer(run, dataset, self.execution, self.watchers.report, images, self.world)
+        self.world.on_first(lambda: run.start(self.execution, self.world.size))  # not before its network can be built
         if run not in self.begun:  # it may have gone ahead on a trunk before
             self.begun.add(run)
             self.watchers.begin(run, trainer.epoch, trainer.done)
@@ -141,7 +149,10 @@ class Turns:
     def _turn(self, crew: Crew) -> list[TrainingError]:
         """Let a crew take its next steps."""
         failures = crew.turn(self.watchers.tick)
-        if self.stop.signal is not None:
+        self.turns += 1
+        if not self.world.alone and self.turns % EVERY == 0:
+            self.stop.signal = self.world.largest(self.stop.signal or 0) or None
+        if self.stop.signal is not None and (self.world.alone or self.turns % EVERY == 0):
             try:
                 _checkpoint(trainer for each in self.running for trainer in each.steps)
             except TrainingError as error:
