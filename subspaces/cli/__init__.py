@@ -22,7 +22,7 @@ from subspaces.cli import (
     timings,
     train,
 )
-from subspaces.cli.errors import Group
+from subspaces.cli.errors import Group, check_processes
 from subspaces.cli.options import Several, complete
 
 __all__ = ["app", "build", "main"]
@@ -44,6 +44,7 @@ def options(
     timed: Annotated[bool, typer.Option("--timings", help=timings.HELP)] = False,
 ) -> None:
     """Read the options that come before a command."""
+    check_processes(context.invoked_subcommand)
     if timed:
         context.with_resource(timings.told())
 

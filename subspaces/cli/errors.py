@@ -7,6 +7,7 @@ import dataclasses
 import re
 import signal
 import sys
+import time
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,10 +20,13 @@ from subspaces import memory
 from subspaces.data import DataWarning
 from subspaces.training import Execution, RunError, Stopped, TrainingError
 from subspaces.training.recipe import all_fields
+from subspaces.training.world import LostError, started
 
-EXPECTED = (ValueError, OSError, ImportError, TypeError, RunError, TrainingError)
+EXPECTED = (ValueError, OSError, ImportError, TypeError, RunError, TrainingError, LostError)
 NEED_LESS = "lower --batch or --pad, ask for fewer vertices, points or --cells, or take a machine with more memory"
 STOPPED = "stopped; the same command continues"
+TOGETHER = ("train",)  # commands that several processes run together
+PAUSE = 3.0  # seconds in which another process may say it first
 # Typer brings click along under another name in newer versions, so its classes are found through one that it exports.
 UsageError, ClickError = (kind for kind in typer.BadParameter.__mro__[1:3] if issubclass(kind, Exception))
 
@@ -39,7 +43,7 @@ class Group(TyperGroup):
                 raise
             code = getattr(error, "exit_code", 1)
             if text := _sentence(error):
-                _say(f"error: {text}")
+                _fail(text)
         if standalone_mode:
             sys.exit(code or 0)
         return code
@@ -57,12 +61,12 @@ class Group(TyperGroup):
         except BrokenPipeError:  # `subspaces recipes | head`
             raise
         except EXPECTED as error:
-            _say(f"error: {str(error) or type(error).__name__}")
+            _fail(str(error) or type(error).__name__)
             raise typer.Exit(1) from None
         except Exception as error:
             if not memory.ran_out(error):
                 raise
-            _say(f"error: out of memory{memory.reason(error)}: {NEED_LESS}")
+            _fail(f"out of memory{memory.reason(error)}: {NEED_LESS}")
             raise typer.Exit(1) from None
 
 
@@ -85,8 +89,31 @@ def _warnings_in_a_line() -> Iterator[None]:
 
 
 def _say(text: str) -> None:
-    """Print one line for people."""
-    typer.echo(" ".join(text.split()), err=True)
+    """Print one line for people; of several processes that have the same to say, the first does."""
+    if not started()[0]:
+        typer.echo(" ".join(text.split()), err=True)
+
+
+def _fail(text: str) -> None:
+    """Print what is wrong; what the first of several processes does not say, another does after a pause.
+
+    Where all of them fail, torchrun has ended that one by then.
+    """
+    rank, size = started()
+    if rank:
+        time.sleep(PAUSE)
+    told = f"error in process {rank} of {size}" if rank else "error"
+    typer.echo(" ".join(f"{told}: {text}".split()), err=True)
+
+
+def check_processes(command: str | None) -> None:
+    """Refuse several processes for a command that is for one."""
+    _, size = started()
+    if size > 1 and command not in (None, *TOGETHER):
+        raise UsageError(
+            f"subspaces {command} was started as {size} processes: expected one; torchrun is for "
+            f"{' and '.join(TOGETHER)} alone, and what it has trained is found by all other commands"
+        )
 
 
 def _sentence(error: Any) -> str:

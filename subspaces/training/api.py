@@ -23,7 +23,7 @@ from subspaces.training.runs import Run
 from subspaces.training.sharing import Waiting
 from subspaces.training.signals import stop_on_signals
 from subspaces.training.trainer import LastTrainingError, TrainingError
-from subspaces.training.world import World, joined
+from subspaces.training.world import World, joined, placed
 
 
 def train(
@@ -69,10 +69,10 @@ def train_recipes(
 ) -> list[Run]:
     """Train recipes that are checked already, as `train` does, and return the finished runs."""
     runs = list({run.folder: run for run in (Run.under(out, one) for one in recipes)}.values())
-    with joined(execution) as (world, placed):
+    with joined(execution) as (world, here):
         if not world.first:
             show, tensorboard = "quiet", False
-        _train_all(runs, placed, data, show, tensorboard, world)
+        _train_all(runs, here, data, show, tensorboard, world)
     return runs
 
 
@@ -210,7 +210,7 @@ def configure(
         if name not in fields | settings:
             raise TypeError(f"{name}=…: no such setting; {nearest(name, sorted(fields | settings))}")
     execution = Execution(**{name: value for name, value in changes.items() if name in settings})
-    execution.resolved()  # which refuses what this machine cannot do
+    placed(execution)  # which refuses what this machine cannot do
     altered = {name: value for name, value in changes.items() if name in fields}
     if not isinstance(altered.get("method", ""), str):
         raise ValueError(f"method={values.shown(altered['method'])}: expected one of {', '.join(METHODS)}")

@@ -109,7 +109,8 @@ class Trainer:
     def _own_row(self, tensors: dict[str, Tensor], name: str) -> Tensor | None:
         """Return this process's part of what each of several has left; None for one that was not there."""
         rows = tensors[name].view(-1, tensors[name].shape[-1]) if name in tensors else torch.empty(0)
-        return rows[self.world.rank] if self.world.rank < len(rows) else None
+        # A copy: torch reads the numbers from where the whole begins, not from where the row does.
+        return rows[self.world.rank].clone() if self.world.rank < len(rows) else None
 
     def checkpoint(self) -> None:
         """Write the state, so that the same command continues from here."""

@@ -98,10 +98,12 @@ def started() -> tuple[int, int]:
 def joined(execution: Execution) -> Iterator[tuple[World, Execution]]:
     """Meet the processes that were started together; yield this one's part, and where it trains."""
     rank, size = started()
+    execution = placed(execution)
     if size == 1:
-        yield ALONE, execution.resolved()
+        yield ALONE, execution
         return
-    execution = _placed(execution, size)
+    if execution.device.startswith("cuda"):
+        torch.cuda.set_device(execution.device)
     ours = not dist.is_initialized()
     if ours:
         backend = "cpu:gloo,cuda:nccl" if execution.device.startswith("cuda") else "gloo"
@@ -128,8 +130,11 @@ def _world(execution: Execution) -> World:
     return World(dist.get_rank(), dist.get_world_size(), mesh, dist.new_group(backend="gloo", timeout=PATIENCE))
 
 
-def _placed(execution: Execution, size: int) -> Execution:
-    """Return the same on the device of this process, after refusing what several processes cannot do."""
+def placed(execution: Execution) -> Execution:
+    """Return the same on the device of this process, after refusing what it, or several processes, cannot do."""
+    _, size = started()
+    if size == 1:
+        return execution.resolved()
     for name in ("compile", "graph"):
         if getattr(execution, name):
             raise ValueError(f"{name}=True: {size} processes that train together exchange weights in every step, eager")
@@ -146,10 +151,7 @@ def _placed(execution: Execution, size: int) -> Execution:
         if number:
             raise ValueError(f"device={execution.device!r}: each of {size} processes takes its own GPU; expected cuda")
         kind = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
-    resolved = replace(execution, device=kind, compile=False, graph=False).resolved()
-    if kind.startswith("cuda"):
-        torch.cuda.set_device(kind)
-    return resolved
+    return replace(execution, device=kind, compile=False, graph=False).resolved()
 
 
 def _lost(error: Exception) -> bool:
