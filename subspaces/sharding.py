@@ -12,12 +12,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 import torch.distributed as dist
+import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
 Result = TypeVar("Result")
+# As newer versions of torch call them.
+_GATHER: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+_SCATTER: Any = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
 
 
 def mesh_of(omega: Tensor | Iterable[Tensor]) -> "DeviceMesh | None":
@@ -44,7 +49,7 @@ def columns(coefficients: Tensor, omega: Tensor) -> Tensor:
     if mesh is None:
         return coefficients
     if coefficients.requires_grad:
-        coefficients = _with_gradient(coefficients, mesh, "sum")
+        coefficients = _apply(_Same, coefficients, mesh, 1)
     if coefficients.ndim == 1:
         return coefficients
     return _own(coefficients, mesh)
@@ -90,35 +95,81 @@ def row(value: Tensor, vertex: int) -> Tensor:
 def gathered(piece: Tensor, omega: Tensor) -> Tensor:
     """Return the row whose piece each rank has, [n/W] -> [n]; its gradient is averaged over the ranks and cut."""
     mesh = mesh_of(omega)
-    if mesh is None:
-        return piece
-    from torch.distributed.tensor import DTensor, Partial, Shard
-
-    size = torch.Size([omega.shape[1]])
-    row = DTensor.from_local(piece, mesh, [Shard(0)], run_check=False, shape=size, stride=(1,))
-    return row.full_tensor(grad_placements=[Partial("avg")])
+    return piece if mesh is None else _apply(_Gathered, piece, omega.shape[1], mesh)
 
 
 def total(sums: Tensor, omega: Tensor) -> Tensor:
     """Return the sum over the ranks of what each has of its own columns; each gets the gradient of its own part."""
     mesh = mesh_of(omega)
-    if mesh is None:
-        return sums
-    from torch.distributed.tensor import DTensor, Partial
-
-    return DTensor.from_local(sums, mesh, [Partial("sum")], run_check=False).full_tensor()
+    return sums if mesh is None else _apply(_Total, sums, mesh)
 
 
 def averaged(row: Tensor, mesh: "DeviceMesh | None") -> Tensor:
     """Return a row that all ranks have, with a gradient that is averaged over them."""
-    return row if mesh is None or not row.requires_grad else _with_gradient(row, mesh, "avg")
+    return row if mesh is None or not row.requires_grad else _apply(_Same, row, mesh, mesh.size())
 
 
-def _with_gradient(value: Tensor, mesh: "DeviceMesh", kind: str) -> Tensor:
-    """Return the value, with a gradient that is reduced over the ranks."""
-    from torch.distributed.tensor import DTensor, Partial, Replicate
+def _apply(function: Any, *arguments: Any) -> Tensor:
+    result: Tensor = function.apply(*arguments)
+    return result
 
-    return DTensor.from_local(value, mesh, [Replicate()], run_check=False).to_local(grad_placements=[Partial(kind)])
+
+class _Gathered(torch.autograd.Function):
+    """Pieces [n/W] to a row [n]; in the backward pass one network's numbers are averaged and cut."""
+
+    @staticmethod
+    def forward(ctx: Any, piece: Tensor, n: int, mesh: "DeviceMesh") -> Tensor:
+        ctx.mesh, ctx.length = mesh, len(piece)
+        each = -(-n // mesh.size())
+        row = piece.new_empty(each * mesh.size())
+        _GATHER(row, _padded(piece, each), group=mesh.get_group())
+        return row[:n]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        each = -(-len(gradients[0]) // ctx.mesh.size())
+        mine = gradients[0].new_empty(each)
+        _SCATTER(mine, _padded(gradients[0], each * ctx.mesh.size()), group=ctx.mesh.get_group())
+        return mine[: ctx.length].div_(ctx.mesh.size()), None, None
+
+
+class _Total(torch.autograd.Function):
+    """The sum over the ranks, of which all make the same."""
+
+    @staticmethod
+    def forward(ctx: Any, sums: Tensor, mesh: "DeviceMesh") -> Tensor:
+        return _reduced(sums, mesh)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        return gradients[0], None
+
+
+class _Same(torch.autograd.Function):
+    """What all ranks have; its gradient is the sum over them divided by a number."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, mesh: "DeviceMesh", divisor: int) -> Tensor:
+        ctx.mesh, ctx.divisor = mesh, divisor
+        return value.view_as(value)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        return _reduced(gradients[0], ctx.mesh).div_(ctx.divisor), None, None
+
+
+def _reduced(value: Tensor, mesh: "DeviceMesh") -> Tensor:
+    """Return the sum over the ranks."""
+    found = value.detach().clone(memory_format=torch.contiguous_format)
+    dist.all_reduce(found, group=mesh.get_group())
+    return found
+
+
+def _padded(value: Tensor, length: int) -> Tensor:
+    """Return a row of that length, of which what is beyond the value means nothing."""
+    return value.contiguous() if len(value) == length else F.pad(value, (0, length - len(value)))
 
 
 def check_same(found: Mapping[str, Tensor], mesh: "DeviceMesh | None") -> None:

@@ -98,17 +98,16 @@ def whole(value: Any) -> Tensor:
     return found.detach().clone()
 
 
-def numbers_moved(work: Callable[[], object], world: int) -> Counter[str]:
+def numbers_moved(work: Callable[[], object]) -> Counter[str]:
     """Return how many numbers each kind of collective was about, each counted as the gathered or summed whole."""
     with profile(record_shapes=True) as found:
         work()
     moved: Counter[str] = Counter()
     for event in found.events():
-        kind = event.name.removeprefix("_c10d_functional::")
-        if kind in ("all_gather_into_tensor", "all_gather_single"):
-            moved["gathered"] += world * math.prod(event.input_shapes[0])
-        elif kind in ("reduce_scatter_tensor", "reduce_scatter_single"):
-            moved["scattered"] += math.prod(event.input_shapes[0])
+        if event.name == "c10d::_allgather_base_":
+            moved["gathered"] += math.prod(event.input_shapes[0])
+        elif event.name == "c10d::_reduce_scatter_base_":
+            moved["scattered"] += math.prod(event.input_shapes[1])
         elif event.name == "gloo:all_reduce":
             moved["reduced"] += math.prod(event.input_shapes[0])
     moved["reduced"] -= moved["scattered"]  # gloo scatters what it has reduced for all
@@ -153,8 +152,8 @@ def measures(rank: int, world: int) -> dict[str, Any]:
         data = batch(0, rank, world)
         family = ss.distribute(ss.Subspace(make(), shape))
         stepping = OPTIMIZERS["sgd"](family.parameters())
-        found[f"sharded {m}"] = numbers_moved(lambda f=family, d=data: f(d[0]).sum().backward(), world)
-        found[f"penalty {m}"] = numbers_moved(lambda f=family: f.penalty(), world)
+        found[f"sharded {m}"] = numbers_moved(lambda f=family, d=data: f(d[0]).sum().backward())
+        found[f"penalty {m}"] = numbers_moved(lambda f=family: f.penalty())
         stepping.step()
         for kind, values in {
             "vertices": family.omega.values(),
@@ -165,9 +164,9 @@ def measures(rank: int, world: int) -> dict[str, Any]:
             found[f"{kind} {m}"] = sum(piece.numel() for piece in pieces)
             found[f"bytes of {kind} {m}"] = sum(piece.untyped_storage().nbytes() for piece in pieces)
         plain = DistributedDataParallel(ss.Subspace(make(), shape))
-        found[f"parallel {m}"] = numbers_moved(lambda p=plain, d=data: p(d[0]).sum().backward(), world)
+        found[f"parallel {m}"] = numbers_moved(lambda p=plain, d=data: p(d[0]).sum().backward())
         light = ss.reduce_theta(DistributedDataParallel(ss.Subspace(make(), shape)))
-        found[f"light {m}"] = numbers_moved(lambda p=light, d=data: p(d[0]).sum().backward(), world)
+        found[f"light {m}"] = numbers_moved(lambda p=light, d=data: p(d[0]).sum().backward())
     return found
 
 
