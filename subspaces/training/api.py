@@ -2,21 +2,21 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from subspaces import data as datasets
-from subspaces import memory, values
+from subspaces import values
 from subspaces.methods import METHODS
 from subspaces.text import nearest
 from subspaces.training import feasible
 from subspaces.training import recipes as book
-from subspaces.training.advice import against_memory
-from subspaces.training.display import Mode, check_mode, display, reading
+from subspaces.training.display import Mode, check_mode, display
 from subspaces.training.execution import Execution
-from subspaces.training.images import identified, load_levels
-from subspaces.training.loop import Held, train_runs
+from subspaces.training.groups import groups, read_group, train_group
+from subspaces.training.images import identified
+from subspaces.training.loop import Held
 from subspaces.training.recipe import COMMON, Recipe, all_fields
 from subspaces.training.runs import Run
 from subspaces.training.sharing import Waiting
@@ -73,13 +73,10 @@ def train_recipes(
     failures: list[TrainingError] = []
 
     def train_free(free: Sequence[Run], held: Held) -> None:
-        for members in _groups(free):
-            wanted = [run.recipe for run in members]
-            with reading(show) as progress:
-                dataset = load_levels(wanted, data, progress)
-            feasible.check_loaded(wanted, next(iter(dataset.values())))
+        for members in groups(free):
+            dataset = read_group(members, data, show)
             try:
-                _train_group(members, dataset, execution, show, tensorboard, held)
+                train_group(members, dataset, execution, partial(display, show, tensorboard), held)
             except LastTrainingError:
                 raise
             except TrainingError as error:  # the others can be trained nevertheless
@@ -113,38 +110,6 @@ def _free(runs: Sequence[Run], wait: Waiting) -> tuple[list[Run], dict[Run, str]
             if free or not held:
                 return free, held
             wait({run.folder.name: holder for run, holder in held.items()}, stop)
-
-
-def _groups(runs: Sequence[Run]) -> list[list[Run]]:
-    """Return the runs by what they must share to be trained at once: images, batches, and whether they have dropout.
-
-    Those with dropout take no turns on a GPU, and would keep the others from it.
-    """
-    groups: dict[tuple[Any, ...], list[Run]] = {}
-    for run in runs:
-        one = run.recipe
-        key = (*feasible.data_of(dataclasses.replace(one, label_noise=0.0)), one.batch, one.dropout > 0)
-        groups.setdefault(key, []).append(run)
-    return list(groups.values())
-
-
-def _train_group(
-    runs: Sequence[Run],
-    dataset: Mapping[float, datasets.Dataset],
-    execution: Execution,
-    show: Mode,
-    tensorboard: bool,
-    held: Held,
-) -> None:
-    """Train runs with the same images and batches, but for those that others hold, of which `held` is told."""
-    batches = -(-len(next(iter(dataset.values())).train) // runs[0].recipe.batch)
-    with display(batches, show, tensorboard) as shown:
-        try:
-            train_runs(runs, dataset, execution, shown.report, shown.tick, shown.begin, held)
-        except Exception as error:
-            if isinstance(error, TrainingError) or not memory.ran_out(error):
-                raise
-            raise TrainingError(against_memory(runs[0].recipe, len(runs), execution, error)) from error
 
 
 def _shares(recipes: Sequence[Recipe], changes: dict[str, Any]) -> list[dict[str, Any]]:
