@@ -10,7 +10,7 @@ from typing import Any
 from subspaces import values
 from subspaces.methods import METHODS
 from subspaces.text import nearest
-from subspaces.training import feasible
+from subspaces.training import cluster, feasible, sweep
 from subspaces.training import recipes as book
 from subspaces.training.display import Mode, check_mode, display
 from subspaces.training.execution import Execution
@@ -66,23 +66,15 @@ def train_recipes(
     recipes: Sequence[Recipe], execution: Execution, *, data: Path | None, out: Path, show: Mode, tensorboard: bool
 ) -> list[Run]:
     """Train recipes that are checked already, as `train` does, and return the finished runs."""
-    execution = execution.resolved()
     runs = list({run.folder: run for run in (Run.under(out, one) for one in recipes)}.values())
     for run in runs:
         run.check()
-    failures: list[TrainingError] = []
-
-    def train_free(free: Sequence[Run], held: Held) -> None:
-        for members in groups(free):
-            dataset = read_group(members, data, show)
-            try:
-                train_group(members, dataset, execution, partial(display, show, tensorboard), held)
-            except LastTrainingError:
-                raise
-            except TrainingError as error:  # the others can be trained nevertheless
-                failures.append(error)
-
-    _share(runs, train_free)
+    where: dict[str, Any] = {"data": data, "show": show, "tensorboard": tensorboard}
+    if execution.ray is None or all(run.finished for run in runs):
+        failures = _share(runs, partial(_train_here, execution=execution, **where))
+    else:
+        with sweep.training(recipes, execution, out=out, **where) as train_there:
+            failures = _share(runs, train_there)
     for run in runs:
         run.tidy()
     if failures:
@@ -90,13 +82,33 @@ def train_recipes(
     return runs
 
 
-def _share(runs: Sequence[Run], train_free: Callable[[Sequence[Run], Held], None]) -> None:
+def _train_here(
+    runs: Sequence[Run], held: Held, *, execution: Execution, data: Path | None, show: Mode, tensorboard: bool
+) -> list[TrainingError]:
+    """Train runs in this process, and return what went wrong with some: the others can be trained nevertheless."""
+    execution, failures = execution.resolved(), list[TrainingError]()
+    for members in groups(runs):
+        dataset = read_group(members, data, show)
+        try:
+            train_group(members, dataset, execution, partial(display, show, tensorboard), held)
+        except LastTrainingError:
+            raise
+        except TrainingError as error:
+            failures.append(error)
+    return failures
+
+
+def _share(
+    runs: Sequence[Run], train_free: Callable[[Sequence[Run], Held], list[TrainingError]]
+) -> list[TrainingError]:
     """Train all runs: what other processes train is put off, and waited for when nothing else is left."""
     wait = Waiting("training")
+    failures: list[TrainingError] = []
     free, held = _free(runs, wait)
     while free:
-        train_free(free, held.__setitem__)
+        failures += train_free(free, held.__setitem__)
         free, held = _free(list(held), wait)
+    return failures
 
 
 def _free(runs: Sequence[Run], wait: Waiting) -> tuple[list[Run], dict[Run, str]]:
@@ -147,7 +159,9 @@ def configure(
         if name not in fields | settings:
             raise TypeError(f"{name}=…: no such setting; {nearest(name, sorted(fields | settings))}")
     execution = Execution(**{name: value for name, value in changes.items() if name in settings})
-    execution.resolved()  # which refuses what this machine cannot do
+    execution.resolved() if execution.ray is None else cluster.check(
+        execution
+    )  # what this machine cannot do is refused
     altered = {name: value for name, value in changes.items() if name in fields}
     if not isinstance(altered.get("method", ""), str):
         raise ValueError(f"method={values.shown(altered['method'])}: expected one of {', '.join(METHODS)}")

@@ -1,0 +1,186 @@
+"""Many runs on a cluster: cut into tasks, given away, shown here, and stopped from here."""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from subspaces import files, locks
+from subspaces.data import loading
+from subspaces.training import trunks
+from subspaces.training.afar import Outcome, Site, look, work
+from subspaces.training.cluster import RETRIES, Cluster, Needs, Tasks, joined
+from subspaces.training.display import Mode, display
+from subspaces.training.execution import Execution
+from subspaces.training.groups import groups
+from subspaces.training.loop import Held, crews
+from subspaces.training.recipe import Recipe
+from subspaces.training.runs import Run
+from subspaces.training.signals import Stopped, stop_on_signals
+from subspaces.training.trainer import LastTrainingError, TrainingError
+
+PAUSE = 0.1  # seconds between two looks at the cluster
+PATIENCE = 90.0  # seconds until what another machine has written must be seen here
+
+
+@contextmanager
+def training(
+    recipes: Sequence[Recipe], execution: Execution, *, data: Path | None, out: Path, show: Mode, tensorboard: bool
+) -> Iterator[Callable[[Sequence[Run], Held], list[TrainingError]]]:
+    """Join a cluster, and yield what trains runs of these recipes on it and returns what went wrong with some."""
+    out, data = out.absolute(), (data or Path(loading.ROOT)).absolute()
+    with joined(str(execution.ray)) as cluster, files.made(out), _mark(out) as mark:
+        needs = cluster.needs(execution)
+        device = "cuda" if needs.gpus else "cpu"
+        there = replace(execution, device=device, ray=None, cpus_per_run=None, gpus_per_run=None)
+        site = Site(
+            there,
+            needs.cpus,
+            tensorboard,
+            out,
+            data,
+            data.is_dir(),
+            mark.name,
+            mark.read_text(),
+            tuple(os.path.abspath(entry) for entry in sys.path),
+            tuple(point.module for point in entry_points(group="subspaces") if point.module in sys.modules),
+            _methods(recipes),
+        )
+        _check_machines(cluster, needs, site, recipes)
+        if show == "bar":
+            sys.stderr.write(f"training on {cluster}, with {needs} for each run or stack of runs\n")
+        yield lambda runs, held: _Sweep(cluster.tasks(work, needs), site, runs, held).carry_out(show)
+
+
+@contextmanager
+def _mark(out: Path) -> Iterator[Path]:
+    """Yield a file by which others know the folder; what a killed process leaves of it is swept with all else."""
+    path = out / f".cluster.{os.urandom(4).hex()}.partial"
+    with locks.attempt(path, keep=False):
+        yield path
+
+
+def _methods(recipes: Sequence[Recipe]) -> bytes:
+    """Return the methods that others have added, as far as recipes name them, in a form that can be sent."""
+    from ray import cloudpickle
+
+    found = {type(one.definition) for one in recipes}
+    added = [kind for kind in found if not kind.__module__.startswith("subspaces.")]
+    try:
+        return bytes(cloudpickle.dumps(added))
+    except Exception as error:
+        names = ", ".join(kind.name for kind in added)
+        raise ValueError(
+            f"method={names!r}: it cannot be sent to a cluster ({error}): define it in a module that workers can import"
+        ) from None
+
+
+def _check_machines(cluster: Cluster, needs: Needs, site: Site, recipes: Sequence[Recipe]) -> None:
+    """Refuse a cluster with a machine that cannot train the recipes."""
+    distinct = {replace(one, seed=0).key: one for one in recipes}
+    for name, found in cluster.everywhere(look, needs, site, [one.to_dict() for one in distinct.values()]):
+        lacking = f"it cannot import {found.name}: install subspaces there" if isinstance(found, ImportError) else None
+        if wrong := lacking or found:
+            raise OSError(f"{name}, a machine of the cluster, cannot train this: {wrong}")
+
+
+class _Sweep:
+    """Runs that are given to a cluster until all are trained, or one asks to stop."""
+
+    def __init__(self, tasks: Tasks, site: Site, runs: Sequence[Run], held: Held) -> None:
+        self.tasks, self.site, self.held = tasks, site, held
+        self.names = {run.folder.name: run for run in runs}
+        self.waiting = [crew for some in groups(runs) for crew in crews(sorted(some, key=_trunk), site.execution)]
+        self.failures: list[TrainingError] = []
+        self.error: Exception | None = None
+
+    def carry_out(self, show: Mode) -> list[TrainingError]:
+        """Have all trained, and return what went wrong with some of them."""
+        with stop_on_signals() as stop, display(show, tensorboard=False) as shown:
+            while self.waiting or self.tasks.running:
+                if stop.signal is not None or self.error is not None:
+                    self.waiting.clear()
+                    self.tasks.stop()
+                self._begin()
+                ended, events = self.tasks.ended(PAUSE)
+                for what, name, *rest in events:
+                    getattr(shown, what)(self.names[name], *rest)
+                for crew, outcome in ended:
+                    self._end(crew, outcome)
+            if isinstance(self.error, LastTrainingError):
+                raise self.error
+            stop.heed()
+        if self.error is not None:
+            raise self.error
+        return self.failures
+
+    def _begin(self) -> None:
+        """Give the cluster all that need not wait for a trunk that another leaves."""
+        for crew in list(self.waiting):
+            before = [
+                run
+                for each in (*self.tasks.running.values(), *self.waiting[: self.waiting.index(crew)])
+                for run in each
+            ]
+            if not any(_leads(one, run) for one in before for run in crew):
+                self.waiting.remove(crew)
+                self.tasks.begin(crew, self.site, [run.recipe.to_dict() for run in crew])
+
+    def _end(self, crew: list[Run], outcome: Any) -> None:
+        """Note what came of a crew."""
+        if not isinstance(outcome, Outcome):
+            self._lost(crew, outcome)
+            return
+        for name, holder in outcome.held.items():
+            self.held(self.names[name], holder)
+        error = outcome.error
+        if isinstance(error, Stopped):
+            self._again(crew)
+        elif isinstance(error, TrainingError) and not isinstance(error, LastTrainingError):
+            self.failures.append(error)
+        elif error is not None:
+            self.error = self.error or error
+        else:
+            _await([run for run in crew if run.folder.name not in outcome.held])
+
+    def _again(self, crew: list[Run]) -> None:
+        """Have a crew continue that was stopped where it was, as on a machine that is taken away."""
+        if not self.tasks.stopping:
+            self.waiting.append(crew)
+
+    def _lost(self, crew: list[Run], error: Exception) -> None:
+        """Note that a crew did not come to an end: it was to stop, or its workers were lost too often."""
+        if not self.tasks.stopping:
+            names = ", ".join(run.folder.name for run in crew)
+            said = " ".join(str(error).split())[:300]
+            self.failures.append(
+                TrainingError(f"{names}: its worker was lost {RETRIES + 1} times, the last time: {said}")
+            )
+
+
+def _trunk(run: Run) -> int:
+    return run.recipe.trunk
+
+
+def _leads(first: Run, run: Run) -> bool:
+    """Say whether a run is about to leave a trunk for another."""
+    if not 0 < first.recipe.trunk <= run.recipe.trunk or trunks.stem(first.recipe) != trunks.stem(run.recipe):
+        return False
+    return not trunks.path(first, first.recipe.trunk).is_file()
+
+
+def _await(runs: Sequence[Run]) -> None:
+    """Wait until runs that another machine has finished are seen here: a file system may be late."""
+    end = time.monotonic() + PATIENCE
+    for run in runs:
+        while not run.finished:
+            if time.monotonic() > end:
+                raise OSError(f"{run.folder}: a worker has trained it, and it is not seen here")
+            time.sleep(PAUSE)
+            with suppress(OSError):
+                os.listdir(run.folder)  # which makes a network's file system look again
