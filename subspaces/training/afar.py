@@ -28,7 +28,7 @@ from subspaces.training.recipe import Recipe
 from subspaces.training.runs import Run
 from subspaces.version import __version__
 
-PAUSE = 0.1  # seconds between two messages
+PAUSE = 0.2  # seconds between two messages
 VERSIONS = {"subspaces": __version__, "torch": torch.__version__}
 
 
@@ -72,8 +72,8 @@ def look(site: Site, recipes: Sequence[Mapping[str, Any]]) -> str | None:
     return None
 
 
-def work(site: Site, recipes: Sequence[Mapping[str, Any]], board: Any) -> Outcome:
-    """Train recipes as one program, and tell the board of it."""
+def work(site: Site, recipes: Sequence[Mapping[str, Any]], events: Any) -> Outcome:
+    """Train recipes as one program, and put what happens into a queue of Ray's."""
     held: dict[str, str] = {}
     try:
         _settle(site)
@@ -84,7 +84,7 @@ def work(site: Site, recipes: Sequence[Mapping[str, Any]], board: Any) -> Outcom
             runs,
             dataset,
             execution,
-            partial(telling, board, site.tensorboard),
+            partial(telling, events, site.tensorboard),
             lambda run, by: held.update({run.folder.name: by}),
         )
     except Exception as error:
@@ -126,11 +126,11 @@ def _sendable(error: Exception) -> Exception:
 
 
 class Telling(Display):
-    """Tells a board what a display is told, some of it at once."""
+    """Puts what a display is told into a queue, some of it at once."""
 
-    def __init__(self, board: Any, tensorboard: bool, stack: ExitStack) -> None:
+    def __init__(self, queue: Any, tensorboard: bool, stack: ExitStack) -> None:
         super().__init__("quiet", tensorboard, stack, None)
-        self.board = board
+        self.queue = queue
         self.events: list[Event] = []
         self.told_at = 0.0
 
@@ -154,16 +154,16 @@ class Telling(Display):
     def flush(self) -> Any:
         """Send what was not sent yet."""
         self.told_at, events, self.events = time.monotonic(), self.events, []
-        return self.board.tell.remote(events)
+        return self.queue.actor.put_nowait.remote(events)  # which the queue itself would wait for
 
 
 @contextmanager
-def telling(board: Any, tensorboard: bool) -> Iterator[Telling]:
-    """Yield what tells a board of runs; all of it has arrived at the end."""
+def telling(queue: Any, tensorboard: bool) -> Iterator[Telling]:
+    """Yield what puts all that happens to runs into a queue; all of it has arrived at the end."""
     import ray
 
     with ExitStack() as stack:
-        shown = Telling(board, tensorboard, stack)
+        shown = Telling(queue, tensorboard, stack)
         try:
             yield shown
         finally:

@@ -149,9 +149,9 @@ class Cluster:
                 task = self.ray.remote(work).options(num_cpus=0, max_retries=RETRIES, scheduling_strategy=there)
                 refs[node["NodeManagerHostname"], node["NodeID"]] = task.remote(*arguments)
         for (name, _), ref in refs.items():
-            yield name, self._result(ref)
+            yield name, self.result(ref)
 
-    def _result(self, ref: Any) -> Any:
+    def result(self, ref: Any) -> Any:
         """Return what a task returned, or what went wrong with it."""
         try:
             return self.ray.get(ref)
@@ -166,35 +166,34 @@ class Cluster:
 
 
 class Tasks:
-    """Pieces of work on the machines of a cluster, each as often as workers are lost that do it.
+    """Pieces of work on the machines of a cluster; one whose worker is lost is begun again.
 
-    `work` is called with what `begin` is given, and a function to which it tells lists of events.
+    `work` is called with what `begin` is given, and a queue into which it puts lists of events.
     """
 
     def __init__(self, cluster: Cluster, work: Callable[..., Any], needs: Needs) -> None:
+        from ray.util.queue import Queue
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         self.cluster, self.ray = cluster, cluster.ray
-        self.options = {"num_cpus": needs.cpus, "num_gpus": needs.gpus, "max_retries": RETRIES}
-        self.work = self.ray.remote(work).options(**self.options, scheduling_strategy="SPREAD")
+        options = {"num_cpus": needs.cpus, "num_gpus": needs.gpus, "max_retries": RETRIES}
+        self.work = self.ray.remote(work).options(**options, scheduling_strategy="SPREAD")
         here = NodeAffinitySchedulingStrategy(self.ray.get_runtime_context().get_node_id(), soft=False)
-        self.board = self.ray.remote(Board).options(num_cpus=0, scheduling_strategy=here).remote()
+        self.events = Queue(actor_options={"num_cpus": 0, "scheduling_strategy": here})
         self.running: dict[Any, Any] = {}
         self.stopping = False
 
     def begin(self, piece: Any, *arguments: Any) -> None:
         """Have a piece done, as soon as there is a place for it."""
-        self.running[self.work.remote(*arguments, self.board)] = piece
+        self.running[self.work.remote(*arguments, self.events)] = piece
 
     def ended(self, seconds: float) -> tuple[list[tuple[Any, Any]], list[Event]]:
         """Wait, and return the pieces that have ended with what came of each, and the events told until then."""
         refs = list(self.running)
         done = self.ray.wait(refs, num_returns=len(refs), timeout=seconds)[0] if refs else []
-        results = [(self.running.pop(ref), self._result(ref)) for ref in done]
-        return results, self.ray.get(self.board.read.remote())
-
-    def _result(self, ref: Any) -> Any:
-        return self.cluster._result(ref)
+        results = [(self.running.pop(ref), self.cluster.result(ref)) for ref in done]
+        told = self.events.get_nowait_batch(self.events.qsize())
+        return results, [event for some in told for event in some]
 
     def stop(self) -> None:
         """Ask all to stop, once: a second request would be no request any more."""
@@ -202,22 +201,6 @@ class Tasks:
             self.stopping = True
             for ref in self.running:
                 self.ray.cancel(ref)
-
-
-class Board:
-    """What tasks tell of their work, until it is read."""
-
-    def __init__(self) -> None:
-        self.told: list[Event] = []
-
-    def tell(self, events: list[Event]) -> None:
-        """Add events."""
-        self.told += events
-
-    def read(self) -> list[Event]:
-        """Return what was told since the last time."""
-        told, self.told = self.told, []
-        return told
 
 
 def _words(resources: Mapping[str, float]) -> str:
