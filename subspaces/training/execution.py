@@ -63,7 +63,9 @@ class Execution:
         if self.ray is None:
             for name in ("cpus_per_run", "gpus_per_run"):
                 if getattr(self, name) is not None:
-                    raise ValueError(f"{name}={getattr(self, name)}: it is for runs on a Ray cluster; set ray too")
+                    raise ValueError(
+                        f'{name}={getattr(self, name)}: it is for runs on a Ray cluster; add --ray (ray="auto")'
+                    )
             return
         if not re.fullmatch(ADDRESS, self.ray):
             raise ValueError(f"ray={self.ray!r}: expected auto, local, or HOST:PORT of a cluster's head")
