@@ -9,7 +9,7 @@ import pickle
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,6 +29,7 @@ from subspaces.training.runs import Run
 from subspaces.version import __version__
 
 PAUSE = 0.2  # seconds between two messages
+Then = Callable[[Run, Path, Execution], None]
 VERSIONS = {"subspaces": __version__, "torch": torch.__version__}
 
 
@@ -39,12 +40,13 @@ class Site:
     execution: Execution
     threads: int
     tensorboard: bool
+    then: Then | None  # what is done with each run that is trained
     out: Path
+    mark: str  # a file of `out`
+    signed: str  # what it holds
     data: Path
-    needs_data: bool  # whether the folder is there
-    mark: str  # a file of `out`, and what it holds
-    signed: str
-    path: tuple[str, ...]
+    has_data: bool  # whether there is such a folder
+    path: tuple[str, ...]  # that Python searches
     modules: tuple[str, ...]
     methods: bytes
     versions: Mapping[str, str] = field(default_factory=lambda: dict(VERSIONS))
@@ -67,6 +69,8 @@ def look(site: Site, recipes: Sequence[Mapping[str, Any]]) -> str | None:
     try:
         _settle(site)
         feasible.check([Recipe.from_dict(one) for one in recipes], site.data)
+        if site.execution.device == "cpu":  # of a GPU, none is given to who looks
+            site.execution.resolved()
     except Exception as error:
         return f"{error}"
     return None
@@ -80,13 +84,11 @@ def work(site: Site, recipes: Sequence[Mapping[str, Any]], events: Any) -> Outco
         execution = site.execution.resolved()
         runs = [Run.under(site.out, Recipe.from_dict(one)) for one in recipes]
         dataset = read_group(runs, site.data, "quiet")
-        train_group(
-            runs,
-            dataset,
-            execution,
-            partial(telling, events, site.tensorboard),
-            lambda run, by: held.update({run.folder.name: by}),
-        )
+        watch = partial(telling, events, site.tensorboard)
+        train_group(runs, dataset, execution, watch, lambda run, holder: held.update({run.folder.name: holder}))
+        for run in runs:
+            if site.then is not None and run.folder.name not in held:
+                site.then(run, site.data, site.execution)
     except Exception as error:
         return Outcome(held, _sendable(error))
     return Outcome(held)
@@ -103,7 +105,7 @@ def _settle(site: Site) -> None:
         raise OSError(f"it does not see {site.out} ({error.strerror}): {remedy}") from None
     if found != site.signed:
         raise OSError(f"it has another folder {site.out}: {remedy}")
-    if site.needs_data and not site.data.is_dir():
+    if site.has_data and not site.data.is_dir():
         raise OSError(f"it has no folder {site.data}: {remedy}, or a copy of the data")
     for name in site.modules:
         importlib.import_module(name)

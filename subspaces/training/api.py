@@ -12,6 +12,7 @@ from subspaces.methods import METHODS
 from subspaces.text import nearest
 from subspaces.training import cluster, feasible, sweep
 from subspaces.training import recipes as book
+from subspaces.training.afar import Then
 from subspaces.training.display import Mode, check_mode, display
 from subspaces.training.execution import Execution
 from subspaces.training.groups import groups, read_group, train_group
@@ -63,9 +64,19 @@ def train(
 
 
 def train_recipes(
-    recipes: Sequence[Recipe], execution: Execution, *, data: Path | None, out: Path, show: Mode, tensorboard: bool
+    recipes: Sequence[Recipe],
+    execution: Execution,
+    *,
+    data: Path | None,
+    out: Path,
+    show: Mode,
+    tensorboard: bool,
+    then: Then | None = None,
 ) -> list[Run]:
-    """Train recipes that are checked already, as `train` does, and return the finished runs."""
+    """Train recipes that are checked already, as `train` does, and return the finished runs.
+
+    `then` is what a machine of a cluster does with each run that it has trained.
+    """
     runs = list({run.folder: run for run in (Run.under(out, one) for one in recipes)}.values())
     for run in runs:
         run.check()
@@ -73,7 +84,7 @@ def train_recipes(
     if execution.ray is None or all(run.finished for run in runs):
         failures = _share(runs, partial(_train_here, execution=execution, **where))
     else:
-        with sweep.training(recipes, execution, out=out, **where) as train_there:
+        with sweep.training(recipes, execution, out=out, then=then, **where) as train_there:
             failures = _share(runs, train_there)
     for run in runs:
         run.tidy()

@@ -13,7 +13,7 @@ from typing import Any
 from subspaces import files, locks
 from subspaces.data import loading
 from subspaces.training import trunks
-from subspaces.training.afar import Outcome, Site, look, work
+from subspaces.training.afar import Outcome, Site, Then, look, work
 from subspaces.training.cluster import RETRIES, Cluster, Needs, Tasks, joined
 from subspaces.training.display import Mode, display
 from subspaces.training.execution import Execution
@@ -30,31 +30,45 @@ PATIENCE = 90.0  # seconds until what another machine has written must be seen h
 
 @contextmanager
 def training(
-    recipes: Sequence[Recipe], execution: Execution, *, data: Path | None, out: Path, show: Mode, tensorboard: bool
+    recipes: Sequence[Recipe],
+    execution: Execution,
+    *,
+    data: Path | None,
+    out: Path,
+    show: Mode,
+    tensorboard: bool,
+    then: Then | None,
 ) -> Iterator[Callable[[Sequence[Run], Held], list[TrainingError]]]:
     """Join a cluster, and yield what trains runs of these recipes on it and returns what went wrong with some."""
-    out, data = out.absolute(), (data or Path(loading.ROOT)).absolute()
-    with joined(str(execution.ray)) as cluster, files.made(out), _mark(out) as mark:
+    with joined(str(execution.ray)) as cluster, files.made(out), _mark(out.absolute()) as mark:
         needs = cluster.needs(execution)
-        device = "cuda" if needs.gpus else "cpu"
-        there = replace(execution, device=device, ray=None, cpus_per_run=None, gpus_per_run=None)
-        site = Site(
-            there,
-            needs.cpus,
-            tensorboard,
-            out,
-            data,
-            data.is_dir(),
-            mark.name,
-            mark.read_text(),
-            tuple(os.path.abspath(entry) for entry in sys.path),
-            tuple(point.module for point in entry_points(group="subspaces") if point.module in sys.modules),
-            _methods(recipes),
-        )
+        site = _site(recipes, execution, needs, data, mark, tensorboard=tensorboard, then=then)
         _check_machines(cluster, needs, site, recipes)
         if show == "bar":
             sys.stderr.write(f"training on {cluster}, with {needs} for each run or stack of runs\n")
         yield lambda runs, held: _Sweep(cluster.tasks(work, needs), site, runs, held).carry_out(show)
+
+
+def _site(
+    recipes: Sequence[Recipe], execution: Execution, needs: Needs, data: Path | None, mark: Path, **more: Any
+) -> Site:
+    """Return what all tasks need to know."""
+    folder = (data or Path(loading.ROOT)).absolute()
+    device = "cuda" if needs.gpus else "cpu"
+    points = entry_points(group="subspaces")
+    return Site(
+        execution=replace(execution, device=device, ray=None, cpus_per_run=None, gpus_per_run=None),
+        threads=needs.cpus,
+        out=mark.parent,
+        mark=mark.name,
+        signed=mark.read_text(),
+        data=folder,
+        has_data=folder.is_dir(),
+        path=tuple(os.path.abspath(entry) for entry in sys.path),
+        modules=tuple(point.module for point in points if point.module in sys.modules),
+        methods=_methods(recipes),
+        **more,
+    )
 
 
 @contextmanager

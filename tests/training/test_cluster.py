@@ -25,6 +25,7 @@ from training_cases import DIGITS, assert_same_end
 
 import subspaces as ss
 from subspaces.methods import METHODS
+from subspaces.studies.setting import Setting, resolve, train_missing
 from subspaces.training import RECIPES, Execution, Run, RunError, TrainingError
 from subspaces.training.cluster import Cluster, check
 
@@ -196,6 +197,22 @@ def test_a_run_that_another_process_trains_is_put_off(cluster, tmp_path, capfd):
     thread.join()
     other.end()
     assert all(run.finished for run in runs)
+
+
+def test_a_comparison_is_that_of_one_process_and_runs_are_evaluated_where_they_are_trained(cluster, tmp_path):
+    how = {"seeds": [0, 1], "ensembles": [2], **QUIET}
+    names = [dataclasses.replace(DIGITS, name="one"), dataclasses.replace(LINE, name="line")]
+    folders = {name: {"runs": tmp_path / name / "runs", "out": tmp_path / name / "out"} for name in ("there", "here")}
+    setting = Setting.of(**how, **folders["there"], ray=cluster)
+    recipes, resolved = resolve(names, setting)
+    for run in train_missing(recipes, resolved, evaluation={}):
+        assert (run.folder / "evaluation.json").is_file()
+    found = []
+    for name, more in {"there": {"ray": cluster}, "here": {}}.items():
+        made = ss.compare(names, **how, **folders[name], **more)
+        found.append([(entry.named, entry.values("nll"), entry.values("accuracy")) for entry in made.entries])
+    assert found[0] == found[1]
+    assert len(found[0]) == 4
 
 
 def test_a_trunk_is_trained_once(cluster, tmp_path):
