@@ -9,7 +9,7 @@ import pickle
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -68,7 +68,9 @@ def look(site: Site, recipes: Sequence[Mapping[str, Any]]) -> str | None:
         return f"it has {name} {VERSIONS[name]}, and {site.versions[name]} is asked for: install the same version"
     try:
         _settle(site)
-        feasible.check([Recipe.from_dict(one) for one in recipes], site.data)
+        wanted = [Recipe.from_dict(one) for one in recipes]
+        _check_networks({one.network for one in wanted})
+        feasible.check(wanted, site.data)
         if site.execution.device == "cpu":  # of a GPU, none is given to who looks
             site.execution.resolved()
     except Exception as error:
@@ -114,6 +116,18 @@ def _settle(site: Site) -> None:
             if kind.name in METHODS:
                 METHODS.remove(kind.name)
             METHODS.add(kind)
+
+
+def _check_networks(names: Iterable[str]) -> None:
+    """Refuse networks of modules that are not on this machine."""
+    for name in names:
+        module, colon, _ = name.partition(":")
+        if module == "__main__":
+            raise ValueError(f"network {name!r}: no other process can import it; move it to a module of its own")
+        try:
+            importlib.import_module(module) if colon else None
+        except ImportError as error:
+            raise ImportError(f"network {name!r}: {error}; install it there, or see --code") from None
 
 
 def _sendable(error: Exception) -> Exception:

@@ -21,6 +21,10 @@ SETTINGS = 4  # the kind of its answer
 Event = tuple[Any, ...]
 
 
+class LostError(RuntimeError):
+    """A task that did not come to its end: all its workers were lost, or it was to stop."""
+
+
 class Needs(NamedTuple):
     """What each task takes of a machine."""
 
@@ -152,13 +156,13 @@ class Cluster:
             yield name, self.result(ref)
 
     def result(self, ref: Any) -> Any:
-        """Return what a task returned, or what went wrong with it."""
+        """Return what a task returned, or the exception that it raised, or that it was lost."""
         try:
             return self.ray.get(ref)
         except self.ray.exceptions.RayTaskError as error:
             return error.cause if isinstance(error.cause, Exception) else error
         except self.ray.exceptions.RayError as error:
-            return error
+            return LostError(" ".join(str(error).split()) or type(error).__name__)
 
     def tasks(self, work: Callable[..., Any], needs: Needs) -> "Tasks":
         """Return what gives machines pieces of work."""

@@ -14,7 +14,7 @@ from subspaces import files, locks
 from subspaces.data import loading
 from subspaces.training import trunks
 from subspaces.training.afar import Outcome, Site, Then, look, work
-from subspaces.training.cluster import RETRIES, Cluster, Needs, Tasks, joined
+from subspaces.training.cluster import RETRIES, Cluster, LostError, Needs, Tasks, joined
 from subspaces.training.display import Mode, display
 from subspaces.training.execution import Execution
 from subspaces.training.groups import groups
@@ -98,9 +98,11 @@ def _check_machines(cluster: Cluster, needs: Needs, site: Site, recipes: Sequenc
     """Refuse a cluster with a machine that cannot train the recipes."""
     distinct = {replace(one, seed=0).key: one for one in recipes}
     for name, found in cluster.everywhere(look, needs, site, [one.to_dict() for one in distinct.values()]):
-        lacking = f"it cannot import {found.name}: install subspaces there" if isinstance(found, ImportError) else None
-        if wrong := lacking or found:
-            raise OSError(f"{name}, a machine of the cluster, cannot train this: {wrong}")
+        if isinstance(found, Exception):  # it has not even come to look
+            *_, last = str(found).splitlines() or [type(found).__name__]
+            raise OSError(f"{name}, a machine of the cluster, cannot run subspaces: {last}; install it there as here")
+        if found is not None:
+            raise OSError(f"{name}, a machine of the cluster, cannot train this: {found}")
 
 
 class _Sweep:
@@ -147,34 +149,23 @@ class _Sweep:
 
     def _end(self, crew: list[Run], outcome: Any) -> None:
         """Note what came of a crew."""
-        if not isinstance(outcome, Outcome):
-            self._lost(crew, outcome)
-            return
-        for name, holder in outcome.held.items():
+        held = outcome.held if isinstance(outcome, Outcome) else {}
+        error = outcome.error if isinstance(outcome, Outcome) else outcome
+        for name, holder in held.items():
             self.held(self.names[name], holder)
-        error = outcome.error
-        if isinstance(error, Stopped):
-            self._again(crew)
+        if error is None:
+            _await([run for run in crew if run.folder.name not in held])
+        elif isinstance(error, (Stopped, LostError)) and self.tasks.stopping:
+            pass  # as it was asked to
+        elif isinstance(error, Stopped):  # by its machine, which is taken away: it continues elsewhere
+            self.waiting.append(crew)
+        elif isinstance(error, LostError):
+            names = ", ".join(run.folder.name for run in crew)
+            self.failures.append(TrainingError(f"{names}: lost with its worker {RETRIES + 1} times: {error}"))
         elif isinstance(error, TrainingError) and not isinstance(error, LastTrainingError):
             self.failures.append(error)
-        elif error is not None:
-            self.error = self.error or error
         else:
-            _await([run for run in crew if run.folder.name not in outcome.held])
-
-    def _again(self, crew: list[Run]) -> None:
-        """Have a crew continue that was stopped where it was, as on a machine that is taken away."""
-        if not self.tasks.stopping:
-            self.waiting.append(crew)
-
-    def _lost(self, crew: list[Run], error: Exception) -> None:
-        """Note that a crew did not come to an end: it was to stop, or its workers were lost too often."""
-        if not self.tasks.stopping:
-            names = ", ".join(run.folder.name for run in crew)
-            said = " ".join(str(error).split())[:300]
-            self.failures.append(
-                TrainingError(f"{names}: its worker was lost {RETRIES + 1} times, the last time: {said}")
-            )
+            self.error = self.error or error
 
 
 def _trunk(run: Run) -> int:

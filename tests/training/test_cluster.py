@@ -4,6 +4,8 @@ import dataclasses
 import importlib
 import json
 import os
+import pickle
+import re
 import secrets
 import shutil
 import signal
@@ -27,6 +29,7 @@ import subspaces as ss
 from subspaces.methods import METHODS
 from subspaces.studies.setting import Setting, resolve, train_missing
 from subspaces.training import RECIPES, Execution, Run, RunError, TrainingError
+from subspaces.training.afar import VERSIONS, Site, look
 from subspaces.training.cluster import Cluster, check
 
 QUIET: dict[str, Any] = {"device": "cpu", "show": "quiet", "tensorboard": False}
@@ -119,7 +122,8 @@ def test_runs_are_those_of_one_process_and_are_shown_in_one_place(cluster, tmp_p
     same(runs, tmp_path)
 
 
-def test_a_run_whose_worker_is_killed_continues_to_the_same_end(cluster, tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_run_whose_worker_is_killed_continues_to_the_same_end(cluster, tmp_path, number):
     several = [dataclasses.replace(LINE, seed=seed, epochs=60) for seed in (0, 1)]
     out, killed = tmp_path / "runs", []
     first = Run.under(out, several[0])
@@ -127,7 +131,7 @@ def test_a_run_whose_worker_is_killed_continues_to_the_same_end(cluster, tmp_pat
     def kill() -> None:
         until(lambda: (first.folder / "state.safetensors").is_file() and rows(first) > 5)
         killed.append(int((first.folder / ".lock").read_text().split()[0]))
-        os.kill(killed[0], signal.SIGKILL)
+        os.kill(killed[0], number)
 
     thread = threading.Thread(target=kill)
     thread.start()
@@ -143,7 +147,9 @@ def test_a_command_that_is_interrupted_leaves_checkpoints_and_continues(cluster,
     out, recipe = tmp_path / "runs", "digits-line"
     typed = ["train", recipe, "--seeds", "0", "1", "2", "--epochs", "150", "--stack", "1", "--quiet", "-o", str(out)]
     command = [sys.executable, "-m", "subspaces", *typed, "--ray", address, "--device", "cpu", "--no-tensorboard"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    (tmp_path / "torch.py").write_text("raise SystemExit('imported from the current folder')")
+    pipes: dict[str, Any] = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    process = subprocess.Popen(command, cwd=tmp_path, **pipes)
     several = [dataclasses.replace(RECIPES[recipe], seed=seed, epochs=150) for seed in (0, 1, 2)]
     first, second, third = (Run.under(out, one) for one in several)
     until(lambda: process.poll() is not None or (rows(first) and rows(second)))
@@ -299,6 +305,55 @@ def test_an_address_where_nobody_or_somebody_else_answers(ray, tmp_path):
 
 
 # What shows without a cluster
+
+
+@pytest.fixture
+def site(tmp_path) -> Site:
+    (tmp_path / "mark").write_text("mine")
+    folders = {"out": tmp_path, "mark": "mark", "signed": "mine", "data": tmp_path, "has_data": True}
+    others = {"then": None, "path": (), "modules": (), "methods": pickle.dumps([])}
+    return Site(execution=Execution(device="cpu"), threads=1, tensorboard=False, **folders, **others)
+
+
+def test_a_machine_that_sees_all_can_train(site):
+    assert look(site, [LINE.to_dict()]) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"versions": {**VERSIONS, "torch": "2.0"}},
+            r"it has torch \S+, and 2\.0 is asked for",
+        ),
+        (
+            {"versions": {**VERSIONS, "subspaces": "9"}},
+            r"it has subspaces \S+, and 9 is asked for: install",
+        ),
+        (
+            {"mark": "missing"},
+            r"it does not see .* \(No such file or directory\): expected a file system",
+        ),
+        ({"signed": "theirs"}, "it has another folder .*: expected a file system that all machines"),
+        ({"data": Path("/nowhere")}, "it has no folder /nowhere: expected .*, or a copy of the data"),
+        ({"modules": ("no_such_module",)}, "No module named 'no_such_module'"),
+        ({"execution": Execution(device="cpu", graph=True)}, "graph=True on cpu"),
+    ],
+)
+def test_what_keeps_a_machine_from_training_is_said(site, changes, said):
+    assert re.match(said, look(dataclasses.replace(site, **changes), [LINE.to_dict()]) or "")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"method": "ring"}, "unknown method 'ring'"),
+        ({"network": "no_such_module:net"}, "network 'no_such_module:net': No module named 'no_such_module'; install"),
+        ({"network": "__main__:net"}, "network '__main__:net': no other process can import it"),
+    ],
+)
+def test_recipes_of_what_a_machine_lacks(site, changes, said):
+    assert said in (look(site, [{**LINE.to_dict(), **changes}]) or "")
 
 
 @pytest.mark.parametrize(

@@ -201,6 +201,16 @@ def test_bars_begin_where_the_run_is_and_end_full(tmp_path: Path):
     assert task.completed == task.total == 12
 
 
+def test_a_run_that_begins_again_keeps_its_bar(tmp_path: Path):
+    run = Run.under(tmp_path, RECIPE)
+    with display("bar", tensorboard=False) as shown:
+        for done in (0, 4):
+            shown.begin(run, 1, done, 6)
+            shown.tick(run, 2)
+        (task,) = shown.bars.progress.tasks
+        assert (task.completed, task.total) == (10, 12)
+
+
 def test_a_bar_counts_a_smaller_last_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """1,200 images in batches of 500 are three steps."""
     counts: list[int] = []
