@@ -145,12 +145,12 @@ def test_a_run_whose_worker_is_killed_continues_to_the_same_end(cluster, tmp_pat
 def test_a_command_that_is_interrupted_leaves_checkpoints_and_continues(cluster, address, tmp_path):
     """The second machine has a run too, and the third run has not begun."""
     out, recipe = tmp_path / "runs", "digits-line"
-    typed = ["train", recipe, "--seeds", "0", "1", "2", "--epochs", "150", "--stack", "1", "--quiet", "-o", str(out)]
+    typed = ["train", recipe, "--seeds", "0", "1", "2", "--epochs", "100", "--stack", "1", "--quiet", "-o", str(out)]
     command = [sys.executable, "-m", "subspaces", *typed, "--ray", address, "--device", "cpu", "--no-tensorboard"]
     (tmp_path / "torch.py").write_text("raise SystemExit('imported from the current folder')")
     pipes: dict[str, Any] = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     process = subprocess.Popen(command, cwd=tmp_path, **pipes)
-    several = [dataclasses.replace(RECIPES[recipe], seed=seed, epochs=150) for seed in (0, 1, 2)]
+    several = [dataclasses.replace(RECIPES[recipe], seed=seed, epochs=100) for seed in (0, 1, 2)]
     first, second, third = (Run.under(out, one) for one in several)
     until(lambda: process.poll() is not None or (rows(first) and rows(second)))
     process.send_signal(signal.SIGINT)
@@ -162,7 +162,7 @@ def test_a_command_that_is_interrupted_leaves_checkpoints_and_continues(cluster,
     before = [rows(run) for run in (first, second)]
     runs = ss.train(several[:2], out=out, ray=cluster, stack=1, **QUIET)
     assert [len(run.starts()) for run in runs] == [2, 2]
-    assert all(0 < count < 150 for count in before)
+    assert all(0 < count < 100 for count in before)
     same(runs, tmp_path, stack=1)
 
 
