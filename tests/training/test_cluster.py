@@ -251,6 +251,15 @@ def test_what_others_add_is_there_too(cluster, tmp_path, monkeypatch):
         del sys.modules["outside_baseline"]
 
 
+def test_the_code_of_the_page_runs(cluster, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # folders are relative to this process
+    page = (Path(__file__).parents[2] / "docs" / "cluster.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    names: dict[str, Any] = {"ss": ss}
+    exec(code, names)
+    assert [run.finished for run in names["runs"]] == [True] * 4
+
+
 def test_a_process_that_is_connected_already_stays_so(ray, cluster, tmp_path):
     (run,) = ss.train(DIGITS, out=tmp_path, ray=cluster, **QUIET)
     assert run.finished
