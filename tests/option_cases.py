@@ -54,6 +54,8 @@ VALUES: dict[str, Any] = {
     "image_size": 32,
     "augment": "resized-crop",
     "fingerprint": "flowers:3:0123456789ab",
+    "ray": "head:6379",
+    "gpus_per_run": 0.25,
 }
 EXAMPLES: dict[Any, Any] = {int: 3, float: 0.25, bool: True, int | None: 3, bool | None: True}
 OWN_IMAGES = "--dataset folder --fingerprint other:3:0123456789ab"
@@ -63,6 +65,8 @@ BESIDE = {
     "dropout": "--network cresnet20",
     "image_size": OWN_IMAGES,
     "fingerprint": OWN_IMAGES,
+    "cpus_per_run": "--ray",
+    "gpus_per_run": "--ray",
 }
 
 

@@ -118,6 +118,9 @@ VALUES = {
     "image_size": ("32", 32),
     "augment": ("resized-crop", "resized-crop"),
     "fingerprint": (PRINT, PRINT),
+    "ray": ("head:6379", "head:6379"),
+    "cpus_per_run": ("3", 3),
+    "gpus_per_run": ("0.25", 0.25),
 }
 
 
@@ -134,6 +137,8 @@ def test_every_field_can_be_set(entry: dataclasses.Field[Any], received: dict[st
         "dropout": ["--network", "cresnet20"],
         "image_size": ["--dataset", "folder", "--fingerprint", PRINT],
         "fingerprint": ["--dataset", "folder"],
+        "cpus_per_run": ["--ray"],
+        "gpus_per_run": ["--ray"],
     }.get(entry.name, [])
     if entry.type in (bool, bool | None):
         opposite = not RECIPES["digits-line"].flip if entry.name == "flip" else not entry.default
@@ -148,6 +153,41 @@ def test_every_field_can_be_set(entry: dataclasses.Field[Any], received: dict[st
     found = received[entry.name] if entry.name in received else getattr(received["recipes"][0], entry.name)
     assert found == expected
     assert type(found) is type(expected)
+
+
+@pytest.mark.parametrize(
+    ("typed", "address"),
+    [
+        (["digits-line", "--ray"], "auto"),
+        (["--ray", "digits-line"], "auto"),
+        (["digits-line", "--ray", "--epochs", "3"], "auto"),
+        (["digits-line", "--ray", "auto"], "auto"),
+        (["--ray", "local", "digits-line"], "local"),
+        (["--ray", "10.0.0.1:6379", "digits-line"], "10.0.0.1:6379"),
+        (["--ray=head:6379", "digits-line"], "head:6379"),
+        (["--ray", "--", "digits-line"], "auto"),
+    ],
+)
+def test_a_cluster_needs_no_address(typed: list[str], address: str, received: dict[str, Any]) -> None:
+    result = call("train", "--quiet", *typed)
+    assert result.exit_code == 0, result.output
+    assert [one.name for one in received["recipes"]] == ["digits-line"]
+    assert received["ray"] == address
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (["--gpus-per-run", "0.5"], "--gpus-per-run=0.5: it is for runs on a Ray cluster; add --ray"),
+        (["--ray", "ray://head:10001"], "no recipe 'ray://head:10001'"),
+        (["--ray=ray://head:10001"], "--ray='ray://head:10001': expected auto, local, or HOST:PORT"),
+        (["--ray", "--device", "cuda:1"], "--device='cuda:1' with ray: expected auto, cpu or cuda"),
+    ],
+)
+def test_what_does_not_fit_a_cluster_is_an_error_in_the_command(typed: list[str], said: str) -> None:
+    result = call("train", "digits-line", *typed)
+    assert result.exit_code == 2
+    assert said in " ".join(result.stderr.split())
 
 
 def test_what_is_not_given_is_as_in_the_recipe(received: dict[str, Any]) -> None:

@@ -24,6 +24,7 @@ from subspaces.methods import own_fields
 from subspaces.methods.fields import choices
 from subspaces.methods.rates import SCHEDULES
 from subspaces.text import listed, nearest
+from subspaces.training.execution import ADDRESS
 from subspaces.training.recipe import COMMON, Recipe
 
 Command = TypeVar("Command", bound=Callable[..., None])
@@ -152,7 +153,19 @@ class Several(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         repeated = {name for option in self.params if getattr(option, "multiple", False) for name in option.opts}
         words = {"--corruptions": corruption_names(), "--outliers": NAMES, "--answers": tuple(ANSWERS)}
-        return super().parse_args(ctx, expanded(args, repeated, words))
+        return super().parse_args(ctx, expanded(addressed(args), repeated, words))
+
+
+def addressed(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments with `--ray` as `--ray auto` where no address of a cluster follows."""
+    result: list[str] = []
+    for index, argument in enumerate(arguments):
+        if argument == "--":
+            return [*result, *arguments[index:]]
+        result.append(argument)
+        if argument == "--ray" and not re.fullmatch(ADDRESS, "".join(arguments[index + 1 : index + 2])):
+            result.append("auto")
+    return result
 
 
 def expanded(

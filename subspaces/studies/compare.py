@@ -77,7 +77,7 @@ def run(plan: Plan) -> Comparison:
     """Train, measure and write what is missing."""
     out = plan.setting.out
     with files.made(out):
-        runs = train_missing(plan.recipes, plan.setting)
+        runs = train_missing(plan.recipes, plan.setting, evaluation={})
         made = measure(runs, plan.setting, plan.reference, scaled=True).write(out)
         page, reason = attempt("page", lambda: [write_page(made.groups, out / "report.html", made.together)])
         return dataclasses.replace(made, files=made.files + page, left_out=made.left_out + reason)

@@ -19,7 +19,7 @@ from subspaces.evaluation.metrics import METRICS, tally
 from subspaces.evaluation.run_subject import RunSubject, run_subjects, share
 from subspaces.methods import integral
 from subspaces.studies import tables
-from subspaces.studies.noise_levels import LEVELS, NoiseStudy, Plan, columns, measure_levels, plan_levels
+from subspaces.studies.noise_levels import LEVELS, QUICK, NoiseStudy, Plan, columns, measure_levels, plan_levels
 from subspaces.studies.setting import Folder, OneRecipe, Setting, train_missing
 from subspaces.studies.tables import Figure, Result, Table
 from subspaces.training import seals
@@ -78,7 +78,7 @@ def plan(recipe: OneRecipe | Sequence[OneRecipe], setting: Setting, levels: Sequ
 def run(plan: Plan) -> "IntegralStudy":
     """Train, measure and write what is missing."""
     with files.made(plan.setting.out):
-        runs = train_missing(plan.recipes, plan.setting)
+        runs = train_missing(plan.recipes, plan.setting, evaluation=QUICK)
         found = measure_levels(plan, runs)
         identities = measure_identities([run for run in runs if run.recipe.method == "integral"], plan.setting)
         return IntegralStudy(found, identities).write(plan.setting.out)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from subspaces import files
-from subspaces.studies.noise_levels import LEVELS, NoiseStudy, Plan, measure_levels, plan_levels
+from subspaces.studies.noise_levels import LEVELS, QUICK, NoiseStudy, Plan, measure_levels, plan_levels
 from subspaces.studies.setting import Folder, OneRecipe, Setting, train_missing
 
 RATES = (0.05, 0.1, 0.2, 0.4, 0.8)
@@ -40,4 +40,4 @@ def study_noise(
 def run(plan: Plan) -> NoiseStudy:
     """Train, measure and write what is missing."""
     with files.made(plan.setting.out):
-        return measure_levels(plan, train_missing(plan.recipes, plan.setting)).write(plan.setting.out)
+        return measure_levels(plan, train_missing(plan.recipes, plan.setting, evaluation=QUICK)).write(plan.setting.out)

@@ -1,12 +1,14 @@
 """What is compared, and how: resolved and checked once, before anything is trained."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from subspaces import values
+from subspaces.api import evaluate
 from subspaces.evaluation.run_ensembles import ALIKE
 from subspaces.evaluation.settings import PASSES
 from subspaces.methods.fields import MOST
@@ -67,7 +69,9 @@ class Setting:
 
     @property
     def _device(self) -> dict[str, Any]:
-        return {name: getattr(self.execution, name) for name in DEVICE}
+        found = {name: getattr(self.execution, name) for name in DEVICE}
+        there = self.execution.ray is not None and self.execution.device != "cpu"  # the GPUs are those of a cluster
+        return found | ({"device": "auto"} if there else {})
 
     @property
     def measured_on(self) -> Execution:
@@ -156,16 +160,26 @@ def find_reference(recipes: Sequence[Recipe], name: OneRecipe | None = None) -> 
     return known[name]
 
 
-def train_missing(recipes: Sequence[Recipe], setting: Setting) -> list[Run]:
+def train_missing(
+    recipes: Sequence[Recipe], setting: Setting, evaluation: Mapping[str, Any] | None = None
+) -> list[Run]:
     """Train what is missing.
 
-    Runs with dropout come first: whether the network has any shows at once.
+    Runs with dropout come first: whether the network has any shows at once. With `evaluation`, which is what `evaluate`
+    is told, machines of a cluster also evaluate what they have trained.
     """
     ordered = sorted(recipes, key=lambda one: not one.dropout)
     where: dict[str, Any] = {"data": setting.data, "out": setting.runs, "show": setting.show}
-    runs = train_recipes(ordered, setting.execution, tensorboard=setting.tensorboard, **where)
+    then = None if evaluation is None else partial(_evaluate_there, dropout_passes=setting.dropout_passes, **evaluation)
+    runs = train_recipes(ordered, setting.execution, tensorboard=setting.tensorboard, then=then, **where)
     found = {run.recipe.key: run for run in runs}
     return [found[one.key] for one in recipes]
+
+
+def _evaluate_there(run: Run, data: Path, execution: Execution, **settings: Any) -> None:
+    """Evaluate a run on the machine that has trained it: the numbers stay in its folder."""
+    how = {name: getattr(execution, name) for name in DEVICE}
+    evaluate(run, data=data, progress=False, **how, **settings)
 
 
 def states(recipes: Sequence[Recipe], folder: Path) -> list[tuple[Run, State]]:

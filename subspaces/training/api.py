@@ -2,28 +2,28 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from subspaces import data as datasets
-from subspaces import memory, values
+from subspaces import values
 from subspaces.methods import METHODS
 from subspaces.text import nearest
-from subspaces.training import feasible
+from subspaces.training import cluster, feasible, sweep
 from subspaces.training import recipes as book
-from subspaces.training.advice import against_memory
-from subspaces.training.display import Mode, check_mode, display, reading
+from subspaces.training.afar import Then
+from subspaces.training.display import Mode, check_mode, display
 from subspaces.training.execution import Execution
-from subspaces.training.images import identified, load_levels
-from subspaces.training.loop import Held, train_runs
+from subspaces.training.groups import groups, read_group, train_group
+from subspaces.training.images import identified
+from subspaces.training.loop import Held
 from subspaces.training.recipe import COMMON, Recipe, all_fields
 from subspaces.training.runs import Run
 from subspaces.training.sharing import Waiting
 from subspaces.training.signals import stop_on_signals
 from subspaces.training.trainer import LastTrainingError, TrainingError
-from subspaces.training.world import World, joined, placed
+from subspaces.training.world import World, joined, placed, started
 
 
 def train(
@@ -65,43 +65,34 @@ def train(
 
 
 def train_recipes(
-    recipes: Sequence[Recipe], execution: Execution, *, data: Path | None, out: Path, show: Mode, tensorboard: bool
+    recipes: Sequence[Recipe],
+    execution: Execution,
+    *,
+    data: Path | None,
+    out: Path,
+    show: Mode,
+    tensorboard: bool,
+    then: Then | None = None,
 ) -> list[Run]:
-    """Train recipes that are checked already, as `train` does, and return the finished runs."""
+    """Train recipes that are checked already, as `train` does, and return the finished runs.
+
+    `then` is what a machine of a cluster does with each run that it has trained.
+    """
     runs = list({run.folder: run for run in (Run.under(out, one) for one in recipes)}.values())
-    with joined(execution) as (world, here):
-        if not world.first:
-            show, tensorboard = "quiet", False
-        _train_all(runs, here, data, show, tensorboard, world)
-    return runs
-
-
-def _train_all(
-    runs: Sequence[Run], execution: Execution, data: Path | None, show: Mode, tensorboard: bool, world: World
-) -> None:
-    """Train what is not finished."""
-    world.on_first(partial(_check, runs))
-    failures: list[TrainingError] = []
-
-    def train_free(free: Sequence[Run], held: Held) -> None:
-        for members in _groups(free):
-            wanted = [run.recipe for run in members]
-            with reading(show) as progress:
-                dataset = load_levels(wanted, data, progress)
-            feasible.check_loaded(wanted, next(iter(dataset.values())), world.size)
-            try:
-                _train_group(members, dataset, execution, show, tensorboard, held if world.alone else None, world)
-            except LastTrainingError:
-                raise
-            except TrainingError as error:  # the others can be trained nevertheless
-                failures.append(error)
-
-    _share(runs, train_free, world)
-    if world.first:
+    if execution.ray is None or all(run.finished for run in runs):
+        failures = _train_together(runs, execution, data, show, tensorboard)
+    else:
+        _check(runs)
+        with sweep.training(
+            recipes, execution, data=data, out=out, show=show, tensorboard=tensorboard, then=then
+        ) as train_there:
+            failures = _share(runs, train_there)
+    if started()[0] == 0:
         for run in runs:
             run.tidy()
     if failures:
         raise failures[0]
+    return runs
 
 
 def _check(runs: Sequence[Run]) -> None:
@@ -109,24 +100,58 @@ def _check(runs: Sequence[Run]) -> None:
         run.check()
 
 
-def _nobody(run: Run, holder: str) -> None:
-    """Tell nobody of a run that another process trains."""
+def _train_together(
+    runs: Sequence[Run], execution: Execution, data: Path | None, show: Mode, tensorboard: bool
+) -> list[TrainingError]:
+    """Train runs on this machine, alone or with the processes that were started with this one."""
+    with joined(execution) as (world, here):
+        world.on_first(partial(_check, runs))
+        if not world.first:
+            show, tensorboard = "quiet", False
 
+        def train_here(some: Sequence[Run], held: Held | None) -> list[TrainingError]:
+            return _train_here(some, held, execution=here, data=data, show=show, tensorboard=tensorboard, world=world)
 
-def _share(runs: Sequence[Run], train_free: Callable[[Sequence[Run], Held], None], world: World) -> None:
-    """Train all runs: what other processes train is put off, and waited for when nothing else is left.
-
-    Several that train together wait for nobody: a run that is held elsewhere is an error.
-    """
-    if not world.alone:
+        if world.alone:
+            return _share(runs, train_here)
         left = world.on_first(lambda: [index for index, run in enumerate(runs) if not run.finished])
-        train_free([runs[index] for index in left], _nobody)
-        return
+        return train_here([runs[index] for index in left], None)
+
+
+def _train_here(
+    runs: Sequence[Run],
+    held: Held | None,
+    *,
+    execution: Execution,
+    data: Path | None,
+    show: Mode,
+    tensorboard: bool,
+    world: World,
+) -> list[TrainingError]:
+    """Train runs in this process, and return what went wrong with some: the others can be trained nevertheless."""
+    failures: list[TrainingError] = []
+    for members in groups(runs):
+        dataset = read_group(members, data, show, world.size)
+        try:
+            train_group(members, dataset, execution, partial(display, show, tensorboard), held, world)
+        except LastTrainingError:
+            raise
+        except TrainingError as error:
+            failures.append(error)
+    return failures
+
+
+def _share(
+    runs: Sequence[Run], train_free: Callable[[Sequence[Run], Held], list[TrainingError]]
+) -> list[TrainingError]:
+    """Train all runs: what other processes train is put off, and waited for when nothing else is left."""
     wait = Waiting("training")
+    failures: list[TrainingError] = []
     free, held = _free(runs, wait)
     while free:
-        train_free(free, held.__setitem__)
+        failures += train_free(free, held.__setitem__)
         free, held = _free(list(held), wait)
+    return failures
 
 
 def _free(runs: Sequence[Run], wait: Waiting) -> tuple[list[Run], dict[Run, str]]:
@@ -140,39 +165,6 @@ def _free(runs: Sequence[Run], wait: Waiting) -> tuple[list[Run], dict[Run, str]
             if free or not held:
                 return free, held
             wait({run.folder.name: holder for run, holder in held.items()}, stop)
-
-
-def _groups(runs: Sequence[Run]) -> list[list[Run]]:
-    """Return the runs by what they must share to be trained at once: images, batches, and whether they have dropout.
-
-    Those with dropout take no turns on a GPU, and would keep the others from it.
-    """
-    groups: dict[tuple[Any, ...], list[Run]] = {}
-    for run in runs:
-        one = run.recipe
-        key = (*feasible.data_of(dataclasses.replace(one, label_noise=0.0)), one.batch, one.dropout > 0)
-        groups.setdefault(key, []).append(run)
-    return list(groups.values())
-
-
-def _train_group(
-    runs: Sequence[Run],
-    dataset: Mapping[float, datasets.Dataset],
-    execution: Execution,
-    show: Mode,
-    tensorboard: bool,
-    held: Held | None,
-    world: World,
-) -> None:
-    """Train runs with the same images and batches, but for those that others hold, of which `held` is told."""
-    batches = -(-len(next(iter(dataset.values())).train) // runs[0].recipe.batch)
-    with display(batches, show, tensorboard) as shown:
-        try:
-            train_runs(runs, dataset, execution, shown.report, shown.tick, shown.begin, held, world)
-        except Exception as error:
-            if isinstance(error, TrainingError) or not memory.ran_out(error):
-                raise
-            raise TrainingError(against_memory(runs[0].recipe, len(runs), execution, error)) from error
 
 
 def _shares(recipes: Sequence[Recipe], changes: dict[str, Any]) -> list[dict[str, Any]]:
@@ -210,7 +202,10 @@ def configure(
         if name not in fields | settings:
             raise TypeError(f"{name}=…: no such setting; {nearest(name, sorted(fields | settings))}")
     execution = Execution(**{name: value for name, value in changes.items() if name in settings})
-    placed(execution)  # which refuses what this machine cannot do
+    if execution.ray is None:
+        placed(execution)  # which refuses what this machine cannot do
+    else:
+        cluster.check(execution)
     altered = {name: value for name, value in changes.items() if name in fields}
     if not isinstance(altered.get("method", ""), str):
         raise ValueError(f"method={values.shown(altered['method'])}: expected one of {', '.join(METHODS)}")

@@ -19,20 +19,20 @@ Mode = Literal["bar", "quiet", "json"]
 class Display:
     """Shows runs: `begin` when one starts or continues, `tick` for its steps and `report` for each epoch's row."""
 
-    def __init__(self, batches: int, mode: Mode, tensorboard: bool, stack: ExitStack, stream: TextIO | None) -> None:
+    def __init__(self, mode: Mode, tensorboard: bool, stack: ExitStack, stream: TextIO | None) -> None:
         self.mode = mode
         self.tensorboard = tensorboard
         self.stack = stack
         self.stream = stream
-        self.bars = _Bars(batches, stack) if mode == "bar" else None
+        self.bars = _Bars(stack) if mode == "bar" else None
         self.writers: dict[Run, Callable[[dict[str, Any]], None]] = {}
 
-    def begin(self, run: Run, epoch: int, done: int) -> None:
-        """Show a run that has so many epochs behind it, and so many steps of the next."""
+    def begin(self, run: Run, epoch: int, done: int, batches: int) -> None:
+        """Show a run that has so many epochs behind it, and so many of the batches of the next; it may begin again."""
         if self.tensorboard:
             self.writers[run] = self.stack.enter_context(_tensorboard(run, epoch))
         if self.bars is not None:
-            self.bars.begin(run, epoch, done)
+            self.bars.begin(run, epoch * batches + done, run.recipe.epochs * batches)
 
     def tick(self, run: Run, steps: int) -> None:
         """Show that a run has taken steps."""
@@ -58,11 +58,11 @@ def check_mode(mode: Any) -> None:
 
 
 @contextmanager
-def display(batches: int, mode: Mode, tensorboard: bool, stream: TextIO | None = None) -> Iterator[Display]:
-    """Yield what shows runs with so many batches in an epoch."""
+def display(mode: Mode, tensorboard: bool, stream: TextIO | None = None) -> Iterator[Display]:
+    """Yield what shows runs."""
     check_mode(mode)
     with ExitStack() as stack:
-        yield Display(batches, mode, tensorboard, stack, stream)
+        yield Display(mode, tensorboard, stack, stream)
 
 
 @contextmanager
@@ -87,17 +87,17 @@ def reading(mode: Mode) -> Iterator[Callable[[str, int, int], None]]:
 class _Bars:
     """A progress bar for each run, with the newest numbers and the time that is left."""
 
-    def __init__(self, batches: int, stack: ExitStack) -> None:
+    def __init__(self, stack: ExitStack) -> None:
         columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
         console = Console(stderr=True)
         self.progress = stack.enter_context(Progress(*columns, console=console, refresh_per_second=4))
-        self.batches = batches
         self.tasks: dict[Run, TaskID] = {}
         self.waiting: dict[Run, int] = {}
 
-    def begin(self, run: Run, epoch: int, done: int) -> None:
-        behind, total = epoch * self.batches + done, run.recipe.epochs * self.batches
-        self.tasks[run] = self.progress.add_task(self._title(run), total=total, completed=behind)
+    def begin(self, run: Run, behind: int, total: int) -> None:
+        if run not in self.tasks:
+            self.tasks[run] = self.progress.add_task(self._title(run))
+        self.progress.update(self.tasks[run], total=total, completed=behind)
         self.waiting[run] = 0
 
     @staticmethod

@@ -1,16 +1,19 @@
 """Where a recipe is trained, and how fast."""
 
 import dataclasses
+import re
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 
 from subspaces.methods import fields
-from subspaces.methods.fields import NATURAL, POSITIVE, setting
+from subspaces.methods.fields import NATURAL, POSITIVE, Limit, setting
 
 Precision = Literal["auto", "float32", "bfloat16"]
 WORKERS = 1024
+SHARE = Limit("more than 0 and at most 1, as a run is trained on one GPU", lambda value: 0 < value <= 1)
+ADDRESS = r"auto|local|[^\s/]+:\d+"  # of a Ray cluster
 
 
 @dataclass(frozen=True)
@@ -42,12 +45,42 @@ class Execution:
         50, "Batches for batch-norm statistics of these evaluations; early-stopping: 50.", POSITIVE
     )
     checkpoint_seconds: float = setting(60.0, "Seconds between checkpoints.", NATURAL)
+    ray: str | None = setting(
+        None,
+        "Train on a Ray cluster. HOST:PORT: that one; auto, or nothing: that of RAY_ADDRESS or of this machine, else a "
+        "new one here; local: a new one here.",
+    )
+    cpus_per_run: int | None = setting(
+        None, "Cores for each run on a Ray cluster, or for each stack of runs; by default 1.", POSITIVE
+    )
+    gpus_per_run: float | None = setting(
+        None, "GPU for each run on a Ray cluster, or a fraction of one; by default 1, or 1 over --at-once.", SHARE
+    )
 
     def __post_init__(self) -> None:
         fields.check(self, dataclasses.fields(self))
+        self._check_cluster()
+
+    def _check_cluster(self) -> None:
+        """Refuse what does not fit runs on a cluster, or is for these alone."""
+        if self.ray is None:
+            for name in ("cpus_per_run", "gpus_per_run"):
+                if getattr(self, name) is not None:
+                    raise ValueError(
+                        f'{name}={getattr(self, name)}: it is for runs on a Ray cluster; add --ray (ray="auto")'
+                    )
+            return
+        if not re.fullmatch(ADDRESS, self.ray):
+            raise ValueError(f"ray={self.ray!r}: expected auto, local, or HOST:PORT of a cluster's head")
+        if self.device not in ("auto", "cpu", "cuda"):
+            raise ValueError(f"device={self.device!r} with ray: expected auto, cpu or cuda; Ray says which GPU")
+        if self.device == "cpu" and self.gpus_per_run is not None:
+            raise ValueError(f"gpus_per_run={self.gpus_per_run} with device='cpu': expected one of the two")
+        if self.device == "cpu" and self.graph:
+            raise ValueError("graph=True on cpu: a CUDA graph needs a CUDA device")
 
     def resolved(self) -> "Execution":
-        """Return the same with every choice made."""
+        """Return the same with every choice made, for this machine."""
         name = self.device if self.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
         try:
             device = torch.device(name)

@@ -15,15 +15,15 @@ from subspaces.training.trainer import LastTrainingError, Report, Trainer, Train
 from subspaces.training.world import ALONE, EVERY, World
 
 Tick = Callable[[Run, int], None]
-Begin = Callable[[Run, int, int], None]
+Begin = Callable[[Run, int, int, int], None]
 
 
-def nobody(run: Run, epoch: int, done: int) -> None:
+def nobody(run: Run, epoch: int, done: int, batches: int) -> None:
     """Tell nobody that a run begins."""
 
 
 class Watchers(NamedTuple):
-    """Who is told of each epoch's row, of each step, and of a run that begins at an epoch and a step of it."""
+    """Who is told of each epoch's row, of each step, and of a run that begins at an epoch and a step of its batches."""
 
     report: Report
     tick: Tick
@@ -140,7 +140,7 @@ class Turns:
         self.world.on_first(lambda: run.start(self.execution, self.world.size))  # not before its network can be built
         if run not in self.begun:  # it may have gone ahead on a trunk before
             self.begun.add(run)
-            self.watchers.begin(run, trainer.epoch, trainer.done)
+            self.watchers.begin(run, trainer.epoch, trainer.done, len(trainer.engine.loader.sizes))
         if self.images is None and isinstance(trainer.engine.loader, ResidentLoader):
             self.images = trainer.engine.loader
         return trainer

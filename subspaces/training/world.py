@@ -90,7 +90,7 @@ ALONE = World()
 
 def started() -> tuple[int, int]:
     """Return which process this is and how many were started together, as torchrun says; (0, 1) without it."""
-    rank, size = (os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE"))
+    rank, size = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
     return (int(rank), int(size)) if rank.isdecimal() and size.isdecimal() and int(size) > 1 else (0, 1)
 
 

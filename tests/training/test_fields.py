@@ -250,6 +250,7 @@ def test_every_setting_is_noted_where_it_was_used(tmp_path: Path, watched: list[
         "checkpoint_seconds": 7.0,
         "device": "cpu",
     }
+    settings |= dict.fromkeys(("ray", "cpus_per_run", "gpus_per_run"))  # for the process that asks a cluster to train
     assert set(settings) == {entry.name for entry in dataclasses.fields(Execution)}
     run = train_with(tmp_path, **settings)
     assert run.starts()[0]["execution"] == settings

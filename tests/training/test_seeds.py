@@ -18,6 +18,7 @@ from subspaces.evaluation.run_subject import run_subjects
 from subspaces.studies.network_mixtures import PER, Mixing
 from subspaces.training import Execution, Recipe, Run, api
 from subspaces.training.engine import Engine
+from subspaces.training.loop import train_runs
 
 DECIDES = {  # what is drawn, and the seeds that it depends on
     "initial weights": ("seed",),
@@ -147,7 +148,7 @@ class Observed:
 def observed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Observed]]:
     """What is drawn by the same run, and with each seed changed."""
     datasets: list[Dataset] = []
-    begin = api.train_runs
+    begin = train_runs
 
     def noting(runs: Sequence[Run], levels: Mapping[float, Dataset], *rest: Any) -> None:
         datasets.extend(levels.values())
@@ -155,7 +156,7 @@ def observed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
     with pytest.MonkeyPatch.context() as patch:
         use_numbered(patch)
-        patch.setattr(api, "train_runs", noting)
+        patch.setattr("subspaces.training.groups.train_runs", noting)
         recipes = {"none": BASE, "again": BASE}
         recipes |= {field: dataclasses.replace(BASE, **{field: CHANGED[field]}) for field in FIELDS}
         yield {
@@ -211,7 +212,7 @@ def test_training_and_evaluation_have_the_same_data(observed):
 def test_runs_share_what_they_can_and_each_has_the_data_of_its_own_seed(tmp_path: Path, monkeypatch):
     """Groups are made by images and batches alone; labels may differ."""
     groups: list[tuple[list[Run], Mapping[float, Dataset]]] = []
-    monkeypatch.setattr(api, "_train_group", lambda runs, levels, *_: groups.append((list(runs), levels)))
+    monkeypatch.setattr(api, "train_group", lambda runs, levels, *_: groups.append((list(runs), levels)))
     use_numbered(monkeypatch)
     apart = [{"data_seed": 2}, {"validation": 9}, {"batch": 10}]
     together = [{"seed": 2}, {"pad": 2}, {"method": "standard"}, {"branch": 1}, {"learning_rate": 0.1}]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from training_cases import CPU, DIGITS, Countdown, contents, digits, jsonl, rows
 
-from subspaces.training import RECIPES, Recipe, Run, RunError, Stopped, api, train
-from subspaces.training.display import display
+from subspaces.training import RECIPES, Recipe, Run, RunError, Stopped, train
+from subspaces.training.display import Display, display
 from subspaces.training.loop import train_runs
 
 RECIPE = dataclasses.replace(DIGITS, epochs=2)
@@ -147,7 +147,7 @@ def stopped(out: Path, steps: int) -> Run:
     """A run that a signal ended after so many steps of 6 to an epoch, seen by TensorBoard."""
     run = Run.under(out, RECIPE)
     count = Countdown(steps, lambda: os.kill(os.getpid(), signal.SIGTERM))
-    with display(6, "quiet", tensorboard=True) as shown, pytest.raises(Stopped):
+    with display("quiet", tensorboard=True) as shown, pytest.raises(Stopped):
         train_runs([run], digits(), CPU, shown.report, count, shown.begin)
     return run
 
@@ -188,11 +188,11 @@ def test_a_process_that_is_refused_leaves_no_events(tmp_path: Path):
 
 def test_bars_begin_where_the_run_is_and_end_full(tmp_path: Path):
     run = stopped(tmp_path, 8)
-    with display(6, "bar", tensorboard=False) as shown:
+    with display("bar", tensorboard=False) as shown:
         found = []
 
-        def begin(run: Run, epoch: int, done: int) -> None:
-            shown.begin(run, epoch, done)
+        def begin(run: Run, epoch: int, done: int, batches: int) -> None:
+            shown.begin(run, epoch, done, batches)
             found.append(shown.bars.progress.tasks[0].completed)
 
         train_runs([run], digits(), CPU, shown.report, shown.tick, begin)
@@ -201,11 +201,20 @@ def test_bars_begin_where_the_run_is_and_end_full(tmp_path: Path):
     assert task.completed == task.total == 12
 
 
+def test_a_run_that_begins_again_keeps_its_bar(tmp_path: Path):
+    run = Run.under(tmp_path, RECIPE)
+    with display("bar", tensorboard=False) as shown:
+        for done in (0, 4):
+            shown.begin(run, 1, done, 6)
+            shown.tick(run, 2)
+        (task,) = shown.bars.progress.tasks
+        assert (task.completed, task.total) == (10, 12)
+
+
 def test_a_bar_counts_a_smaller_last_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """1,200 images in batches of 500 are three steps."""
     counts: list[int] = []
-    shown = api.display
-    monkeypatch.setattr(api, "display", lambda batches, *rest: counts.append(batches) or shown(batches, *rest))
+    monkeypatch.setattr(Display, "begin", lambda shown, run, epoch, done, batches: counts.append(batches))
     quietly(RECIPE, out=tmp_path, batch=500, epochs=1)
     assert counts == [3]
 
