@@ -148,7 +148,8 @@ class Telling(Display):
         super().__init__("quiet", tensorboard, stack, None)
         self.queue = queue
         self.events: list[Event] = []
-        self.told_at = 0.0
+        self.sent: Any = None
+        self.sent_at = 0.0
 
     def begin(self, run: Run, epoch: int, done: int, batches: int) -> None:
         super().begin(run, epoch, done, batches)
@@ -164,24 +165,29 @@ class Telling(Display):
 
     def _tell(self, what: str, run: Run, *rest: Any) -> None:
         self.events.append((what, run.folder.name, *rest))
-        if time.monotonic() - self.told_at > PAUSE:
-            self.flush()
+        if time.monotonic() - self.sent_at > PAUSE:
+            self.send()
 
-    def flush(self) -> Any:
-        """Send what was not sent yet."""
-        self.told_at, events, self.events = time.monotonic(), self.events, []
-        return self.queue.actor.put_nowait.remote(events)  # which the queue itself would wait for
+    def send(self) -> None:
+        """Send what is new, once what was sent before has arrived: Ray does not keep the order."""
+        self.arrive()
+        self.sent, self.sent_at, self.events = self.queue.actor.put_nowait.remote(self.events), time.monotonic(), []
+
+    def arrive(self) -> None:
+        """Wait until what was sent has arrived."""
+        import ray
+
+        with suppress(ray.exceptions.RayError):  # nobody is there to hear it
+            ray.get(self.sent) if self.sent is not None else None
 
 
 @contextmanager
 def telling(queue: Any, tensorboard: bool) -> Iterator[Telling]:
     """Yield what puts all that happens to runs into a queue; all of it has arrived at the end."""
-    import ray
-
     with ExitStack() as stack:
         shown = Telling(queue, tensorboard, stack)
         try:
             yield shown
         finally:
-            with suppress(ray.exceptions.RayError):  # nobody is there to hear it
-                ray.get(shown.flush())
+            shown.send()
+            shown.arrive()
