@@ -245,6 +245,7 @@ def test_every_setting_is_noted_where_it_was_used(tmp_path: Path, watched: list[
         "workers": 0,
         "at_once": 2,
         "stack": 3,
+        "sync_batch_norm": True,  # of one process, which it does not change
         "evaluate_every": 3,
         "evaluate_batches": 1,
         "checkpoint_seconds": 7.0,
