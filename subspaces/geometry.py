@@ -32,10 +32,13 @@ def mix(coefficients: Tensor, omega: Tensor) -> Tensor:
 
 
 def _mix(coefficients: Tensor, omega: Tensor) -> Tensor:
+    compiling = torch.compiler.is_compiling()
+    if len(omega) == 1 and not (compiling or coefficients.requires_grad):
+        return omega.squeeze(0)  # as coefficients sum to 1
     half = omega.dtype in (torch.float16, torch.bfloat16)
     vertices = omega.float() if half else omega
     c = coefficients.to(vertices.dtype)
-    if c.ndim == 1 and not torch.compiler.is_compiling():
+    if c.ndim == 1 and not compiling:
         return (c @ vertices).to(omega.dtype)
     columns = c[:, None] if c.ndim == 1 else c  # compiled, a sum fuses with what follows, a product does not
     return (columns * vertices).sum(0).to(omega.dtype)

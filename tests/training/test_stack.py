@@ -294,8 +294,8 @@ def test_all_of_one_program_are_saved_at_the_same_step(tmp_path: Path, monkeypat
     monkeypatch.setattr(trainer, "time", SimpleNamespace(monotonic=clock.__next__))
     runs = [Run.under(tmp_path, recipe) for recipe in seeds(method="line")]
     how = dataclasses.replace(CPU, checkpoint_seconds=9)
-    with pytest.raises(KeyboardInterrupt):
-        train_runs(runs, DATA, how, nothing, Countdown(3 * 2, _crash))
+    with pytest.raises(KeyboardInterrupt):  # in the second turn: an epoch is five whole batches and one
+        train_runs(runs, DATA, how, nothing, Countdown(3 * 6, _crash))
     found = [run.load_checkpoint() for run in runs]
     assert len({(each[1]["epoch"], each[1]["done"]) for each in found if each is not None}) == 1
     assert None not in found
