@@ -18,10 +18,11 @@ from subspaces.training.execution import Execution
 from subspaces.training.images import identified, load_levels
 from subspaces.training.loop import Held, train_runs
 from subspaces.training.recipe import COMMON, Recipe, all_fields
-from subspaces.training.runs import Run
+from subspaces.training.runs import Run, RunError
 from subspaces.training.sharing import Waiting
 from subspaces.training.signals import stop_on_signals
 from subspaces.training.trainer import LastTrainingError, TrainingError
+from subspaces.training.turns import Failure
 
 
 def train(
@@ -70,7 +71,7 @@ def train_recipes(
     runs = list({run.folder: run for run in (Run.under(out, one) for one in recipes)}.values())
     for run in runs:
         run.check()
-    failures: list[TrainingError] = []
+    failures: list[Failure] = []
 
     def train_free(free: Sequence[Run], held: Held) -> None:
         for members in _groups(free):
@@ -82,7 +83,7 @@ def train_recipes(
                 _train_group(members, dataset, execution, show, tensorboard, held)
             except LastTrainingError:
                 raise
-            except TrainingError as error:  # the others can be trained nevertheless
+            except (TrainingError, RunError) as error:  # the others can be trained nevertheless
                 failures.append(error)
 
     _share(runs, train_free)

@@ -28,7 +28,7 @@ import subspaces as ss
 from subspaces import data
 from subspaces.data import Abreast, ResidentLoader
 from subspaces.methods import Hooks
-from subspaces.training import Execution, Recipe, Run, Stopped, TrainingError, trainer
+from subspaces.training import Execution, Recipe, Run, RunError, Stopped, TrainingError, trainer
 from subspaces.training.engine import Engine
 from subspaces.training.loop import crews, train_runs
 from subspaces.training.stack import Stack, likeness
@@ -299,6 +299,39 @@ def test_all_of_one_program_are_saved_at_the_same_step(tmp_path: Path, monkeypat
     found = [run.load_checkpoint() for run in runs]
     assert len({(each[1]["epoch"], each[1]["done"]) for each in found if each is not None}) == 1
     assert None not in found
+
+
+@pytest.mark.parametrize("damaged", ["state.safetensors", "environment.json", "log.jsonl"])
+@pytest.mark.parametrize("which", [0, 2])
+def test_a_run_that_cannot_be_continued_does_not_stop_the_others(tmp_path: Path, damaged: str, which: int) -> None:
+    recipes = seeds(method="line")
+    expected = [Run.under(tmp_path / "once", recipe) for recipe in recipes]
+    train_runs(expected, DATA, CPU, nothing, nothing)
+    runs = [Run.under(tmp_path / "stopped", recipe) for recipe in recipes]
+    with pytest.raises(Stopped):  # within the second epoch
+        train_runs(runs, DATA, CPU, nothing, Countdown(3 * 8, lambda: os.kill(os.getpid(), signal.SIGTERM)))
+    path = runs[which].folder / damaged
+    path.write_bytes(path.read_bytes()[:-100])
+    before = path.read_bytes()
+    begun: list[Run] = []
+    with pytest.raises(RunError, match=f"{path} is damaged"):
+        train_runs(runs, DATA, CPU, nothing, nothing, lambda run, epoch, done: begun.append(run))
+    assert path.read_bytes() == before
+    assert [run.finished for run in runs] == [run is not runs[which] for run in runs]
+    assert begun == [run for run in runs if run is not runs[which]]
+    for run, other in zip(runs, expected, strict=True):
+        if run is not runs[which]:
+            assert_same_end(run, other)
+
+
+def test_a_run_that_cannot_be_continued_does_not_stop_the_rest_of_a_command(tmp_path: Path) -> None:
+    recipes = [change(epochs=1), change(epochs=1, seed=1), change(epochs=1, batch=32)]  # the last one apart
+    broken = Run.under(tmp_path, recipes[0])
+    broken.start(CPU)
+    (broken.folder / "state.safetensors").write_bytes(b"nothing")
+    with pytest.raises(RunError, match=rf"{broken.folder}/state\.safetensors is damaged"):
+        ss.train(recipes, out=tmp_path, **QUIET)
+    assert [Run.under(tmp_path, recipe).finished for recipe in recipes] == [False, True, True]
 
 
 def test_one_that_began_alone_goes_on_alone(tmp_path: Path) -> None:
