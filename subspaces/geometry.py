@@ -1,7 +1,8 @@
 """Mixing vertices, and the angles and distances between them."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,17 +17,28 @@ class Distances(NamedTuple):
     cos2: Tensor
 
 
+def exactly(device: torch.device) -> AbstractContextManager[Any]:
+    """Leave autocast aside where it is on: a product in bfloat16 would break batch norm."""
+    low = torch.is_autocast_enabled(device.type)
+    return torch.autocast(device.type, enabled=False) if low else nullcontext()
+
+
 def mix(coefficients: Tensor, omega: Tensor) -> Tensor:
     """Return c^T Omega: [m] or [m, n] times [m, n] -> [n]; half-precision weights are mixed in float32."""
+    if sharding.mesh_of(omega) is None:
+        return _mix(coefficients, omega)
     mixed = _mix(sharding.columns(coefficients, omega), sharding.local(omega))
     return sharding.gathered(mixed, omega)
 
 
 def _mix(coefficients: Tensor, omega: Tensor) -> Tensor:
+    compiling = torch.compiler.is_compiling()
+    if len(omega) == 1 and not (compiling or coefficients.requires_grad):
+        return omega.squeeze(0)  # as coefficients sum to 1
     half = omega.dtype in (torch.float16, torch.bfloat16)
     vertices = omega.float() if half else omega
     c = coefficients.to(vertices.dtype)
-    if c.ndim == 1 and not torch.compiler.is_compiling():
+    if c.ndim == 1 and not compiling:
         return (c @ vertices).to(omega.dtype)
     columns = c[:, None] if c.ndim == 1 else c  # compiled, a sum fuses with what follows, a product does not
     return (columns * vertices).sum(0).to(omega.dtype)
@@ -41,15 +53,18 @@ def _real(omega: Tensor) -> Tensor:
 
 def cos2(rows: Sequence[Tensor], chosen: Tensor | None = None) -> Tensor:
     """Return cos^2 = <a, b>^2 / (|a|^2 |b|^2) of two vectors, in pieces [2, n] or chosen from [m, n]; 0 if one is 0."""
-    products = []
-    with torch.autocast(rows[0].device.type, enabled=False):
+    products: list[tuple[Tensor, Tensor, Tensor]] = []
+    with exactly(rows[0].device):
         for row in rows:
             piece = sharding.local(row)
             a, b = _real(piece if chosen is None else piece.index_select(0, chosen))
-            products.append(torch.stack([(a * b).sum(), (a * a).sum(), (b * b).sum()]))
-    ab, aa, bb = sharding.total(torch.stack(products).sum(0), rows[0]).unbind()
-    tiny = torch.finfo(ab.dtype).tiny
-    return (ab / aa.clamp_min(tiny)) * (ab / bb.clamp_min(tiny))  # aa * bb may overflow
+            products.append(((a * b).sum(), (a * a).sum(), (b * b).sum()))
+    ab, aa, bb = products[0]
+    if len(products) > 1 or sharding.mesh_of(rows[0]) is not None:
+        sums = torch.stack([torch.stack(each) for each in products]).sum(0)
+        ab, aa, bb = sharding.total(sums, rows[0]).unbind()
+    tiny = torch.finfo(ab.dtype).tiny  # which changes nothing but 0, and takes half the time of a clamp
+    return (ab / (aa + tiny)) * (ab / (bb + tiny))  # aa * bb may overflow
 
 
 def distances(rows: Sequence[Tensor]) -> Distances:

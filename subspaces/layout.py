@@ -7,7 +7,7 @@ cut into named tensors by views alone.
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
@@ -30,10 +30,12 @@ class Entry:
     layer: int
     shape: tuple[int, ...]
     order: tuple[int, ...]  # its dimensions, outermost in memory first
+    numel: int = field(init=False)
+    row_major: bool = field(init=False)
 
-    @property
-    def numel(self) -> int:
-        return math.prod(self.shape)
+    def __post_init__(self) -> None:  # once: a step of training asks for each entry
+        object.__setattr__(self, "numel", math.prod(self.shape))
+        object.__setattr__(self, "row_major", self.order == tuple(range(len(self.shape))))
 
     def flatten(self, value: Tensor) -> Tensor:
         """Return the numbers of `value` in the order of the row: [*shape, ...] -> [numel, ...]."""
@@ -42,6 +44,8 @@ class Entry:
 
     def restore(self, row: Tensor) -> Tensor:
         """Return the view of `row` that has this parameter's shape: [numel] -> [*shape]."""
+        if self.row_major:
+            return row if len(self.shape) == 1 else row.view(self.shape)
         inner = row.view(tuple(self.shape[i] for i in self.order))
         return inner.permute(tuple(self.order.index(i) for i in range(len(self.order))))
 
@@ -55,10 +59,10 @@ class Group:
     penalised: bool
     castable: bool  # by autocast where their layers use them: the weights of linear layers and convolutions
     entries: tuple[Entry, ...]
+    sizes: tuple[int, ...] = field(init=False)
 
-    @property
-    def sizes(self) -> list[int]:
-        return [entry.numel for entry in self.entries]
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sizes", tuple(entry.numel for entry in self.entries))
 
     def pack(self, parameters: Mapping[str, Tensor]) -> Tensor:
         """Return the row that holds the named parameters."""

@@ -8,16 +8,19 @@ The numbers are SplitMix64 (Steele, Lea & Flood, 2014) in counter mode: number i
 fixed bijective hash of `key + i * increment`, cut to its 24 highest bits.
 """
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 _INCREMENT = 0x9E3779B97F4A7C15
 _MULTIPLIERS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 _WORD = 1 << 64
+FEW = 16  # numbers that are drawn sooner one by one than as a tensor
 
 
 def _signed(value: int) -> int:
@@ -28,17 +31,15 @@ def _signed(value: int) -> int:
 
 def new_state(seed: int) -> Tensor:
     """Return the state (key, counter) of a new stream; streams of nearby seeds are unrelated."""
-    key = (seed + _INCREMENT) % _WORD
-    for shift, multiplier in zip((30, 27), _MULTIPLIERS, strict=True):
-        key = ((key ^ (key >> shift)) * multiplier) % _WORD
+    key = _hash((seed + _INCREMENT) % _WORD)
     return torch.tensor([_signed(key ^ (key >> 31)), 0], dtype=torch.int64)
 
 
 def uniform(state: Tensor, size: tuple[int, ...] = ()) -> Tensor:
     """Return float32 numbers of shape `size`, uniform on [0, 1), and advance `state` in place."""
-    count = 1
-    for length in size:
-        count *= length
+    count = math.prod(size)
+    if count <= FEW and _readable(state):
+        return torch.from_numpy(_few(state.numpy(), count).reshape(size))
     word = torch.arange(count, device=state.device) + state[1]
     word = word * _signed(_INCREMENT) + state[0]
     for shift, multiplier in zip((30, 27), _MULTIPLIERS, strict=True):
@@ -47,6 +48,27 @@ def uniform(state: Tensor, size: tuple[int, ...] = ()) -> Tensor:
     state[1].add_(count)
     numbers = (((word >> 40) & 0xFFFFFF).float() * 2.0**-24).view(size)
     return keep(numbers) if torch.compiler.is_compiling() else numbers
+
+
+def _readable(state: Tensor) -> bool:
+    """Say whether the numbers of a state are at hand: not on a device, nor traced, nor under a function transform."""
+    plain = type(state) is Tensor and state.device.type == "cpu" and not torch.compiler.is_compiling()
+    return plain and not (torch._C._functorch.is_functorch_wrapped_tensor(state) or torch._C._get_tracing_state())
+
+
+def _few(state: "np.ndarray[Any, Any]", count: int) -> "np.ndarray[Any, Any]":
+    """Return the same numbers, one by one: of a few, operations on tensors take several times as long."""
+    key, counter = state.tolist()
+    state[1] = counter + count
+    words = (_hash((key + index * _INCREMENT) % _WORD) for index in range(counter, counter + count))
+    return np.array([(word >> 40) * 2.0**-24 for word in words], np.float32)
+
+
+def _hash(word: int) -> int:
+    """Return the word with its bits mixed; its lower ones are not yet."""
+    for shift, multiplier in zip((30, 27), _MULTIPLIERS, strict=True):
+        word = ((word ^ (word >> shift)) * multiplier) % _WORD
+    return word
 
 
 def in_backward() -> bool:

@@ -153,8 +153,12 @@ class Subspace(ShowingInputs, KeepingStatistics, Selecting):
     @property
     def _like(self) -> Tensor:
         """An empty tensor with the dtype and device of alpha: float32, or float64 where a weight is."""
+        return torch.empty(0, dtype=self._dtype, device=self.device)
+
+    @property
+    def _dtype(self) -> torch.dtype:
         double = any(omega.dtype in (torch.float64, torch.complex128) for omega in self.omega.values())
-        return torch.empty(0, dtype=torch.float64 if double else torch.float32, device=self.device)
+        return torch.float64 if double else torch.float32
 
     def sample(self, per: Literal["network", "layer", "weight"] | None = None) -> Any:
         """Draw alpha uniformly: one for the network, one per layer, or one per weight (a dict by name).
@@ -163,7 +167,7 @@ class Subspace(ShowingInputs, KeepingStatistics, Selecting):
         """
 
         def draw(size: tuple[int, ...]) -> Tensor:
-            return self.shape.sample(size, lambda s: randomness.uniform(self.rng, s)).to(self._like)
+            return self.shape.sample(size, lambda s: randomness.uniform(self.rng, s)).to(self._dtype)
 
         randomness.refuse_in_backward("checkpoint(family, x, alpha=family.sample(), use_reentrant=False)")
         if per is None:
@@ -191,7 +195,7 @@ class Subspace(ShowingInputs, KeepingStatistics, Selecting):
         if not isinstance(coefficients, Mapping) or any(group.name not in coefficients for group in self.layout.groups):
             raise TypeError(f"theta({values.shown(coefficients)}): expected what family.coefficients(alpha) returns")
         weights: dict[str, Tensor] = {}
-        with torch.autocast(self.device.type, enabled=False):  # a product in bfloat16 would break batch norm
+        with geometry.exactly(self.device):
             for group in self.layout.groups:
                 row = sharding.averaged(geometry.mix(coefficients[group.name], self.omega[group.name]), self.averaging)
                 if cast is not None and group.castable and row.dtype == torch.float32:
@@ -285,9 +289,7 @@ class Subspace(ShowingInputs, KeepingStatistics, Selecting):
         if not self.training:
             self.check_statistics()
         inputs = (args, kwargs)
-        if not self.training or alpha is not None:
-            samples = 1
-        size = nested.batch_size(inputs) or 1
+        size = (nested.batch_size(inputs) or 1) if samples > 1 and self.training else 1
         groups = min(samples, size)
         parts = nested.split(inputs, size, groups) if groups > 1 else [inputs]
         outputs, entered = [], []

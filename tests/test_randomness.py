@@ -14,6 +14,13 @@ INCREMENT = 0x9E3779B97F4A7C15
 FACTORS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 
+@pytest.fixture(params=["one by one", "as a tensor"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw few numbers in one of the two ways that there are."""
+    if request.param == "as a tensor":
+        monkeypatch.setattr(randomness, "FEW", -1)
+
+
 def splitmix64(seed: int) -> Iterator[int]:
     """SplitMix64 as its authors print it, on Python's own integers."""
     state = seed & MASK
@@ -59,6 +66,7 @@ def test_same_numbers_as_the_reference(seed):
     assert draws(seed, 500).tolist() == expected(seed, 500)
 
 
+@pytest.mark.usefixtures("way")
 def test_one_stream_however_it_is_cut():
     state = randomness.new_state(5)
     sizes = [(), (3,), (2, 4), (), (0,), (1, 1, 5)]
@@ -76,6 +84,29 @@ def test_uniform(seed):
     assert stats.kstest(sample, "uniform").pvalue > 0.01
 
 
+@pytest.mark.usefixtures("way")
+def test_a_stream_can_be_a_view_and_its_numbers_are_float32():
+    states = torch.stack([randomness.new_state(seed) for seed in (3, 5)])
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        found = randomness.uniform(states[1], (4,))
+    finally:
+        torch.set_default_dtype(before)
+    assert found.dtype == torch.float32
+    assert found.tolist() == expected(5, 4)
+    assert states[:, 1].tolist() == [0, 4]
+
+
+@pytest.mark.parametrize("count", [1, randomness.FEW, randomness.FEW + 1])
+def test_numbers_under_a_function_transform_are_the_same(count):
+    states = torch.stack([randomness.new_state(seed) for seed in (3, 5)])
+    found = torch.vmap(lambda state: randomness.uniform(state, (count,)))(states)
+    assert found.tolist() == [expected(3, count), expected(5, count)]
+    assert states[:, 1].tolist() == [count, count]
+
+
+@pytest.mark.usefixtures("way")
 def test_largest_and_smallest_number():
     for word, value in ((MASK, 1 - 2**-24), (0, 0.0)):
         state = torch.tensor([randomness._signed(undo(word)), 0])
@@ -109,6 +140,7 @@ def test_every_ordered_pair_is_equally_likely(m):
     assert stats.chisquare(list(counts.values())).pvalue > 0.01
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("position", [0, 1])
 @pytest.mark.parametrize("word", [0, MASK])
 def test_pair_of_the_most_extreme_numbers(position, word):

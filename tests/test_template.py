@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from subspaces import Line, Simplex, Subspace, recalibrate
+from subspaces import Line, Simplex, Subspace, recalibrate, template
 
 
 class Adapted(nn.Module):
@@ -123,3 +124,41 @@ def test_results_that_a_part_keeps_in_a_container_are_copied_without_their_graph
     network = family.midpoint()
     assert torch.equal(network.named["y"][0], y)
     assert not network.losses[0].requires_grad
+
+
+def held(network: nn.Module) -> list[Any]:
+    """Return all parameters and buffers with their places, also where there is nothing."""
+    parts = network.named_modules(remove_duplicate=False)
+    return [
+        (name, key, value) for name, part in parts for key, value in (*part._parameters.items(), *part._buffers.items())
+    ]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_call_is_that_of_torch_and_leaves_all_as_it_was(fails):
+    family = Subspace(Adapted, Line(), init="point").eval()
+    weights = {name: torch.randn_like(value) for name, value in family.vertex(0).items()}
+    weights["norm.running_mean"] = torch.randn(8)
+    before = held(family.template)
+    x = torch.randn(5, 40)
+    if fails:
+        with pytest.raises(RuntimeError, match="shapes"):
+            template.call(family.template, weights, (x[:, :3],), {})
+    else:
+        expected = functional_call(family.template, dict(weights), (x,))
+        assert torch.equal(template.call(family.template, weights, (), {"x": x}), expected)
+    assert all(a[:2] == b[:2] and a[2] is b[2] for a, b in zip(held(family.template), before, strict=True))
+
+
+def test_a_part_that_was_exchanged_gets_its_weights():
+    family = Subspace(Adapted, Line(), init="point").eval()
+    x = torch.randn(5, 40)
+    before = family(x, alpha=0.3)
+
+    class Scaled(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return 2 * super().forward(x)
+
+    family.template.head = Scaled(8, 2)
+    template.fill(family.template, {"head.weight": None, "head.bias": None})
+    assert torch.equal(family(x, alpha=0.3), 2 * before)

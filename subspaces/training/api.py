@@ -19,10 +19,11 @@ from subspaces.training.groups import groups, read_group, train_group
 from subspaces.training.images import identified
 from subspaces.training.loop import Held
 from subspaces.training.recipe import COMMON, Recipe, all_fields
-from subspaces.training.runs import Run
+from subspaces.training.runs import Run, RunError
 from subspaces.training.sharing import Waiting
 from subspaces.training.signals import stop_on_signals
 from subspaces.training.trainer import LastTrainingError, TrainingError
+from subspaces.training.turns import Failure
 from subspaces.training.world import World, joined, placed, started
 
 
@@ -102,14 +103,14 @@ def _check(runs: Sequence[Run]) -> None:
 
 def _train_together(
     runs: Sequence[Run], execution: Execution, data: Path | None, show: Mode, tensorboard: bool
-) -> list[TrainingError]:
+) -> list[Failure]:
     """Train runs on this machine, alone or with the processes that were started with this one."""
     with joined(execution) as (world, here):
         world.on_first(partial(_check, runs))
         if not world.first:
             show, tensorboard = "quiet", False
 
-        def train_here(some: Sequence[Run], held: Held | None) -> list[TrainingError]:
+        def train_here(some: Sequence[Run], held: Held | None) -> list[Failure]:
             return _train_here(some, held, execution=here, data=data, show=show, tensorboard=tensorboard, world=world)
 
         if world.alone:
@@ -127,26 +128,24 @@ def _train_here(
     show: Mode,
     tensorboard: bool,
     world: World,
-) -> list[TrainingError]:
+) -> list[Failure]:
     """Train runs in this process, and return what went wrong with some: the others can be trained nevertheless."""
-    failures: list[TrainingError] = []
+    failures: list[Failure] = []
     for members in groups(runs):
         dataset = read_group(members, data, show, world.size)
         try:
             train_group(members, dataset, execution, partial(display, show, tensorboard), held, world)
         except LastTrainingError:
             raise
-        except TrainingError as error:
+        except (TrainingError, RunError) as error:
             failures.append(error)
     return failures
 
 
-def _share(
-    runs: Sequence[Run], train_free: Callable[[Sequence[Run], Held], list[TrainingError]]
-) -> list[TrainingError]:
+def _share(runs: Sequence[Run], train_free: Callable[[Sequence[Run], Held], list[Failure]]) -> list[Failure]:
     """Train all runs: what other processes train is put off, and waited for when nothing else is left."""
     wait = Waiting("training")
-    failures: list[TrainingError] = []
+    failures: list[Failure] = []
     free, held = _free(runs, wait)
     while free:
         failures += train_free(free, held.__setitem__)

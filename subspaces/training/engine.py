@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -52,7 +52,7 @@ class Objective(nn.Module):
 
     def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Return loss and penalties, and [2]: the sum of the loss, and how many predictions are correct."""
-        with torch.autocast(x.device.type, torch.bfloat16, enabled=self.low):
+        with torch.autocast(x.device.type, torch.bfloat16) if self.low else nullcontext():
             result = self.hooks.outputs(x)
         logits = (result.output if isinstance(result, Sampled) else result).float()
         loss = cross_entropy(logits, y, self.hooks.numbers[SMOOTHING])

@@ -13,8 +13,8 @@ from subspaces.training.execution import Execution
 from subspaces.training.runs import Run
 from subspaces.training.signals import stop_on_signals
 from subspaces.training.stack import likeness
-from subspaces.training.trainer import Report, TrainingError
-from subspaces.training.turns import Begin, Tick, Turns, Watchers, nobody
+from subspaces.training.trainer import Report
+from subspaces.training.turns import Begin, Failure, Tick, Turns, Watchers, nobody
 from subspaces.training.world import ALONE, World
 
 STACK = 16  # runs that are one program on a CPU, unless asked otherwise: more gain little, and leave others less
@@ -40,7 +40,7 @@ def train_runs(
     """
     gpu = execution.device.startswith("cuda")
     watchers = Watchers(report, tick, begin)
-    failures: list[TrainingError] = []
+    failures: list[Failure] = []
     runs = sorted(runs, key=_trunk)  # a short trunk is part of a long one
     together = _together(runs, execution) and world.alone
     programs = crews(runs, execution) if world.alone else [[run] for run in runs]

@@ -9,6 +9,7 @@ optimiser is captured once as a CUDA graph, so that a step costs one launch and 
 
 from collections.abc import Callable
 from functools import partial
+from itertools import chain, takewhile
 from typing import Any, Protocol
 
 import torch
@@ -96,19 +97,22 @@ class Step:
     def _backward(self, objective: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor, counted: bool) -> None:
         """Renew the gradients; the totals count what a method's first pass has found."""
         before = None if counted else self.moved.totals.clone()
-        self.moved.optimizer.zero_grad(set_to_none=True)
+        for parameter in chain.from_iterable(self._groups):  # `zero_grad` also asks whether it is watched
+            parameter.grad = None
         objective(x, y).backward()
         if before is not None:
             self.moved.totals.copy_(before)
 
     def advance(self, sizes: list[int], done: int) -> int:
-        """Train on the next batch, or on several where they are one graph, and return on how many.
+        """Train on the next batch, or on several where they are one graph or several runs, and return on how many.
 
         `sizes` are those of the epoch's batches, `done` is how many are behind us. On a GPU this only
         queues the work.
         """
         size = sizes[done]
-        steps = self._at_once if sizes[done : done + self._at_once] == [size] * self._at_once else 1
+        steps = sum(1 for _ in takewhile(size.__eq__, sizes[done : done + self._at_once]))
+        if steps < self._at_once and (self._captures or self.moved.execution.compile):
+            steps = 1  # each number is a graph, or a program, of its own
         if not self._captures:
             self._steps(size, steps)
             return steps

@@ -23,6 +23,7 @@ from subspaces.training.recipe import Recipe
 from subspaces.training.runs import Run
 from subspaces.training.signals import Stopped, stop_on_signals
 from subspaces.training.trainer import LastTrainingError, TrainingError
+from subspaces.training.turns import Failure
 
 PAUSE = 0.1  # seconds between two looks at the cluster
 PATIENCE = 90.0  # seconds until what another machine has written must be seen here
@@ -38,7 +39,7 @@ def training(
     show: Mode,
     tensorboard: bool,
     then: Then | None,
-) -> Iterator[Callable[[Sequence[Run], Held], list[TrainingError]]]:
+) -> Iterator[Callable[[Sequence[Run], Held], list[Failure]]]:
     """Join a cluster, and yield what trains runs of these recipes on it and returns what went wrong with some."""
     with joined(str(execution.ray)) as cluster, files.made(out), _mark(out.absolute()) as mark:
         needs = cluster.needs(execution)
@@ -112,10 +113,10 @@ class _Sweep:
         self.tasks, self.site, self.held = tasks, site, held
         self.names = {run.folder.name: run for run in runs}
         self.waiting = [crew for some in groups(runs) for crew in crews(sorted(some, key=_trunk), site.execution)]
-        self.failures: list[TrainingError] = []
+        self.failures: list[Failure] = []
         self.error: Exception | None = None
 
-    def carry_out(self, show: Mode) -> list[TrainingError]:
+    def carry_out(self, show: Mode) -> list[Failure]:
         """Have all trained, and return what went wrong with some of them."""
         with stop_on_signals() as stop, display(show, tensorboard=False) as shown:
             while self.waiting or self.tasks.running:
@@ -162,7 +163,7 @@ class _Sweep:
         elif isinstance(error, LostError):
             names = ", ".join(run.folder.name for run in crew)
             self.failures.append(TrainingError(f"{names}: lost with its worker {RETRIES + 1} times: {error}"))
-        elif isinstance(error, TrainingError) and not isinstance(error, LastTrainingError):
+        elif isinstance(error, Failure) and not isinstance(error, LastTrainingError):
             self.failures.append(error)
         else:
             self.error = self.error or error

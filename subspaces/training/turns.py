@@ -8,7 +8,7 @@ from subspaces.phases import phase
 from subspaces.training.batches import Stream
 from subspaces.training.execution import Execution
 from subspaces.training.places import Places
-from subspaces.training.runs import Run
+from subspaces.training.runs import Run, RunError
 from subspaces.training.signals import Stop
 from subspaces.training.stack import Stack
 from subspaces.training.trainer import LastTrainingError, Report, Trainer, TrainingError
@@ -16,6 +16,8 @@ from subspaces.training.world import ALONE, EVERY, World
 
 Tick = Callable[[Run, int], None]
 Begin = Callable[[Run, int, int, int], None]
+Failure = TrainingError | RunError
+"""What went wrong with one run: its training, or a file that it was to continue from."""
 
 
 def nobody(run: Run, epoch: int, done: int, batches: int) -> None:
@@ -39,7 +41,7 @@ class Crew:
         self.until = until
         self.steps = {trainer: trainer.steps(until) for trainer in trainers}
 
-    def turn(self, tick: Tick) -> list[TrainingError]:
+    def turn(self, tick: Tick) -> list[Failure]:
         """Make the next steps of all, and tell of each; return what went wrong with those that failed."""
         failures = [error for trainer in list(self.steps) for error in self._tried(trainer, self._prepare)]
         if self.steps:
@@ -60,11 +62,11 @@ class Crew:
             trainer.checkpoint()  # for when its turn comes again
         del self.steps[trainer]
 
-    def _tried(self, trainer: Trainer, work: Callable[[Trainer], None]) -> list[TrainingError]:
+    def _tried(self, trainer: Trainer, work: Callable[[Trainer], None]) -> list[Failure]:
         """Do something for a run; one that fails is left out from then on."""
         try:
             work(trainer)
-        except TrainingError as error:
+        except (TrainingError, RunError) as error:
             self.steps.pop(trainer, None)
             return [error]
         return []
@@ -95,12 +97,12 @@ class Turns:
         self.running: list[Crew] = []
         self.begun: set[Run] = set()
 
-    def train(self, crews: Sequence[Sequence[Run]], until: int | None = None) -> list[TrainingError]:
+    def train(self, crews: Sequence[Sequence[Run]], until: int | None = None) -> list[Failure]:
         """Train runs to their end, or until so many epochs are done; return what went wrong with those that failed.
 
         The runs of a crew are trained as one program, as far as they are at the same place.
         """
-        waiting, failures = [list(crew) for crew in crews if crew], list[TrainingError]()
+        waiting, failures = [list(crew) for crew in crews if crew], list[Failure]()
         while waiting or self.running:
             before = self._count()
             for crew in self.running:
@@ -115,14 +117,20 @@ class Turns:
     def _count(self) -> int:
         return sum(len(crew.steps) for crew in self.running)
 
-    def _let_in(self, runs: Sequence[Run], until: int | None) -> list[TrainingError]:
+    def _let_in(self, runs: Sequence[Run], until: int | None) -> list[Failure]:
         """Begin a crew where its runs are, with their first steps."""
-        failures, first = list[TrainingError](), self.images is None
+        failures, first = list[Failure](), self.images is None
         alike: dict[Any, list[Trainer]] = {}
         with self.places.taken(len(runs)):
             loader: ResidentLoader | Stream | None = self.images
             for run in runs:
-                trainer = self._begin(run, loader)
+                try:
+                    trainer = self._begin(run, loader)
+                except RunError as error:  # the others do not need its files
+                    if not self.world.alone:
+                        raise  # as another process may have read them
+                    failures.append(error)
+                    continue
                 loader = trainer.engine.loader  # for the next, which sees images as this one does
                 alone = not trainer.hooks.together or trainer.stacked is False or isinstance(loader, Stream)
                 alike.setdefault(run if alone else (trainer.epoch, trainer.done), []).append(trainer)
@@ -146,7 +154,7 @@ class Turns:
         return trainer
 
     @phase("training")
-    def _turn(self, crew: Crew) -> list[TrainingError]:
+    def _turn(self, crew: Crew) -> list[Failure]:
         """Let a crew take its next steps."""
         failures = crew.turn(self.watchers.tick)
         self.turns += 1

@@ -28,7 +28,7 @@ import subspaces as ss
 from subspaces import data
 from subspaces.data import Abreast, ResidentLoader
 from subspaces.methods import Hooks
-from subspaces.training import Execution, Recipe, Run, Stopped, TrainingError, trainer
+from subspaces.training import Execution, Recipe, Run, RunError, Stopped, TrainingError, trainer
 from subspaces.training.engine import Engine
 from subspaces.training.loop import crews, train_runs
 from subspaces.training.stack import Stack, likeness
@@ -42,9 +42,16 @@ def change(**changes: Any) -> Recipe:
     return dataclasses.replace(BASE, **changes)
 
 
-def engines(recipes: list[Recipe], dataset: data.Dataset = DATA, execution: Execution = CPU) -> list[Engine]:
+def engines(
+    recipes: list[Recipe], dataset: data.Dataset = DATA, execution: Execution = CPU, double: bool = False
+) -> list[Engine]:
     first = Engine(recipes[0], dataset, execution)
-    return [first, *(Engine(one, dataset, execution, first.loader) for one in recipes[1:])]
+    found = [first, *(Engine(one, dataset, execution, first.loader) for one in recipes[1:])]
+    for engine in found if double else ():
+        engine.family.double()
+        assert isinstance(engine.loader, ResidentLoader)
+        engine.loader.normalise.dtype = torch.float64
+    return found
 
 
 def together(recipes: list[Recipe], epochs: int = 2, **options: Any) -> list[dict[str, Any]]:
@@ -116,6 +123,17 @@ def test_every_run_is_what_it_is_alone(kind: str) -> None:
         assert one.keys() == other.keys()
         for name, value in one.items():
             torch.testing.assert_close(value, other[name], rtol=2e-4, atol=LOOSE.get(kind, 2e-5))
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.001])
+def test_integral_runs_differ_from_those_alone_by_rounding_only(epsilon: float) -> None:
+    """Their step divides a difference by epsilon, and its rounding too: in float32 an epoch's loss may be 1 % apart."""
+    recipes = seeds(method="integral", epsilon=epsilon)
+    states = together(recipes, 1, double=True), alone(recipes, 1, double=True)
+    for one, other in zip(*states, strict=True):
+        for name in ("family.omega.weights", "family.omega.others"):
+            assert one[name].dtype == torch.float64
+            torch.testing.assert_close(one[name], other[name], rtol=0, atol=1e-10)
 
 
 def test_labels_may_differ() -> None:
@@ -294,11 +312,44 @@ def test_all_of_one_program_are_saved_at_the_same_step(tmp_path: Path, monkeypat
     monkeypatch.setattr(trainer, "time", SimpleNamespace(monotonic=clock.__next__))
     runs = [Run.under(tmp_path, recipe) for recipe in seeds(method="line")]
     how = dataclasses.replace(CPU, checkpoint_seconds=9)
-    with pytest.raises(KeyboardInterrupt):
-        train_runs(runs, DATA, how, nothing, Countdown(3 * 2, _crash))
+    with pytest.raises(KeyboardInterrupt):  # in the second turn: an epoch is five whole batches and one
+        train_runs(runs, DATA, how, nothing, Countdown(3 * 6, _crash))
     found = [run.load_checkpoint() for run in runs]
     assert len({(each[1]["epoch"], each[1]["done"]) for each in found if each is not None}) == 1
     assert None not in found
+
+
+@pytest.mark.parametrize("damaged", ["state.safetensors", "environment.json", "log.jsonl"])
+@pytest.mark.parametrize("which", [0, 2])
+def test_a_run_that_cannot_be_continued_does_not_stop_the_others(tmp_path: Path, damaged: str, which: int) -> None:
+    recipes = seeds(method="line")
+    expected = [Run.under(tmp_path / "once", recipe) for recipe in recipes]
+    train_runs(expected, DATA, CPU, nothing, nothing)
+    runs = [Run.under(tmp_path / "stopped", recipe) for recipe in recipes]
+    with pytest.raises(Stopped):  # within the second epoch
+        train_runs(runs, DATA, CPU, nothing, Countdown(3 * 8, lambda: os.kill(os.getpid(), signal.SIGTERM)))
+    path = runs[which].folder / damaged
+    path.write_bytes(path.read_bytes()[:-100])
+    before = path.read_bytes()
+    begun: list[Run] = []
+    with pytest.raises(RunError, match=f"{path} is damaged"):
+        train_runs(runs, DATA, CPU, nothing, nothing, lambda run, epoch, done: begun.append(run))
+    assert path.read_bytes() == before
+    assert [run.finished for run in runs] == [run is not runs[which] for run in runs]
+    assert begun == [run for run in runs if run is not runs[which]]
+    for run, other in zip(runs, expected, strict=True):
+        if run is not runs[which]:
+            assert_same_end(run, other)
+
+
+def test_a_run_that_cannot_be_continued_does_not_stop_the_rest_of_a_command(tmp_path: Path) -> None:
+    recipes = [change(epochs=1), change(epochs=1, seed=1), change(epochs=1, batch=32)]  # the last one apart
+    broken = Run.under(tmp_path, recipes[0])
+    broken.start(CPU)
+    (broken.folder / "state.safetensors").write_bytes(b"nothing")
+    with pytest.raises(RunError, match=rf"{broken.folder}/state\.safetensors is damaged"):
+        ss.train(recipes, out=tmp_path, **QUIET)
+    assert [Run.under(tmp_path, recipe).finished for recipe in recipes] == [False, True, True]
 
 
 def test_one_that_began_alone_goes_on_alone(tmp_path: Path) -> None:
