@@ -333,7 +333,7 @@ def test_a_run_that_cannot_be_continued_does_not_stop_the_others(tmp_path: Path,
     before = path.read_bytes()
     begun: list[Run] = []
     with pytest.raises(RunError, match=f"{path} is damaged"):
-        train_runs(runs, DATA, CPU, nothing, nothing, lambda run, epoch, done: begun.append(run))
+        train_runs(runs, DATA, CPU, nothing, nothing, lambda run, *_: begun.append(run))
     assert path.read_bytes() == before
     assert [run.finished for run in runs] == [run is not runs[which] for run in runs]
     assert begun == [run for run in runs if run is not runs[which]]
