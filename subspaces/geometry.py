@@ -1,12 +1,14 @@
 """Mixing vertices, and the angles and distances between them."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from subspaces import sharding
+
+LARGE = 2**22  # numbers of a matrix from which its gradient is made late
 
 
 class Distances(NamedTuple):
@@ -39,14 +41,55 @@ def _real(omega: Tensor) -> Tensor:
     return omega if omega.dtype == torch.float64 else omega.float()
 
 
+def _products(rows: Tensor, chosen: Tensor | None) -> Tensor:
+    """Return <a, b>, <a, a> and <b, b> of the two rows, or of two chosen ones."""
+    a, b = _real(rows if chosen is None else rows.index_select(0, chosen))
+    return torch.stack([(a * b).sum(), (a * a).sum(), (b * b).sum()])
+
+
+class _Late(torch.autograd.Function):
+    """`_products`, whose gradient is made when nothing else is left to do, from the rows themselves.
+
+    Autograd would begin with it: the gradient of all vertices would lie beside the activations of the network until
+    that of the network is there. The numbers are the same.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(rows: Tensor, chosen: Tensor | None) -> Tensor:
+        return _products(rows, chosen)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor | None], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+        ctx._set_sequence_nr(0)  # of what is ready, that with the highest number is done first
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        rows, chosen = ctx.saved_tensors
+        ab, aa, bb = gradient.unbind()
+        found = torch.zeros_like(rows)
+        for start in range(0, rows.shape[1], LARGE):  # part by part, as all that lies between is as large
+            part, into = (matrix[:, start : start + LARGE] for matrix in (rows, found))
+            a, b = part if chosen is None else part.index_select(0, chosen)
+            pair = torch.stack([(a * (2 * aa)).add_(b * ab), (b * (2 * bb)).add_(a * ab)])
+            into.copy_(pair) if chosen is None else into.index_add_(0, chosen, pair)
+        return found, None
+
+
+_late: Callable[[Tensor, Tensor | None], Tensor] = _Late.apply
+
+
 def cos2(rows: Sequence[Tensor], chosen: Tensor | None = None) -> Tensor:
     """Return cos^2 = <a, b>^2 / (|a|^2 |b|^2) of two vectors, in pieces [2, n] or chosen from [m, n]; 0 if one is 0."""
     products = []
     with torch.autocast(rows[0].device.type, enabled=False):
         for row in rows:
             piece = sharding.local(row)
-            a, b = _real(piece if chosen is None else piece.index_select(0, chosen))
-            products.append(torch.stack([(a * b).sum(), (a * a).sum(), (b * b).sum()]))
+            late = piece.numel() >= LARGE and piece.dtype in (torch.float32, torch.float64)
+            late = late and not torch.compiler.is_compiling()  # a compiler has an order of its own
+            products.append(_late(piece, chosen) if late else _products(piece, chosen))
     ab, aa, bb = sharding.total(torch.stack(products).sum(0), rows[0]).unbind()
     tiny = torch.finfo(ab.dtype).tiny
     return (ab / aa.clamp_min(tiny)) * (ab / bb.clamp_min(tiny))  # aa * bb may overflow
