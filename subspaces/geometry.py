@@ -9,6 +9,7 @@ from torch import Tensor
 from subspaces import sharding
 
 LARGE = 2**22  # numbers of a matrix from which its gradient is made late
+PART = 2**18  # columns of it that are made at a time on a CPU, so that what lies between stays in its cache
 
 
 class Distances(NamedTuple):
@@ -69,12 +70,15 @@ class _Late(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> Any:
         rows, chosen = ctx.saved_tensors
         ab, aa, bb = gradient.unbind()
-        found = torch.zeros_like(rows)
-        for start in range(0, rows.shape[1], LARGE):  # part by part, as all that lies between is as large
-            part, into = (matrix[:, start : start + LARGE] for matrix in (rows, found))
+        ofa, ofb = torch.stack([2 * aa, ab]), torch.stack([ab, 2 * bb])  # how much of a and b is in both gradients
+        if chosen is not None:
+            ofa, ofb = (ofa.new_zeros(len(rows)).index_add(0, chosen, each) for each in (ofa, ofb))
+        found = torch.empty_like(rows)
+        size = PART if rows.is_cpu else LARGE
+        for start in range(0, rows.shape[1], size):
+            part = rows[:, start : start + size]
             a, b = part if chosen is None else part.index_select(0, chosen)
-            pair = torch.stack([(a * (2 * aa)).add_(b * ab), (b * (2 * bb)).add_(a * ab)])
-            into.copy_(pair) if chosen is None else into.index_add_(0, chosen, pair)
+            found[:, start : start + size] = (ofa[:, None] * a).add_(ofb[:, None] * b)
         return found, None
 
 

@@ -113,13 +113,15 @@ def test_late_gradients_are_the_same_to_the_last_bit(m, pair, dtype, monkeypatch
         return [value, *torch.autograd.grad(value, pieces)]
 
     expected = gradients()
-    monkeypatch.setattr(geometry, "LARGE", 64)  # of which some parts are whole, and one is not
+    monkeypatch.setattr(geometry, "LARGE", 64)
+    monkeypatch.setattr(geometry, "PART", 300)  # of which some are whole, and one is not
     assert all(torch.equal(found, one) for found, one in zip(gradients(), expected, strict=True))
 
 
 @pytest.mark.parametrize(("m", "pair"), PAIRS)
 def test_late_gradients_have_gradients_and_work_side_by_side(m, pair, monkeypatch):
     monkeypatch.setattr(geometry, "LARGE", 4)
+    monkeypatch.setattr(geometry, "PART", 4)
     (piece,) = (one.requires_grad_() for one in rows(6, m=m, dtype=torch.float64))
     chosen = chosen_of(pair)
     assert torch.autograd.gradcheck(lambda one: cos2([one], chosen), piece)
