@@ -36,7 +36,6 @@ from subspaces.memory import keep_memory
 from subspaces.training.environment import commit, environment
 from subspaces.training.execution import Execution
 
-SIDE = 224
 CLASSES = 10
 Batch = tuple[Tensor, Tensor]
 
@@ -62,6 +61,7 @@ class Bench(NamedTuple):
             device=self.options.device,
             dtype=torch.bfloat16 if self.options.device == "cuda" else torch.float32,
             workers=workers,
+            size=self.options.side,
         )
 
     def tell(self, name: str, rate: float, what: str, *names: str) -> None:
@@ -71,15 +71,15 @@ class Bench(NamedTuple):
 
 def time_pieces(bench: Bench) -> None:
     """Time what a worker does with an image, piece by piece, by the time that the processor spent on it."""
-    files, some = bench.files, range(min(len(bench.files), bench.options.some))
+    files, side, some = bench.files, bench.options.side, range(min(len(bench.files), bench.options.some))
     numbers = np.random.default_rng(0).random((len(some), decoding.NUMBERS)).tolist()
     pieces: dict[str, Callable[[int], Any]] = {
         "reading": lambda i: files.path(i).read_bytes(),
         "reading, decoding": lambda i: decoding.decode(files.path(i)),
         "reading, decoding, a random view": lambda i: decoding.random_view(
-            decoding.decode(files.path(i)), numbers[i], SIDE, flip=True
+            decoding.decode(files.path(i)), numbers[i], side, flip=True
         ),
-        "reading, decoding, the centre": lambda i: decoding.centre_view(decoding.decode(files.path(i)), 256, SIDE),
+        "reading, decoding, the centre": lambda i: decoding.centre_view(decoding.decode(files.path(i)), 256, side),
     }
     taken: dict[str, list[float]] = {name: [] for name in pieces}
     for _ in range(bench.options.rounds + 1):
@@ -221,6 +221,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--batch", type=int, default=256)
+    parser.add_argument("--side", type=int, default=224, help="pixels of a side of a view")
     parser.add_argument("--network", default="resnet50", choices=["resnet50", "vit-b16"])
     parser.add_argument("--size", default="full", choices=list(SUBJECTS))
     parser.add_argument("--rounds", type=int, default=3)
@@ -232,8 +233,9 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parsed(arguments)
-    if options.batch > options.images:
-        raise SystemExit(f"--batch {options.batch} --images {options.images}: expected at least one whole batch")
+    if options.images < max(options.batch, CLASSES):
+        least = f"at least {CLASSES} images and one whole batch"
+        raise SystemExit(f"--images {options.images} --batch {options.batch}: expected {least}")
     keep_memory()
     about = photographs.write(options.folder, options.images, CLASSES, CLASSES)
     data = folders.load(options.folder)

@@ -257,3 +257,41 @@ def test_the_most_memory_of_some_work_is_counted(benchmarks: Any) -> None:
         return torch.ones(500, dtype=torch.float64) + second.sum()
 
     assert above(work, "cpu") == pytest.approx(16_000, abs=200)
+
+
+# Photographs from files
+
+
+def test_made_up_photographs_are_like_those_of_imagenet(benchmarks: Any, tmp_path: Path) -> None:
+    photographs = benchmarks("photographs")
+    about = photographs.write(tmp_path, 12, 2, 2, processes=0)
+    assert (about["files"], about["train"], about["val"]) == (14, 12, 2)
+    assert 90 < about["mean_kb"] < 130
+    found = data.load("imagenet", tmp_path)
+    assert [len(found.train), len(found.test), len(found.classes)] == [12, 2, 2]
+    written = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*.JPEG")}
+    assert photographs.write(tmp_path, 12, 2, 2) == about
+    assert {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*.JPEG")} == written
+
+
+def test_a_loader_is_timed_with_and_without_a_network(
+    benchmarks: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("transformers")
+    file, photographs = tmp_path / "found.json", benchmarks("photographs")
+    photographs.write(tmp_path / "images", 12, 10, 10, processes=0)
+    few = "--images 12 --some 2 --batch 4 --side 32 --workers 0 --size small --rounds 2 --steps 1"
+    benchmarks("streaming").main([*few.split(), "--folder", str(tmp_path / "images"), "--json", str(file)])
+    found = json.loads(file.read_text())
+    pieces = found["pieces"]
+    assert pieces["reading"] > pieces["reading, decoding"] > pieces["reading, decoding, a random view"] > 0
+    assert found["loader"]["loader, 0 workers"] > 0
+    row = found["training"]["0"]
+    assert row["fed_images_s"] == pytest.approx(row["step_images_s"] / (1 + row["late"]))
+    assert row["workers_needed"] >= 1
+    assert len(capsys.readouterr().out.splitlines()) == 8
+
+
+def test_fewer_images_than_a_batch_are_refused(benchmarks: Any) -> None:
+    with pytest.raises(SystemExit, match="expected at least 10 images and one whole batch"):
+        benchmarks("streaming").main(["--images", "18", "--batch", "19"])
