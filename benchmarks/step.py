@@ -146,6 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     torch.set_num_threads(options.threads)
     if not options.give_back:
         keep_memory()
+    torch.backends.cudnn.benchmark = True
     torch._dynamo.config.recompile_limit = 64  # all variants are versions of one function
     hardware = torch.cuda.get_device_name() if options.device == "cuda" else processor()
     settings = {key: value for key, value in vars(options).items() if key != "json"}

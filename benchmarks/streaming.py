@@ -237,6 +237,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         least = f"at least {CLASSES} images and one whole batch"
         raise SystemExit(f"--images {options.images} --batch {options.batch}: expected {least}")
     keep_memory()
+    torch.backends.cudnn.benchmark = True
     about = photographs.write(options.folder, options.images, CLASSES, CLASSES)
     data = folders.load(options.folder)
     assert isinstance(data.train, Files)
