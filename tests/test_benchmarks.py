@@ -295,3 +295,13 @@ def test_a_loader_is_timed_with_and_without_a_network(
 def test_fewer_images_than_a_batch_are_refused(benchmarks: Any) -> None:
     with pytest.raises(SystemExit, match="expected at least 10 images and one whole batch"):
         benchmarks("streaming").main(["--images", "18", "--batch", "19"])
+
+
+def test_processor_time_is_asked_for_with_one_thread_only(benchmarks: Any) -> None:
+    with pytest.raises(SystemExit, match="expected --device cpu --threads 1"):
+        benchmarks("step").main(["--processor-time", "--threads", "2"])
+
+
+def test_a_pace_goes_by_its_clock(benchmarks: Any) -> None:
+    ticks = iter([1.0, 3.5])
+    assert benchmarks("timing").Pace(1, 1, "cpu", lambda: next(ticks)).seconds(lambda: None) == 2.5
