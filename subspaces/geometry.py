@@ -9,7 +9,7 @@ from torch import Tensor
 from subspaces import sharding
 
 LARGE = 2**22  # numbers of a matrix from which its gradient is made late
-PART = 2**18  # columns of it that are made at a time on a CPU, so that what lies between stays in its cache
+PART = 2**18  # numbers of it that are made at a time on a CPU, so that what lies between stays in its cache
 
 
 class Distances(NamedTuple):
@@ -74,7 +74,7 @@ class _Late(torch.autograd.Function):
         if chosen is not None:
             ofa, ofb = (ofa.new_zeros(len(rows)).index_add(0, chosen, each) for each in (ofa, ofb))
         found = torch.empty_like(rows)
-        size = PART if rows.is_cpu else LARGE
+        size = (PART if rows.is_cpu else LARGE) // len(rows) + 1
         for start in range(0, rows.shape[1], size):
             part = rows[:, start : start + size]
             a, b = part if chosen is None else part.index_select(0, chosen)
