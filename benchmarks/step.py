@@ -1,115 +1,166 @@
-"""The time of a training step of a family over that of the plain network, side by side in one run.
+"""The time and the memory of a training step of a family over those of the plain network, side by side in one run.
 
-A step is forward, loss, penalty, backward and SGD with momentum, on cResNet20 with random images.
-All variants take turns, step by step, so that whatever else the machine does hits them alike; the
-result is the median over the rounds of each variant's time over the plain network's. On Linux freed
-memory is kept by the process, for all variants: otherwise it depends on chance how much of it the
-system takes back and hands out again page by page, which is a tenth of a step on a CPU and more than all
-that is measured here (--give-back leaves it so).
+A step is forward, loss, penalty, backward and optimiser, on random inputs: of cResNet20 (SGD with momentum) or, with
+--network, of one of ImageNet's size or of GPT-2 (`subjects.py`). All variants take turns, step by step, so that
+whatever else the machine does hits them alike; the result is the median over the rounds of each variant's time over
+that of the plain network in the same mode, eager or compiled. On Linux freed memory is kept by the process, for all
+variants: otherwise it depends on chance how much of it the system takes back and hands out again page by page, which is
+a tenth of a step on a CPU and more than all that is measured here (--give-back leaves it so).
+
+Memory is the most that tensors take during a step. It is compared with what m vertices cannot do without: that of the
+plain network, and m - 1 times its weights, gradients and optimiser states.
 
     python benchmarks/step.py [--device cuda] [--batch 128] [--rounds 40] [--json FILE]
+    python benchmarks/step.py --network gpt2 --device cuda --precision bfloat16 --modes eager compiled --json FILE
+    python benchmarks/step.py --network gpt2 --size medium
 """
 
 import argparse
-import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from statistics import median, quantiles
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
+from peak import above
+from subjects import NETWORKS, SIZES, SUBJECTS, Subject
+from timing import Pace, Record, compared
 from torch import nn
 
 import subspaces as ss
 from subspaces.memory import keep_memory
-from subspaces.networks import CResNet20
 from subspaces.training.environment import commit, processor
 
-SHAPES: dict[str, ss.Shape | None] = {
-    "plain": None,
-    "line": ss.Line(),
-    "curve": ss.Bezier(1),
-    "simplex 6": ss.Simplex(6),
-    "plain again": None,
-}
+WARMUP = 3  # steps before anything is measured
+MODES = ("eager", "compiled")
 
 
-def make_step(shape: ss.Shape | None, options: argparse.Namespace) -> Callable[[], None]:
-    """Return a function that trains one step and waits for it."""
+class Variant(NamedTuple):
+    """A network or a family in training."""
+
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    step: Callable[[], None]
+
+    def run(self, steps: int) -> int:
+        """Make so many steps."""
+        for _ in range(steps):
+            self.step()
+        return steps
+
+    @property
+    def weights(self) -> int:
+        """The bytes of what is trained."""
+        return sum(parameter.nbytes for parameter in self.model.parameters())
+
+    @property
+    def state(self) -> int:
+        """The bytes that the optimiser keeps for each number; its counts of steps are left out."""
+        kept = (value for state in self.optimizer.state.values() for value in state.values())
+        return sum(value.nbytes for value in kept if isinstance(value, torch.Tensor) and value.ndim)
+
+    def peak(self, device: str) -> int:
+        """Return the most bytes that weights, optimiser states and all that a step makes take at once."""
+        self.optimizer.zero_grad()
+        return self.weights + self.state + above(self.step, device)
+
+
+def make_variant(shape: ss.Shape | None, mode: str, subject: Subject, options: argparse.Namespace) -> Variant:
+    """Return what trains one step at a time."""
 
     def network() -> nn.Module:
-        module = CResNet20()
+        module = subject.make()
         if options.channels_last:
             module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return module
 
     model = (network() if shape is None else ss.Subspace(network, shape)).to(options.device)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
-    images = torch.randn(options.batch, 3, 32, 32, device=options.device)
-    if options.channels_last:
-        images = images.to(memory_format=torch.channels_last)
-    labels = torch.randint(10, (options.batch,), device=options.device)
+    low = options.precision == "bfloat16"
+    if isinstance(model, ss.Subspace):
+        model.cast_weights = low
+    optimizer = subject.optimizer(model.parameters())
+    inputs, targets = subject.example(options.batch or subject.batch, options.device, options.channels_last)
 
     def loss() -> torch.Tensor:
-        with torch.autocast(options.device, torch.bfloat16, enabled=options.bf16):
-            value = F.cross_entropy(model(images), labels)
+        with torch.autocast(options.device, torch.bfloat16, enabled=low):
+            value = F.cross_entropy(model(inputs).flatten(0, -2), targets.flatten())
         return value + model.penalty() if isinstance(model, ss.Subspace) else value
 
-    objective = torch.compile(loss) if options.compile else loss
+    objective = torch.compile(loss, dynamic=False) if mode == "compiled" else loss
 
     def step() -> None:
         optimizer.zero_grad()
         objective().backward()
         optimizer.step()
-        if options.device == "cuda":
-            torch.cuda.synchronize()
 
-    return step
+    return Variant(model, optimizer, step)
 
 
-def measure(options: argparse.Namespace) -> dict[str, list[float]]:
-    """Return the seconds of every step, by variant."""
+def measure(mode: str, subject: Subject, options: argparse.Namespace, record: Record) -> None:
+    """Measure all variants in one mode: first their memory, one by one, then their times, in turns."""
     torch.manual_seed(0)
-    steps = {name: make_step(shape, options) for name, shape in SHAPES.items()}
-    seconds: dict[str, list[float]] = {name: [] for name in steps}
-    for round_ in range(options.rounds + 3):
-        for name, step in steps.items():
-            start = time.perf_counter()
-            step()
-            if round_ >= 3:  # the first rounds warm up
-                seconds[name].append(time.perf_counter() - start)
-    return seconds
+    variants = {name: make_variant(shape, mode, subject, options) for name, shape in subject.shapes.items()}
+    peaks: dict[str, dict[str, Any]] = {}
+    for name, variant in variants.items():
+        variant.run(WARMUP)
+        peaks[name] = memory(variant, options.device, variants["plain"], peaks.get("plain"))
+        told = "peak {peak_mb:,.1f} MB, {over:+.1%} of what it needs".format(**peaks[name])
+        record.add(f"{mode + ',':9} {name:12} {told}", peaks[name], "memory", mode, name)
+    clock = time.process_time if options.processor_time else time.perf_counter
+    pace = Pace(options.rounds, 1, options.device, clock)
+    times = dict(zip(variants, pace.in_turns(*(variant.run for variant in variants.values())), strict=True))
+    for name, milliseconds in times.items():
+        row = compared(milliseconds, times["plain"])
+        low, high = row["quartiles"]
+        line = f"{mode + ',':9} {name:12} {row['ms']:9.2f} ms   {row['ratio']:.3f} of plain   [{low:.3f}, {high:.3f}]"
+        record.add(line, row, *(("rows", name) if mode == "eager" else ("rows, compiled", name)))
 
 
-def main() -> None:
+def memory(variant: Variant, device: str, plain: Variant, first: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the peak of a step, and what it needs: the plain network's, and m - 1 times what each vertex adds."""
+    peak = variant.peak(device)
+    m = variant.model.shape.vertices if isinstance(variant.model, ss.Subspace) else 1
+    base = 1e6 * first["peak_mb"] if first else peak
+    need = base + (m - 1) * (2 * plain.weights + plain.state)
+    parts = {"weights_mb": variant.weights / 1e6, "state_mb": variant.state / 1e6}
+    return {"peak_mb": peak / 1e6, "needed_mb": need / 1e6, "over": peak / need - 1, **parts}
+
+
+def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--network", default="cresnet20", choices=NETWORKS)
+    parser.add_argument("--size", default="full", choices=SIZES, help="smaller ones have fewer layers of the same kind")
+    parser.add_argument("--modes", nargs="+", default=["eager"], choices=MODES, help="compiled: loss and penalty are")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
-    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--precision", default="float32", choices=["float32", "bfloat16"], help="by autocast")
+    parser.add_argument("--batch", type=int, help="by default that of the network")
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--processor-time", action="store_true", help="of a CPU that others use too; with one thread")
     parser.add_argument("--channels-last", action="store_true")
-    parser.add_argument("--bf16", action="store_true", help="autocast to bfloat16")
-    parser.add_argument("--compile", action="store_true", help="torch.compile forward, loss and penalty")
     parser.add_argument("--give-back", action="store_true", help="let freed memory go back to the system")
     parser.add_argument("--json", type=Path, help="write the numbers to this file")
-    options = parser.parse_args()
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = parsed(arguments)
+    if options.processor_time and (options.device != "cpu" or options.threads != 1):
+        raise SystemExit("--processor-time is that of all threads: expected --device cpu --threads 1 with it")
     torch.set_num_threads(options.threads)
     if not options.give_back:
         keep_memory()
-    seconds = measure(options)
-    rows = {}
-    for name, times in seconds.items():
-        ratios = [mine / plain for mine, plain in zip(times, seconds["plain"], strict=True)]
-        low, _, high = quantiles(ratios, n=4)
-        rows[name] = {"ms": 1000 * median(times), "ratio": median(ratios), "quartiles": [low, high]}
-        print(f"{name:12} {rows[name]['ms']:9.2f} ms   {median(ratios):.3f} of plain   [{low:.3f}, {high:.3f}]")
-    if options.json:
-        hardware = torch.cuda.get_device_name() if options.device == "cuda" else processor()
-        settings = {key: value for key, value in vars(options).items() if key != "json"}
-        made = {"commit": commit(), "hardware": hardware, "torch": torch.__version__, "settings": settings}
-        record = {**made, "rows": rows}
-        options.json.write_text(json.dumps(record, indent=2) + "\n")
+    torch.backends.cudnn.benchmark = True
+    torch._dynamo.config.recompile_limit = 64  # all variants are versions of one function
+    hardware = torch.cuda.get_device_name() if options.device == "cuda" else processor()
+    settings = {key: value for key, value in vars(options).items() if key != "json"}
+    subject = SUBJECTS[options.size][options.network]
+    made = {"commit": commit(), "hardware": hardware, "torch": torch.__version__, "settings": settings}
+    record = Record(options.json, **made)
+    for mode in options.modes:
+        measure(mode, subject, options, record)
+        torch.compiler.reset()
 
 
 if __name__ == "__main__":

@@ -21,11 +21,12 @@ CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")  # where the compiler f
 
 @dataclass(frozen=True)
 class Pace:
-    """How often variants take turns, with how many steps at a time, and on which device."""
+    """How often variants take turns, with how many steps at a time, on which device, and by which clock."""
 
     rounds: int
     steps: int
     device: str
+    clock: Callable[[], float] = time.perf_counter
 
     def wait(self) -> None:
         """Wait for the device."""
@@ -35,10 +36,10 @@ class Pace:
     def seconds(self, work: Callable[[], Any]) -> float:
         """Return how long some work takes, on the device too."""
         self.wait()
-        start = time.perf_counter()
+        start = self.clock()
         work()
         self.wait()
-        return time.perf_counter() - start
+        return self.clock() - start
 
     def milliseconds(self, run: Run) -> float:
         """Return those of a step."""

@@ -1,6 +1,6 @@
 """Mixing vertices, and the angles and distances between them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
@@ -8,6 +8,9 @@ import torch
 from torch import Tensor
 
 from subspaces import sharding
+
+LARGE = 2**22  # numbers of a matrix from which its gradient is made late
+PART = 2**18  # numbers of it that are made at a time on a CPU, so that what lies between stays in its cache
 
 
 class Distances(NamedTuple):
@@ -51,14 +54,58 @@ def _real(omega: Tensor) -> Tensor:
     return omega if omega.dtype == torch.float64 else omega.float()
 
 
+def _products(rows: Tensor, chosen: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Return <a, b>, <a, a> and <b, b> of the two rows, or of two chosen ones."""
+    a, b = _real(rows if chosen is None else rows.index_select(0, chosen))
+    return (a * b).sum(), (a * a).sum(), (b * b).sum()
+
+
+class _Late(torch.autograd.Function):
+    """`_products`, whose gradient is made when nothing else is left to do, from the rows themselves.
+
+    Autograd would begin with it: the gradient of all vertices would lie beside the activations of the network until
+    that of the network is there. The numbers are the same.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(rows: Tensor, chosen: Tensor | None) -> Tensor:
+        return torch.stack(_products(rows, chosen))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor | None], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+        ctx._set_sequence_nr(0)  # of what is ready, that with the highest number is done first
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        rows, chosen = ctx.saved_tensors
+        ab, aa, bb = gradient.unbind()
+        ofa, ofb = torch.stack([2 * aa, ab]), torch.stack([ab, 2 * bb])  # how much of a and b is in both gradients
+        if chosen is not None:
+            ofa, ofb = (ofa.new_zeros(len(rows)).index_add(0, chosen, each) for each in (ofa, ofb))
+        found = torch.empty_like(rows)
+        size = (PART if rows.is_cpu else LARGE) // len(rows) + 1
+        for start in range(0, rows.shape[1], size):
+            part = rows[:, start : start + size]
+            a, b = part if chosen is None else part.index_select(0, chosen)
+            found[:, start : start + size] = (ofa[:, None] * a).add_(ofb[:, None] * b)
+        return found, None
+
+
+_late: Callable[[Tensor, Tensor | None], Tensor] = _Late.apply
+
+
 def cos2(rows: Sequence[Tensor], chosen: Tensor | None = None) -> Tensor:
     """Return cos^2 = <a, b>^2 / (|a|^2 |b|^2) of two vectors, in pieces [2, n] or chosen from [m, n]; 0 if one is 0."""
-    products: list[tuple[Tensor, Tensor, Tensor]] = []
+    products: list[tuple[Tensor, ...]] = []
     with exactly(rows[0].device):
         for row in rows:
             piece = sharding.local(row)
-            a, b = _real(piece if chosen is None else piece.index_select(0, chosen))
-            products.append(((a * b).sum(), (a * a).sum(), (b * b).sum()))
+            late = piece.numel() >= LARGE and piece.dtype in (torch.float32, torch.float64)
+            late = late and not torch.compiler.is_compiling()  # a compiler has an order of its own
+            products.append(_late(piece, chosen).unbind() if late else _products(piece, chosen))
     ab, aa, bb = products[0]
     if len(products) > 1 or sharding.mesh_of(rows[0]) is not None:
         sums = torch.stack([torch.stack(each) for each in products]).sum(0)

@@ -14,13 +14,19 @@ SECONDS = 100  # until a process that does not end is a failure
 
 
 class Worker:
-    """A process that calls a function; what it writes can be read line by line, its errors also in a file of theirs."""
+    """A process that calls a function; what it writes can be read line by line, its errors also in a file of theirs.
 
-    def __init__(self, target: Callable[..., None], *arguments: Any, errors: Path | None = None) -> None:
+    Only one that may have `children` can start others, which may outlive it.
+    """
+
+    def __init__(
+        self, target: Callable[..., None], *arguments: Any, errors: Path | None = None, children: bool = False
+    ) -> None:
         reader, writer = CONTEXT.Pipe(duplex=False)
         self.resume = CONTEXT.Event()
         pause = Pause(self.resume)
-        self.process = CONTEXT.Process(target=_call, args=(writer, errors, target, pause, arguments), daemon=True)
+        given = (writer, errors, target, pause, arguments)
+        self.process = CONTEXT.Process(target=_call, args=given, daemon=not children)
         self.process.start()
         writer.close()
         self.output = os.fdopen(os.dup(reader.fileno()))

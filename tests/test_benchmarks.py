@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import nn
 
-from subspaces import data
+from subspaces import data, geometry
 from subspaces.cli import timings
 from subspaces.phases import MEANING, Phase, measured
 from subspaces.training import Execution, Recipe
@@ -186,3 +186,122 @@ def test_a_command_that_fails_is_shown(benchmarks: Any, monkeypatch: pytest.Monk
     monkeypatch.setattr(commands, "COMMAND", [sys.executable, "-I", "-S", "-c", PRETENDED])
     with pytest.raises(SystemExit, match=r"(?s)FileNotFoundError.*ended with 1"):
         commands.call(["--data", "nowhere"], {"TRITON_CACHE_DIR": "cache"})
+
+
+# Steps of large networks
+
+
+@pytest.mark.parametrize("network", ["resnet50", "vit-b16", "gpt2"])
+def test_every_variant_of_a_large_network_is_measured(
+    benchmarks: Any, network: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("transformers")
+    file = tmp_path / "step.json"
+    benchmarks("step").main(["--network", network, "--size", "small", "--rounds", "2", "--json", str(file)])
+    found = json.loads(file.read_text())
+    names = ["plain", "line", "simplex 3", "plain again"]
+    assert list(found["rows"]) == list(found["memory"]["eager"]) == names
+    assert len(capsys.readouterr().out.splitlines()) == 2 * len(names)
+    for m, name in enumerate(names[:3], 1):
+        sizes = found["memory"]["eager"][name]
+        assert sizes["weights_mb"] == pytest.approx(m * found["memory"]["eager"]["plain"]["weights_mb"])
+        assert sizes["state_mb"] == pytest.approx(m * found["memory"]["eager"]["plain"]["state_mb"])
+        assert sizes["weights_mb"] + sizes["state_mb"] < sizes["peak_mb"]
+        assert sizes["peak_mb"] == pytest.approx(sizes["needed_mb"] * (1 + sizes["over"]))
+
+
+def test_the_network_of_a_step_learns_what_it_is_shown(benchmarks: Any) -> None:
+    pytest.importorskip("transformers")
+    step, subjects = benchmarks("step"), benchmarks("subjects")
+    options = step.parsed(["--precision", "bfloat16"])
+    subject = subjects.SUBJECTS["small"]["gpt2"]
+    torch.manual_seed(0)
+    variant = step.make_variant(subject.shapes["line"], "eager", subject, options)
+    before = copy.deepcopy(variant.model.state_dict())
+    assert variant.run(3) == 3
+    after = variant.model.state_dict()
+    assert all(not torch.equal(before[name], after[name]) for name in before)
+    assert len(variant.optimizer.state) == len(list(variant.model.parameters()))
+
+
+@pytest.mark.parametrize("shape", ["line", "simplex 3"])
+def test_a_family_takes_the_memory_of_its_vertices_and_no_more(
+    benchmarks: Any, shape: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gradient of the penalty does not lie beside the activations: with that it is more than what is needed."""
+    pytest.importorskip("transformers")
+    step, subject = benchmarks("step"), benchmarks("subjects").SUBJECTS["small"]["gpt2"]
+    options = step.parsed(["--batch", "16"])
+
+    def variant(shape: Any) -> Any:
+        made = step.make_variant(shape, "eager", subject, options)
+        made.run(1)
+        return made
+
+    plain = variant(None)
+    first = step.memory(plain, "cpu", plain, None)
+    found = []
+    for large in (10**9, 2**12):
+        monkeypatch.setattr(geometry, "LARGE", large)
+        found.append(step.memory(variant(subject.shapes[shape]), "cpu", plain, first)["over"])
+    assert found[0] > 0.05 > 0.02 > found[1]
+
+
+def test_the_most_memory_of_some_work_is_counted(benchmarks: Any) -> None:
+    above = benchmarks("peak").above
+
+    def work() -> torch.Tensor:
+        first = torch.ones(1000, dtype=torch.float64)
+        second = first + 1
+        del first
+        return torch.ones(500, dtype=torch.float64) + second.sum()
+
+    assert above(work, "cpu") == pytest.approx(16_000, abs=200)
+
+
+# Photographs from files
+
+
+def test_made_up_photographs_are_like_those_of_imagenet(benchmarks: Any, tmp_path: Path) -> None:
+    photographs = benchmarks("photographs")
+    about = photographs.write(tmp_path, 12, 2, 2, processes=0)
+    assert (about["files"], about["train"], about["val"]) == (14, 12, 2)
+    assert 90 < about["mean_kb"] < 130
+    found = data.load("imagenet", tmp_path)
+    assert [len(found.train), len(found.test), len(found.classes)] == [12, 2, 2]
+    written = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*.JPEG")}
+    assert photographs.write(tmp_path, 12, 2, 2) == about
+    assert {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*.JPEG")} == written
+
+
+def test_a_loader_is_timed_with_and_without_a_network(
+    benchmarks: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("transformers")
+    file, photographs = tmp_path / "found.json", benchmarks("photographs")
+    photographs.write(tmp_path / "images", 12, 10, 10, processes=0)
+    few = "--images 12 --some 2 --batch 4 --side 32 --workers 0 --size small --rounds 2 --steps 1"
+    benchmarks("streaming").main([*few.split(), "--folder", str(tmp_path / "images"), "--json", str(file)])
+    found = json.loads(file.read_text())
+    pieces = found["pieces"]
+    assert pieces["reading"] > pieces["reading, decoding"] > pieces["reading, decoding, a random view"] > 0
+    assert found["loader"]["loader, 0 workers"] > 0
+    row = found["training"]["0"]
+    assert row["fed_images_s"] == pytest.approx(row["step_images_s"] / (1 + row["late"]))
+    assert row["workers_needed"] >= 1
+    assert len(capsys.readouterr().out.splitlines()) == 8
+
+
+def test_fewer_images_than_a_batch_are_refused(benchmarks: Any) -> None:
+    with pytest.raises(SystemExit, match="expected at least 10 images and one whole batch"):
+        benchmarks("streaming").main(["--images", "18", "--batch", "19"])
+
+
+def test_processor_time_is_asked_for_with_one_thread_only(benchmarks: Any) -> None:
+    with pytest.raises(SystemExit, match="expected --device cpu --threads 1"):
+        benchmarks("step").main(["--processor-time", "--threads", "2"])
+
+
+def test_a_pace_goes_by_its_clock(benchmarks: Any) -> None:
+    ticks = iter([1.0, 3.5])
+    assert benchmarks("timing").Pace(1, 1, "cpu", lambda: next(ticks)).seconds(lambda: None) == 2.5

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from subspaces import geometry
 from subspaces.geometry import cos2, distances, mix
 
 
@@ -91,6 +92,59 @@ def test_zero_vector_is_orthogonal_to_all(zero, dtype):
     value.backward()
     assert value == 0
     assert piece.grad.isfinite().all()
+
+
+# Of large matrices the gradient is made late
+
+
+PAIRS = [(2, None), (4, (3, 1))]
+
+
+def chosen_of(pair: tuple[int, int] | None) -> Tensor | None:
+    return None if pair is None else torch.tensor(pair)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("m", "pair"), PAIRS)
+def test_late_gradients_are_the_same_to_the_last_bit(m, pair, dtype, monkeypatch):
+    def gradients() -> list[Tensor]:
+        pieces = [piece.requires_grad_() for piece in rows(1000, 7, m=m, dtype=dtype)]
+        value = cos2(pieces, chosen_of(pair))
+        return [value, *torch.autograd.grad(value, pieces)]
+
+    expected = gradients()
+    monkeypatch.setattr(geometry, "LARGE", 64)
+    monkeypatch.setattr(geometry, "PART", 300)  # of which some are whole, and one is not
+    assert all(torch.equal(found, one) for found, one in zip(gradients(), expected, strict=True))
+
+
+@pytest.mark.parametrize(("m", "pair"), PAIRS)
+def test_late_gradients_have_gradients_and_work_side_by_side(m, pair, monkeypatch):
+    monkeypatch.setattr(geometry, "LARGE", 4)
+    monkeypatch.setattr(geometry, "PART", 4)
+    (piece,) = (one.requires_grad_() for one in rows(6, m=m, dtype=torch.float64))
+    chosen = chosen_of(pair)
+    assert torch.autograd.gradcheck(lambda one: cos2([one], chosen), piece)
+    assert torch.autograd.gradgradcheck(lambda one: cos2([one], chosen), piece)
+    several = torch.stack([piece, 2 * piece.flip(1), piece.cos()]).detach()
+    found = torch.vmap(torch.func.grad(lambda one: cos2([one], chosen)))(several)
+    for one, its in zip(several, found, strict=True):
+        torch.testing.assert_close(its, torch.func.grad(lambda one: cos2([one], chosen))(one))
+
+
+def test_a_late_gradient_comes_after_that_of_the_network(monkeypatch):
+    """Also where the penalty is the last thing that was computed, with which autograd would begin."""
+    made: list[str] = []
+    backward = geometry._Late.backward
+    monkeypatch.setattr(geometry._Late, "backward", lambda *given: (made.append("penalty"), backward(*given))[1])
+    for large, expected in ((10**9, ["network"]), (1, ["network", "penalty"])):
+        monkeypatch.setattr(geometry, "LARGE", large)
+        made.clear()
+        omega = rows(8)[0].requires_grad_()
+        weights = mix(torch.tensor([0.5, 0.5]), omega)
+        weights.register_hook(lambda _: made.append("network"))
+        (weights.sin().sum() + cos2([omega])).backward()
+        assert made == expected
 
 
 def test_cos2_is_not_lowered_by_autocast():

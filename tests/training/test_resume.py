@@ -1,6 +1,7 @@
 """A run that was interrupted and continued ends bitwise where an uninterrupted one ends."""
 
 import dataclasses
+import functools
 import os
 import signal
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from processes import Pause, Worker
+from processes import SECONDS, Pause, Worker
 from training_cases import CPU, DIGITS, Countdown, assert_same_end, made_dataset, train_one
 
 from subspaces import data
@@ -126,6 +127,11 @@ def test_handlers_of_signals_are_restored(tmp_path: Path):
 # Images that are read from files
 
 
+PHOTOGRAPHS = dataclasses.replace(
+    BASE, dataset="imagenet", network="training_cases:convolutional", batch=3, epochs=2, flip=True, method="line"
+)  # 10 images: 4 steps an epoch
+
+
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> data.Dataset:
     """A folder of images, as ImageNet is published."""
@@ -143,15 +149,12 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> data.Dataset:
 
 @pytest.mark.parametrize("steps", [2, 4, 6])
 def test_a_streaming_run_continues_within_an_epoch_and_between_epochs(steps, folders, tmp_path: Path):
-    recipe = dataclasses.replace(
-        BASE, dataset="imagenet", network="training_cases:convolutional", batch=3, epochs=2, flip=True, method="line"
-    )  # 10 images: 4 steps an epoch
     execution = dataclasses.replace(EXECUTION, workers=0, evaluate_every=1)
-    options = {"dataset": folders, "execution": execution}
-    whole = train_one(recipe, tmp_path / "whole", **options)
+    train = functools.partial(train_one, PHOTOGRAPHS, dataset=folders, execution=execution)
+    whole = train(out=tmp_path / "whole")
     with pytest.raises(Stopped):
-        train_one(recipe, tmp_path, tick=Countdown(steps, lambda: signalled(signal.SIGTERM)), **options)
-    assert_same_end(train_one(recipe, tmp_path, **options), whole)
+        train(out=tmp_path, tick=Countdown(steps, lambda: signalled(signal.SIGTERM)))
+    assert_same_end(train(out=tmp_path), whole)
 
 
 def test_branches_of_a_streaming_run_share_their_trunk_and_part_after_it(folders, tmp_path: Path):
@@ -179,6 +182,31 @@ def test_a_streaming_run_continues_from_the_end_of_an_epoch(folders, tmp_path: P
     with pytest.raises(Interrupted):
         train_one(recipe, tmp_path, tick=Countdown(8, crash), **options)  # after the checkpoint of its last step
     assert_same_end(train_one(recipe, tmp_path, **options), whole)
+
+
+def trains_files(pause: Pause, root: Path, out: Path, steps: int) -> None:
+    """Train on image files that two other processes read, and be killed after some steps."""
+    execution = dataclasses.replace(EXECUTION, workers=2, evaluate_every=0, checkpoint_seconds=0.0)
+    kill = Countdown(steps, lambda: signalled(signal.SIGKILL))
+    train_one(PHOTOGRAPHS, out, dataset=data.load("imagenet", root), execution=execution, tick=kill)
+
+
+@pytest.mark.parametrize("steps", [2, 7])
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # Python 3.12 on threads and fork
+def test_a_run_that_is_killed_while_others_read_its_files_ends_the_same_with_any_number_of_them(
+    steps, folders, tmp_path: Path
+):
+    """Batches that were read ahead are read again: what was used is what the last checkpoint says."""
+    execution = dataclasses.replace(EXECUTION, evaluate_every=0)
+    train = functools.partial(train_one, PHOTOGRAPHS, dataset=folders)
+    whole = train(out=tmp_path / "whole", execution=dataclasses.replace(execution, workers=0))
+    worker = Worker(trains_files, folders.train.root.parent, tmp_path, steps, children=True)
+    worker.process.join(SECONDS)
+    assert worker.process.exitcode == -signal.SIGKILL
+    worker.output.close()  # those that read it are still there for some seconds, and would keep it open
+    _, progress = Run.under(tmp_path, PHOTOGRAPHS).load_checkpoint()
+    assert 4 * progress["epoch"] + progress["done"] == steps
+    assert_same_end(train(out=tmp_path, execution=dataclasses.replace(execution, workers=1)), whole)
 
 
 # Other processes
