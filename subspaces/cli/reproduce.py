@@ -115,7 +115,12 @@ def _rows(program: "Program", estimates: "Estimates") -> list[dict[str, Any]]:
     found = []
     for plan, reason in [*planned, *program.obstacles]:
         exhibit = plan.exhibit
-        about = {"exhibit": exhibit.name, "where": exhibit.where, "shows": exhibit.shows, "on": plan.bench.name}
+        about: dict[str, Any] = {
+            "exhibit": exhibit.name,
+            "where": exhibit.where,
+            "shows": exhibit.shows,
+            "on": plan.bench.name,
+        }
         about |= {"scale": program.scale.name, "obstacle": reason}
         found.append(about | vars(estimates.cost([plan])))
     return found

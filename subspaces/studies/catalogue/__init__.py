@@ -1,10 +1,13 @@
 """The catalogue: every figure of the paper, with what it takes, how it is measured, and what is claimed of it."""
 
-# isort: off
-from subspaces.studies.catalogue import lines
+from typing import Any
+
+from subspaces.studies.catalogue import imagenet, lines, shapes, simplexes, studied
 from subspaces.studies.catalogue.claims import RULE, VERDICTS, Claim, Judgement, Quantity
-from subspaces.studies.catalogue.exhibit import EXHIBITS, Exhibit, Plan, Reproduced
+from subspaces.studies.catalogue.compared import Compared, Panel
+from subspaces.studies.catalogue.exhibit import Exhibit, Plan, Reproduced
 from subspaces.studies.catalogue.scales import SCALES, Bench, Scale
+from subspaces.text import Catalogue
 
 __all__ = [
     "EXHIBITS",
@@ -13,11 +16,39 @@ __all__ = [
     "VERDICTS",
     "Bench",
     "Claim",
+    "Compared",
     "Exhibit",
     "Judgement",
+    "Panel",
     "Plan",
     "Quantity",
     "Reproduced",
     "Scale",
-    "lines",
 ]
+
+EXHIBITS: Catalogue[type[Exhibit[Any]]] = Catalogue(
+    "exhibit",
+    [  # in the order of the paper; its first figure is a sketch
+        shapes.Planes,
+        shapes.Dynamics,
+        lines.Along,
+        lines.EnsemblesAlong,
+        lines.Betas,
+        simplexes.SimplexMidpoint,
+        studied.LabelNoise,
+        imagenet.CorruptedAlong,
+        imagenet.Epochs,
+        simplexes.SixModels,
+        studied.LargeNoise,
+        imagenet.OffTheLine,
+        lines.Samples,
+        studied.Integral,
+        shapes.PointInit,
+        shapes.SimplexDynamics,
+        shapes.Endpoints,
+        lines.SwaLine,
+        imagenet.CorruptedMidpoint,
+        imagenet.CorruptedBest,
+        studied.Instability,
+    ],
+)

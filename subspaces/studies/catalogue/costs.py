@@ -32,9 +32,9 @@ from subspaces.training.stack import Stack
 
 FORWARD = 1 / 3  # of a step
 TESTED = 1 / 5  # test images for each training image, about
-STEPS = 3  # that are timed, after others
+STEPS = 3  # that are timed, after others; one of large batches
 BATCHES = 24  # of made-up images for several runs that are one program, which takes ten steps at once
-FEW = 8  # images in a batch that is timed on a CPU in place of a large one
+FEW = 4  # images in a batch that is timed on a CPU in place of a large one
 LARGE = 2**19  # numbers in a batch of images, above which it is large
 
 
@@ -159,17 +159,17 @@ def time_step(recipe: Recipe, size: Size, execution: Execution) -> float:
     Nothing is compiled or captured for this, so that on a GPU training itself is faster.
     """
     large = execution.device == "cpu" and recipe.batch * math.prod(size.image_shape) > LARGE
-    timed = replace(recipe, batch=min(recipe.batch, FEW)) if large else recipe
+    timed, steps = (replace(recipe, batch=min(recipe.batch, FEW)), 1) if large else (recipe, STEPS)
     how = replace(execution, compile=False, graph=False, resident=True)
     crew = crews([Run(Path(), replace(timed, seed=seed)) for seed in range(STACK)], how)[0]
     with torch.random.fork_rng():
-        data = _made_up(timed, size, BATCHES if len(crew) > 1 else STEPS + 1)
+        data = _made_up(timed, size, BATCHES if len(crew) > 1 else steps + 1)
         first, *others = crew
         engines = [Engine(first.recipe, data, how)]
         engines += [Engine(run.recipe, data, how, engines[0].loader) for run in others]
         if len(engines) > 1:
             Stack(engines)
-        return _clocked(engines) / len(engines) * recipe.batch / timed.batch
+        return _clocked(engines, steps) / len(engines) * recipe.batch / timed.batch
 
 
 def _made_up(recipe: Recipe, size: Size, batches: int) -> Dataset:
@@ -181,7 +181,7 @@ def _made_up(recipe: Recipe, size: Size, batches: int) -> Dataset:
     return Dataset(recipe.dataset, split, None, split, names, (0.5,) * channels, (0.25,) * channels)
 
 
-def _clocked(engines: Sequence[Engine]) -> float:
+def _clocked(engines: Sequence[Engine], steps: int) -> float:
     """Return how long a step of all takes, after those that warm up."""
     first = engines[0]
     for engine in engines:
@@ -190,7 +190,7 @@ def _clocked(engines: Sequence[Engine]) -> float:
     done = began = first.advance(first.loader.sizes, 0)
     _wait(first)
     start = time.perf_counter()
-    while done - began < STEPS:
+    while done - began < steps:
         done += first.advance(first.loader.sizes, done)
     _wait(first)
     return (time.perf_counter() - start) / (done - began)

@@ -11,7 +11,6 @@ from subspaces.studies.catalogue.claims import HEADS, MANY, RULE, BySeed, Claim,
 from subspaces.studies.catalogue.scales import Bench, Role, Scale
 from subspaces.studies.setting import Setting
 from subspaces.studies.tables import Figure, Result, Table
-from subspaces.text import Catalogue
 from subspaces.training.recipe import Recipe
 
 SCHEMA = 1
@@ -99,9 +98,6 @@ class Exhibit(Generic[P]):
             found = self.measure(plan)
             judged = [claim.judge(found) for claim in self.claims(plan.bench)]
             return Reproduced(plan, self, found, judged).write(plan.setting.out)
-
-
-EXHIBITS: Catalogue[type[Exhibit[Any]]] = Catalogue("exhibit")
 
 
 @dataclass(frozen=True)

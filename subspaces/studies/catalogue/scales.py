@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from subspaces.evaluation.points import GRID
+from subspaces.methods import METHODS
 from subspaces.studies.noise import RATES
 from subspaces.studies.noise_levels import LEVELS
 from subspaces.text import Catalogue
@@ -65,12 +66,11 @@ class Bench:
 
         It is called as the recipe that it is, if there is one, so that runs which are there already are found.
         """
-        plain = replace(self.base, method=method)
-        made = replace(plain, **changes)
+        made = replace(self.base, method=method, **changes)
         alike = (one for one in RECIPES.values() if (one.method, one.dataset) == (method, made.dataset))
         known = (one.name for one in alike if one.content == made.content)
-        before = plain.to_dict()
-        told = {name: value for name, value in made.to_dict().items() if value != before[name]}
+        before = self.base.to_dict() | METHODS[method]().own()
+        told = {name: value for name, value in made.to_dict().items() if name in changes and value != before[name]}
         words = (f"-{name.replace('_', '-')}{'' if value is True else value}" for name, value in told.items())
         return replace(made, name=next(known, f"{self.name}-{method}{''.join(words)}"))
 
