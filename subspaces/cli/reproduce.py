@@ -16,7 +16,8 @@ from subspaces.training import Execution
 if TYPE_CHECKING:
     from subspaces.studies.catalogue import Plan, Reproduced
     from subspaces.studies.catalogue.costs import Estimates
-    from subspaces.studies.reproduce import Program, Reproduction
+    from subspaces.studies.catalogue.program import Program
+    from subspaces.studies.reproduce import Reproduction
 
 LIST = "list"
 SCALE_NAMES = ("smoke", "paper")
@@ -51,6 +52,9 @@ def reproduce(
             autocompletion=completing(lambda: SCALE_NAMES),
         ),
     ] = None,
+    on: Annotated[
+        list[str] | None, option("Only on this network and its data, such as cifar10; repeat it for several.", "NAME")
+    ] = None,
     seeds: Annotated[
         list[int] | None, option("Train everything once for each of these seeds.", "INT...", default="0 1 2")
     ] = None,
@@ -75,17 +79,18 @@ def reproduce(
     Example: subspaces reproduce along betas --scale paper --data data
     """
     from subspaces.studies.catalogue.costs import Estimates
-    from subspaces.studies.reproduce import plan, run
+    from subspaces.studies.catalogue.program import plan
+    from subspaces.studies.reproduce import run
     from subspaces.studies.setting import Setting
 
-    with usage("out", "seeds", "scale", name="name"):
+    with usage("out", "seeds", "scale", "on"):
         shared.check_output(quiet, as_json)
         show = "quiet" if quiet or as_json else "bar"
         where: dict[str, Any] = {"data": data, "runs": runs, "out": out, "show": show, "tensorboard": tensorboard}
         setting = Setting.of(seeds=seeds or None, **where, **fields)
         listing = names in (None, [], [LIST])
         scales = SCALE_NAMES if listing and scale is None else (scale or "smoke",)
-        programs = [plan("all" if listing else names or (), one, setting) for one in scales]
+        programs = [plan("all" if listing else names or (), one, setting, on or None) for one in scales]
     estimates = Estimates(data, Execution(**fields))
     if listing:
         _list(programs, estimates, as_json)

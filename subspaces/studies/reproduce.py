@@ -1,62 +1,28 @@
 """The paper's figures, each by its name: planned with their costs, trained, measured, drawn and judged."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
-from subspaces import files, values
+from subspaces import files
 from subspaces.studies import tables
-from subspaces.studies.catalogue import EXHIBITS, RULE, SCALES, Exhibit, Plan, Reproduced, Scale
+from subspaces.studies.catalogue import RULE, Plan, Reproduced
 from subspaces.studies.catalogue.claims import HEADS, MANY, VERDICTS, counted
-from subspaces.studies.catalogue.compared import TWIN
-from subspaces.studies.catalogue.costs import obstacle
-from subspaces.studies.catalogue.exhibit import below
+from subspaces.studies.catalogue.program import ALL, Program, plan
 from subspaces.studies.setting import Folder, Setting, train_missing
 from subspaces.studies.tables import Result, Table
-from subspaces.text import nearest
 from subspaces.training.display import Mode
-from subspaces.training.execution import Execution
-from subspaces.training.recipe import Recipe
 from subspaces.training.runs import Run
+from subspaces.training.trainer import LastTrainingError, TrainingError
 
 SCHEMA = 1
-ALL = "all"
-
-
-class Obstacle(NamedTuple):
-    """What cannot be made here, and why."""
-
-    plan: Plan
-    reason: str
-
-
-@dataclass(frozen=True)
-class Program:
-    """All that is to be done for some exhibits, and what cannot be done here."""
-
-    scale: Scale
-    plans: list[Plan]
-    obstacles: list[Obstacle]
-    setting: Setting
-
-    @property
-    def recipes(self) -> list[Recipe]:
-        """Every run once, whichever exhibits share it."""
-        return list({one.key: one for plan in self.plans for one in plan.recipes}.values())
-
-    @property
-    def benches(self) -> list[list[Plan]]:
-        """The plans by their bench: what is on one is trained together."""
-        found: dict[str, list[Plan]] = {}
-        for plan in self.plans:
-            found.setdefault(plan.bench.base.key, []).append(plan)
-        return list(found.values())
 
 
 def reproduce(
     name: str | Sequence[str] = ALL,
     *,
     scale: str = "smoke",
+    on: str | Sequence[str] | None = None,
     seeds: Sequence[int] | None = None,
     data: Folder | None = None,
     runs: Folder = "runs",
@@ -73,6 +39,7 @@ def reproduce(
     Args:
         name: of an exhibit, or several; `subspaces reproduce list` lists them. "all" are all.
         scale: "smoke", a small network on digits in minutes on a CPU, or "paper", the paper's own networks and data.
+        on: the networks and data to make them on, such as "cifar10"; by default all that the paper has.
         seeds: train everything once for each of these; by default 0, 1 and 2.
         data: the folder with the data sets; by default `data`.
         runs: the folder of the run folders, those that are there and those that are trained.
@@ -86,45 +53,7 @@ def reproduce(
         >>> [(each.claim.sentence, each.verdict) for one in reproduction.exhibits for each in one.judged]
     """
     where: dict[str, Any] = {"data": data, "runs": runs, "out": out, "show": show, "tensorboard": tensorboard}
-    return run(plan(name, scale, Setting.of(seeds=seeds, **where, **changes)))
-
-
-def plan(name: str | Sequence[str], scale: str, setting: Setting) -> Program:
-    """Check everything and return what is to be done; nothing is."""
-    size = SCALES.find(scale)
-    known = {entry.name for entry in fields(Execution)}
-    for field_name in setting.changes:
-        if field_name not in known:
-            raise TypeError(f"{field_name}=…: the scale decides what is trained; {nearest(field_name, known)}")
-    setting = setting if setting.seeds is not None else replace(setting, seeds=size.seeds)
-    _check_seeds(setting.seeds or ())
-    plans, obstacles = list[Plan](), list[Obstacle]()
-    for exhibit in named(name):
-        for bench in exhibit.benches(size):
-            one = exhibit.plan(bench, below(setting, exhibit, bench))
-            if (reason := obstacle(bench.base, setting.data)) is not None:
-                obstacles.append(Obstacle(one, reason))
-            else:
-                plans.append(one)
-    return Program(size, plans, obstacles, setting)
-
-
-def _check_seeds(seeds: Sequence[int]) -> None:
-    """Refuse seeds of which one is the twin of another: their ensembles would have a network in common."""
-    for seed in values.several("seeds", seeds, "one or more of them, such as [0, 1]"):
-        if isinstance(seed, int) and seed + TWIN in seeds:
-            raise ValueError(
-                f"seeds={seed} and {seed + TWIN}: the second is that of the first one's twin; take another"
-            )
-
-
-def named(name: str | Sequence[str]) -> list[Exhibit[Any]]:
-    """Return the exhibits of these names, each once."""
-    several = values.all_of("name", name, (str,), "the name of an exhibit, or several")
-    for one in several:
-        if one != ALL and one not in EXHIBITS:
-            raise ValueError(f"no exhibit {one!r}: {nearest(one, [*EXHIBITS, ALL])} (`subspaces reproduce list`)")
-    return [kind() for each, kind in EXHIBITS.items() if ALL in several or each in several]
+    return run(plan(name, scale, Setting.of(seeds=seeds, **where, **changes), on))
 
 
 def run(program: Program, told: Callable[[Reproduced], None] = lambda made: None) -> "Reproduction":
@@ -132,15 +61,33 @@ def run(program: Program, told: Callable[[Reproduced], None] = lambda made: None
     if not program.plans:
         reasons = dict.fromkeys(each.reason for each in program.obstacles)
         raise ValueError(f"nothing of it is possible here: {'; '.join(reasons)}")
-    made: list[Reproduced] = []
+    made, failures = list[Reproduced](), list[TrainingError]()
     with files.made(program.setting.out):
         for plans in program.benches:
-            together = {one.key: one for plan in plans for one in plan.recipes}
-            train_missing(list(together.values()), plans[0].setting)
-            for one in plans:
+            failures += _train(plans)
+            for one in (one for one in plans if not failures or _trained(one)):
                 made.append(one.exhibit.run(one))
                 told(made[-1])
-        return Reproduction(program, made).write(program.setting.out)
+        written = Reproduction(program, made).write(program.setting.out) if made else None
+    if failures or written is None:
+        raise failures[0]
+    return written
+
+
+def _train(plans: Sequence[Plan]) -> list[TrainingError]:
+    """Train every run of plans on one bench together; return what went wrong with one, which stops no other."""
+    together = {one.key: one for plan in plans for one in plan.recipes}
+    try:
+        train_missing(list(together.values()), plans[0].setting)
+    except LastTrainingError:
+        raise
+    except TrainingError as error:
+        return [error]
+    return []
+
+
+def _trained(plan: Plan) -> bool:
+    return all(Run.under(plan.setting.runs, one).finished for one in plan.recipes)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from subspaces.studies.catalogue import imagenet, lines, shapes, simplexes, studied
+from subspaces.studies.catalogue import corrupted, distances, lines, longer, planes, simplexes, studied
 from subspaces.studies.catalogue.claims import RULE, VERDICTS, Claim, Judgement, Quantity
 from subspaces.studies.catalogue.compared import Compared, Panel
 from subspaces.studies.catalogue.exhibit import Exhibit, Plan, Reproduced
@@ -29,26 +29,26 @@ __all__ = [
 EXHIBITS: Catalogue[type[Exhibit[Any]]] = Catalogue(
     "exhibit",
     [  # in the order of the paper; its first figure is a sketch
-        shapes.Planes,
-        shapes.Dynamics,
+        planes.Planes,
+        distances.Dynamics,
         lines.Along,
         lines.EnsemblesAlong,
         lines.Betas,
         simplexes.SimplexMidpoint,
         studied.LabelNoise,
-        imagenet.CorruptedAlong,
-        imagenet.Epochs,
+        corrupted.CorruptedAlong,
+        longer.Epochs,
         simplexes.SixModels,
         studied.LargeNoise,
-        imagenet.OffTheLine,
+        longer.OffTheLine,
         lines.Samples,
         studied.Integral,
-        shapes.PointInit,
-        shapes.SimplexDynamics,
-        shapes.Endpoints,
+        distances.PointInit,
+        distances.SimplexDynamics,
+        distances.Endpoints,
         lines.SwaLine,
-        imagenet.CorruptedMidpoint,
-        imagenet.CorruptedBest,
+        corrupted.CorruptedMidpoint,
+        corrupted.CorruptedBest,
         studied.Instability,
     ],
 )

@@ -1,13 +1,16 @@
 """Exhibits that are comparisons: methods on the same data, measured at points, along lines and on planes."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+from subspaces.evaluation.record import Row
+from subspaces.evaluation.settings import Settings
+from subspaces.evaluation.shifted_data import Corruptions
 from subspaces.evaluation.statistics import spread
 from subspaces.reports import figures
 from subspaces.reports.answers import alone
-from subspaces.reports.reading import Group, value
+from subspaces.reports.reading import Group, Reading, value
 from subspaces.studies.catalogue.claims import BySeed, Quantity
 from subspaces.studies.catalogue.exhibit import Exhibit, Numbers, Plan
 from subspaces.studies.catalogue.scales import Bench
@@ -23,6 +26,7 @@ from subspaces.training.runs import Run
 TWIN = 1000
 """What is added to a seed for the second of two independent networks, so that every seed has an ensemble of its own."""
 STANDARD = "standard"
+WALKED = ("along", "midpoint")  # roles of rows along a line or curve
 FIRST = "l2 after the first epoch"
 Recipes = dict[str, Recipe]
 """By what an exhibit calls them."""
@@ -48,7 +52,7 @@ class Panel:
     def entry(self, label: str, answer: str) -> Entry:
         """Return an answer of a method."""
         group = self.group(label)
-        found = {each.kind: each for each in self.comparison.entries if each.group is group}
+        found = {each.kind: each for each in self.comparison.entries if each.group.label == group.label}
         kind = "network" if answer == "midpoint" and group.runs[0].single else answer
         if kind not in found:
             raise ValueError(f"{label} has no answer {answer!r}: {nearest(answer, found)}")
@@ -94,7 +98,9 @@ class Compared(Exhibit[Panel]):
         pairs = [[first, second] for second in twins for first in runs if _twins(first, second)]
         about = self.evaluation(plan.bench)
         found = measure(runs, plan.setting, plan.study.reference, twins=pairs, **about)
-        panel = Panel(plan.bench, self.recipes(plan.bench), found, twins, plan.setting)
+        groups = [replace(each, runs=[seen(run, Settings.of(about)) for run in each.runs]) for each in found.groups]
+        recipes, found = self.recipes(plan.bench), replace(found, groups=groups)
+        panel = Panel(plan.bench, recipes, found, twins, plan.setting)
         return replace(panel, numbers=self.numbers(panel))
 
     def numbers(self, found: Panel) -> Numbers:
@@ -111,11 +117,36 @@ class Compared(Exhibit[Panel]):
         return found.numbers
 
     def draw(self, found: Panel) -> Figure:
-        return figures.draw(self.picture, self.drawn(found), metric=self.metric)
+        return figures.draw_groups(self.picture, self.drawn(found), self.metric)
 
-    def drawn(self, found: Panel) -> list[Run]:
-        """Return the runs that are drawn."""
-        return found.runs()
+    def drawn(self, found: Panel) -> list[Group]:
+        """Return what is drawn."""
+        return found.comparison.groups
+
+
+def seen(run: Reading, settings: Settings) -> Reading:
+    """Return a run with nothing but what these settings measure along it and on corrupted images.
+
+    Its record may have more, of other exhibits or of the user's: what is drawn and claimed must not depend on that.
+    """
+    places = {round(each, 9) + 0.0 for alpha in settings.grid for each in (alpha, 1 - alpha)} | {0.5}
+    corrupted: Any = settings.corruptions
+    names, severities = (corrupted.names, corrupted.severities) if isinstance(corrupted, Corruptions) else ((), ())
+    record = replace(
+        run.record,
+        rows=[row for row in run.record.rows if _of(row, places)],
+        shifts=[
+            replace(each, rows=[row for row in each.rows if _of(row, places)])
+            for each in run.record.shifts
+            if each.name in (names or ()) and each.severity in severities
+        ],
+    )
+    return Reading(run_of(run), record)
+
+
+def _of(row: Row, places: Collection[float]) -> bool:
+    """Say whether a row is of some points of a line or curve, or of none."""
+    return all(isinstance(alpha, list) or alpha in places for alpha in row.alphas) or row.role not in WALKED
 
 
 def _twins(first: Run, second: Run) -> bool:

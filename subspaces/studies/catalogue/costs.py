@@ -2,7 +2,7 @@
 
 A few steps of standard training are timed for each network and data set, on made-up images, and every network-step is
 taken to last as long: forward and backward through one network is what all methods do. A network that is only measured
-costs a third of a step for each batch.
+costs a third of a step for each batch. What a run and a picture take beside was measured once, on two cores.
 """
 
 import importlib.util
@@ -32,6 +32,7 @@ from subspaces.training.stack import Stack
 
 FORWARD = 1 / 3  # of a step
 TESTED = 1 / 5  # test images for each training image, about
+A_RUN, A_PICTURE = 0.3, 1.0  # seconds beside all steps, for files and the like: what counts for small networks
 STEPS = 3  # that are timed, after others; one of large batches
 BATCHES = 24  # of made-up images for several runs that are one program, which takes ten steps at once
 FEW = 4  # images in a batch that is timed on a CPU in place of a large one
@@ -80,7 +81,9 @@ class Estimates:
         passes = [(plan.bench.base, self.passes(plan)) for plan in measured]
         work = [*steps, *((base, FORWARD * count) for base, count in passes)]
         times = [(count, self.step_seconds(one)) for one, count in work]
-        seconds = None if any(each is None for _, each in times) else sum(n * (each or 0.0) for n, each in times)
+        beside = A_RUN * len(left) + A_PICTURE * len(plans)
+        timed = None not in (each for _, each in times)
+        seconds = beside + sum(n * (each or 0.0) for n, each in times) if timed else None
         return Cost(len(recipes), len(left), sum(n for _, n in steps), sum(n for _, n in passes), seconds)
 
     def size(self, recipe: Recipe) -> Size:
@@ -111,12 +114,13 @@ class Estimates:
         settings = Settings.of(plan.exhibit.evaluation(plan.bench))
         wanted = settings.corruptions
         shifts = len(wanted.names or ()) * len(wanted.severities) if isinstance(wanted, Corruptions) else 0
-        networks = {one.key: _points(one, settings) for one in plan.study.recipes}
-        of_runs: float = sum(
-            networks[one.key] * self.size(one).training / one.batch * (1 + TESTED * (1 + shifts))
-            for one in plan.study.recipes
-        )
-        return of_runs + plan.exhibit.passes(plan)
+        found = [(one, _points(one, settings), shifts) for one in plan.study.recipes]
+        found.append((plan.bench.base, plan.exhibit.networks(plan), 0))
+        batches: list[float] = [
+            networks * self.size(one).training / one.batch * (1 + TESTED * (1 + kinds))
+            for one, networks, kinds in found
+        ]
+        return sum(batches)
 
     def step_seconds(self, recipe: Recipe) -> float | None:
         """Return how long a network-step lasts, as in standard training with the same network, images and batches.
@@ -139,11 +143,11 @@ def states_of(plans: Iterable[Plan]) -> dict[str, State]:
     return found
 
 
-def _points(recipe: Recipe, settings: Settings) -> int:
+def _points(recipe: Recipe, settings: Settings) -> float:
     """Return how many networks of a run are measured."""
     shape = recipe.result_shape()
     items = plan_points(shape, grid=settings.grid, random=settings.random, triangle=settings.triangle)
-    return sum(len(item.points) for item in items)
+    return float(sum(len(item.points) for item in items))
 
 
 def _plain(recipe: Recipe) -> Recipe:

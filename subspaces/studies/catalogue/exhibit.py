@@ -88,7 +88,7 @@ class Exhibit(Generic[P]):
         """Return how runs are measured, as arguments of `evaluate`."""
         raise NotImplementedError
 
-    def passes(self, plan: Plan) -> float:
+    def networks(self, plan: Plan) -> float:
         """Return how many networks are measured beside those of `evaluation`, for the estimate of time."""
         return 0.0
 
@@ -118,7 +118,7 @@ class Reproduced(Result):
     @property
     def title(self) -> str:
         """What is shown, and of which network and data."""
-        return f"{self.exhibit.where}: {self.exhibit.shows} · {heading([self.plan.bench.base])}"
+        return f"{self.exhibit.where}: {self.exhibit.shows} · {heading(self.plan.recipes)}"
 
     def tables(self) -> list[Table]:
         claims = Table(self.title, HEADS, [each.cells() for each in self.judged], left=2)

@@ -11,7 +11,7 @@ from subspaces.studies.catalogue.lines import MATCH, NEAR
 from subspaces.studies.catalogue.scales import Bench
 from subspaces.studies.instability import InstabilityStudy
 from subspaces.studies.integral import IntegralStudy
-from subspaces.studies.network_mixtures import WORDS, Kind
+from subspaces.studies.network_mixtures import PER, WORDS, Kind
 from subspaces.studies.noise_levels import QUICK, NoiseStudy, measure_levels, methods_of, plan_levels
 from subspaces.studies.setting import Setting, train_missing
 from subspaces.studies.tables import Result
@@ -199,6 +199,11 @@ class Instability(Exhibit[InstabilityStudy]):
 
     def evaluation(self, bench: Bench) -> dict[str, Any]:
         return QUICK
+
+    def networks(self, plan: Plan) -> float:
+        study: instability.Plan = plan.study
+        of_trunk = len(study.models) * (2 + len(PER) * study.draws)  # beside the branches themselves
+        return of_trunk * len(study.seeds) * len(study.shared)
 
     def claims(self, bench: Bench) -> list[Claim[InstabilityStudy]]:
         shared = instability.shared_epochs(bench.base, bench.scale.shared)

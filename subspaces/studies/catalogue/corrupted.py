@@ -1,4 +1,4 @@
-"""Exhibits of large data: lines on corrupted images, trained for longer, and networks off the line."""
+"""Exhibits of lines on corrupted images: accuracy along them, and how much is lost."""
 
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
@@ -9,33 +9,27 @@ from subspaces.evaluation.record import Row
 from subspaces.evaluation.shifted_data import Corruptions
 from subspaces.reports import shifts
 from subspaces.reports.reading import Reading
-from subspaces.studies.catalogue.claims import BySeed, Claim, Quantity, mean
+from subspaces.studies.catalogue.claims import BySeed, Claim, Quantity
 from subspaces.studies.catalogue.compared import (
     STANDARD,
     Compared,
     Panel,
     Recipes,
     answer,
-    at,
-    together,
-    two_networks,
 )
-from subspaces.studies.catalogue.lines import MATCH, draw_with_two_networks
+from subspaces.studies.catalogue.lines import MATCH
 from subspaces.studies.catalogue.scales import Bench, Role
-from subspaces.studies.tables import Figure
 
 LARGE: tuple[Role, ...] = ("large", "large-wide")
 LINES = ("line", "layerwise line")
 ALONG = ("snow", "contrast")
 SEVERITY = 3  # of the bars
-OUTSIDE = -0.05  # and its opposite, 1.05
 
 
 class Corrupted(Compared):
     """Lines and standard training on corrupted images."""
 
     roles = LARGE
-    names: tuple[str, ...] | None = None
 
     def recipes(self, bench: Bench) -> Recipes:
         lines = {"line": bench.recipe("line"), "layerwise line": bench.recipe("line", layerwise=True)}
@@ -116,102 +110,15 @@ class CorruptedBest(Corrupted):
     picture = "shift"
 
     def claims(self, bench: Bench) -> list[Claim[Panel]]:
-        best = {one: change(one, best=True) for one in LINES}
         return [
-            *(
-                Claim(
-                    f"the best network of the {one} loses less than standard training",
-                    best[one],
-                    change(STANDARD),
-                    "change",
-                )
-                for one in LINES
-            ),
-            *(Claim(f"it loses less than the midpoint ({one})", best[one], change(one), "change") for one in LINES),
-        ]
-
-
-class Epochs(Compared):
-    """What longer training gives to a line's midpoint."""
-
-    name = "epochs"
-    where = "Figure 10"
-    shows = "accuracy and ECE of the midpoint of a line against the epochs"
-    roles = LARGE
-
-    def recipes(self, bench: Bench) -> Recipes:
-        found = {}
-        for epochs in bench.scale.epochs:
-            found[after(STANDARD, epochs)] = bench.recipe(epochs=epochs)
-            found[after("line", epochs)] = bench.recipe("line", epochs=epochs)
-            found[after("layerwise line", epochs)] = bench.recipe("line", epochs=epochs, layerwise=True)
-        return found
-
-    def claims(self, bench: Bench) -> list[Claim[Panel]]:
-        longest = bench.scale.epochs[-1]
-        accurate = [
             Claim(
-                f"after {longest} epochs the midpoint of the {one} is above standard training",
-                answer(after(one, longest)),
-                answer(after(STANDARD, longest)),
+                f"the best network of the {one} loses less than standard training, in the mean over corruptions",
+                change(one, best=True),
+                change(STANDARD),
+                "change",
             )
             for one in LINES
         ]
-        calibrated = [
-            Claim(
-                f"after {epochs} epochs the midpoint of the {one} is better calibrated than standard training",
-                answer(after(STANDARD, epochs), metric="ece"),
-                answer(after(one, epochs), metric="ece"),
-                "ece",
-            )
-            for epochs in bench.scale.epochs
-            for one in LINES
-        ]
-        return [*accurate, *calibrated]
-
-    def draw(self, found: Panel) -> Figure:
-        from subspaces.studies import figures
-
-        lengths = found.bench.scale.epochs
-        series = {
-            one: ([float(n) for n in lengths], [found.entry(after(one, n), "midpoint") for n in lengths])
-            for one in (STANDARD, *LINES)
-        }
-        comparison = found.comparison
-        return figures.over(comparison.heading(), series, len(comparison.seeds), "epochs")
-
-
-def after(one: str, epochs: int) -> str:
-    """Return what a training of so many epochs is called."""
-    return f"{one}, {epochs} epochs"
-
-
-class OffTheLine(Compared):
-    """Whether networks that a line connects can be as good together as two independent ones."""
-
-    name = "off-the-line"
-    where = "Figure 12, right"
-    shows = "two networks slightly off the ends of a line, α = −0.05 and 1.05, beside two independent ones"
-    roles = ("large-wide",)
-    twins = True
-
-    def recipes(self, bench: Bench) -> Recipes:
-        short, *_, longest = bench.scale.epochs
-        return {STANDARD: bench.recipe(epochs=short), "line": bench.recipe("line", epochs=longest)}
-
-    def evaluation(self, bench: Bench) -> dict[str, Any]:
-        return {"grid": (OUTSIDE, *bench.scale.grid), "triangle": 0}
-
-    def claims(self, bench: Bench) -> list[Claim[Panel]]:
-        alone = mean("line at −0.05 and 1.05", [at("line", OUTSIDE), at("line", 1 - OUTSIDE)])
-        words = f"each alone they are at most {100 * MATCH:g} points above standard training"
-        return [
-            Claim(words, answer(STANDARD), alone, margin=MATCH),
-            Claim("together they are above two independent networks", together("line", OUTSIDE), two_networks()),
-        ]
-
-    def draw(self, found: Panel) -> Figure:
-        return draw_with_two_networks(found)
 
 
 # Quantities on corrupted images

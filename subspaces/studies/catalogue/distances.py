@@ -1,34 +1,27 @@
-"""Exhibits of how subspaces lie: planes, distances between vertices while they are trained, and how ends differ."""
+"""Exhibits of how far apart vertices are: while they are trained, and at the end in weights and in what they answer."""
 
-from collections.abc import Sequence
-from statistics import fmean
 from typing import Any
 
-import numpy as np
 import torch
 
-from subspaces.api import evaluate
 from subspaces.evaluation.answers import middle_of
 from subspaces.evaluation.classification import DISTANCES, Classes
 from subspaces.evaluation.metrics import tally
-from subspaces.evaluation.record import Plane
 from subspaces.evaluation.run_subject import RunSubject, run_subjects
 from subspaces.evaluation.statistics import spread
 from subspaces.reports.naming import heading
 from subspaces.shapes import Line
-from subspaces.studies.catalogue.claims import BySeed, Claim, Quantity
+from subspaces.studies.catalogue.claims import BySeed, Claim
 from subspaces.studies.catalogue.compared import (
     FIRST,
     STANDARD,
     Compared,
     Panel,
     Recipes,
-    answer,
     distances,
-    ends,
     number,
 )
-from subspaces.studies.catalogue.exhibit import Numbers, Plan
+from subspaces.studies.catalogue.exhibit import Numbers
 from subspaces.studies.catalogue.lines import label
 from subspaces.studies.catalogue.scales import Bench
 from subspaces.studies.noise_levels import QUICK
@@ -36,74 +29,11 @@ from subspaces.studies.setting import Setting
 from subspaces.studies.tables import Figure
 from subspaces.subspace import Subspace
 from subspaces.training.engine import spread as apart
-from subspaces.training.runs import Run
 
 CLOSE = 0.2
 """How far apart, relatively, distances are that make little difference."""
 ORTHOGONAL = 0.05
 """A cos² of vertices that are nearly orthogonal."""
-BATCHES = 50  # for the batch-norm statistics of a cell, as `evaluate` takes them
-
-
-class Planes(Compared):
-    """The error around a curve, a simplex and a line."""
-
-    name = "planes"
-    where = "Figure 2"
-    shows = "test error on planes through a curve, a simplex and a line"
-    roles = ("small",)
-    picture = "plane"
-    metric = "accuracy"
-
-    def recipes(self, bench: Bench) -> Recipes:
-        return {STANDARD: bench.recipe(), **{name: bench.recipe(name) for name in ("line", "curve", "simplex")}}
-
-    def measure_more(self, plan: Plan, runs: Sequence[Run]) -> None:
-        """Measure the plane of each curve and simplex, and that through each line and standard training."""
-        about = {**self.evaluation(plan.bench), "cells": plan.bench.scale.cells, **plan.setting.measuring()}
-        by_seed = {run.recipe.seed: run.folder for run in runs if run.recipe.method == STANDARD}
-        evaluate([run for run in runs if run.recipe.method in ("curve", "simplex")], plane=True, **about)
-        for run in runs:
-            if run.recipe.method == "line":
-                evaluate(run, through=[by_seed[run.recipe.seed]], **about)
-
-    def passes(self, plan: Plan) -> float:
-        seeds = {one.seed for one in plan.study.recipes}
-        return 3 * len(seeds) * plan.bench.scale.cells**2 * 2 * BATCHES  # statistics, and about as many to test
-
-    def claims(self, bench: Bench) -> list[Claim[Panel]]:
-        inside, outside = around("simplex", True), around("simplex", False)
-        return [
-            Claim("on its plane, networks of the simplex are more accurate than those outside", inside, outside),
-            *(
-                Claim(f"the midpoint of the {one} is above its ends", answer(one), ends(one))
-                for one in ("simplex", "curve", "line")
-            ),
-        ]
-
-    def drawn(self, found: Panel) -> list[Run]:
-        """Return the runs of one seed, as a plane is of one run."""
-        return [run for run in found.runs("curve", "simplex", "line") if run.recipe.seed == found.comparison.seeds[0]]
-
-
-def around(method: str, inside: bool) -> Quantity[Panel]:
-    """Return the mean accuracy over the cells of a simplex's plane that are inside its triangle, or outside."""
-
-    def of(found: Panel) -> BySeed:
-        return {run.seed: _mean_of_cells(run.record.planes[0], inside) for run in found.group(method).runs}
-
-    return Quantity(f"{method}: cells {'inside' if inside else 'outside'}", of)
-
-
-def _mean_of_cells(plane: Plane, inside: bool) -> float:
-    corners = np.array([[1.0, corner.x, corner.y] for corner in plane.corners]).T
-    cells = [
-        (x, y, row[i])
-        for y, row in zip(plane.ys, plane.values["accuracy"], strict=True)
-        for i, x in enumerate(plane.xs)
-    ]
-    within = [bool((np.linalg.solve(corners, [1.0, x, y]) > -1e-9).all()) for x, y, _ in cells]
-    return fmean(float(value or 0.0) for (_, _, value), is_in in zip(cells, within, strict=True) if is_in == inside)
 
 
 class Distances(Compared):
