@@ -91,7 +91,7 @@ def reproduce(
         listing = names in (None, [], [LIST])
         scales = SCALE_NAMES if listing and scale is None else (scale or "smoke",)
         programs = [plan("all" if listing else names or (), one, setting, on or None) for one in scales]
-    estimates = Estimates(data, Execution(**fields))
+    estimates = Estimates(data, programs[0].setting.execution)
     if listing:
         _list(programs, estimates, as_json)
         return

@@ -56,20 +56,26 @@ def reproduce(
     return run(plan(name, scale, Setting.of(seeds=seeds, **where, **changes), on))
 
 
-def run(program: Program, told: Callable[[Reproduced], None] = lambda made: None) -> "Reproduction":
-    """Train, measure, draw, judge and write what is missing; `told` is told of each exhibit that is made."""
-    if not program.plans:
-        reasons = dict.fromkeys(each.reason for each in program.obstacles)
+def run(plan: Program, told: Callable[[Reproduced], None] = lambda made: None) -> "Reproduction":
+    """Train, measure, draw, judge and write what is missing; `told` is told of each exhibit that is made.
+
+    What is on one bench is trained together. Exhibits whose runs are all trained are made also where another has
+    failed, which is raised in the end.
+    """
+    if not plan.plans:
+        reasons = dict.fromkeys(each.reason for each in plan.obstacles)
         raise ValueError(f"nothing of it is possible here: {'; '.join(reasons)}")
     made, failures = list[Reproduced](), list[TrainingError]()
-    with files.made(program.setting.out):
-        for plans in program.benches:
+    with files.made(plan.setting.out):
+        for plans in plan.benches:
             failures += _train(plans)
             for one in (one for one in plans if not failures or _trained(one)):
                 made.append(one.exhibit.run(one))
                 told(made[-1])
-        written = Reproduction(program, made).write(program.setting.out) if made else None
-    if failures or written is None:
+        if failures and not made:
+            raise failures[0]
+        written = Reproduction(plan, made).write(plan.setting.out)
+    if failures:
         raise failures[0]
     return written
 

@@ -31,6 +31,7 @@ RULE = (
     "with one seed, it is too noisy to say."
 )
 MANY = "Each claim stands for itself: expect one interval in twenty to miss the true difference."
+ROUNDING = 1e-9  # of a difference that is 0
 CHANGE = Description("change", "relative change of accuracy", "(b - a) / a on corrupted images", False, True)
 SHARE = Description("share", "share of corruptions", "of all that were measured", False, True)
 
@@ -166,9 +167,9 @@ class Judgement:
 
 def _verdict(difference: Difference) -> Verdict:
     """Return what the interval says; one that is no number says nothing."""
-    if difference.low is not None and difference.low > 0:
+    if difference.low is not None and difference.low > ROUNDING:
         return "holds"
-    return "does not" if difference.high is not None and difference.high < 0 else "too noisy to say"
+    return "does not" if difference.high is not None and difference.high < -ROUNDING else "too noisy to say"
 
 
 def counted(verdicts: Sequence[Verdict]) -> str:

@@ -66,7 +66,8 @@ def plan(name: str | Sequence[str], scale: str, setting: Setting, on: str | Sequ
             obstacles.append(Obstacle(one, reason))
         else:
             plans.append(one)
-    return Program(size, plans, obstacles, setting)
+    resolved = replace(setting, execution=Execution(**setting.changes), seeds=None, changes={})
+    return Program(size, plans, obstacles, resolved)
 
 
 def _check_seeds(seeds: Sequence[int]) -> None:
