@@ -4,7 +4,6 @@ import math
 import re
 
 import pytest
-from pytest import approx
 from scipy import stats
 
 from subspaces.studies.catalogue import RULE, Claim, Quantity
@@ -47,9 +46,9 @@ def test_the_interval_is_that_of_scipy() -> None:
     found = Claim("", OURS, THEIRS, factor=1.02, margin=0.005).judge(planted(ours, theirs))
     values = [a - 1.02 * b + 0.005 for a, b in zip(ours, theirs, strict=True)]
     low, high = stats.ttest_1samp(values, 0).confidence_interval(0.95)
-    assert found.difference.values == approx(values)
-    assert (found.difference.low, found.difference.high) == approx((low, high))
-    assert (found.above.mean, found.below.std) == approx((0.94, stats.tstd(theirs)))
+    assert found.difference.values == pytest.approx(values)
+    assert (found.difference.low, found.difference.high) == pytest.approx((low, high))
+    assert (found.above.mean, found.below.std) == pytest.approx((0.94, stats.tstd(theirs)))
 
 
 def test_a_tie_is_no_win_by_rounding() -> None:
@@ -75,7 +74,7 @@ def test_numbers_are_paired_by_the_seed_and_not_by_their_place() -> None:
     found = {"ours": {2: 0.3, 0: 0.1, 1: 0.2, 7: 9.0}, "theirs": {0: 0.09, 1: 0.19, 2: 0.29, 5: 0.0}}
     made = Claim("", OURS, THEIRS).judge(found)
     assert sorted(made.seeds) == [0, 1, 2]
-    assert made.difference.values == approx([0.01] * 3)
+    assert made.difference.values == pytest.approx([0.01] * 3)
 
 
 def test_no_seed_in_common_is_an_error_that_names_the_claim() -> None:
@@ -90,7 +89,8 @@ def test_a_side_may_be_a_number() -> None:
     above = Claim("not orthogonal", OURS, 0.05, "cos2").judge(found)
     assert (below.verdict, above.verdict) == ("holds", "does not")
     assert below.claim.formula == "0.05 > ours"
-    assert below.summary()["above"] == {"what": "0.05", "values": [0.05] * 3, "mean": approx(0.05), "std": approx(0)}
+    same = {"mean": pytest.approx(0.05), "std": pytest.approx(0)}
+    assert below.summary()["above"] == {"what": "0.05", "values": [0.05] * 3, **same}
 
 
 def test_means_are_over_the_seeds_that_all_have() -> None:

@@ -9,12 +9,14 @@ import importlib.util
 import math
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from subspaces import memory
 from subspaces.data import Dataset, Size, Split, absent, size_of
 from subspaces.data.folders import IMAGENET
 from subspaces.evaluation.points import plan as plan_points
@@ -125,13 +127,20 @@ class Estimates:
     def step_seconds(self, recipe: Recipe) -> float | None:
         """Return how long a network-step lasts, as in standard training with the same network, images and batches.
 
-        None where the library of the network is not installed.
+        None where that cannot be tried: the library of the network is not installed, or the memory is too small.
         """
         key = recipe.dataset, recipe.network, recipe.batch
         if key not in self._seconds:
-            there = lacking(recipe) is None
-            self._seconds[key] = None if not there else time_step(_plain(recipe), self.size(recipe), self.execution)
+            self._seconds[key] = self._timed(recipe) if lacking(recipe) is None else None
         return self._seconds[key]
+
+    def _timed(self, recipe: Recipe) -> float | None:
+        try:
+            return time_step(_plain(recipe), self.size(recipe), self.execution)
+        except Exception as error:
+            if not memory.ran_out(error):
+                raise
+            return None
 
 
 def states_of(plans: Iterable[Plan]) -> dict[str, State]:
@@ -191,15 +200,16 @@ def _clocked(engines: Sequence[Engine], steps: int) -> float:
     for engine in engines:
         engine.set_epoch(0)
         engine.start_epoch()
-    done = began = first.advance(first.loader.sizes, 0)
-    _wait(first)
-    start = time.perf_counter()
-    while done - began < steps:
-        done += first.advance(first.loader.sizes, done)
-    _wait(first)
-    return (time.perf_counter() - start) / (done - began)
+    with torch.cuda.stream(first.stream) if first.stream is not None else nullcontext():
+        done = began = first.advance(first.loader.sizes, 0)
+        _wait(first)
+        start = time.perf_counter()
+        while done - began < steps:
+            done += first.advance(first.loader.sizes, done)
+        _wait(first)
+        return (time.perf_counter() - start) / (done - began)
 
 
 def _wait(engine: Engine) -> None:
-    if engine.device.type == "cuda":
-        torch.cuda.synchronize(engine.device)
+    if engine.stream is not None:
+        engine.stream.synchronize()

@@ -107,7 +107,7 @@ _SMOKE = Scale(
     "a small network on scikit-learn's digits with 40 % random labels: minutes on a CPU, and not the paper's setting",
     bases=dict.fromkeys(ROLES, _DIGITS),
     seeds=(0, 1, 2),
-    vertices=(2, 3, 4),
+    vertices=(2, 4),
     members=4,
     epochs=(12, 18, 24),
     levels=(0.0, 0.4),
@@ -121,6 +121,6 @@ _SMOKE = Scale(
     severities=(1, 5),
     corruptions=("gaussian_noise", "snow", "contrast", "pixelate"),
     grid=(0.0, 0.1, 0.25, 0.5),  # each with its opposite
-    coarse=(0.0, 0.25, 0.5),
+    coarse=(0.0, 0.1, 0.5),
 )
 SCALES = Catalogue("scale", [_SMOKE, _PAPER])
