@@ -119,5 +119,6 @@ def test_a_row_and_the_summary_say_the_same() -> None:
 
 
 def test_verdicts_are_counted_in_words() -> None:
-    assert counted(["holds", "too noisy to say", "holds"]) == "2 holds and 1 too noisy to say"
+    assert counted(["holds", "too noisy to say", "holds"]) == "2 hold and 1 is too noisy to say"
+    assert counted(["does not", "holds", "does not"]) == "1 holds and 2 do not"
     assert "paired by the seed" in RULE

@@ -197,7 +197,7 @@ def test_changes_are_over_the_corruptions_of_the_exhibit(by_name: dict[str, Repr
         for one in wanted
     ]
     assert set(changes[0]) == {0.0, 0.1, 0.5, 0.9, 1.0}
-    at_middle = claimed(by_name["corrupted-midpoint"], "the midpoint of the line loses less")
+    at_middle = claimed(by_name["corrupted-midpoint"], "the midpoint of the line loses less than standard")
     assert at_middle["above"]["mean"] == pytest.approx(fmean(each[0.5] for each in changes))
     best = claimed(by_name["corrupted-best"], "the best network of the line")
     assert best["above"]["mean"] == pytest.approx(fmean(max(each.values()) for each in changes))
@@ -213,7 +213,7 @@ def test_label_noise_is_averaged_over_the_noisy_levels(by_name: dict[str, Reprod
 
 def test_mixtures_are_averaged_over_their_draws(by_name: dict[str, Reproduced]) -> None:
     study = by_name["instability"].found
-    found = claimed(by_name["instability"], "after 6 shared epochs a mixture, layerwise")
+    found = claimed(by_name["instability"], "with 6 of 12 epochs shared, the mixture, layerwise")
     assert found["above"]["mean"] == pytest.approx(study.accuracy(2, 6, "layerwise").mean)
     assert len(study.cells[2, 6, "layerwise"]) == SMOKE.draws
 

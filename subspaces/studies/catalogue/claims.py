@@ -28,7 +28,8 @@ P = TypeVar("P")
 RULE = (
     f"A claim is judged by its difference, paired by the seed, with the {CONFIDENCE:.0%} confidence interval of the "
     "mean (Student's t): it holds if the whole interval is above 0, does not if the whole is below 0, and else, or "
-    "with one seed, it is too noisy to say."
+    "with one seed, it is too noisy to say. The difference is what is above − factor × what is below + margin, with "
+    "the factor and the margin that the claim names, if any."
 )
 MANY = "Each claim stands for itself: expect one interval in twenty to miss the true difference."
 ROUNDING = 1e-9  # of a difference that is 0
@@ -173,8 +174,11 @@ def _verdict(difference: Difference) -> Verdict:
 
 
 def counted(verdicts: Sequence[Verdict]) -> str:
-    """Return how many claims of each kind there are, in words."""
-    return listed(f"{verdicts.count(each)} {each}" for each in VERDICTS if each in verdicts)
+    """Return how many claims have each verdict, in words."""
+    several = {"holds": "hold", "does not": "do not", "too noisy to say": "are too noisy to say"}
+    one = {"too noisy to say": "is too noisy to say"}
+    found = {each: verdicts.count(each) for each in VERDICTS if each in verdicts}
+    return listed(f"{n} {several[each] if n > 1 else one.get(each, each)}" for each, n in found.items())
 
 
 HEADS = ("claim", "verdict", "what is above", "what is below", "difference")

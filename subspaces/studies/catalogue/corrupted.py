@@ -95,7 +95,9 @@ class CorruptedMidpoint(Corrupted):
             for one in LINES
         ]
         often = [
-            Claim(f"it does so on more than half of the corruptions ({one})", winning(one), 0.5, "share")
+            Claim(
+                f"the midpoint of the {one} loses less on more than half of the corruptions", winning(one), 0.5, "share"
+            )
             for one in LINES
         ]
         return [*less, *often]

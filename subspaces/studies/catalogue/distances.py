@@ -70,7 +70,7 @@ class Dynamics(Distances):
                 factor=3.0,
             ),
             Claim("with β = 1 the ends are nearly orthogonal at the end", ORTHOGONAL, number("line", "cos2"), "cos2"),
-            Claim("with β = 0 they are not", number(free, "cos2"), ORTHOGONAL, "cos2"),
+            Claim("with β = 0 the ends are not nearly orthogonal at the end", number(free, "cos2"), ORTHOGONAL, "cos2"),
             Claim(
                 "with β = 1 the ends stay at least half as far apart as after the first epoch",
                 number("line", "l2"),
@@ -173,8 +173,13 @@ class Endpoints(Compared):
             Claim(
                 "ends with β = 1 answer more differently than with β = 0", number(line, "tv"), number(free, "tv"), "tv"
             ),
-            Claim("they are farther apart", number(line, "l2"), number(free, "l2"), "l2"),
-            Claim("their angle is nearer to a right one", number(free, "cos2"), number(line, "cos2"), "cos2"),
+            Claim("ends with β = 1 are farther apart than with β = 0", number(line, "l2"), number(free, "l2"), "l2"),
+            Claim(
+                "ends with β = 1 are nearer to a right angle",
+                number(free, "cos2"),
+                number(line, "cos2"),
+                "cos2",
+            ),
             Claim("two networks are nearly orthogonal", ORTHOGONAL, number(networks, "cos2"), "cos2"),
         ]
 

@@ -94,10 +94,10 @@ class OffTheLine(Compared):
 
     def claims(self, bench: Bench) -> list[Claim[Panel]]:
         alone = mean("line at −0.05 and 1.05", [at("line", OUTSIDE), at("line", 1 - OUTSIDE)])
-        words = f"each alone they are at most {100 * MATCH:g} points above standard training"
+        words = f"alone, networks off the ends are at most {100 * MATCH:g} points above standard training"
         return [
             Claim(words, answer(STANDARD), alone, margin=MATCH),
-            Claim("together they are above two independent networks", together("line", OUTSIDE), two_networks()),
+            Claim("two networks off the ends are above two others", together("line", OUTSIDE), two_networks()),
         ]
 
     def draw(self, found: Panel) -> Figure:

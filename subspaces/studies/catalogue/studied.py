@@ -7,7 +7,7 @@ from typing import Any
 from subspaces.studies import instability, integral
 from subspaces.studies.catalogue.claims import BySeed, Claim, Quantity, mean
 from subspaces.studies.catalogue.exhibit import Exhibit, Plan
-from subspaces.studies.catalogue.lines import MATCH, NEAR
+from subspaces.studies.catalogue.lines import NEAR
 from subspaces.studies.catalogue.scales import Bench
 from subspaces.studies.instability import InstabilityStudy
 from subspaces.studies.integral import IntegralStudy
@@ -18,7 +18,7 @@ from subspaces.studies.tables import Result
 from subspaces.training.recipe import Recipe
 
 SMOOTHING = 0.1  # beside a simplex
-WAYS = ("midpoint", "network")  # of one network to answer: a subspace's, and any other's
+AVERAGE: Kind = "average"
 
 
 def under(method: str, levels: tuple[float, ...], metric: str = "accuracy") -> Quantity[NoiseStudy]:
@@ -206,43 +206,32 @@ class Instability(Exhibit[InstabilityStudy]):
         return of_trunk * len(study.seeds) * len(study.shared)
 
     def claims(self, bench: Bench) -> list[Claim[InstabilityStudy]]:
-        shared = instability.shared_epochs(bench.base, bench.scale.shared)
-        models, half = bench.scale.models, next(k for k in sorted(shared) if 2 * k >= bench.base.epochs)
-        fails = [
-            Claim(
-                f"without shared epochs the average of {m} fails: it has less than half the accuracy of one network",
-                made(m, 0, "branch"),
-                made(m, 0, "average"),
-                factor=2.0,
-            )
-            for m in models
+        shared = sorted(instability.shared_epochs(bench.base, bench.scale.shared))
+        half = next(k for k in shared if 2 * k >= bench.base.epochs)
+        few = next(k for k in shared if k)
+        pair, *_ = bench.scale.models
+        claims: list[Claim[InstabilityStudy]] = []
+        for m in bench.scale.models:
+            alone, one = made(m, 0, "branch"), "one network"
+            fails = f"without shared epochs the average of {m} networks has less than half the accuracy of {one}"
+            better = f"without shared epochs {m} networks are better together than {one}"
+            gains = f"after {half} shared epochs the average of {m} networks is above {one}"
+            claims += [
+                Claim(fails, alone, made(m, 0, "average"), factor=2.0),
+                Claim(better, made(m, 0, "ensemble"), alone),
+                Claim(gains, made(m, half, "average"), made(m, half, "branch")),
+            ]
+        matching: list[tuple[int, Kind]] = [
+            (few, "average"),
+            (half, "global"),
+            (half, "layerwise"),
+            (half, "per-weight"),
         ]
-        gains = [
-            Claim(
-                f"after {half} shared epochs the average of {m} is above one network",
-                made(m, half, "average"),
-                made(m, half, "branch"),
-            )
-            for m in models
-        ]
-        ensembles = [
-            Claim(
-                f"without shared epochs {m} networks are better together than one",
-                made(m, 0, "ensemble"),
-                made(m, 0, "branch"),
-            )
-            for m in models
-        ]
-        matches: list[Claim[InstabilityStudy]] = [
-            Claim(
-                f"after {half} shared epochs a {WORDS[kind]}, matches one network within {100 * MATCH:g} points",
-                made(models[0], half, kind),
-                made(models[0], half, "branch"),
-                margin=MATCH,
-            )
-            for kind in ("global", "layerwise", "per-weight")
-        ]
-        return [*fails, *gains, *ensembles, *matches]
+        for k, kind in matching:
+            words = f"with {k} of {bench.base.epochs} epochs shared, the {WORDS[kind]} of {pair} networks matches one"
+            matches = f"{words} within {100 * NEAR:g} points"
+            claims.append(Claim(matches, made(pair, k, kind), made(pair, k, "branch"), margin=NEAR))
+        return claims
 
 
 def made(models: int, shared: int, kind: Kind) -> Quantity[InstabilityStudy]:
