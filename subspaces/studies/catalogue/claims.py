@@ -44,21 +44,14 @@ class Quantity(Generic[P]):
     words: str
     of: Callable[[P], Mapping[int, float]]
 
-    def less(self, other: "Quantity[P]", words: str) -> "Quantity[P]":
-        """Return the difference to another, for the seeds that both have."""
-        return _joined(words, (self, other), lambda both: both[0] - both[1])
-
 
 def mean(words: str, some: Sequence[Quantity[P]]) -> Quantity[P]:
     """Return the mean of several quantities, for the seeds that all have."""
-    return _joined(words, some, fmean)
 
-
-def _joined(words: str, some: Sequence[Quantity[P]], join: Callable[[Sequence[float]], float]) -> Quantity[P]:
     def of(found: P) -> BySeed:
         every = [one.of(found) for one in some]
         seeds = [seed for seed in every[0] if all(seed in each for each in every)]
-        return {seed: join([each[seed] for each in every]) for seed in seeds}
+        return {seed: fmean(each[seed] for each in every) for seed in seeds}
 
     return Quantity(words, of)
 

@@ -26,7 +26,6 @@ from subspaces.training.runs import Run
 TWIN = 1000
 """What is added to a seed for the second of two independent networks, so that every seed has an ensemble of its own."""
 STANDARD = "standard"
-WALKED = ("along", "midpoint")  # roles of rows along a line or curve
 FIRST = "l2 after the first epoch"
 Recipes = dict[str, Recipe]
 """By what an exhibit calls them."""
@@ -145,8 +144,8 @@ def seen(run: Reading, settings: Settings) -> Reading:
 
 
 def _of(row: Row, places: Collection[float]) -> bool:
-    """Say whether a row is of some points of a line or curve, or of none."""
-    return all(isinstance(alpha, list) or alpha in places for alpha in row.alphas) or row.role not in WALKED
+    """Say whether a row is of some points along a line or curve, or of none there."""
+    return row.role != "along" or all(alpha in places for alpha in row.alphas)
 
 
 def _twins(first: Run, second: Run) -> bool:
