@@ -9,7 +9,7 @@ from rich.markup import escape
 
 from subspaces.cli import printing, shared
 from subspaces.cli.errors import usage
-from subspaces.cli.options import ROOT, one_of, with_fields
+from subspaces.cli.options import ROOT, with_fields
 from subspaces.cli.shared import completing, option
 from subspaces.training import Execution
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from subspaces.studies.reproduce import Reproduction
 
 LIST = "list"
-SCALE_NAMES = ("smoke", "paper")
 UNITS = ((86400, "days"), (3600, "h"), (60, "min"), (1, "s"))
 ESTIMATE = "times are estimates: a few steps of each network were timed on this device"
 
@@ -29,6 +28,12 @@ def _names() -> list[str]:
     from subspaces.studies.catalogue import EXHIBITS
 
     return [LIST, "all", *EXHIBITS]
+
+
+def _scales() -> list[str]:
+    from subspaces.studies.catalogue import SCALES
+
+    return list(SCALES)
 
 
 @with_fields(Execution, shared.EXECUTION)
@@ -48,8 +53,7 @@ def reproduce(
             "smoke: a small network on digits, minutes on a CPU; paper: the paper's own networks, data and epochs.",
             "NAME",
             default="smoke",
-            callback=one_of(SCALE_NAMES),
-            autocompletion=completing(lambda: SCALE_NAMES),
+            autocompletion=completing(_scales),
         ),
     ] = None,
     on: Annotated[
@@ -89,7 +93,7 @@ def reproduce(
         where: dict[str, Any] = {"data": data, "runs": runs, "out": out, "show": show, "tensorboard": tensorboard}
         setting = Setting.of(seeds=seeds or None, **where, **fields)
         listing = names in (None, [], [LIST])
-        scales = SCALE_NAMES if listing and scale is None else (scale or "smoke",)
+        scales = _scales() if listing and scale is None else ["smoke" if scale is None else scale]
         programs = [plan("all" if listing else names or (), one, setting, on or None) for one in scales]
     estimates = Estimates(data, programs[0].setting.execution)
     if listing:
@@ -99,7 +103,8 @@ def reproduce(
     if dry_run or not as_json:
         _show_plan(program, estimates, dry_run, as_json)
     if not dry_run:
-        made = run(program, lambda one: None if as_json else _show(one))
+        alone = len(program.plans) == 1
+        made = run(program, lambda one: None if as_json else _show(one, alone))
         if as_json:
             typer.echo(json.dumps(made.summary()))
         else:
@@ -179,9 +184,10 @@ def _tell_obstacles(programs: "list[Program]") -> None:
         typer.echo(f"not possible here, on {bench}: {reason}")
 
 
-def _show(made: "Reproduced") -> None:
-    """Show the claims of an exhibit as soon as it is made."""
-    printing.show_table(made.tables()[0])
+def _show(made: "Reproduced", whole: bool) -> None:
+    """Show an exhibit as soon as it is made: its claims, and if it is the only one the tables that they stand on."""
+    for table in made.tables() if whole else made.tables()[:1]:
+        printing.show_table(table)
     typer.echo(f"wrote {', '.join(map(str, made.files))}")
     for reason in made.left_out:
         typer.echo(reason, err=True)

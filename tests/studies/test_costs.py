@@ -98,9 +98,10 @@ def test_what_is_done_costs_nothing_more(estimates: Estimates, tmp_path: Path) -
     cost = estimates.cost([one])
     assert (cost.runs, cost.left, cost.steps) == (2, 1, 120)
     runs = ss.train([first, second], out=tmp_path / "runs", **QUIET)
-    assert estimates.cost([one]).passes > 0
+    assert estimates.cost([one]) == cost  # runs are looked at once
+    assert Estimates(tmp_path, CPU).cost([one]).passes == cost.passes > 0
     ss.evaluate(runs, grid=[0.5], progress=False, device="cpu")
-    cost = estimates.cost([one])
+    cost = Estimates(tmp_path, CPU).cost([one])
     assert (cost.left, cost.steps, cost.passes, cost.seconds) == (0, 0, 0, A_PICTURE)
 
 

@@ -66,17 +66,18 @@ def lacking(recipe: Recipe) -> str | None:
 
 
 class Estimates:
-    """What plans cost with the data in a folder, on a device; sizes and speeds are looked up once."""
+    """What plans cost with the data in a folder, on a device; runs, sizes and speeds are looked up once."""
 
     def __init__(self, data: Path | None, execution: Execution) -> None:
         self.data, self.execution = data, execution.resolved()
+        self._states: dict[Path, State] = {}
         self._sizes: dict[str, Size] = {}
         self._seconds: dict[tuple[str, str, int], float | None] = {}
 
     def cost(self, plans: Sequence[Plan]) -> Cost:
         """Return what is left to do for plans."""
         recipes = {one.key: one for plan in plans for one in plan.recipes}
-        known = states_of(plans)
+        known = self._states_of(plans)
         left = [recipes[key] for key, state in known.items() if state in ("to train", "to continue")]
         steps = self.training_steps(left)
         measured = [plan for plan in plans if any(known[one.key] != "evaluated" for one in plan.recipes)]
@@ -87,6 +88,16 @@ class Estimates:
         timed = None not in (each for _, each in times)
         seconds = beside + sum(n * (each or 0.0) for n, each in times) if timed else None
         return Cost(len(recipes), len(left), sum(n for _, n in steps), sum(n for _, n in passes), seconds)
+
+    def _states_of(self, plans: Iterable[Plan]) -> dict[str, State]:
+        """Return what is left to do for every run, by its key."""
+        found: dict[str, State] = {}
+        for plan in plans:
+            folder = plan.setting.runs
+            fresh = [one for one in plan.recipes if Run.under(folder, one).folder not in self._states]
+            self._states |= {run.folder: state for run, state in states(fresh, folder)}
+            found |= {one.key: self._states[Run.under(folder, one).folder] for one in plan.recipes}
+        return found
 
     def size(self, recipe: Recipe) -> Size:
         """Return the size of a recipe's training data, as published where it is not there."""
@@ -141,15 +152,6 @@ class Estimates:
             if not memory.ran_out(error):
                 raise
             return None
-
-
-def states_of(plans: Iterable[Plan]) -> dict[str, State]:
-    """Return what is left to do for every run, by its key."""
-    found: dict[str, State] = {}
-    for plan in plans:
-        fresh = [one for one in plan.recipes if one.key not in found]
-        found |= {run.recipe.key: state for run, state in states(fresh, plan.setting.runs)}
-    return found
 
 
 def _points(recipe: Recipe, settings: Settings) -> float:

@@ -100,10 +100,10 @@ class PointInit(Distances):
         claims = []
         for beta in (0.0, 1.0):
             plain, point = (number(label("line", beta=beta) + each, "l2") for each in ("", ", from one point"))
-            words = f"with β = {beta:g}, ends that start at one point end at {{}} {100 * CLOSE:g} % {{}} than others"
+            words = f"with β = {beta:g}, ends that start at one point end at most {100 * CLOSE:g} %"
             claims += [
-                Claim(words.format("most", "nearer"), point, plain, "l2", factor=1 - CLOSE),
-                Claim(words.format("most", "farther apart"), plain, point, "l2", factor=1 / (1 + CLOSE)),
+                Claim(f"{words} nearer than others", point, plain, "l2", factor=1 - CLOSE),
+                Claim(f"{words} farther apart than others", plain, point, "l2", factor=1 / (1 + CLOSE)),
             ]
         return claims
 

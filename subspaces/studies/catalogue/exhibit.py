@@ -28,11 +28,6 @@ class Plan:
     twins: list[Recipe] = field(default_factory=list)  # second networks, which are in ensembles alone
 
     @property
-    def name(self) -> str:
-        """The exhibit and the bench."""
-        return f"{self.exhibit.name} on {self.bench.name}"
-
-    @property
     def recipes(self) -> list[Recipe]:
         """Everything that is trained."""
         return [*self.study.recipes, *self.twins]
@@ -97,7 +92,7 @@ class Exhibit(Generic[P]):
         with files.made(plan.setting.out):
             found = self.measure(plan)
             judged = [claim.judge(found) for claim in self.claims(plan.bench)]
-            return Reproduced(plan, self, found, judged).write(plan.setting.out)
+            return Reproduced(plan, found, judged).write(plan.setting.out)
 
 
 @dataclass(frozen=True)
@@ -106,9 +101,13 @@ class Reproduced(Result):
 
     name: ClassVar[str] = "reproduction"
     plan: Plan
-    exhibit: Exhibit[Any]
     found: Any
     judged: list[Judgement]
+
+    @property
+    def exhibit(self) -> Exhibit[Any]:
+        """What was made."""
+        return self.plan.exhibit
 
     @property
     def result(self) -> Result:
