@@ -279,6 +279,27 @@ def selection() -> str:
     return table(["gain in NLL, in accuracy (points), worse", *(f"{count} images" for count in sizes)], rows)
 
 
+def reproduced() -> str:
+    """Return the paper's figures: the first claim of each at the scale smoke, its verdicts, and whether it was made."""
+    rows = []
+    for each in read("reproduce/smoke")["exhibits"]:
+        first, verdicts = each["claims"][0], [claim["verdict"] for claim in each["claims"]]
+        counts = " / ".join(str(verdicts.count(word)) for word in ("holds", "does not", "too noisy to say"))
+        scale = 100 if first["metric"] in ("accuracy", "ece", "change", "share") else 1
+        difference = {name: value * scale / 100 for name, value in first["difference"].items() if name != "values"}
+        cells = [first["claim"], interval(difference), first["verdict"], counts]
+        rows.append([each["exhibit"], each["where"], *cells, at_paper_scale(each["exhibit"])])
+    head = ["exhibit", "in the paper", "its first claim, on digits", "difference", "verdict", "hold / not / too noisy"]
+    return table([*head, "at the scale paper"], rows)
+
+
+def at_paper_scale(exhibit: str) -> str:
+    """Return on which networks and data an exhibit was made at the scale of the paper."""
+    there = (ROOT / "results" / "reproduce" / "paper.json").is_file()
+    found = read("reproduce/paper")["exhibits"] if there else []
+    return ", ".join(each["bench"] for each in found if each["exhibit"] == exhibit) or "not made yet"
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "comparison": partial(comparison, short=True),
     "comparison, all": partial(comparison, short=False),
@@ -297,6 +318,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "shift": shift,
     "outliers": outliers,
     "selection": selection,
+    "reproduced": reproduced,
 }
 
 

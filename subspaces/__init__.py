@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from subspaces.evaluation import Classification, Corruptions, Metric, Regression, Task, check
     from subspaces.production import export, predict
     from subspaces.studies.compare import compare
+    from subspaces.studies.reproduce import reproduce
     from subspaces.training import Recipe, train
 
 __all__ = [
@@ -58,6 +59,7 @@ __all__ = [
     "recalibrate",
     "reduce_theta",
     "report",
+    "reproduce",
     "save",
     "studies",
     "train",
@@ -82,10 +84,8 @@ def __getattr__(name: str) -> Any:
         from subspaces import production
 
         return getattr(production, name)
-    if name == "compare":
-        from subspaces.studies.compare import compare
-
-        return compare
+    if name in ("compare", "reproduce"):
+        return getattr(importlib.import_module(f"subspaces.studies.{name}"), name)
     if name == "studies":
         return importlib.import_module("subspaces.studies")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -37,6 +37,7 @@ class Command:
 
 # The fields of recipes and of their execution
 
+EXECUTION = [entry.name for entry in dataclasses.fields(Execution)]
 VALUES: dict[str, Any] = {
     "name": "other",
     "dataset": "mnist",
@@ -236,6 +237,16 @@ COMMANDS = {
         },
         ("recipe",),
     ),
+    "reproduce": Command(
+        "subspaces.studies.reproduce:run",
+        ["along", "--json"],  # which tells no costs, that take a while
+        {
+            **{name: row for name, row in of_fields().items() if name in EXECUTION},
+            **{name: row for name, row in output().items() if name in ("data", "out", "runs", "tensorboard")},
+            "seeds": SEEDS,
+        },
+        ("names",),
+    ),
     "plot": Command(
         "subspaces.reports.figures:plot",
         ["along", "one", "two"],
@@ -300,5 +311,6 @@ ELSEWHERE = {  # tested by what they print, and `code` by what can be imported
     "predict": {"code", "format", "out"},
     **{name: {"code"} for name, command in COMMANDS.items() if command.calls.startswith("subspaces.studies")},
     **{name: {"code"} for name in ("train", "evaluate", "export")},
+    "reproduce": {"scale", "on", "dry_run", "quiet", "as_json"},
     "select": {"code", "as_json", "out"},
 }

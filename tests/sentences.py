@@ -111,6 +111,7 @@ def of_results() -> Iterator[str]:
     yield from of_comparison()
     yield from of_cifar10()
     yield from of_integral()
+    yield from of_reproduction()
     images = tables.read("noise/noise")["validation"]
     yield f"Early stopping on {images} clean held-out images"
     runs = {run for each in tables.read("noise/noise")["comparisons"] for e in each["entries"] for run in e["runs"]}
@@ -120,6 +121,18 @@ def of_results() -> Iterator[str]:
     bad = re.search(r"No bad case among (\d+)", (ROOT / "results/campaign/campaign.md").read_text())
     assert bad is not None
     yield f"No bad case among {int(bad[1]):,}."
+
+
+def of_reproduction() -> Iterator[str]:
+    found = tables.read("reproduce/smoke")
+    counts = found["counts"]
+    holds, not_so, noisy_ones = (counts[word] for word in ("holds", "does not", "too noisy to say"))
+    yield f"{holds} of {sum(counts.values())} claims hold here, {not_so} do not, and {noisy_ones} are too noisy to say."
+    failed = {each["exhibit"] for each in found["exhibits"] for one in each["claims"] if one["verdict"] == "does not"}
+    assert failed == {"dynamics", "point-init", "betas", "label-noise", "epochs", "instability"}
+    assert found["seeds"] == [0, 1, 2]
+    (environment,) = found["environments"]
+    yield f"runs on one core of an {environment['hardware'].partition(',')[0]}"
 
 
 def of_comparison() -> Iterator[str]:

@@ -19,6 +19,7 @@ from torch.nn import functional as F
 import subspaces as ss
 from subspaces import evaluation, methods, networks, training
 from subspaces.cli import app
+from subspaces.studies.catalogue import EXHIBITS
 
 ROOT = Path(__file__).parent.parent
 PAGES = (
@@ -185,7 +186,7 @@ def test_the_readme_is_short_and_in_order() -> None:
     assert headings("README.md") == HEADINGS
     assert len(text_of("README.md").split()) <= 1600
     (shell,) = (block for block in blocks("README.md", "sh") if block.startswith("subspaces"))
-    assert len(shell.splitlines()) == 9
+    assert len(shell.splitlines()) == 10
 
 
 def test_contributing_has_a_row_for_every_place_in_the_package() -> None:
@@ -220,6 +221,7 @@ def test_links_exist(name: str) -> None:
 # What CONTRIBUTING adds
 
 CATALOGUES: list[Any] = [methods.METHODS, training.RECIPES, evaluation.METRICS, evaluation.ANSWERS, evaluation.TASKS]
+CATALOGUES.append(EXHIBITS)
 
 
 @pytest.fixture
@@ -238,10 +240,10 @@ def added() -> Iterator[dict[str, Any]]:
 
 def test_there_is_an_example_for_each_kind_of_thing(added: dict[str, Any]) -> None:
     last = [list(catalogue)[-1] for catalogue in CATALOGUES]
-    assert last == ["clipped", "digits-clipped", "apart", "thirds", "counts"]
-    expected = ["A shape", "A method", "A metric", "An answer", "A task", "For the command line"]
-    assert headings("CONTRIBUTING.md")[3:9] == expected
-    assert len([word for word in text_of("CONTRIBUTING.md").split() if word != "|"]) <= 1700
+    assert last == ["clipped", "digits-clipped", "apart", "thirds", "counts", "moving-average"]
+    expected = ["A shape", "A method", "A metric", "An answer", "A task", "An exhibit", "For the command line"]
+    assert headings("CONTRIBUTING.md")[3:10] == expected
+    assert len([word for word in text_of("CONTRIBUTING.md").split() if word != "|"]) <= 1850
 
 
 def test_the_shape_in_contributing_is_a_shape(added: dict[str, Any], tmp_path: Path) -> None:
@@ -288,3 +290,15 @@ def test_the_task_in_contributing_is_a_task(added: dict[str, Any]) -> None:
         rates = [family.at(alpha)(x).exp().flatten() for alpha in (0.1, 0.9)]
     evaluation = ss.evaluate(family, test=[(x, counts)], task="counts", answers=["pair"], progress=False)
     assert evaluation["pair"].apart == pytest.approx(float(((rates[0] + rates[1]) / 2 - counts).abs().mean()))
+
+
+def test_the_exhibit_in_contributing_is_made_by_name(added: dict[str, Any], tmp_path: Path) -> None:
+    quiet = {name: value for name, value in QUIET.items() if name != "epochs"}
+    made = ss.reproduce("moving-average", seeds=[0, 1], runs=tmp_path / "runs", out=tmp_path / "out", **quiet)
+    ((claim,),) = (one.judged for one in made.exhibits)
+    ece: dict[str, list[float]] = {"standard": [], "ema": []}
+    for folder in sorted((tmp_path / "runs").iterdir()):
+        record = ss.Evaluation.load(folder)
+        ece["ema" if "ema" in folder.name else "standard"].append(record["midpoint"].ece)
+    assert claim.difference.values == [a - b for a, b in zip(ece["standard"], ece["ema"], strict=True)]
+    assert (tmp_path / "out" / "moving-average" / "digits" / "reproduction.png").is_file()

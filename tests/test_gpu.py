@@ -14,6 +14,11 @@ from torch.testing import assert_close
 import subspaces as ss
 from subspaces.networks import CResNet20
 from subspaces.norms import StatisticsWarning
+from subspaces.studies.catalogue import VERDICTS
+from subspaces.studies.catalogue.costs import Estimates
+from subspaces.studies.catalogue.program import plan
+from subspaces.studies.reproduce import run
+from subspaces.studies.setting import Setting
 
 pytestmark = [
     pytest.mark.gpu,
@@ -322,3 +327,16 @@ def test_recalibrated_from_batches_of_the_cpu():
         assert_close(member[1].running_mean, expected, **CLOSE)
         assert_close(ss.recalibrate(module, loader, alpha=alpha).template[1].running_mean, expected, **CLOSE)
     assert_close(ensemble.eval()(batch()[0]).sum(1), torch.ones(16, device="cuda"))
+
+
+# Exhibits
+
+
+def test_an_exhibit_is_estimated_and_made_on_the_device(tmp_path: Path):
+    quiet: dict[str, Any] = {"show": "quiet", "tensorboard": False, "device": "cuda"}
+    program = plan("dynamics", "smoke", Setting.of(seeds=[0, 1], runs=tmp_path / "runs", out=tmp_path / "out", **quiet))
+    cost = Estimates(None, program.setting.execution).cost(program.plans)
+    assert (cost.left, cost.seconds > 0) == (4, True)
+    (made,) = run(program).exhibits
+    assert [each.verdict in VERDICTS for each in made.judged] == [True] * 4
+    assert (made.plan.setting.out / "reproduction.png").is_file()

@@ -11,6 +11,7 @@ import pytest
 from sentences import ROOT, SENTENCES, compared, demo, minutes, tables
 
 import subspaces as ss
+from subspaces.studies.catalogue import EXHIBITS
 
 # What is no result: settings (40 % noise, α, learning rates, …), versions, the confidence of an interval.
 SETTINGS = {
@@ -120,6 +121,16 @@ def test_what_is_said_of_label_noise_holds() -> None:
         assert midpoints["simplex (m = 3)"] > midpoints["line"]
         assert (here["early-stopping", "network"] == max(here.values())) == (level >= 0.4)
         assert (here["label smoothing", "network"] > max(midpoints.values())) == (level < 0.6)
+
+
+def test_every_exhibit_stands_among_the_results_and_its_verdicts_follow_from_its_intervals() -> None:
+    found = tables.read("reproduce/smoke")
+    assert [each["exhibit"] for each in found["exhibits"]] == list(EXHIBITS)
+    for claim in (claim for each in found["exhibits"] for claim in each["claims"]):
+        low, high = (claim["difference"][name] for name in ("low", "high"))
+        assert claim["verdict"] == ("holds" if low > 0 else "does not" if high < 0 else "too noisy to say")
+    assert found["scale"] == "smoke"
+    assert "not the paper's setting" in (ROOT / "results/reproduce/smoke.md").read_text()
 
 
 def test_results_are_summaries() -> None:

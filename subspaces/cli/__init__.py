@@ -17,6 +17,7 @@ from subspaces.cli import (
     predict,
     recipes,
     report,
+    reproduce,
     select,
     study,
     timings,
@@ -63,6 +64,7 @@ def build() -> typer.Typer:
     built.command(cls=Several)(complete(evaluate.evaluate))
     built.command()(complete(select.select))
     built.command(cls=Several)(complete(study.compare))
+    built.command(cls=Several)(complete(reproduce.reproduce))
     built.command(cls=Several)(export.export)
     built.command()(predict.predict)
     plot.describe()

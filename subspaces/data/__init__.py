@@ -1,7 +1,7 @@
 """Data sets: reading their publishers' files, fetching them, and batches on the device."""
 
 from subspaces.data.dataset import DataError, Dataset, Files, Images, Split
-from subspaces.data.fetching import check, describe, get
+from subspaces.data.fetching import absent, check, describe, get
 from subspaces.data.loading import NAMES, Size, fingerprint_of, load, size_of, with_label_noise
 from subspaces.data.own_images import DataWarning
 from subspaces.data.resident import Abreast, ResidentLoader
@@ -25,6 +25,7 @@ __all__ = [
     "Source",
     "Split",
     "StreamingLoader",
+    "absent",
     "check",
     "describe",
     "fingerprint_of",

@@ -1,6 +1,7 @@
 """Whole data sets: getting them, checking them, saying what is there."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from subspaces.data import cifar10, folders, mnist, own_images, tiny_imagenet
@@ -16,6 +17,13 @@ _PROBLEMS = {
     "cifar10": cifar10.problems,
     "tiny-imagenet": tiny_imagenet.problems,
     "imagenet": folders.problems,
+}
+
+_FINDERS: dict[str, Callable[[Path], object]] = {
+    "mnist": mnist.find,
+    "cifar10": cifar10.find,
+    "tiny-imagenet": tiny_imagenet.find,
+    "imagenet": folders.find,
 }
 
 
@@ -64,6 +72,17 @@ def check(name: str, root: str | os.PathLike[str] | None = None, progress: Progr
         return _PROBLEMS[name](folder) if name in _PROBLEMS else []
     except (FileNotFoundError, DataError) as error:
         return [str(error)]
+
+
+def absent(name: str, root: str | os.PathLike[str] | None = None) -> str | None:
+    """Return why the files of a data set are not there, with what fetches them; None if they are, right or wrong."""
+    try:
+        folder = check_name_and_root(name, root)
+        if name in _FINDERS:
+            _FINDERS[name](folder)
+    except FileNotFoundError as error:
+        return str(error)
+    return None
 
 
 def describe(name: str, root: str | os.PathLike[str] | None = None) -> str:

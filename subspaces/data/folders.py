@@ -20,14 +20,19 @@ SUFFIXES = (".jpeg", ".jpg", ".png", ".webp", ".bmp")
 IMAGENET = {"classes": 1000, "train": 1_281_167, "val": 50_000}
 
 
-def load(root: Path) -> Dataset:
-    """List the images of ROOT/train and ROOT/val; classes are the folders of train in sorted order."""
+def find(root: Path) -> None:
+    """Refuse a folder without train and val; nothing is listed."""
     for part in ("train", "val"):
         if not (root / part).is_dir():
             raise FileNotFoundError(
                 f"imagenet: found no folder {part} in {root}: expected {root / part}/<class>/*.JPEG; "
                 "`subspaces data get imagenet --data DIR` says where to register for the images"
             )
+
+
+def load(root: Path) -> Dataset:
+    """List the images of ROOT/train and ROOT/val; classes are the folders of train in sorted order."""
+    find(root)
     classes = _classes(root / "train")
     splits = {part: _files(root, part, classes) for part in ("train", "val")}
     return Dataset("imagenet", splits["train"], None, splits["val"], classes, MEAN, STD)

@@ -194,17 +194,24 @@ def _stopping(entry: Entry) -> str:
 
 
 def measure(
-    runs: Sequence[Run], setting: Setting, reference: Recipe | None, scaled: bool = False, **evaluation: Any
+    runs: Sequence[Run],
+    setting: Setting,
+    reference: Recipe | None,
+    scaled: bool = False,
+    twins: Sequence[Sequence[Run]] = (),
+    **evaluation: Any,
 ) -> Comparison:
     """Measure what is missing of finished runs on the same data, and return all of it, also after temperature scaling.
 
-    `evaluation` is what `evaluate` is told beside.
+    `twins` are runs of which each is an ensemble with others that are not compared; `evaluation` is what `evaluate` is
+    told beside.
     """
     records = evaluate(runs, dropout_passes=setting.dropout_passes, **setting.measuring(), **evaluation)
     splits = records[0].dataset["splits"]
     images = _training_images(runs[0].recipe, records[0], setting.data)
     groups = grouped(Reading(run, record) for run, record in zip(runs, records, strict=True))
-    standard, entries, together = independent([run.recipe for run in runs]), list[Entry](), list[Measured]()
+    standard, entries = independent([run.recipe for run in runs]), list[Entry]()
+    together = evaluate_together(twins, to=setting.out, **setting.measuring()) if twins else list[Measured]()
     for group in groups:
         if any(same(recipe_of(group), one) for one in standard):
             sizes = setting.sizes(len(group.runs))

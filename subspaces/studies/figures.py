@@ -93,8 +93,19 @@ def _legend(drawing: Figure, reference: Entry, seeds: int) -> None:
     style.legend(drawing, handles, columns=len(handles), title=title)
 
 
-def over_levels(title: str, found: Mapping[str, tuple[list[float], list[Entry]]], seeds: int, chosen: bool) -> Figure:
-    """Draw accuracy and ECE over the level of label noise, of methods by name: their levels, and the entry of each."""
+Series = Mapping[str, tuple[list[float], list[Entry]]]
+"""Methods by name: numbers on the axis below, and the entry at each."""
+
+
+def over_levels(title: str, found: Series, seeds: int, chosen: bool) -> Figure:
+    """Draw accuracy and ECE over the level of label noise."""
+    percent = {name: ([100 * level for level in levels], entries) for name, (levels, entries) in found.items()}
+    told = "; settings chosen on held-out images" if chosen else ""
+    return over(title, percent, seeds, "random training labels (%)", told)
+
+
+def over(title: str, found: Series, seeds: int, below: str, told: str = "") -> Figure:
+    """Draw accuracy and ECE over some number that is named below the axis."""
     with style.styled():
         drawing = style.blank(style.PAGE, 2.5)
         axes = drawing.subplots(1, 2)
@@ -102,15 +113,14 @@ def over_levels(title: str, found: Mapping[str, tuple[list[float], list[Entry]]]
         looks = dict(zip(found, style.looks_of(standard), strict=True))
         for each, metric in zip(axes, ("accuracy", "ece"), strict=True):
             shown = measure(metric)
-            for name, (levels, entries) in found.items():
-                values = np.array([entry.values(metric) for entry in entries]).T  # [seeds, levels]
-                style.band(each, Curve(100 * np.array(levels), values), shown.scale, looks[name])
-            each.set(xlabel="random training labels (%)", ylabel=shown.axis)
-            each.set_xticks(sorted({100 * level for levels, _ in found.values() for level in levels}))
+            for name, (places, entries) in found.items():
+                values = np.array([entry.values(metric) for entry in entries]).T  # [seeds, places]
+                style.band(each, Curve(np.array(places), values), shown.scale, looks[name])
+            each.set(xlabel=below, ylabel=shown.axis)
+            each.set_xticks(sorted({place for places, _ in found.values() for place in places}))
         drawing.suptitle(title, x=0.005, ha="left", fontsize=style.FONT)
         spread = f"mean ± standard deviation over {seeds} seeds" if seeds > 1 else "one seed"
-        told = spread + ("; settings chosen on held-out images" if chosen else "")
-        style.legend(drawing, [style.key(looks[name], name) for name in found], columns=4, title=told)
+        style.legend(drawing, [style.key(looks[name], name) for name in found], columns=4, title=spread + told)
     return drawing
 
 

@@ -100,7 +100,7 @@ def plan(
     base = found[0]
     if base.shape().vertices > 1 or base.result_shape().vertices > 1:
         raise ValueError(f"method={base.method!r}: branches are of one network; expected a method such as standard")
-    numbers = {"shared": _shared_epochs(base, shared), "models": list(whole_numbers("models", models))}
+    numbers = {"shared": shared_epochs(base, shared), "models": list(whole_numbers("models", models))}
     for count in numbers["models"]:
         if not 2 <= count <= streams.BRANCHES - 1:
             raise ValueError(f"models={count}: expected 2 to {streams.BRANCHES - 1}, which branch from one")
@@ -113,7 +113,8 @@ def plan(
     return Plan(base, sorted({one.seed for one in found}), draws=draws, setting=resolved, **several)
 
 
-def _shared_epochs(recipe: Recipe, shared: Sequence[int] | None) -> list[int]:
+def shared_epochs(recipe: Recipe, shared: Sequence[int] | None) -> list[int]:
+    """Return how many epochs are shared: as told, or none and parts of those of the recipe."""
     if shared is None:
         return [0, *(round(part * recipe.epochs) for part in PARTS)]
     found = list(whole_numbers("shared", shared))

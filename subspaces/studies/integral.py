@@ -78,10 +78,14 @@ def plan(recipe: OneRecipe | Sequence[OneRecipe], setting: Setting, levels: Sequ
 def run(plan: Plan) -> "IntegralStudy":
     """Train, measure and write what is missing."""
     with files.made(plan.setting.out):
-        runs = train_missing(plan.recipes, plan.setting, evaluation=QUICK)
-        found = measure_levels(plan, runs)
-        identities = measure_identities([run for run in runs if run.recipe.method == "integral"], plan.setting)
-        return IntegralStudy(found, identities).write(plan.setting.out)
+        return measure(plan, train_missing(plan.recipes, plan.setting, evaluation=QUICK)).write(plan.setting.out)
+
+
+def measure(plan: Plan, runs: Sequence[Run]) -> "IntegralStudy":
+    """Measure what is missing, and return all of it."""
+    found = measure_levels(plan, runs)
+    lines = [run for run in runs if run.recipe.method == "integral"]
+    return IntegralStudy(found, measure_identities(lines, plan.setting))
 
 
 # The table

@@ -88,6 +88,8 @@ CHOICES = {
     "--format": ("safetensors", "pt2", "table", "csv", "json", "x", ""),
     "--init": ("independent", "point", "x"),
     "--epochs": ("0", "-1", "1", "2", "x", "1.5", "", "nan"),
+    "--scale": ("smoke", "x", ""),
+    "--on": ("digits", "cifar10", "x", ""),
     "--seeds": (*NUMBERS[:6], *LARGE, "x"),
 }
 PATH_OPTIONS = ("--out", "-o", "--runs", "--data")
@@ -153,7 +155,8 @@ class Commands:
         flags = {name for one in params for name in one.opts}
         fixed = [["--quiet"]] * ("--quiet" in flags and chance.random() < 0.9)
         fixed += [["--epochs", "1"]] * ("--epochs" in flags) + [["--no-tensorboard"]] * ("--tensorboard" in flags)
-        fixed += [["--dry-run"]] * (words[0] == "study")
+        fixed += [["--dry-run"]] * (words[0] in ("study", "reproduce"))
+        fixed += [["--scale", "smoke"]] * (words[0] == "reproduce")
         options = [one for one in params if one.opts[0].startswith("-") and not set(one.opts) & set(SLOW)]
         chosen = chance.sample(options, min(len(options), chance.choice((0, 1, 1, 2, 2, 3))))
         line = [*words, *arguments, *chain(*fixed), *chain(*(self._option(one, chance) for one in chosen))]
@@ -172,6 +175,7 @@ class Commands:
             "inputs": (*PICTURES * 4, *PATHS),
             "recipes": (*RECIPES * 2, "x", "", "digits-lin", "cifar10-standard"),
             "recipe": (*RECIPES * 2, "x", ""),
+            "names": ("along", "dynamics", "instability", "list", "all", "alon", "x", ""),
             "name": FIGURES if param.metavar == "NAME" else (*NAMES, *RECIPES[:2]),
         }
         many = chance.choice((1, 1, 1, 2, 0)) if param.nargs == -1 else 1

@@ -12,7 +12,7 @@ import made
 import numpy as np
 import pytest
 
-from subspaces.data import SOURCES, DataError, check, cifar10, describe, download, fetching, get, load, mnist
+from subspaces.data import SOURCES, DataError, absent, check, cifar10, describe, download, fetching, get, load, mnist
 from subspaces.data.sources import Published, Source
 
 CONTENT = np.random.default_rng(0).bytes(300_000)
@@ -293,6 +293,23 @@ def test_describe_says_which_version(tmp_path, monkeypatch, packed):
         f"{'gzipped' if packed else 'plain'} IDX files in {tmp_path / 'mnist'}"
     )
     assert len(load("mnist", tmp_path, validation=5).validation) == 5
+
+
+@pytest.mark.parametrize("name", ["mnist", "cifar10", "tiny-imagenet", "imagenet"])
+def test_what_is_absent_is_told_with_what_fetches_it(tmp_path, name):
+    for root in (tmp_path, tmp_path / "nowhere"):
+        assert f"subspaces data get {name} --data" in absent(name, root)
+    assert absent("digits", tmp_path / "nowhere") is None
+
+
+def test_files_that_are_there_are_looked_for_and_not_read(tmp_path):
+    for name in ("train", "val"):
+        (tmp_path / name).mkdir()
+    assert absent("imagenet", tmp_path) is None
+    for name in cifar10.BATCHES:
+        (tmp_path / f"{name}.bin").write_bytes(b"")
+    assert absent("cifar10", tmp_path) is None
+    assert check("cifar10", tmp_path)
 
 
 def test_sources_are_complete():

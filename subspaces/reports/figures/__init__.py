@@ -2,12 +2,12 @@
 
 import importlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from subspaces.reports.reading import Source, gather
+from subspaces.reports.reading import Group, Source, gather
 from subspaces.text import nearest
 
 if TYPE_CHECKING:
@@ -104,7 +104,12 @@ def draw(name: str, sources: Source | Iterable[Source], *, metric: str | None = 
     kind = find(name)
     if metric is not None and kind.metric is None:
         raise ValueError(f"metric={metric!r}: the figure {name!r} has no choice of a metric, leave it out")
-    groups, (file, _, function) = gather(sources, evaluated=kind.evaluated), kind.drawn_by.partition(".")
+    return draw_groups(name, gather(sources, evaluated=kind.evaluated), metric, split)
+
+
+def draw_groups(name: str, groups: Sequence[Group], metric: str | None = None, split: str = "test") -> "Figure":
+    """Draw a figure of groups of runs that were read already."""
+    file, _, function = find(name).drawn_by.partition(".")
     try:
         module = importlib.import_module(f"{__name__}.{file}")
     except ModuleNotFoundError as error:
