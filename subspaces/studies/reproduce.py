@@ -12,8 +12,9 @@ from subspaces.studies.catalogue.program import ALL, Program, plan
 from subspaces.studies.setting import Folder, Setting, train_missing
 from subspaces.studies.tables import Result, Table
 from subspaces.training.display import Mode
-from subspaces.training.runs import Run
+from subspaces.training.runs import Run, RunError
 from subspaces.training.trainer import LastTrainingError, TrainingError
+from subspaces.training.turns import Failure
 
 SCHEMA = 1
 
@@ -65,7 +66,7 @@ def run(plan: Program, told: Callable[[Reproduced], None] = lambda made: None) -
     if not plan.plans:
         reasons = dict.fromkeys(each.reason for each in plan.obstacles)
         raise ValueError(f"nothing of it is possible here: {'; '.join(reasons)}")
-    made, failures = list[Reproduced](), list[TrainingError]()
+    made, failures = list[Reproduced](), list[Failure]()
     with files.made(plan.setting.out):
         for plans in plan.benches:
             failures += _train(plans)
@@ -80,14 +81,14 @@ def run(plan: Program, told: Callable[[Reproduced], None] = lambda made: None) -
     return written
 
 
-def _train(plans: Sequence[Plan]) -> list[TrainingError]:
+def _train(plans: Sequence[Plan]) -> list[Failure]:
     """Train every run of plans on one bench together; return what went wrong with one, which stops no other."""
     together = {one.key: one for plan in plans for one in plan.recipes}
     try:
         train_missing(list(together.values()), plans[0].setting)
     except LastTrainingError:
         raise
-    except TrainingError as error:
+    except (TrainingError, RunError) as error:
         return [error]
     return []
 
