@@ -24,14 +24,14 @@ class Stop:
 
 
 @contextmanager
-def stop_on_signals() -> Iterator[Stop]:
-    """Turn Ctrl-C and SIGTERM into a request; a second one acts at once."""
+def stop_on_signals(impatient: bool = True) -> Iterator[Stop]:
+    """Turn Ctrl-C and SIGTERM into a request; a second one acts at once, but for those who ask again and again."""
     stop = Stop()
     previous: dict[int, Any] = {}
 
     def request(number: int, frame: object) -> None:
         stop.signal = number
-        for known, handler in previous.items():
+        for known, handler in previous.items() if impatient else ():
             signal.signal(known, handler)
 
     try:
