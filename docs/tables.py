@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = ("README.md", "RESULTS.md", "docs/performance.md")
+DOCUMENTS = ("README.md", "RESULTS.md", "docs/guide.md", "docs/performance.md")
 METRICS = ("accuracy", "ece", "nll")
 BLOCK = re.compile(r"(<!-- table: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 SHORT = {  # the rows of the README: what the comparison calls them, and what they are called there
@@ -29,6 +29,21 @@ SHORT = {  # the rows of the README: what the comparison calls them, and what th
     ("snapshot (m = 6)", "ensemble of 6 members"): "snapshot ensemble of six",
     ("standard", "ensemble of 2 runs"): "two networks",
 }
+
+NOISE = 0.4
+CLEAN, NOISY, SHIFTED = "CIFAR-10", "digits, 40 % random labels", "CIFAR-10, corrupted"
+LAYERWISE = "simplex (m = 3), layerwise"
+NEEDS = (  # what is needed, where it was measured, and what to take
+    ("one accurate network", CLEAN, "line, layerwise", "midpoint"),
+    ("one network whose confidence is right", CLEAN, LAYERWISE, "midpoint"),
+    ("two networks at test time", CLEAN, "line", "ensemble of 0.1 and 0.9"),
+    ("six networks at test time", CLEAN, "simplex (m = 3)", "ensemble of 6 random points"),
+    ("one network, labels are noisy", NOISY, LAYERWISE, "midpoint"),
+    ("three networks, labels are noisy", NOISY, "simplex (m = 3)", "ensemble of 3 vertices"),
+    ("labels are noisy, some clean ones are held out", NOISY, "early-stopping", "network"),
+    ("one network, images will differ", SHIFTED, "simplex, layerwise", "midpoint"),
+    ("three networks, images will differ", SHIFTED, "simplex", "ensemble of 3 vertices"),
+)
 
 
 def read(name: str) -> Any:
@@ -300,7 +315,27 @@ def at_paper_scale(exhibit: str) -> str:
     return ", ".join(each["bench"] for each in found if each["exhibit"] == exhibit) or "not made yet"
 
 
+def which() -> str:
+    """Return what to take for what is needed, beside standard training, as it was measured."""
+    clean = {(one["method"], one["answer"]): one["metrics"] for one in read("comparison/comparison")["entries"]}
+    lines = [line for line in read("noise/noise")["lines"] if line["label_noise"] == NOISE]
+    noisy = {(line["method"], line["answer"]): line["metrics"] for line in lines}
+    corrupted = {
+        (method, answer): {name: summed([means(run, answer)[name] for run in runs]) for name in METRICS}
+        for method, runs in shifted().items()
+        for answer in runs[0]["unchanged"]
+    }
+    studies = {CLEAN: clean, NOISY: noisy, SHIFTED: corrupted}
+    rows = []
+    for need, data, method, answer in NEEDS:
+        found = (studies[data][key] for key in ((method, answer), ("standard", "network")))
+        cells = [f"{quality('accuracy', one['accuracy'])}, {quality('ece', one['ece'])}" for one in found]
+        rows.append([need, f"{method.replace(' (m = 3)', ' of 3')}: {answer}", *cells, data])
+    return table(["you need", "take", "accuracy %, ECE %", "standard training has", "measured on"], rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
+    "which": which,
     "comparison": partial(comparison, short=True),
     "comparison, all": partial(comparison, short=False),
     "cifar10": cifar10,

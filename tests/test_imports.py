@@ -203,10 +203,12 @@ def test_relative_imports_in_a_sub_package_are_resolved():
 
 HEAVY = {
     "subspaces": {
-        *("sklearn", "torchmetrics", "matplotlib", "plotly", "typer", "lightning", "subspaces.training"),
+        *("sklearn", "torchmetrics", "matplotlib", "plotly", "typer", "lightning", "ray", "subspaces.training"),
         "torch._dynamo",
     },
-    "subspaces.cli": {"sklearn", "torchmetrics", "matplotlib", "plotly", "torchvision", "timm", "torch._dynamo"},
+    "subspaces.cli": {
+        *("sklearn", "torchmetrics", "matplotlib", "plotly", "torchvision", "timm", "ray", "torch._dynamo"),
+    },
 }
 
 

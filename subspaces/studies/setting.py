@@ -170,8 +170,9 @@ def train_missing(
     """
     ordered = sorted(recipes, key=lambda one: not one.dropout)
     where: dict[str, Any] = {"data": setting.data, "out": setting.runs, "show": setting.show}
-    then = None if evaluation is None else partial(_evaluate_there, dropout_passes=setting.dropout_passes, **evaluation)
-    runs = train_recipes(ordered, setting.execution, tensorboard=setting.tensorboard, then=then, **where)
+    if evaluation is not None and setting.execution.ray is not None:
+        where["then"] = partial(_evaluate_there, dropout_passes=setting.dropout_passes, **evaluation)
+    runs = train_recipes(ordered, setting.execution, tensorboard=setting.tensorboard, **where)
     found = {run.recipe.key: run for run in runs}
     return [found[one.key] for one in recipes]
 

@@ -26,6 +26,7 @@ from subspaces.training.execution import Execution
 from subspaces.training.groups import read_group, train_group
 from subspaces.training.recipe import Recipe
 from subspaces.training.runs import Run
+from subspaces.training.signals import stop_on_signals
 from subspaces.version import __version__
 
 PAUSE = 0.2  # seconds between two messages
@@ -82,15 +83,18 @@ def work(site: Site, recipes: Sequence[Mapping[str, Any]], events: Any) -> Outco
     """Train recipes as one program, and put what happens into a queue of Ray's."""
     held: dict[str, str] = {}
     try:
-        _settle(site)
-        execution = site.execution.resolved()
-        runs = [Run.under(site.out, Recipe.from_dict(one)) for one in recipes]
-        dataset = read_group(runs, site.data, "quiet")
-        watch = partial(telling, events, site.tensorboard)
-        train_group(runs, dataset, execution, watch, lambda run, holder: held.update({run.folder.name: holder}))
-        for run in runs:
-            if site.then is not None and run.folder.name not in held:
-                site.then(run, site.data, site.execution)
+        with stop_on_signals(patient=True) as stop:  # Ray's request to stop is a signal too
+            _settle(site)
+            execution = site.execution.resolved()
+            runs = [Run.under(site.out, Recipe.from_dict(one)) for one in recipes]
+            dataset = read_group(runs, site.data, "quiet")
+            stop.heed()
+            watch = partial(telling, events, site.tensorboard)
+            train_group(runs, dataset, execution, watch, lambda run, holder: held.update({run.folder.name: holder}))
+            for run in runs:
+                stop.heed()
+                if site.then is not None and run.folder.name not in held:
+                    site.then(run, site.data, site.execution)
     except Exception as error:
         return Outcome(held, _sendable(error))
     return Outcome(held)

@@ -6,15 +6,19 @@ import math
 import os
 import signal
 import socket
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import chdir, contextmanager
 from typing import Any, NamedTuple
 
 from subspaces.training.execution import Execution
+from subspaces.training.signals import Stop, Stopped
 from subspaces.training.world import started
 
 RETRIES = 5  # times that a task begins again whose worker was lost
 SECONDS = 5.0  # for an address to answer
+PAUSE = 0.1  # seconds between two looks at it
+AGAIN = 2.0  # seconds between two requests to stop
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))  # what Ray speaks, and empty settings
 SETTINGS = 4  # the kind of its answer
@@ -82,6 +86,8 @@ def _connect(ray: Any, address: str | None) -> None:
         with chdir("/"):  # workers import from the current folder before all else, which may be somebody else's
             settings: dict[str, Any] = {"include_dashboard": False} if address in (None, "local") else {}
             ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL, **settings)
+    except SystemExit:  # which is what Ray makes of SIGTERM
+        raise Stopped("SIGTERM") from None
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
         where = "on this machine" if address in (None, "local") else f"at {address}"
         said = " ".join(str(error).split())
@@ -143,7 +149,9 @@ class Cluster:
         both = _words({kind: self.total(kind) for kind in ("CPU", "GPU")})
         return f"{count} machine{'s' * (count != 1)} with {both}"
 
-    def everywhere(self, work: Callable[..., Any], needs: Needs, *arguments: Any) -> Iterator[tuple[str, Any]]:
+    def everywhere(
+        self, work: Callable[..., Any], needs: Needs, stop: Stop, *arguments: Any
+    ) -> Iterator[tuple[str, Any]]:
         """Do something on every machine where tasks can be, and yield its name and what came of it, or an exception."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -154,6 +162,8 @@ class Cluster:
                 task = self.ray.remote(work).options(num_cpus=0, max_retries=RETRIES, scheduling_strategy=there)
                 refs[node["NodeManagerHostname"], node["NodeID"]] = task.remote(*arguments)
         for (name, _), ref in refs.items():
+            while not self.ray.wait([ref], timeout=PAUSE)[0]:
+                stop.heed()
             yield name, self.result(ref)
 
     def result(self, ref: Any) -> Any:
@@ -186,24 +196,29 @@ class Tasks:
         here = NodeAffinitySchedulingStrategy(self.ray.get_runtime_context().get_node_id(), soft=False)
         self.events = Queue(actor_options={"num_cpus": 0, "scheduling_strategy": here})
         self.running: dict[Any, Any] = {}
-        self.stopping = False
+        self.asked: float | None = None  # when all were asked to stop
 
     def begin(self, piece: Any, *arguments: Any) -> None:
         """Have a piece done, as soon as there is a place for it."""
         self.running[self.work.remote(*arguments, self.events)] = piece
 
-    def ended(self, seconds: float) -> tuple[list[tuple[Any, Any]], list[Event]]:
+    def ended(self) -> tuple[list[tuple[Any, Any]], list[Event]]:
         """Wait, and return the pieces that have ended with what came of each, and the events told until then."""
         refs = list(self.running)
-        done = self.ray.wait(refs, num_returns=len(refs), timeout=seconds)[0] if refs else []
+        done = self.ray.wait(refs, num_returns=len(refs), timeout=PAUSE)[0] if refs else []
         results = [(self.running.pop(ref), self.cluster.result(ref)) for ref in done]
         told = self.events.get_nowait_batch(self.events.qsize())
         return results, [event for some in told for event in some]
 
+    @property
+    def stopping(self) -> bool:
+        """Whether all were asked to stop."""
+        return self.asked is not None
+
     def stop(self) -> None:
-        """Ask all to stop, once: a second request would be no request any more."""
-        if not self.stopping:
-            self.stopping = True
+        """Ask all to stop, again and again: one that is just about to begin may not hear it."""
+        if self.asked is None or time.monotonic() - self.asked > AGAIN:
+            self.asked = time.monotonic()
             for ref in self.running:
                 self.ray.cancel(ref)
 

@@ -27,7 +27,7 @@ class Stop:
 def stop_on_signals(patient: bool = False) -> Iterator[Stop]:
     """Turn Ctrl-C and SIGTERM into a request; a second one acts at once.
 
-    `patient`: it does not, for processes to which torchrun passes on what a terminal has sent them already.
+    `patient`: it does not, for those who are asked again and again, as torchrun and Ray do.
     """
     stop = Stop()
     previous: dict[int, Any] = {}

@@ -3,8 +3,8 @@
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -14,7 +14,7 @@ from subspaces import files, locks
 from subspaces.data import loading
 from subspaces.training import trunks
 from subspaces.training.afar import Outcome, Site, Then, look, work
-from subspaces.training.cluster import RETRIES, Cluster, LostError, Needs, Tasks, joined
+from subspaces.training.cluster import PAUSE, RETRIES, LostError, Needs, Tasks, joined
 from subspaces.training.display import Mode, display
 from subspaces.training.execution import Execution
 from subspaces.training.groups import groups
@@ -25,7 +25,6 @@ from subspaces.training.signals import Stopped, stop_on_signals
 from subspaces.training.trainer import LastTrainingError, TrainingError
 from subspaces.training.turns import Failure
 
-PAUSE = 0.1  # seconds between two looks at the cluster
 PATIENCE = 90.0  # seconds until what another machine has written must be seen here
 
 
@@ -41,13 +40,23 @@ def training(
     then: Then | None,
 ) -> Iterator[Callable[[Sequence[Run], Held], list[Failure]]]:
     """Join a cluster, and yield what trains runs of these recipes on it and returns what went wrong with some."""
-    with joined(str(execution.ray)) as cluster, files.made(out), _mark(out.absolute()) as mark:
-        needs = cluster.needs(execution)
-        site = _site(recipes, execution, needs, data, mark, tensorboard=tensorboard, then=then)
-        _check_machines(cluster, needs, site, recipes)
+    with ExitStack() as stack:
+        with stop_on_signals() as stop:
+            cluster = stack.enter_context(joined(str(execution.ray)))
+            stack.enter_context(files.made(out))
+            mark = stack.enter_context(_mark(out.absolute()))
+            needs = cluster.needs(execution)
+            site = _site(recipes, execution, needs, data, mark, tensorboard=tensorboard, then=then)
+            _check_machines(cluster.everywhere(look, needs, stop, site, _kinds(recipes)))
+            stop.heed()
         if show == "bar":
             sys.stderr.write(f"training on {cluster}, with {needs} for each run or stack of runs\n")
         yield lambda runs, held: _Sweep(cluster.tasks(work, needs), site, runs, held).carry_out(show)
+
+
+def _kinds(recipes: Sequence[Recipe]) -> list[dict[str, Any]]:
+    """Return the fields of one recipe of each kind: seeds make no difference to what a machine must have."""
+    return list({replace(one, seed=0).key: one.to_dict() for one in recipes}.values())
 
 
 def _site(
@@ -95,10 +104,9 @@ def _methods(recipes: Sequence[Recipe]) -> bytes:
         ) from None
 
 
-def _check_machines(cluster: Cluster, needs: Needs, site: Site, recipes: Sequence[Recipe]) -> None:
-    """Refuse a cluster with a machine that cannot train the recipes."""
-    distinct = {replace(one, seed=0).key: one for one in recipes}
-    for name, found in cluster.everywhere(look, needs, site, [one.to_dict() for one in distinct.values()]):
+def _check_machines(looked: Iterable[tuple[str, Any]]) -> None:
+    """Refuse a cluster with a machine that cannot train the recipes, given what each has seen."""
+    for name, found in looked:
         if isinstance(found, Exception):  # it has not even come to look
             *_, last = str(found).splitlines() or [type(found).__name__]
             raise OSError(f"{name}, a machine of the cluster, cannot run subspaces: {last}; install it there as here")
@@ -124,7 +132,7 @@ class _Sweep:
                     self.waiting.clear()
                     self.tasks.stop()
                 self._begin()
-                ended, events = self.tasks.ended(PAUSE)
+                ended, events = self.tasks.ended()
                 for what, name, *rest in events:
                     getattr(shown, what)(self.names[name], *rest)
                 for crew, outcome in ended:

@@ -156,13 +156,13 @@ def test_a_command_that_is_interrupted_leaves_checkpoints_and_continues(cluster,
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=SECONDS) == ("", "stopped; the same command continues\n")
     assert process.returncode == 130
-    assert [(run.folder / "state.safetensors").is_file() for run in (first, second)] == [True, True]
+    finished = [run.finished for run in (first, second)]  # on a slow machine one may be before the other begins
+    assert [(run.folder / "state.safetensors").is_file() for run in (first, second)] == [not done for done in finished]
+    assert not all(finished)
     assert [path.name for path in out.iterdir() if path.name.startswith(".")] == []
-    assert not third.folder.exists()
-    before = [rows(run) for run in (first, second)]
+    assert any(finished) or not third.folder.exists()
     runs = ss.train(several[:2], out=out, ray=cluster, stack=1, **QUIET)
-    assert [len(run.starts()) for run in runs] == [2, 2]
-    assert all(0 < count < 100 for count in before)
+    assert [len(run.starts()) for run in runs] == [1 if done else 2 for done in finished]
     same(runs, tmp_path, stack=1)
 
 
