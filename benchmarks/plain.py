@@ -78,6 +78,7 @@ class Loop:
         self.batch = recipe.batch
         self.beta = recipe.beta if recipe.method == "line" else 0.0
         self.alpha = torch.zeros((), device=self.device)
+        self.totals = torch.zeros(2, device=self.device)  # sum of the loss, correct predictions
         torch.manual_seed(recipe.seed)
         self.model, other = (network(recipe, dataset).to(self.device) for _ in range(2))
         if recipe.method == "line":
@@ -103,13 +104,16 @@ class Loop:
                 mix = Mix(parameter.detach().clone(), self.alpha)
                 parametrize.register_parametrization(module, name, mix)
 
-    def _objective(self, x: Tensor, y: Tensor) -> Tensor:
+    def _objective(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what is made smaller, and [2]: the sum of the loss, and how many predictions are correct."""
         with torch.autocast(self.device, torch.bfloat16, enabled=self.low):
-            loss = F.cross_entropy(self.model(x), y)
+            logits = self.model(x)
+            loss = F.cross_entropy(logits, y)
+        found = torch.stack([loss.detach() * len(y), (logits.detach().argmax(1) == y).sum()])
         if not self.beta:
-            return loss
+            return loss, found
         first, second = (torch.cat([end.flatten() for end in side]) for side in zip(*self.ends, strict=True))
-        return loss + self.beta * F.cosine_similarity(first, second, dim=0).square()
+        return loss + self.beta * F.cosine_similarity(first, second, dim=0).square(), found
 
     def run(self, steps: int) -> int:
         """Make so many steps."""
@@ -118,7 +122,9 @@ class Loop:
             self.alpha.uniform_()
             self.optimizer.zero_grad()
             whole = len(y) == self.batch  # the last batch of an epoch may be smaller, and is not compiled by the engine
-            (self.objective if whole else self._objective)(x, y).backward()
+            loss, found = (self.objective if whole else self._objective)(x, y)
+            self.totals.add_(found)
+            loss.backward()
             self.optimizer.step()
         return steps
 

@@ -1,11 +1,12 @@
 """The time and the memory of a training step of a family over those of the plain network, side by side in one run.
 
 A step is forward, loss, penalty, backward and optimiser, on random inputs: of cResNet20 (SGD with momentum) or, with
---network, of one of ImageNet's size or of GPT-2 (`subjects.py`). All variants take turns, step by step, so that
-whatever else the machine does hits them alike; the result is the median over the rounds of each variant's time over
-that of the plain network in the same mode, eager or compiled. On Linux freed memory is kept by the process, for all
-variants: otherwise it depends on chance how much of it the system takes back and hands out again page by page, which is
-a tenth of a step on a CPU and more than all that is measured here (--give-back leaves it so).
+--network, of the digits' MLP, of one of ImageNet's size or of GPT-2 (`subjects.py`). With --distributed each family is
+there a second time, cut over the one process of a group (`ss.distribute`). All variants take turns, step by step, so
+that whatever else the machine does hits them alike; the result is the median over the rounds of each variant's time
+over that of the plain network in the same mode, eager or compiled. On Linux freed memory is kept by the process, for
+all variants: otherwise it depends on chance how much of it the system takes back and hands out again page by page,
+which is a tenth of a step on a CPU and more than all that is measured here (--give-back leaves it so).
 
 Memory is the most that tensors take during a step. It is compared with what m vertices cannot do without: that of the
 plain network, and m - 1 times its weights, gradients and optimiser states.
@@ -13,6 +14,7 @@ plain network, and m - 1 times its weights, gradients and optimiser states.
     python benchmarks/step.py [--device cuda] [--batch 128] [--rounds 40] [--json FILE]
     python benchmarks/step.py --network gpt2 --device cuda --precision bfloat16 --modes eager compiled --json FILE
     python benchmarks/step.py --network gpt2 --size medium
+    python benchmarks/step.py --network mlp --steps 20 --distributed
 """
 
 import argparse
@@ -22,6 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from peak import above
 from subjects import NETWORKS, SIZES, SUBJECTS, Subject
@@ -66,7 +69,9 @@ class Variant(NamedTuple):
         return self.weights + self.state + above(self.step, device)
 
 
-def make_variant(shape: ss.Shape | None, mode: str, subject: Subject, options: argparse.Namespace) -> Variant:
+def make_variant(
+    shape: ss.Shape | None, mode: str, subject: Subject, options: argparse.Namespace, distributed: bool = False
+) -> Variant:
     """Return what trains one step at a time."""
 
     def network() -> nn.Module:
@@ -79,7 +84,8 @@ def make_variant(shape: ss.Shape | None, mode: str, subject: Subject, options: a
     low = options.precision == "bfloat16"
     if isinstance(model, ss.Subspace):
         model.cast_weights = low
-    optimizer = subject.optimizer(model.parameters())
+        model = ss.distribute(model) if distributed else model
+    optimizer = subject.optimizer(model.parameters(), not options.distributed)
     inputs, targets = subject.example(options.batch or subject.batch, options.device, options.channels_last)
 
     def loss() -> torch.Tensor:
@@ -101,19 +107,22 @@ def measure(mode: str, subject: Subject, options: argparse.Namespace, record: Re
     """Measure all variants in one mode: first their memory, one by one, then their times, in turns."""
     torch.manual_seed(0)
     variants = {name: make_variant(shape, mode, subject, options) for name, shape in subject.shapes.items()}
+    if options.distributed:
+        families = {f"{name}, distributed": shape for name, shape in subject.shapes.items() if shape is not None}
+        variants |= {name: make_variant(shape, mode, subject, options, True) for name, shape in families.items()}
     peaks: dict[str, dict[str, Any]] = {}
     for name, variant in variants.items():
         variant.run(WARMUP)
         peaks[name] = memory(variant, options.device, variants["plain"], peaks.get("plain"))
         told = "peak {peak_mb:,.1f} MB, {over:+.1%} of what it needs".format(**peaks[name])
-        record.add(f"{mode + ',':9} {name:12} {told}", peaks[name], "memory", mode, name)
+        record.add(f"{mode + ',':9} {name:22} {told}", peaks[name], "memory", mode, name)
     clock = time.process_time if options.processor_time else time.perf_counter
-    pace = Pace(options.rounds, 1, options.device, clock)
+    pace = Pace(options.rounds, options.steps, options.device, clock)
     times = dict(zip(variants, pace.in_turns(*(variant.run for variant in variants.values())), strict=True))
     for name, milliseconds in times.items():
         row = compared(milliseconds, times["plain"])
         low, high = row["quartiles"]
-        line = f"{mode + ',':9} {name:12} {row['ms']:9.2f} ms   {row['ratio']:.3f} of plain   [{low:.3f}, {high:.3f}]"
+        line = f"{mode + ',':9} {name:22} {row['ms']:9.2f} ms   {row['ratio']:.3f} of plain   [{low:.3f}, {high:.3f}]"
         record.add(line, row, *(("rows", name) if mode == "eager" else ("rows, compiled", name)))
 
 
@@ -136,6 +145,8 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--precision", default="float32", choices=["float32", "bfloat16"], help="by autocast")
     parser.add_argument("--batch", type=int, help="by default that of the network")
     parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--steps", type=int, default=1, help="steps of each variant in a round")
+    parser.add_argument("--distributed", action="store_true", help="also families that are cut over a group of one")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--processor-time", action="store_true", help="of a CPU that others use too; with one thread")
     parser.add_argument("--channels-last", action="store_true")
@@ -151,6 +162,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     torch.set_num_threads(options.threads)
     if not options.give_back:
         keep_memory()
+    if options.distributed:
+        backend, alone = "nccl" if options.device == "cuda" else "gloo", torch._C._distributed_c10d.HashStore()
+        dist.init_process_group(backend, store=alone, rank=0, world_size=1)
     torch.backends.cudnn.benchmark = True
     torch._dynamo.config.recompile_limit = 64  # all variants are versions of one function
     hardware = torch.cuda.get_device_name() if options.device == "cuda" else processor()

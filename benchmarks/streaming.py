@@ -145,7 +145,7 @@ class Consumer:
         self.device, self.low = options.device, options.device == "cuda"
         subject = SUBJECTS[options.size][options.network]
         self.model = subject.make().to(options.device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.optimizer = subject.optimizer(self.model.parameters())
+        self.optimizer = subject.optimizer(self.model.parameters(), True)
         self.objective = torch.compile(self._objective, dynamic=False) if self.low else self._objective
 
     def _objective(self, x: Tensor, y: Tensor) -> Tensor:

@@ -13,10 +13,11 @@ import torch
 from torch import Tensor, nn
 
 import subspaces as ss
-from subspaces.networks import CResNet20
+from subspaces.networks import MLP, CResNet20
 
 Batch = tuple[Tensor, Tensor]
-Optimizer = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
+Optimizer = Callable[[Iterable[nn.Parameter], bool], torch.optim.Optimizer]
+"""Makes one, fused or not: torch has no fused SGD for weights that are cut over processes."""
 
 
 @dataclass(frozen=True)
@@ -30,13 +31,14 @@ class Subject:
     optimizer: Optimizer
     classes: int = 1000
     tokens: int = 0
+    channels: int = 3
 
     def example(self, batch: int, device: str, channels_last: bool) -> Batch:
         """Return random inputs and targets."""
         if self.tokens:
             text = torch.randint(self.tokens, (batch, self.size + 1), device=device)
             return text[:, :-1].contiguous(), text[:, 1:].contiguous()
-        images = torch.randn(batch, 3, self.size, self.size, device=device)
+        images = torch.randn(batch, self.channels, self.size, self.size, device=device)
         if channels_last:
             images = images.to(memory_format=torch.channels_last)
         return images, torch.randint(self.classes, (batch,), device=device)
@@ -73,12 +75,12 @@ def _torchvision(name: str, otherwise: Callable[[], nn.Module]) -> Callable[[], 
     return make
 
 
-def _sgd(parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-    return torch.optim.SGD(parameters, lr=0.01, momentum=0.9, weight_decay=1e-4, fused=True)
+def _sgd(parameters: Iterable[nn.Parameter], fused: bool) -> torch.optim.Optimizer:
+    return torch.optim.SGD(parameters, lr=0.01, momentum=0.9, weight_decay=1e-4, fused=fused)
 
 
-def _adamw(parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-    return torch.optim.AdamW(parameters, lr=1e-4, weight_decay=0.1, fused=True)
+def _adamw(parameters: Iterable[nn.Parameter], fused: bool) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(parameters, lr=1e-4, weight_decay=0.1, fused=fused)
 
 
 def _resnet(**settings: Any) -> Callable[[], nn.Module]:
@@ -117,21 +119,25 @@ LARGE: dict[str, ss.Shape | None] = {
     "simplex 3": ss.Simplex(3),
     "plain again": None,
 }
+DIGITS = Subject(MLP, PAPER, 128, 8, _sgd, classes=10, channels=1)
 SUBJECTS = {  # by size: as published; for a CPU to be measured; for a test
     "full": {
         "cresnet20": Subject(CResNet20, PAPER, 128, 32, _sgd, classes=10),
+        "mlp": DIGITS,
         "resnet50": Subject(_torchvision("resnet50", _resnet()), LARGE, 256, 224, _sgd),
         "vit-b16": Subject(_torchvision("vit_b_16", _vit()), LARGE, 256, 224, _adamw),
         "gpt2": Subject(_gpt2(), LARGE, 8, 1024, _adamw, tokens=50257),
     },
     "medium": {
         "cresnet20": Subject(CResNet20, PAPER, 32, 32, _sgd, classes=10),
+        "mlp": DIGITS,
         "resnet50": Subject(_resnet(), LARGE, 16, 96, _sgd),
         "vit-b16": Subject(_vit(**_narrow(256, 6), image_size=96), LARGE, 32, 96, _adamw),
         "gpt2": Subject(_gpt2(n_embd=256, n_layer=6, n_head=4, vocab_size=8192), LARGE, 8, 128, _adamw, tokens=8192),
     },
     "small": {
         "cresnet20": Subject(CResNet20, PAPER, 2, 32, _sgd, classes=10),
+        "mlp": DIGITS,
         "resnet50": Subject(
             _resnet(embedding_size=16, hidden_sizes=[32, 64, 128, 256], depths=[1, 1, 2, 1]), LARGE, 2, 64, _sgd
         ),
