@@ -18,8 +18,9 @@ import torch
 import subspaces as ss
 from subspaces.data import load
 from subspaces.evaluation import Record
+from subspaces.reports.figures import style
 from subspaces.studies import reproduce as call
-from subspaces.studies.catalogue import EXHIBITS, SCALES, VERDICTS, Reproduced
+from subspaces.studies.catalogue import EXHIBITS, SCALES, VERDICTS, Reproduced, Scale
 from subspaces.studies.catalogue.compared import TWIN
 from subspaces.studies.catalogue.program import Program, plan
 from subspaces.studies.reproduce import Reproduction, run
@@ -40,9 +41,10 @@ def asked(place: Path, name: Any = "all", scale: str = "smoke", **more: Any) -> 
 
 @pytest.fixture(scope="module", autouse=True)
 def _pictures_for_screens_alone() -> Iterator[None]:
-    """Spare the figures' PDF, which takes longer than the picture."""
+    """Spare the figures' PDF, which takes longer than the picture, and most of its pixels."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("subspaces.studies.tables.FORMATS", (".png",))
+        patch.setitem(style.STYLE, "savefig.dpi", 75)
         yield
 
 
@@ -99,7 +101,7 @@ def test_an_exhibit_is_made_with_its_table_picture_and_claims(name: str, by_name
     folder = one.plan.setting.out
     assert folder.parts[-2:] == (name, "digits")
     assert one.left_out == []
-    assert (folder / "reproduction.png").stat().st_size > 10_000
+    assert (folder / "reproduction.png").stat().st_size > 4000
     with (folder / "reproduction.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [row["claim"] for row in rows] == [each.claim.sentence for each in one.judged]
@@ -229,6 +231,27 @@ def test_cells_inside_the_triangle_are_told_from_those_outside(by_name: dict[str
     assert _mean_of_cells(plane, False) == pytest.approx(fmean([0.0, 0.1, 0.2]))
     (drawn, *_) = by_name["planes"].exhibit.drawn(by_name["planes"].found)
     assert [len(one.xs) for one in drawn.runs[0].record.planes] == [SMOKE.cells]
+
+
+@pytest.fixture
+def two_benches() -> Iterator[Scale]:
+    """A scale at which large data are digits without label noise."""
+    base = SMOKE.bases["small"]
+    clean = replace(base, name="digits-clean-standard", label_noise=0.0)
+    yield SCALES.add(replace(SMOKE, name="two", bases={**SMOKE.bases, "large": clean}))
+    SCALES.remove("two")
+
+
+def test_a_scale_is_one_place(two_benches: Scale, tmp_path: Path) -> None:
+    """With two networks or data sets, an exhibit that has both roles is made on each."""
+    made = run(asked(tmp_path, "dynamics", "two"))
+    assert [one.plan.bench.name for one in made.exhibits] == ["digits", "digits-clean"]
+    for one in made.exhibits:
+        assert (tmp_path / "out" / "dynamics" / one.plan.bench.name / "reproduction.json").is_file()
+    assert {one.label_noise for one in made.exhibits[1].plan.recipes} == {0.0}
+    assert sum(made.counts.values()) == 8
+    with pytest.raises(ValueError, match="two bases are called 'digits-standard'"):
+        replace(SMOKE, bases={**SMOKE.bases, "large": replace(SMOKE.bases["small"], epochs=1)})
 
 
 # Sharing, going on

@@ -44,6 +44,12 @@ class Scale:
     grid: tuple[float, ...] = GRID
     coarse: tuple[float, ...] = tuple(step / 10 for step in range(11))  # along a line on corrupted images
 
+    def __post_init__(self) -> None:
+        named: dict[str, Recipe] = {}
+        for one in self.bases.values():
+            if named.setdefault(one.name, one) != one:
+                raise ValueError(f"scale {self.name!r}: two bases are called {one.name!r}; expected a name for each")
+
     def bench(self, role: Role) -> "Bench":
         """Return the network and data that play a role."""
         return Bench(self.bases[role], self)
