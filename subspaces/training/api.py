@@ -41,8 +41,8 @@ def train(
 
     A run lives in a folder below `out` that is named by its configuration. One that is finished is
     not trained again, and one that was interrupted continues. On a GPU as many runs as fit into its memory are trained
-    at once, or `at_once` of them. Processes with runs in common share them: what one trains the others leave to it, and
-    wait for at the end.
+    at once, or `at_once` of them; with `ray` the machines of a cluster train them. Processes with runs in common share
+    them: what one trains the others leave to it, and wait for at the end.
 
     Args:
         recipe: a `Recipe`, the name of one, or several of either.

@@ -170,7 +170,8 @@ class _Sweep:
             self.waiting.append(crew)
         elif isinstance(error, LostError):
             names = ", ".join(run.folder.name for run in crew)
-            self.failures.append(TrainingError(f"{names}: lost with its worker {RETRIES + 1} times: {error}"))
+            times = f"{RETRIES + 1} time{'s' * (RETRIES > 0)}"
+            self.failures.append(TrainingError(f"{names}: lost with its worker, {times}: {error}"))
         elif isinstance(error, Failure) and not isinstance(error, LastTrainingError):
             self.failures.append(error)
         else:

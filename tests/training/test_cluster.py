@@ -173,6 +173,17 @@ def test_one_that_diverges_is_an_error_of_a_line_and_the_others_are_trained(clus
     assert Run.under(tmp_path, LINE).finished
 
 
+def test_one_that_takes_its_worker_along_is_given_up_and_the_others_are_trained(cluster, tmp_path, monkeypatch):
+    for module in ("cluster", "sweep"):
+        monkeypatch.setattr(f"subspaces.training.{module}.RETRIES", 0)
+    (tmp_path / "deadly.py").write_text("import os\ndef net(): os.kill(os.getpid(), 9)")
+    monkeypatch.syspath_prepend(tmp_path)
+    deadly = dataclasses.replace(DIGITS, name="deadly", network="deadly:net")
+    with pytest.raises(TrainingError, match=r"deadly-seed0-\w+: lost with its worker, 1 time: .*worker.*died"):
+        ss.train([deadly, LINE], out=tmp_path / "runs", ray=cluster, **QUIET)
+    assert Run.under(tmp_path / "runs", LINE).finished
+
+
 def test_an_error_that_ends_all_is_the_same_as_in_one_process(cluster, tmp_path):
     run = Run.under(tmp_path, LINE)
     (run.folder).mkdir()
@@ -285,6 +296,7 @@ def test_what_no_machine_has_is_refused(cluster, tmp_path, asked, said):
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.usefixtures("ray")
 def test_nothing_is_joined_where_nothing_is_to_be_done(tmp_path):
     (run,) = ss.train(DIGITS, out=tmp_path, **QUIET)
     assert ss.train(DIGITS, out=tmp_path, ray="127.0.0.1:1", **QUIET)[0].folder == run.folder
@@ -384,6 +396,12 @@ def test_recipes_of_what_a_machine_lacks(site, changes, said):
 def test_what_does_not_fit_is_refused(asked, said):
     with pytest.raises(ValueError, match=said):
         Execution(**asked)
+
+
+@pytest.mark.parametrize(("device", "here"), [("cpu", "cpu"), ("auto", "auto"), ("cuda", "auto")])
+def test_what_is_measured_here_needs_no_gpu_of_the_cluster(device, here):
+    setting = Setting(execution=Execution(ray="auto", device=device))
+    assert setting.measuring()["device"] == setting.measured_on.device == here
 
 
 def test_ray_that_is_not_there(monkeypatch):
