@@ -22,6 +22,7 @@ AGAIN = 2.0  # seconds between two requests to stop
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))  # what Ray speaks, and empty settings
 SETTINGS = 4  # the kind of its answer
+LOCAL = "local"
 
 Event = tuple[Any, ...]
 
@@ -69,29 +70,42 @@ def joined(address: str) -> Iterator["Cluster"]:
         yield Cluster(ray)
         return
     try:
-        _connect(ray, os.environ.get("RAY_ADDRESS") if address == "auto" else address)
+        _connect(ray, _found(ray) if address == "auto" else address)
         yield Cluster(ray)
     finally:
         ray.shutdown()
 
 
-def _connect(ray: Any, address: str | None) -> None:
+def _found(ray: Any) -> str:
+    """Return the address of the cluster that the environment names, or that runs on this machine, else "local"."""
+    named = os.environ.get("RAY_ADDRESS", "")
+    if named not in ("", "auto"):
+        return named
+    address = ray._private.utils.read_ray_address()  # of the last one that was started, which may be no more
+    try:
+        _check_answer(address or "")
+    except (ConnectionError, ValueError):
+        return LOCAL
+    return str(address)
+
+
+def _connect(ray: Any, address: str) -> None:
     """Call `ray.init`, which would wait for minutes for a cluster that is not there, and talk."""
-    if address not in (None, "auto", "local"):
-        _check_answer(str(address))
+    local = address == LOCAL
+    if not local:
+        _check_answer(address)
     handler = signal.getsignal(signal.SIGTERM)
     before = {name: os.environ.get(name) for name in QUIET}
     os.environ.update({name: value for name, value in QUIET.items() if before[name] is None})
     try:
         with chdir("/"):  # workers import from the current folder before all else, which may be somebody else's
-            settings: dict[str, Any] = {"include_dashboard": False} if address in (None, "local") else {}
+            settings: dict[str, Any] = {"include_dashboard": False} if local else {}
             ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL, **settings)
     except SystemExit:  # which is what Ray makes of SIGTERM
         raise Stopped("SIGTERM") from None
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-        where = "on this machine" if address in (None, "local") else f"at {address}"
-        said = " ".join(str(error).split())
-        raise ConnectionError(f"no Ray cluster could be joined or started {where}: {said}") from None
+        what = "no Ray cluster could be started on this machine" if local else f"the Ray cluster at {address} is closed"
+        raise ConnectionError(f"{what}: {' '.join(str(error).split())}") from None
     finally:
         for name, value in before.items():
             os.environ.pop(name) if value is None else None
@@ -131,13 +145,9 @@ class Cluster:
             gpus = 0.0
         needs = Needs(execution.cpus_per_run or 1, math.floor(gpus * 1e4) / 1e4)  # Ray counts in ten-thousandths
         if not any(needs.met_by(node["Resources"]) for node in self.machines):
-            most = ", ".join(
-                f"{node['NodeManagerHostname']}: {_words(node['Resources'])}" for node in self.machines[:8]
-            )
-            remedy = (
-                "ask for less (--cpus-per-run)" if not gpus else "use --device cpu, or ask for less (--gpus-per-run)"
-            )
-            raise ValueError(f"each run needs {needs}, and no machine of the cluster has that ({most}): {remedy}")
+            has = ", ".join(f"{node['NodeManagerHostname']}: {_words(node['Resources'])}" for node in self.machines[:8])
+            remedy = "use --device cpu, or ask for less (--gpus-per-run)" if gpus else "ask for less (--cpus-per-run)"
+            raise ValueError(f"each run needs {needs}, and no machine of the cluster has that ({has}): {remedy}")
         return needs
 
     def total(self, kind: str) -> float:
@@ -197,6 +207,14 @@ class Tasks:
         self.events = Queue(actor_options={"num_cpus": 0, "scheduling_strategy": here})
         self.running: dict[Any, Any] = {}
         self.asked: float | None = None  # when all were asked to stop
+
+    def __enter__(self) -> "Tasks":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End what is still running, at once: nobody waits for it any more."""
+        for ref in self.running:
+            self.ray.cancel(ref, force=True)
 
     def begin(self, piece: Any, *arguments: Any) -> None:
         """Have a piece done, as soon as there is a place for it."""

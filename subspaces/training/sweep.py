@@ -126,7 +126,7 @@ class _Sweep:
 
     def carry_out(self, show: Mode) -> list[Failure]:
         """Have all trained, and return what went wrong with some of them."""
-        with stop_on_signals() as stop, display(show, tensorboard=False) as shown:
+        with stop_on_signals() as stop, display(show, tensorboard=False) as shown, self.tasks:
             while self.waiting or self.tasks.running:
                 if stop.signal is not None or self.error is not None:
                     self.waiting.clear()
@@ -146,15 +146,12 @@ class _Sweep:
 
     def _begin(self) -> None:
         """Give the cluster all that need not wait for a trunk that another leaves."""
+        ahead = [run for crew in self.tasks.running.values() for run in crew if run.recipe.trunk]
         for crew in list(self.waiting):
-            before = [
-                run
-                for each in (*self.tasks.running.values(), *self.waiting[: self.waiting.index(crew)])
-                for run in each
-            ]
-            if not any(_leads(one, run) for one in before for run in crew):
+            if not any(_leads(one, run) for one in ahead for run in crew):
                 self.waiting.remove(crew)
                 self.tasks.begin(crew, self.site, [run.recipe.to_dict() for run in crew])
+            ahead += [run for run in crew if run.recipe.trunk]
 
     def _end(self, crew: list[Run], outcome: Any) -> None:
         """Note what came of a crew."""
@@ -163,10 +160,10 @@ class _Sweep:
         for name, holder in held.items():
             self.held(self.names[name], holder)
         if error is None:
-            _await([run for run in crew if run.folder.name not in held])
-        elif isinstance(error, (Stopped, LostError)) and self.tasks.stopping:
-            pass  # as it was asked to
-        elif isinstance(error, Stopped):  # by its machine, which is taken away: it continues elsewhere
+            error = _awaited([run for run in crew if run.folder.name not in held])
+        if error is None or (isinstance(error, (Stopped, LostError)) and self.tasks.stopping):
+            return
+        if isinstance(error, Stopped):  # by its machine, which is taken away: it continues elsewhere
             self.waiting.append(crew)
         elif isinstance(error, LostError):
             names = ", ".join(run.folder.name for run in crew)
@@ -189,13 +186,14 @@ def _leads(first: Run, run: Run) -> bool:
     return not trunks.path(first, first.recipe.trunk).is_file()
 
 
-def _await(runs: Sequence[Run]) -> None:
-    """Wait until runs that another machine has finished are seen here: a file system may be late."""
+def _awaited(runs: Sequence[Run]) -> OSError | None:
+    """Wait until runs that another machine has finished are seen here: a file system may be late, but not for ever."""
     end = time.monotonic() + PATIENCE
     for run in runs:
         while not run.finished:
             if time.monotonic() > end:
-                raise OSError(f"{run.folder}: a worker has trained it, and it is not seen here")
+                return OSError(f"{run.folder}: a machine of the cluster has trained it, and it is not seen here")
             time.sleep(PAUSE)
             with suppress(OSError):
                 os.listdir(run.folder)  # which makes a network's file system look again
+    return None

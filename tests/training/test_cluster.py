@@ -29,6 +29,7 @@ import subspaces as ss
 from subspaces.methods import METHODS
 from subspaces.studies.setting import Setting, resolve, train_missing
 from subspaces.training import RECIPES, Execution, Run, RunError, TrainingError
+from subspaces.training import cluster as cluster_of
 from subspaces.training.afar import VERSIONS, Site, look
 from subspaces.training.cluster import Cluster, check
 
@@ -323,6 +324,19 @@ def test_an_address_where_nobody_or_somebody_else_answers(ray, tmp_path):
         ss.train(LINE, out=tmp_path, ray=f"127.0.0.1:{port}", **QUIET)
     assert time.monotonic() - start < 30
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cluster_is_found_by_the_environment_or_where_ray_has_noted_it(ray, address, tmp_path, monkeypatch):
+    """One that is no more is not waited for."""
+    monkeypatch.setenv("RAY_ADDRESS", "head:1")
+    assert cluster_of._found(ray) == "head:1"
+    monkeypatch.delenv("RAY_ADDRESS")
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    assert cluster_of._found(ray) == "local"
+    (tmp_path / "ray").mkdir()
+    for noted, found in {address: address, "127.0.0.1:1": "local"}.items():
+        (tmp_path / "ray" / "ray_current_cluster").write_text(noted)
+        assert cluster_of._found(ray) == found
 
 
 # What shows without a cluster
