@@ -23,7 +23,14 @@ from subspaces.cli import app
 ROOT = Path(__file__).parent.parent
 PAGES = (
     *("README.md", "RESULTS.md", "CONTRIBUTING.md", "docs/guide.md", "docs/integrations.md", "docs/performance.md"),
-    *("docs/own-images.md", "docs/shift.md", "docs/choosing.md", "docs/production.md", "results/README.md"),
+    *(
+        "docs/own-images.md",
+        "docs/shift.md",
+        "docs/choosing.md",
+        "docs/production.md",
+        "docs/scale.md",
+        "results/README.md",
+    ),
 )
 COMMAND = typer.main.get_command(app)
 HEADINGS = [
