@@ -27,7 +27,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from peak import above
-from subjects import NETWORKS, SIZES, SUBJECTS, Subject
+from subjects import NETWORKS, SIZES, SUBJECTS, Logits, Subject
 from timing import Pace, Record, compared
 from torch import nn
 
@@ -110,6 +110,7 @@ def measure(mode: str, subject: Subject, options: argparse.Namespace, record: Re
     if options.distributed:
         families = {f"{name}, distributed": shape for name, shape in subject.shapes.items() if shape is not None}
         variants |= {name: make_variant(shape, mode, subject, options, True) for name, shape in families.items()}
+    record.content["network"] = origin(variants["plain"].model)
     peaks: dict[str, dict[str, Any]] = {}
     for name, variant in variants.items():
         variant.run(WARMUP)
@@ -134,6 +135,12 @@ def memory(variant: Variant, device: str, plain: Variant, first: dict[str, Any] 
     need = base + (m - 1) * (2 * plain.weights + plain.state)
     parts = {"weights_mb": variant.weights / 1e6, "state_mb": variant.state / 1e6}
     return {"peak_mb": peak / 1e6, "needed_mb": need / 1e6, "over": peak / need - 1, **parts}
+
+
+def origin(network: nn.Module) -> str:
+    """Return where a network comes from: its class with the package that has it."""
+    kind = type(network.model if isinstance(network, Logits) else network)
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = ("README.md", "RESULTS.md", "docs/guide.md", "docs/performance.md")
+DOCUMENTS = ("README.md", "RESULTS.md", "docs/guide.md", "docs/performance.md", "docs/scale.md")
 METRICS = ("accuracy", "ece", "nll")
 BLOCK = re.compile(r"(<!-- table: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 SHORT = {  # the rows of the README: what the comparison calls them, and what they are called there
@@ -181,6 +181,46 @@ def step(short: bool) -> str:
     return table(["", "ms", "of plain", "quartiles"], [[name, cells.format(**row)] for name, row in rows.items()])
 
 
+LARGE = {  # files of steps of large networks on a CPU, and the networks
+    "gpt2": "GPT-2, 6 layers",
+    "gpt2-compiled": "GPT-2, 6 layers, compiled",
+    "vit-b16": "ViT, 6 layers",
+    "resnet50": "ResNet-50, 96 pixels",
+}
+
+
+def large_memory() -> str:
+    """Return the peaks of these steps, and how far they are above what is needed."""
+    rows = []
+    for name, label in LARGE.items():
+        (found,) = read(f"speed/step-{name}-cpu")["memory"].values()
+        peaks = [
+            f"{found[each]['peak_mb']:,.1f} ({100 * found[each]['over']:+.1f} %)" for each in ("line", "simplex 3")
+        ]
+        plain = (f"{found['plain'][each]:,.1f}" for each in ("weights_mb", "peak_mb"))
+        rows.append([label, *plain, *(peak.replace("-", "−") for peak in peaks)])
+    return table(["MB", "weights", "plain", "line (above need)", "simplex of 3 (above need)"], rows)
+
+
+def large_time() -> str:
+    """Return the time of these steps over that of the plain networks."""
+    cell = "{ratio:.3f} ({quartiles[0]:.3f}–{quartiles[1]:.3f})"
+    rows = []
+    for name, label in LARGE.items():
+        content = read(f"speed/step-{name}-cpu")
+        found = content.get("rows", content.get("rows, compiled"))
+        ratios = (cell.format(**found[each]) for each in ("line", "simplex 3", "plain again"))
+        rows.append([label, f"{found['plain']['ms']:.1f} ms", *ratios])
+    return table(["", "plain", "line", "simplex of 3", "plain again"], rows)
+
+
+def streaming() -> str:
+    """Return how many photographs one core reads, decodes and crops in a second."""
+    found = read("speed/streaming-cpu")
+    rates = {**found["pieces"], **found["loader, of a core's time"]}
+    return table(["", "images / s"], [[name, f"{rate:,.1f}"] for name, rate in rates.items()])
+
+
 def engine() -> str:
     """Return the time of the engine's whole step; the plain loops on the H200 are of an earlier run."""
     cpu, gpu, earlier = (read(f"speed/engine-{name}")["rows"] for name in ("cpu", "h200", "h200-with-plain-loops"))
@@ -346,6 +386,9 @@ TABLES: dict[str, Callable[[], str]] = {
     **{f"integral, {network}": partial(integral, network) for network in ("lenet", "mlp", "digits")},
     "step": partial(step, short=True),
     "step, all": partial(step, short=False),
+    "large, memory": large_memory,
+    "large, time": large_time,
+    "streaming": streaming,
     "engine": engine,
     "stacks": stacks,
     "any family": any_family,

@@ -199,6 +199,7 @@ def test_every_variant_of_a_large_network_is_measured(
     file = tmp_path / "step.json"
     benchmarks("step").main(["--network", network, "--size", "small", "--rounds", "2", "--json", str(file)])
     found = json.loads(file.read_text())
+    assert found["network"].startswith("transformers.")
     names = ["plain", "line", "simplex 3", "plain again"]
     assert list(found["rows"]) == list(found["memory"]["eager"]) == names
     assert len(capsys.readouterr().out.splitlines()) == 2 * len(names)

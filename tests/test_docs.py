@@ -25,7 +25,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = (
     *("README.md", "RESULTS.md", "CONTRIBUTING.md", "docs/guide.md", "docs/integrations.md", "docs/performance.md"),
     *("docs/own-images.md", "docs/shift.md", "docs/choosing.md", "docs/production.md", "docs/cluster.md"),
-    "results/README.md",
+    *("docs/scale.md", "results/README.md"),
 )
 COMMAND = typer.main.get_command(app)
 HEADINGS = [

@@ -130,6 +130,9 @@ def test_late_gradients_have_gradients_and_work_side_by_side(m, pair, monkeypatc
     found = torch.vmap(torch.func.grad(lambda one: cos2([one], chosen)))(several)
     for one, its in zip(several, found, strict=True):
         torch.testing.assert_close(its, torch.func.grad(lambda one: cos2([one], chosen))(one))
+    several.requires_grad_()  # as runs of one program have it: several at once, and their gradients after that
+    torch.vmap(lambda one: cos2([one], chosen))(several).sum().backward()
+    torch.testing.assert_close(several.grad, found)
 
 
 def test_a_late_gradient_comes_after_that_of_the_network(monkeypatch):

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from subspaces.training.execution import Execution
 from subspaces.training.signals import Stop, Stopped
-from subspaces.training.world import started
+from subspaces.training.world import LostError, started
 
 RETRIES = 5  # times that a task begins again whose worker was lost
 SECONDS = 5.0  # for an address to answer
@@ -25,10 +25,6 @@ SETTINGS = 4  # the kind of its answer
 LOCAL = "local"
 
 Event = tuple[Any, ...]
-
-
-class LostError(RuntimeError):
-    """A task that did not come to its end: all its workers were lost, or it was to stop."""
 
 
 class Needs(NamedTuple):

@@ -14,7 +14,7 @@ from subspaces import files, locks
 from subspaces.data import loading
 from subspaces.training import trunks
 from subspaces.training.afar import Outcome, Site, Then, look, work
-from subspaces.training.cluster import PAUSE, RETRIES, LostError, Needs, Tasks, joined
+from subspaces.training.cluster import PAUSE, RETRIES, Needs, Tasks, joined
 from subspaces.training.display import Mode, display
 from subspaces.training.execution import Execution
 from subspaces.training.groups import groups
@@ -24,6 +24,7 @@ from subspaces.training.runs import Run
 from subspaces.training.signals import Stopped, stop_on_signals
 from subspaces.training.trainer import LastTrainingError, TrainingError
 from subspaces.training.turns import Failure
+from subspaces.training.world import LostError
 
 PATIENCE = 90.0  # seconds until what another machine has written must be seen here
 

@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class LostError(RuntimeError):
-    """Another process is gone, and with it a part of the run."""
+    """A process that trained a part of a run, or all of it, is gone."""
 
 
 @dataclass(frozen=True)
