@@ -53,6 +53,7 @@ def address(ray: Any) -> Iterator[str]:
     folder = tempfile.mkdtemp(prefix="ray")  # sockets have short names
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))  # or Ray makes one in the user's home
+        patch.setenv("RAY_AUTH_MODE", "token")
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.delenv("RAY_ADDRESS", raising=False)
         options = {"num_cpus": 1, "include_dashboard": False, "object_store_memory": 80 * 2**20}
