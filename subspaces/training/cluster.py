@@ -100,8 +100,9 @@ def _connect(ray: Any, address: str) -> None:
     except SystemExit:  # which is what Ray makes of SIGTERM
         raise Stopped("SIGTERM") from None
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-        what = "no Ray cluster could be started on this machine" if local else f"the Ray cluster at {address} is closed"
-        raise ConnectionError(f"{what}: {' '.join(str(error).split())}") from None
+        what = "no Ray cluster could be started here" if local else f"the Ray cluster at {address} could not be joined"
+        remedy = "" if local else "; expected one of its machines, and RAY_AUTH_MODE=token if it asks for a token"
+        raise ConnectionError(f"{what}: {' '.join(str(error).split())}{remedy}") from None
     finally:
         for name, value in before.items():
             os.environ.pop(name) if value is None else None

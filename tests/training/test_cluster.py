@@ -40,9 +40,15 @@ SECONDS = 60.0
 
 
 @pytest.fixture(scope="module")
-def ray() -> Any:
-    """Ray, where it is installed."""
-    return pytest.importorskip("ray")
+def ray() -> Iterator[Any]:
+    """Ray, where it is installed, with a token of the tests' own; it reads once, when imported, whether to use one."""
+    with pytest.MonkeyPatch.context() as patch:
+        if "ray" not in sys.modules:
+            patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
+            patch.setenv("RAY_AUTH_MODE", "token")
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.delenv("RAY_ADDRESS", raising=False)
+        yield pytest.importorskip("ray")
 
 
 @pytest.fixture(scope="module")
@@ -51,19 +57,15 @@ def address(ray: Any) -> Iterator[str]:
     from ray.cluster_utils import Cluster as Machines
 
     folder = tempfile.mkdtemp(prefix="ray")  # sockets have short names
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))  # or Ray makes one in the user's home
-        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.delenv("RAY_ADDRESS", raising=False)
-        options = {"num_cpus": 1, "include_dashboard": False, "object_store_memory": 80 * 2**20}
-        machines = Machines(initialize_head=True, head_node_args={**options, "temp_dir": folder})
+    options = {"num_cpus": 1, "include_dashboard": False, "object_store_memory": 80 * 2**20}
+    machines = Machines(initialize_head=True, head_node_args={**options, "temp_dir": folder})
+    try:
         machines.add_node(**options)
-        try:
-            yield machines.address
-        finally:
-            ray.shutdown()
-            machines.shutdown()
-            shutil.rmtree(folder, ignore_errors=True)
+        yield machines.address
+    finally:
+        ray.shutdown()
+        machines.shutdown()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")
