@@ -1,8 +1,8 @@
 """The time of a training step of a family over that of the plain network, side by side in one run.
 
 A step is forward, loss, penalty, backward and SGD with momentum, on cResNet20 or the digits' MLP with random images.
-All variants take turns, step by step or some steps at a time, so that whatever else the machine does hits them alike; the
-result is the median over the rounds of each variant's time over the plain network's. On Linux freed
+All variants take turns, step by step or some steps at a time, so that whatever else the machine does hits them alike;
+the result is the median over the rounds of each variant's time over the plain network's. On Linux freed
 memory is kept by the process, for all variants: otherwise it depends on chance how much of it the
 system takes back and hands out again page by page, which is a tenth of a step on a CPU and more than all
 that is measured here (--give-back leaves it so).
