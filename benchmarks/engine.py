@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import torch
 from plain import Loop
-from timing import CACHES, Pace, Record, Run, compared
+from timing import CACHES, CLOCKS, Pace, Record, Run, compared
 
 from subspaces import data
 from subspaces.data.loading import SIZES
@@ -108,14 +108,14 @@ def load(name: str, folder: str | None) -> data.Dataset:
     return data.Dataset("random", split(size.training), None, split(1000), classes, MEAN[:channels], STD[:channels])
 
 
-def time_variants(bench: Bench, methods: Sequence[str], plain: bool) -> None:
+def time_variants(bench: Bench, methods: Sequence[str], plain: Sequence[str]) -> None:
     """Time methods and plain loops, each in turn with the engine's standard step."""
     standard, first = _begun(bench.pace, partial(_engine_alone, bench, "standard"))
     (alone,) = bench.pace.in_turns(standard)
     variants: dict[str, Callable[[], Run]] = {
         name: partial(_engine_alone, bench, name) for name in methods if name != "standard"
     }
-    for kind, settings in PLAIN.items() if plain else ():
+    for kind, settings in ((kind, PLAIN[kind]) for kind in plain):
         for method, called in (("standard", "standard"), ("line", "line layer by layer")):
             variants[f"{kind}, {called}"] = partial(_loop, bench, method, settings)
     _tell_variant(bench, "standard", compared(alone, alone) | first)
@@ -207,9 +207,11 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--batch", type=int, help="by default that of the data set's recipes")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--clock", default="wall", choices=list(CLOCKS), help="processor: where others work too")
     parser.add_argument("--steps", type=int, default=30, help="steps of each variant in a round")
     parser.add_argument("--methods", nargs="*", choices=list(METHODS), default=USUAL, help="none: no table of them")
     parser.add_argument("--no-plain", action="store_true", help="leave out the plain loops")
+    parser.add_argument("--plain", nargs="+", choices=list(PLAIN), default=list(PLAIN), help="which of them")
     parser.add_argument("--stacks", type=int, nargs="*", default=[], help="numbers of runs to train as one program")
     parser.add_argument("--stack-methods", nargs="+", choices=list(METHODS), default=STACKED)
     parser.add_argument("--at-once", type=int, nargs="*", default=[], help="numbers of runs to train at once (GPU)")
@@ -227,13 +229,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     execution = Execution(device=options.device).resolved()
     known = {"commit": commit(), "environment": environment(execution), "data": dataset.name, "seeds": SEEDS}
     record = Record(options.json, **known)
-    pace = Pace(options.rounds, options.steps, options.device)
+    pace = Pace(options.rounds, options.steps, options.device, CLOCKS[options.clock])
     bench = Bench(replace(base, **given), dataset, execution, pace, record)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         if options.cold:
             os.environ |= {name: f"{folder}/{name}" for name in CACHES}
         if options.methods or not options.no_plain:
-            time_variants(bench, options.methods, not options.no_plain)
+            time_variants(bench, options.methods, [] if options.no_plain else options.plain)
         if options.stacks:
             time_stacks(bench, options.stack_methods, options.stacks)
         if options.at_once:

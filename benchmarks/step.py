@@ -18,7 +18,6 @@ plain network, and m - 1 times its weights, gradients and optimiser states.
 """
 
 import argparse
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,7 +27,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from peak import above
 from subjects import NETWORKS, SIZES, SUBJECTS, Logits, Subject
-from timing import Pace, Record, compared
+from timing import CLOCKS, Pace, Record, compared
 from torch import nn
 
 import subspaces as ss
@@ -117,8 +116,7 @@ def measure(mode: str, subject: Subject, options: argparse.Namespace, record: Re
         peaks[name] = memory(variant, options.device, variants["plain"], peaks.get("plain"))
         told = "peak {peak_mb:,.1f} MB, {over:+.1%} of what it needs".format(**peaks[name])
         record.add(f"{mode + ',':9} {name:22} {told}", peaks[name], "memory", mode, name)
-    clock = time.process_time if options.processor_time else time.perf_counter
-    pace = Pace(options.rounds, options.steps, options.device, clock)
+    pace = Pace(options.rounds, options.steps, options.device, CLOCKS[options.clock])
     times = dict(zip(variants, pace.in_turns(*(variant.run for variant in variants.values())), strict=True))
     for name, milliseconds in times.items():
         row = compared(milliseconds, times["plain"])
@@ -155,7 +153,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=1, help="steps of each variant in a round")
     parser.add_argument("--distributed", action="store_true", help="also families that are cut over a group of one")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--processor-time", action="store_true", help="of a CPU that others use too; with one thread")
+    parser.add_argument("--clock", default="wall", choices=list(CLOCKS), help="processor: where others work too")
     parser.add_argument("--channels-last", action="store_true")
     parser.add_argument("--give-back", action="store_true", help="let freed memory go back to the system")
     parser.add_argument("--json", type=Path, help="write the numbers to this file")
@@ -164,8 +162,8 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parsed(arguments)
-    if options.processor_time and (options.device != "cpu" or options.threads != 1):
-        raise SystemExit("--processor-time is that of all threads: expected --device cpu --threads 1 with it")
+    if options.clock == "processor" and (options.device != "cpu" or options.threads != 1):
+        raise SystemExit("--clock processor is that of all threads: expected --device cpu --threads 1 with it")
     torch.set_num_threads(options.threads)
     if not options.give_back:
         keep_memory()

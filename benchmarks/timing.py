@@ -16,6 +16,8 @@ from subspaces.files import write_json
 
 Run = Callable[[int], int]
 """Makes at least so many steps, and returns how many."""
+CLOCKS = {"wall": time.perf_counter, "processor": time.process_time}
+"""What time is: that on the wall, or what this process had of a processor, where others want it too."""
 CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")  # where the compiler finds what it has compiled before
 
 

@@ -237,6 +237,19 @@ def stacks() -> str:
     return table(["runs", *found], rows)
 
 
+def small() -> str:
+    """Return the times of a step of a small network before and after it was made lighter."""
+    found = read("speed/small-cpu")
+    cell = "{ms:.2f} ms | {ratio:.2f} ({quartiles[0]:.2f}–{quartiles[1]:.2f})"
+    rows = []
+    for kind, where in (("step", "own loop"), ("engine", "engine")):
+        for name in found[kind]["after"]:
+            if not name.endswith("again"):
+                sides = (found[kind][side][name] for side in ("before", "after"))
+                rows.append([f"{where}: {name}", *(cell.format(**side) for side in sides)])
+    return table(["", "before", "of plain or standard", "after", "of plain or standard"], rows)
+
+
 def any_family() -> str:
     """Return the times of a step and of an evaluation before and after the evaluation of any family."""
     found = read("speed/any-family-h200")
@@ -391,6 +404,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "streaming": streaming,
     "engine": engine,
     "stacks": stacks,
+    "small": small,
     "any family": any_family,
     "fresh": fresh,
     "shift": shift,

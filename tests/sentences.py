@@ -70,9 +70,11 @@ def of_performance() -> Iterator[str]:
     yield f"a line's step is {share:.2f} of the same step as such a loop"
     once = tables.read("speed/engine-h200")["at_once"]
     yield f"take {once['2']:.3f} ms per network-step for two, {once['4']:.3f} for four and {once['8']:.3f} for eight"
-    rows = tables.read("speed/stack-cpu")["rows"]
-    eager, compiled = (rows[f"{kind}, standard"]["ratio"] for kind in ("eager", "compiled"))
-    yield f"takes {eager:.2f} of the engine's on a network as small as this, and {compiled:.2f} compiled"
+    small = tables.read("speed/small-cpu")
+    before, after = (small["step"][side]["line"]["ratio"] for side in ("before", "after"))
+    yield f"took {before:.1f} times the step of a plain network and takes {after:.1f} times now"
+    before, after = (1 / small["engine"][side]["eager, standard"]["ratio"] for side in ("before", "after"))
+    yield f"took {before:.2f} times that of an ordinary loop and takes {after:.2f} times"
     study = tables.read("speed/study-cpu")
     stacked, single = (study["rows"][f"stack {count}"] for count in (16, 1))
     yield f"204 runs on one core, takes {stacked['wall_s']:.0f} s in all, and {single['wall_s']:.0f} s with"

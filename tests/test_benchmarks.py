@@ -300,7 +300,7 @@ def test_fewer_images_than_a_batch_are_refused(benchmarks: Any) -> None:
 
 def test_processor_time_is_asked_for_with_one_thread_only(benchmarks: Any) -> None:
     with pytest.raises(SystemExit, match="expected --device cpu --threads 1"):
-        benchmarks("step").main(["--processor-time", "--threads", "2"])
+        benchmarks("step").main(["--clock", "processor", "--threads", "2"])
 
 
 def test_a_pace_goes_by_its_clock(benchmarks: Any) -> None:
