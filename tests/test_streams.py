@@ -78,6 +78,7 @@ def test_numbers_are_fixed_for_good():
         ("mixtures", streams.mixture(2, 3)): 5 + (2 << 32) + (3 << 40) + (8 << 56),
         ("corruptions", 4): 5 + (4 << 32) + (9 << 56),
         ("selection", 0): 5 + (10 << 56),
+        ("processes", 1): 5 + (1 << 32) + (11 << 56),
     }
     assert {use for use, _ in known} == set(streams.USES)
     for (use, part), number in known.items():

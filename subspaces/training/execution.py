@@ -79,6 +79,10 @@ class Execution:
         if self.device == "cpu" and self.graph:
             raise ValueError("graph=True on cpu: a CUDA graph needs a CUDA device")
 
+    def off_cluster(self) -> "Execution":
+        """Return the same for a process that trains by itself."""
+        return dataclasses.replace(self, ray=None, cpus_per_run=None, gpus_per_run=None)
+
     def resolved(self) -> "Execution":
         """Return the same with every choice made, for this machine."""
         name = self.device if self.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"

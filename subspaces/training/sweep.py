@@ -68,7 +68,7 @@ def _site(
     device = "cuda" if needs.gpus else "cpu"
     points = entry_points(group="subspaces")
     return Site(
-        execution=replace(execution, device=device, ray=None, cpus_per_run=None, gpus_per_run=None),
+        execution=replace(execution.off_cluster(), device=device),
         threads=needs.cpus,
         out=mark.parent,
         mark=mark.name,

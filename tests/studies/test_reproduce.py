@@ -267,7 +267,7 @@ def test_runs_are_shared_between_exhibits(program: Program, made: Reproduction) 
 def test_a_second_time_nothing_is_trained_and_the_files_are_the_same(
     place: Path, made: Reproduction, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("subspaces.training.api.train_runs", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr("subspaces.training.groups.train_runs", lambda *_: pytest.fail("trained again"))
     folder = place / "out" / "dynamics" / "digits"
     before = {file.name: file.read_bytes() for file in folder.iterdir()}
     line = Run.under(place / "runs", SMOKE.bench("small").recipe("line"))

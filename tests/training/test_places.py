@@ -9,7 +9,7 @@ import torch
 from training_cases import CPU, DIGITS, assert_same_end, digits, nothing, train_one
 
 from subspaces.training import Execution, Run, loop
-from subspaces.training.loop import _taken, leading
+from subspaces.training.loop import _locked, leading
 from subspaces.training.places import Places, fitting
 from subspaces.training.signals import stop_on_signals
 from subspaces.training.turns import Turns, Watchers
@@ -108,7 +108,7 @@ def test_the_rest_waits_for_a_place_and_ends_as_if_alone(tmp_path: Path):
 def test_nothing_is_left_to_train_where_another_process_has_finished_all(tmp_path: Path):
     """As on a GPU, where all are taken at once: between the look at them and the lock they were finished."""
     runs = [train_one(recipe, tmp_path) for recipe in RUNS[:2]]
-    with _taken(runs, lambda *_: None) as ours, stop_on_signals() as stop:
+    with _locked(runs, lambda *_: None) as ours, stop_on_signals() as stop:
         assert ours == []
         assert leading(ours) == []
         assert Turns(digits(), CPU, Watchers(nothing, nothing), stop).train([ours]) == []

@@ -69,7 +69,7 @@ class Estimates:
     """What plans cost with the data in a folder, on a device; runs, sizes and speeds are looked up once."""
 
     def __init__(self, data: Path | None, execution: Execution) -> None:
-        self.data, self.execution = data, execution.resolved()
+        self.data, self.execution = data, execution.off_cluster().resolved()
         self._states: dict[Path, State] = {}
         self._sizes: dict[str, Size] = {}
         self._seconds: dict[tuple[str, str, int], float | None] = {}
