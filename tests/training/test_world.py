@@ -43,7 +43,7 @@ COMMON = [
     "--no-tensorboard",
 ]
 PLAIN = ["digits-line", "digits-simplex-layerwise", "--network", "lenet", "--epochs", "2"]  # no batch norm
-METHODS = ["swa-cyclic", "ema", "sam", "early-stopping", "integral", "snapshot", "curve"]
+METHODS = ["swa-cyclic", "ema", "sam", "early-stopping", "integral"]
 NORMED = [*(f"digits-{name}" for name in METHODS), "--sync-batch-norm", "--epochs", "6", "--validation", "200"]
 SAMPLES = [
     "digits-line",
@@ -133,7 +133,7 @@ def test_several_processes_train_to_the_result_of_one(
 
 def test_batch_norm_is_of_each_process_unless_it_is_synchronised(tmp_path: Path, single: dict[str, Path]) -> None:
     own = [argument for argument in NORMED if argument != "--sync-batch-norm"]
-    own[: len(METHODS)] = ["digits-curve"]
+    own[: len(METHODS)] = ["digits-ema"]
     Together(2, tmp_path, *own, "--quiet").end()
     ((name, run),) = runs(tmp_path).items()
     ours, whole = (load_file(one.family_file) for one in (run, runs(single["normed"])[name]))
