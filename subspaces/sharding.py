@@ -63,10 +63,15 @@ def _own(whole: Tensor, mesh: "DeviceMesh") -> Tensor:
     return whole.narrow(1, start, min(each, n - start))
 
 
-def whole(value: Tensor) -> Tensor:
-    """Return all columns of what is cut over the ranks, [m, n/W] -> [m, n], for which all of them have to ask."""
-    sharded: Any = value
-    return value if mesh_of(value) is None else sharded.full_tensor()
+def collected(value: Tensor, keep: bool) -> Tensor:
+    """Return all columns of what is cut over the ranks, for which all of them have to ask: [m, n/W] -> [m, n].
+
+    They come row by row to the CPU of those that `keep` them, so that no device ever holds all.
+    """
+    if mesh_of(value) is None:
+        return value
+    rows = (row(value, index) for index in range(len(value)))
+    return torch.stack([each.cpu() if keep else each[:0] for each in rows])
 
 
 def cut(value: Tensor, like: Tensor) -> Tensor:

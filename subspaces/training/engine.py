@@ -187,9 +187,12 @@ class Engine:
         return state | {"totals": self.totals, "position": self.loader.position}
 
     def state(self) -> dict[str, Tensor]:
-        """Return what it takes to continue: what a step changes, the order of the images, and what is kept."""
+        """Return what it takes to continue: what a step changes, the order of the images, and what is kept.
+
+        Of several processes the first has all of it, and the others nothing of what is cut over them.
+        """
         others = {"loader": self.loader.state_dict(), "kept": self.hooks.kept()}
-        live = {name: sharding.whole(value) for name, value in self.live().items()}
+        live = {name: sharding.collected(value, keep=self.world.first) for name, value in self.live().items()}
         live["totals"] = self.world.total(self.totals)
         return live | {f"{kind}.{name}": value for kind in others for name, value in others[kind].items()}
 
