@@ -70,15 +70,16 @@ def _check_network(recipe: Recipe, size: Size) -> None:
         ) from None
 
 
-def check_loaded(recipes: Iterable[Recipe], dataset: Dataset, processes: int = 1) -> None:
+def check_loaded(recipes: Sequence[Recipe], dataset: Dataset, processes: int = 1) -> None:
     """Refuse batches that cannot be trained on, now that the training images are there.
 
     Each of several processes has a share of every batch, which must not be empty.
     """
+    trunk = max(one.trunk for one in recipes)
+    if trunk and processes > 1:
+        raise ValueError(f"trunk={trunk}: expected one process for a branch; {processes} were started")
     different = {(one.batch, one.definition.groups, one.network, one.dropout): one for one in recipes}
     for one in different.values():
-        if one.trunk and processes > 1:
-            raise ValueError(f"trunk={one.trunk}: expected one process for a branch; {processes} were started")
         check_batches(one, Size(len(dataset.train), dataset.image_shape, len(dataset.classes)), processes)
 
 

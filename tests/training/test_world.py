@@ -262,6 +262,13 @@ def test_batches_that_leave_a_process_nothing_are_refused(changes: dict[str, Any
         feasible.check_loaded(recipe, load_data(recipe[0], None), processes)
 
 
+def test_a_branch_beside_another_run_is_refused_too() -> None:
+    run, branch = (configure("digits-standard", None, changes)[0][0] for changes in ({}, {"trunk": 1, "branch": 1}))
+    for recipes in ([run, branch], [branch, run]):
+        with pytest.raises(ValueError, match="trunk=1: expected one process for a branch"):
+            feasible.check_loaded(recipes, load_data(run, None), 2)
+
+
 def test_one_process_of_torchrun_is_an_ordinary_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "1")
     monkeypatch.setenv("RANK", "0")
