@@ -10,6 +10,7 @@ from subspaces import networks
 from subspaces.batchnorm import recalibrate
 from subspaces.distributed import distribute, reduce_theta
 from subspaces.ensembles import Ensemble
+from subspaces.errors import UserError
 from subspaces.features import Sampled
 from subspaces.memory import keep_memory
 from subspaces.selection import Selection
@@ -45,6 +46,7 @@ __all__ = [
     "Simplex",
     "Subspace",
     "Task",
+    "UserError",
     "__version__",
     "check",
     "compare",

@@ -10,6 +10,7 @@ from torch import nn
 
 from subspaces import values
 from subspaces.data.dataset import Progress
+from subspaces.errors import ArgumentError
 from subspaces.evaluation import changes, choices, measuring
 from subspaces.evaluation.display import bars
 from subspaces.evaluation.journal import Journal
@@ -65,11 +66,13 @@ class Evaluation(Record):
         marked wherever it is shown, because it flatters.
         """
         if on not in self.splits:
-            raise ValueError(f"on={on!r}: {nearest(on, self.splits)}; pass validation= to choose on held-out examples")
+            raise ArgumentError(
+                f"on={on!r}: {nearest(on, self.splits)}; pass validation= to choose on held-out examples"
+            )
         self.metric(by)
         found = choices.best(self, on, "point", by, lambda row: row.kind == "point")
         if found is None:
-            raise ValueError(f"{self.name} has one point: there is nothing to choose from")
+            raise ArgumentError(f"{self.name} has one point: there is nothing to choose from")
         self.choices = [each for each in self.choices if (each.what, each.by, each.chosen_on) != ("point", by, on)]
         self.choices.append(found)
         alpha: Alpha = found.value
@@ -119,7 +122,7 @@ class Evaluation(Record):
 def _written(table: Table, empty: str) -> str:
     """Return a table as text, or say why there is nothing in it."""
     if not table.row_count:
-        raise ValueError(empty)
+        raise ArgumentError(empty)
     return as_text(table)
 
 
@@ -205,10 +208,12 @@ def evaluate(
     own = {"test": test, "validation": validation, "statistics": statistics, "task": task, "metrics": metrics}
     networks = _networks(what)
     if networks and test is None:
-        raise TypeError("evaluate got a network without test=: expected the loader that it is measured on")
+        raise ArgumentError("evaluate got a network without test=: expected the loader that it is measured on")
     for option, value in own.items():
         if value is not None and not networks:
-            raise TypeError(f"{option}={values.shown(value)}: a run brings its own; expected it with a network only")
+            raise ArgumentError(
+                f"{option}={values.shown(value)}: a run brings its own; expected it with a network only"
+            )
     execution = Execution(device=device, precision=wanted.precision, workers=workers).resolved()
     if not networks:
         found = evaluate_runs(what, wanted, data=data, execution=execution, trust=trust, progress=progress)
@@ -238,7 +243,7 @@ def evaluate_runs(
     several = values.all_of("evaluate", what, (Run, str, os.PathLike), "a run, its folder, or several of them")
     known = [one for one in several if isinstance(one, Run) or Run.begun([one])]
     if several and not known:
-        raise ValueError(f"{several[0]}: holds no run that was begun; expected the folder of a finished one")
+        raise ArgumentError(f"{several[0]}: holds no run that was begun; expected the folder of a finished one")
     opened = [one if isinstance(one, Run) else Run.open(values.folder("evaluate", one)) for one in known]
     open_run = run_subjects(data, execution, trust)
     subjects = list(dict.fromkeys(open_run(run) for run in opened))

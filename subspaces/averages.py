@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from subspaces import nested, values
+from subspaces.errors import ArgumentError
 
 PLAIN = (type(None), bool, int, str, bytes)
 """What is no number to average, and is taken as it is where all members agree."""
@@ -49,7 +50,7 @@ def stack(outputs: list[Any]) -> Any:
     first, forms = outputs[0], [_form(output) for output in outputs]
     for output, form in zip(outputs, forms, strict=True):
         if form != forms[0]:
-            raise ValueError(
+            raise ArgumentError(
                 f"the members return {_shown(first)} and {_shown(output)}: expected the same from each; {SELECT}"
             )
     if isinstance(first, Tensor):
@@ -74,7 +75,7 @@ def _form(value: Any) -> Any:
     if isinstance(value, float) or dataclasses.is_dataclass(value):
         return type(value)
     if not isinstance(value, PLAIN):
-        raise TypeError(f"the members return a {type(value).__name__}, which has no average: {SELECT}")
+        raise ArgumentError(f"the members return a {type(value).__name__}, which has no average: {SELECT}")
     return type(value), value
 
 
@@ -91,7 +92,7 @@ def mean(stacked: Tensor) -> Tensor:
     if stacked.is_floating_point() or stacked.is_complex():
         return wide(stacked).mean(0)
     if not bool((stacked == stacked[0]).all()):
-        raise ValueError(
+        raise ArgumentError(
             f"the members return whole numbers ({stacked.dtype}, of shape {tuple(stacked.shape[1:])}) that differ, and "
             f"these have no average: {SELECT}"
         )
@@ -107,9 +108,11 @@ def softmax(stacked: Tensor, dim: int) -> Tensor:
     """Return the probabilities of each member, where `dim` is the dimension of the classes in one member's logits."""
     shape = tuple(stacked.shape[1:])
     if shape and not -len(shape) <= dim < len(shape):
-        raise ValueError(f"dim={dim}: expected a dimension of what the members return, of shape {shape}; pass another")
+        raise ArgumentError(
+            f"dim={dim}: expected a dimension of what the members return, of shape {shape}; pass another"
+        )
     if not shape or shape[dim] == 1:
-        raise ValueError(
+        raise ArgumentError(
             f"the members return a tensor of shape {shape}, and the softmax over dim={dim}, of size 1, is 1 for every "
             "input: pass average='outputs' for numbers, 'mixture' for a mean and a variance, 'sigmoid' for the one "
             "logit of two classes, or another dim="

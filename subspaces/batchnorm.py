@@ -14,6 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim.swa_utils import update_bn
 
 from subspaces import nested, norms, sharding, template, values
+from subspaces.errors import ArgumentError
 from subspaces.norms import KeepingStatistics
 from subspaces.points import Alpha
 
@@ -23,7 +24,7 @@ ONE_VALUE = "Expected more than 1 value per channel"
 """How torch begins its refusal of a batch norm in train mode that gets one value."""
 
 
-class StatisticsError(ValueError):
+class StatisticsError(ArgumentError):
     """Statistics that are not finite."""
 
 
@@ -59,7 +60,7 @@ def recalibrate(
         finite: refuse statistics that are not finite, such as those of images with NaN.
     """
     if not isinstance(module, nn.Module):
-        raise TypeError(f"recalibrate got {values.shown(module)}: expected a network, an Ensemble or a Subspace")
+        raise ArgumentError(f"recalibrate got {values.shown(module)}: expected a network, an Ensemble or a Subspace")
     call: Callable[..., Any] = module
     family = _family(module)
     if family is not None:
@@ -67,7 +68,7 @@ def recalibrate(
         family.coefficients(alpha, outside)  # a bad alpha is an error before anything is reset
         call = partial(module, alpha=alpha, outside=outside)
     elif alpha is not None:
-        raise TypeError(f"alpha={alpha!r}: only a Subspace has points, this is a {type(module).__name__}")
+        raise ArgumentError(f"alpha={alpha!r}: only a Subspace has points, this is a {type(module).__name__}")
     values.batches("loader", loader, again=False)
     if batches is not None:
         values.whole("batches", batches, 1, sys.maxsize, beside=", or None for the whole loader")
@@ -161,7 +162,7 @@ def _run(call: Callable[..., Any], batch: Any) -> None:
             held, how = "the items of a batch by their names", "net(batch['x'], batch['mask'])"
         else:
             held, how = "the first item of a batch", "net(batch[0], batch[1])"
-        raise TypeError(
+        raise ArgumentError(
             f"{error}. recalibrate passed the network {held}; if it takes other inputs, say how to run it: "
             f"recalibrate(net, loader, forward=lambda net, batch: {how})"
         ) from error
@@ -183,7 +184,7 @@ class _Runner(nn.Module):
         except ValueError as error:
             if not str(error).startswith(ONE_VALUE):
                 raise
-            raise ValueError(
+            raise ArgumentError(
                 f"recalibrate got a batch with one value per channel, which has no variance ({error}): use batches of "
                 "another size, or leave the last one out (drop_last=True)"
             ) from None
@@ -206,4 +207,4 @@ def _batches(loader: Iterable[Any], limit: int | None, progress: bool) -> Genera
         empty = False
         yield batch
     if empty:
-        raise ValueError("recalibrate got a loader without batches: batch-norm statistics need data")
+        raise ArgumentError("recalibrate got a loader without batches: batch-norm statistics need data")

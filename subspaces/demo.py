@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from subspaces import streams, values
 from subspaces.api import evaluate
+from subspaces.errors import ArgumentError
 from subspaces.evaluation.cache import Measured
 from subspaces.evaluation.run_ensembles import evaluate_together
 from subspaces.reports.answers import Answer, answers, compare
@@ -37,7 +38,7 @@ class Setting:
         values.whole("seeds", self.seeds, 1, OTHERS)
         values.whole("epochs", self.epochs, 1, streams.EPOCHS - 1)
         if not 0 <= self.label_noise < 1:
-            raise ValueError(f"label_noise={self.label_noise}: expected a fraction of at least 0 and below 1")
+            raise ArgumentError(f"label_noise={self.label_noise}: expected a fraction of at least 0 and below 1")
 
     def recipe(self, name: str) -> Recipe:
         """Return one of the recipes for digits, with this many epochs and noisy labels."""

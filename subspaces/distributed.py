@@ -15,6 +15,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from subspaces import values
+from subspaces.errors import ArgumentError
 from subspaces.subspace import Subspace
 from subspaces.template import unwrapped
 
@@ -65,17 +66,17 @@ def reduce_theta(parallel: "DistributedDataParallel") -> "DistributedDataParalle
     from torch.nn.parallel import DistributedDataParallel
 
     if not isinstance(parallel, DistributedDataParallel):
-        raise TypeError(
+        raise ArgumentError(
             f"reduce_theta({values.shown(parallel)}): expected DistributedDataParallel(family), "
             "made by torch.nn.parallel.DistributedDataParallel"
         )
     families = [part for part in parallel.modules() if isinstance(part, Subspace)]
     if not families:
-        raise TypeError(
+        raise ArgumentError(
             f"reduce_theta got a wrapped {type(parallel.module).__name__}: expected one that holds a Subspace"
         )
     if any(family.averaging is not None for family in families):
-        raise ValueError("reduce_theta was called before for this family: once is enough")
+        raise ArgumentError("reduce_theta was called before for this family: once is enough")
     ours = {id(omega) for family in families for omega in family.omega.values()}
     parallel.register_comm_hook(None, _averaging_others(ours, parallel.process_group))
     mesh = DeviceMesh.from_group(parallel.process_group, families[0].device.type)
@@ -102,15 +103,17 @@ def _check_family(family: Any) -> None:
     if not isinstance(family, Subspace):
         inner = unwrapped(family) if isinstance(family, nn.Module) else family
         if isinstance(inner, Subspace):
-            raise TypeError(
+            raise ArgumentError(
                 f"distribute got a family wrapped in {type(family).__name__}: distribute the family itself, before "
                 "anything wraps it, and leave DistributedDataParallel out"
             )
-        raise TypeError(f"distribute({values.shown(family)}): expected a Subspace")
+        raise ArgumentError(f"distribute({values.shown(family)}): expected a Subspace")
     if family.mesh is not None:
-        raise ValueError(f"distribute got a family that is sharded already, over {family.mesh}: once is enough")
+        raise ArgumentError(f"distribute got a family that is sharded already, over {family.mesh}: once is enough")
     if family.averaging is not None:
-        raise ValueError("distribute got a family that reduce_theta has prepared for DistributedDataParallel: use one")
+        raise ArgumentError(
+            "distribute got a family that reduce_theta has prepared for DistributedDataParallel: use one"
+        )
 
 
 def _checked(mesh: Any, device: torch.device) -> "DeviceMesh":
@@ -125,14 +128,14 @@ def _checked(mesh: Any, device: torch.device) -> "DeviceMesh":
     if mesh is None:
         return init_device_mesh(device.type, (dist.get_world_size(),))
     if not isinstance(mesh, DeviceMesh):
-        raise TypeError(f"distribute(mesh={values.shown(mesh)}): expected a DeviceMesh with one dimension, or None")
+        raise ArgumentError(f"distribute(mesh={values.shown(mesh)}): expected a DeviceMesh with one dimension, or None")
     if mesh.ndim != 1:
-        raise ValueError(
+        raise ArgumentError(
             f"distribute got a mesh of {mesh.ndim} dimensions, {tuple(mesh.shape)}: expected one dimension, such as "
             "mesh['data'] of a mesh with names"
         )
     if mesh.device_type != device.type:
-        raise ValueError(
+        raise ArgumentError(
             f"the mesh is of {mesh.device_type} devices and the family is on {device}: move the family first, "
             f"family.to('{mesh.device_type}')"
         )

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from subspaces import averages, nested, values
 from subspaces.averages import Doubt, Gaussian
+from subspaces.errors import ArgumentError
 from subspaces.text import nearest
 
 Average = Literal["probabilities", "logits", "outputs", "sigmoid", "mixture"]
@@ -63,14 +64,14 @@ class Ensemble(nn.Module):
         super().__init__()
         found = values.several("members", members, "a list of networks")
         if not found:
-            raise ValueError("an ensemble needs at least one member")
+            raise ArgumentError("an ensemble needs at least one member")
         self.members = nn.ModuleList(values.all_of("Ensemble", found, (nn.Module,), "a list of networks"))
         if not values.integer(dim):
-            raise TypeError(f"dim={values.shown(dim)}: expected an integer, the dimension of the classes")
+            raise ArgumentError(f"dim={values.shown(dim)}: expected an integer, the dimension of the classes")
         if select is not None:
             values.function("select", select, "a function that takes what is averaged out of an output")
         if not isinstance(average, str) or average not in get_args(Average):
-            raise ValueError(f"average={values.shown(average)}: {nearest(average, get_args(Average))}")
+            raise ArgumentError(f"average={values.shown(average)}: {nearest(average, get_args(Average))}")
         self.average = average
         self.dim = dim
         self.select = select
@@ -86,7 +87,7 @@ class Ensemble(nn.Module):
             outputs = [averages.logits(output) for output in outputs]
         if not isinstance(outputs[0], Tensor) and nested.children(outputs[0]) is None:
             source = "the members return" if self.select is None else "select= returns"
-            raise TypeError(
+            raise ArgumentError(
                 f"{source} a {type(outputs[0]).__name__}: {averages.SELECT}; for an object with .mean and .variance "
                 "pass average='mixture'"
             )
@@ -159,7 +160,7 @@ def _check_classes(outputs: Any, inputs: Any) -> None:
     batch = len(entered[0]) if entered and entered[0].ndim > 1 else None
     answers = (each for each in nested.tensors(outputs) if each.is_floating_point())
     if any(each.shape[1:] == (batch,) for each in answers):
-        raise ValueError(
+        raise ArgumentError(
             f"the members return a tensor of shape ({batch},) for a batch of {batch}: expected [batch, classes]; pass "
             "average='sigmoid' for the one logit of two classes, 'outputs' for numbers, or x[None] for one example"
         )
@@ -177,13 +178,13 @@ def _gaussian(output: Any) -> Gaussian:
     """Return the mean and the variance that a member predicts, in one shape."""
     mean, variance = averages.moments(output)
     if not isinstance(mean, Tensor) or not isinstance(variance, Tensor):
-        raise TypeError(
+        raise ArgumentError(
             f"average='mixture': the members return a {type(output).__name__}: expected a mean and a variance, as a "
             "pair, or as a dict or an object with these names; pass select=, a function that takes them out of "
             "an output, or average='outputs' for means alone"
         )
     if variance.numel() != mean.numel():
-        raise ValueError(
+        raise ArgumentError(
             f"average='mixture': the members return a mean of shape {tuple(mean.shape)} and a variance of shape "
             f"{tuple(variance.shape)}: expected a variance for every mean; expand it in the network or with select="
         )

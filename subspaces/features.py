@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from subspaces import geometry, values
+from subspaces.errors import ArgumentError
 from subspaces.shapes import Shape
 from subspaces.text import nearest
 
@@ -35,7 +36,7 @@ def watch(network: nn.Module, name: str | None) -> Iterator[list[Tensor]]:
         seen.extend([value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)][:1])
 
     if not isinstance(name, str):
-        raise TypeError(f"features={values.shown(name)}: expected the name of a module of the network")
+        raise ArgumentError(f"features={values.shown(name)}: expected the name of a module of the network")
     modules = dict(network.named_modules())
     if name not in modules:
         raise KeyError(f"features={name!r}: no module of that name in the network; {nearest(name, modules)}")

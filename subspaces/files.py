@@ -20,6 +20,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from subspaces import locks, memory
+from subspaces.errors import ArgumentError
 from subspaces.phases import phase
 
 _LEFT = re.compile(r"\..+\.[0-9a-f]{8}\.partial|\..+\.json(\.[0-9a-f]{16})?\.lock")
@@ -33,7 +34,7 @@ _ADVICE = {
 }
 
 
-class DamageError(ValueError):
+class DamageError(ArgumentError):
     """Says what is wrong with the content of a file, without its name."""
 
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from subspaces import memory, values
+from subspaces.errors import ArgumentError
 from subspaces.shapes import Shape
 
 Factory = Callable[[], nn.Module]
@@ -22,7 +23,7 @@ def initial_networks(network: nn.Module | Factory, count: int, init: Init) -> li
     What the user holds is never changed: the first network is a copy, and the others are new.
     """
     if init not in ("independent", "point"):
-        raise ValueError(f"init={values.shown(init)}: expected 'independent' or 'point'")
+        raise ArgumentError(f"init={values.shown(init)}: expected 'independent' or 'point'")
     if isinstance(network, nn.Module):
         first = network
         make: Factory = lambda: redrawn(network)  # noqa: E731
@@ -30,12 +31,14 @@ def initial_networks(network: nn.Module | Factory, count: int, init: Init) -> li
         make = network
         first = _made(make)
     else:
-        raise TypeError(f"Subspace got a {type(network).__name__}: expected an nn.Module or a function that makes one")
+        raise ArgumentError(
+            f"Subspace got a {type(network).__name__}: expected an nn.Module or a function that makes one"
+        )
     _check_supported(first)
     _check_memory(first, count if init == "point" else 2 * count)
     others = [first if init == "point" else _made(make) for _ in range(count - 1)]
     if init != "point" and len({id(other) for other in [first, *others]}) < count:
-        raise ValueError("the factory returned the same module twice: it must make a new one at each call")
+        raise ArgumentError("the factory returned the same module twice: it must make a new one at each call")
     check_same_architecture([first, *others])
     if not isinstance(network, nn.Module):
         _check_same_frozen([first, *others])
@@ -45,7 +48,7 @@ def initial_networks(network: nn.Module | Factory, count: int, init: Init) -> li
 def _made(factory: Factory) -> nn.Module:
     module = factory()
     if not isinstance(module, nn.Module):
-        raise TypeError(f"the factory returned a {type(module).__name__}: expected an nn.Module")
+        raise ArgumentError(f"the factory returned a {type(module).__name__}: expected an nn.Module")
     return module
 
 
@@ -63,21 +66,23 @@ def _check_memory(module: nn.Module, count: int) -> None:
 def _check_supported(module: nn.Module) -> None:
     """Refuse what cannot be in a subspace."""
     if any(is_lazy(tensor) for tensor in (*module.parameters(), *module.buffers())):
-        raise ValueError("the network has lazy parameters without a shape: run it once on a batch first")
+        raise ArgumentError("the network has lazy parameters without a shape: run it once on a batch first")
     if not any(parameter.requires_grad for parameter in module.parameters()):
-        raise ValueError("the network has no trainable parameters, so there is nothing to make a subspace of")
+        raise ArgumentError("the network has no trainable parameters, so there is nothing to make a subspace of")
     for name, part in module.named_modules():
         if isinstance(part, (nn.Embedding, nn.EmbeddingBag)) and part.sparse:
-            raise ValueError(f"embedding {name!r} has sparse gradients, which a subspace cannot mix: pass sparse=False")
+            raise ArgumentError(
+                f"embedding {name!r} has sparse gradients, which a subspace cannot mix: pass sparse=False"
+            )
         if isinstance(part, (nn.Embedding, nn.EmbeddingBag)) and part.max_norm is not None:
-            raise ValueError(f"embedding {name!r} has max_norm, which changes weights in place: pass max_norm=None")
+            raise ArgumentError(f"embedding {name!r} has max_norm, which changes weights in place: pass max_norm=None")
 
 
 def redrawn(network: nn.Module) -> nn.Module:
     """Return a copy of a network with new weights, or refuse where the old ones were loaded, or of another size."""
     for name, parameter in network.named_parameters():
         if parameter.requires_grad and getattr(parameter, LOADED, False):
-            raise ValueError(
+            raise ArgumentError(
                 f"parameter {name!r} was loaded by from_pretrained, and the other vertices would be new draws, far "
                 f"from it: {INSTEAD}, {APART}"
             )
@@ -127,9 +132,9 @@ def _reset(module: nn.Module) -> Any:
     return getattr(module, "reset_parameters", None) or getattr(module, "_reset_parameters", None)
 
 
-def _undrawn(name: str, module: nn.Module, why: str) -> TypeError:
+def _undrawn(name: str, module: nn.Module, why: str) -> ArgumentError:
     where = f"part {name!r} of the network" if name else "the network"
-    return TypeError(
+    return ArgumentError(
         f"{where}, a {type(module).__name__}, owns trainable parameters and {why}, so its "
         f"other vertices cannot be initialised: {INSTEAD}"
     )
@@ -158,7 +163,7 @@ def _check_size(name: str, old: Tensor, new: Tensor) -> None:
     before, after = (float(value.abs().square().mean().sqrt()) for value in (old, new))
     constant = min(before, after) == 0 < max(before, after)  # such as an adapter that begins as nothing
     if old.ndim > 1 and (constant or (old.numel() >= least and not 1 / most <= before / max(after, 1e-30) <= most)):
-        raise ValueError(
+        raise ArgumentError(
             f"parameter {name!r} is of size {before:.3g} (root mean square) and, drawn anew by reset_parameters(), "
             f"of size {after:.3g}: the network is trained, an adapter, or initialised in another way; {INSTEAD}, "
             f"{APART}"
@@ -183,13 +188,13 @@ def offsets(weight: Tensor, count: int, size: float, generator: torch.Generator)
 def given_networks(modules: Iterable[nn.Module], shape: Shape) -> list[nn.Module]:
     """Return existing networks as a list, or say why they cannot span one family of that shape."""
     if not isinstance(modules, Iterable):
-        raise TypeError(f"from_modules got a {type(modules).__name__}: expected a list of modules, one per vertex")
+        raise ArgumentError(f"from_modules got a {type(modules).__name__}: expected a list of modules, one per vertex")
     networks = list(modules)
     if len(networks) != shape.vertices:
-        raise ValueError(f"from_modules got {len(networks)} networks: {shape} has {shape.vertices} vertices")
+        raise ArgumentError(f"from_modules got {len(networks)} networks: {shape} has {shape.vertices} vertices")
     for index, network in enumerate(networks):
         if not isinstance(network, nn.Module):
-            raise TypeError(f"network {index} is a {type(network).__name__}: expected an nn.Module")
+            raise ArgumentError(f"network {index} is a {type(network).__name__}: expected an nn.Module")
         _check_supported(network)
     check_same_architecture(networks)
     _check_same_frozen(networks)
@@ -214,7 +219,7 @@ def check_same_architecture(networks: Sequence[nn.Module]) -> None:
         other = signature(network)
         for name in [*first, *other]:
             if first.get(name) != other.get(name):
-                raise ValueError(
+                raise ArgumentError(
                     f"network {index} does not match network 0: {name} is {other.get(name, 'missing')}, "
                     f"expected {first.get(name, 'none of that name')}; all must have the same architecture"
                 )
@@ -226,7 +231,7 @@ def _check_same_frozen(networks: Sequence[nn.Module]) -> None:
     for index, network in enumerate(networks[1:], 1):
         for name, value in network.named_parameters():
             if name in shared and not torch.equal(value, shared[name]):
-                raise ValueError(
+                raise ArgumentError(
                     f"frozen parameter {name} of network {index} differs from network 0: frozen parameters are "
                     "shared by the whole family; make it trainable, or give all networks the same values"
                 )

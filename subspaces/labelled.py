@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from subspaces.errors import ArgumentError
+
 LABELS = ("labels", "label", "targets", "target", "y")
 
 
@@ -22,7 +24,7 @@ def target(batch: Any, instead: str) -> Any:
     if isinstance(batch, (tuple, list)) and len(batch) > 1:
         return batch[-1]
     parts = f" of {', '.join(map(repr, batch))}" if isinstance(batch, Mapping) else ""
-    raise TypeError(
+    raise ArgumentError(
         f"a batch is a {type(batch).__name__}{parts}: expected (inputs, target), a dict with 'labels', or {instead}"
     )
 

@@ -13,6 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from subspaces.errors import ArgumentError
+
 Predicate = Callable[[str, nn.Parameter], bool]
 Grouping = Callable[[str, nn.Parameter], str]
 
@@ -160,7 +162,7 @@ def _unique(key: _Key, keys: Iterable[_Key]) -> str:
 
 def _check_label(label: object, name: str) -> None:
     if not isinstance(label, str) or not label.isidentifier():
-        raise ValueError(f"group() returned {label!r} for parameter {name!r}: expected a name such as 'norms'")
+        raise ArgumentError(f"group() returned {label!r} for parameter {name!r}: expected a name such as 'norms'")
 
 
 def _check_names(names: list[str]) -> None:
@@ -168,4 +170,4 @@ def _check_names(names: list[str]) -> None:
     reserved = nn.ParameterDict()
     for name in names:
         if names.count(name) > 1 or hasattr(reserved, name):
-            raise ValueError(f"group() gives a group the name {name!r}, which is taken: expected another one")
+            raise ArgumentError(f"group() gives a group the name {name!r}, which is taken: expected another one")

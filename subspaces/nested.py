@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from subspaces.errors import ArgumentError
+
 
 def rebuild(value: Any, parts: list[Any]) -> Any:
     """Return a container like `value` (dict, tuple, list, dataclass) that holds `parts` in its order."""
@@ -100,7 +102,7 @@ def _join_tensors(values: list[Tensor], sizes: list[int]) -> Tensor:
         weighted = [(value.float() if whole else value) * size for value, size in zip(values, sizes, strict=True)]
         return torch.stack(weighted).sum(0) / sum(sizes)
     if [len(value) for value in values] != sizes:
-        raise ValueError(
+        raise ArgumentError(
             f"samples={len(values)}: the network returned a tensor of shape {tuple(first.shape)} for {sizes[0]} "
             "examples: expected the batch in the first dimension; return it so, or use samples=1"
         )

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from subspaces.errors import ArgumentError
+
 
 class StatisticsWarning(UserWarning):
     """A family in eval mode whose batch-norm statistics belong to none of its points."""
@@ -54,7 +56,7 @@ def batches(network: nn.Module) -> Tensor | None:
 def check_given(network: nn.Module, statistics: object) -> None:
     """Refuse a network with batch norm where nothing is passed to make the statistics of its points from."""
     if statistics is None and (found := tracked(network)):
-        raise ValueError(
+        raise ArgumentError(
             f"the network has batch norm ({next(iter(found))}), whose statistics belong to no point of a family: "
             "pass statistics=, the training loader"
         )

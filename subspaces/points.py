@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from subspaces import nested, values
+from subspaces.errors import ArgumentError
 from subspaces.layout import Entry, Group, Layout
 from subspaces.shapes import Shape
 from subspaces.text import nearest
@@ -32,7 +33,7 @@ def to_alpha(value: Alpha, shape: Shape, like: Tensor, outside: bool) -> Tensor:
         else:
             alpha = torch.as_tensor(value, dtype=like.dtype, device=like.device)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
-        raise TypeError(
+        raise ArgumentError(
             f"alpha={values.shown(value)} cannot be read as numbers ({error}): expected {shape.domain}, "
             "a tensor with one such point per layer, or a dict by layer name"
         ) from None
@@ -57,12 +58,12 @@ def reads_as_point(value: Any, shape: Shape, layout: Layout, batch: int | None) 
 def refuse_as_input(args: tuple[Any, ...], shape: Shape, layout: Layout, most: int | None) -> None:
     """Refuse a point among the inputs of a network, where it would pass for one of them."""
     if len(args) > 1 and reads_as_point(args[1], shape, layout, nested.batch_size(args[0])):
-        raise TypeError(
+        raise ArgumentError(
             f"family(x, {values.shown(args[1])}): positions belong to the network's inputs; write "
             "family(x, alpha=…) for a point, and give an input of the network that looks like one by its name"
         )
     if most is not None and len(args) > most:
-        raise TypeError(
+        raise ArgumentError(
             f"family got {len(args)} inputs by position, the network takes {most}: write family(x, alpha=…) for a point"
         )
 
@@ -83,7 +84,7 @@ def _check_domain(alpha: Tensor, shape: Shape, outside: bool, value: Alpha) -> N
         bad = ~test(alpha)
         if bool(bad.any()):
             shown = alpha[bad][0].tolist() if isinstance(value, Tensor) else value
-            raise ValueError(f"alpha={values.shown(shown)} is not a point of {shape}: expected {expected}{hint}")
+            raise ArgumentError(f"alpha={values.shown(shown)} is not a point of {shape}: expected {expected}{hint}")
 
 
 def coefficients(alpha: Tensor, shape: Shape, layout: Layout) -> dict[str, Tensor]:
@@ -97,7 +98,7 @@ def coefficients(alpha: Tensor, shape: Shape, layout: Layout) -> dict[str, Tenso
         return {
             group.name: _columns([by_layer[entry.layer] for entry in group.entries], group) for group in layout.groups
         }
-    raise ValueError(
+    raise ArgumentError(
         f"alpha has shape {tuple(alpha.shape)}: expected {shape.point} for one point of {shape}, "
         f"or {(layers, *shape.point)} for one point in each of the {layers} layers"
     )
@@ -122,7 +123,7 @@ def named_coefficients(
         value = layer.get(entry.layer, middle)
         if value.shape != shape.point:
             name = layout.layers[entry.layer]
-            raise ValueError(f"alpha[{name!r}] has shape {tuple(value.shape)}: expected {shape.point}, one point")
+            raise ArgumentError(f"alpha[{name!r}] has shape {tuple(value.shape)}: expected {shape.point}, one point")
         return shape.coefficients(value)
 
     return {group.name: _columns([of(entry) for entry in group.entries], group) for group in layout.groups}
@@ -133,7 +134,7 @@ def _per_weight(alpha: Tensor, entry: Entry, shape: Shape) -> Tensor:
     if alpha.shape == shape.point:
         return alpha
     if alpha.shape != (*entry.shape, *shape.point):
-        raise ValueError(
+        raise ArgumentError(
             f"alpha[{entry.names[0]!r}] has shape {tuple(alpha.shape)}: expected {shape.point} for one point, "
             f"or {(*entry.shape, *shape.point)} for one per weight"
         )

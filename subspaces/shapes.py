@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from subspaces import values
+from subspaces.errors import ArgumentError
 
 Random = Callable[[tuple[int, ...]], Tensor]
 """A source of numbers uniform on [0, 1), such as `torch.rand`."""
@@ -125,7 +126,7 @@ class Bezier(_Interval):
 
     def __post_init__(self) -> None:
         if not isinstance(self.bends, int) or isinstance(self.bends, bool) or self.bends < 1:
-            raise ValueError(
+            raise ArgumentError(
                 f"Bezier(bends={self.bends!r}): expected an integer of at least 1; without a bend use Line()"
             )
 
@@ -149,7 +150,7 @@ class Simplex(Shape):
 
     def __post_init__(self) -> None:
         if not isinstance(self.m, int) or self.m < 2:
-            raise ValueError(f"Simplex(m={self.m!r}): expected an integer of at least 2, the number of vertices")
+            raise ArgumentError(f"Simplex(m={self.m!r}): expected an integer of at least 2, the number of vertices")
 
     @property
     def vertices(self) -> int:
@@ -182,6 +183,6 @@ class Simplex(Shape):
 def check_shape(shape: object) -> None:
     """Refuse what is not a shape, such as the class instead of an instance."""
     if not isinstance(shape, Shape):
-        raise TypeError(
+        raise ArgumentError(
             f"shape={values.shown(shape)}: expected Line(), Bezier(bends), Simplex(m) or another Shape instance"
         )

@@ -16,6 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from subspaces.errors import ArgumentError
+
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
@@ -30,7 +32,7 @@ def mesh_of(omega: Tensor | Iterable[Tensor]) -> "DeviceMesh | None":
     first: Any = omega if isinstance(omega, Tensor) else next(iter(omega))
     mesh: DeviceMesh | None = getattr(first, "device_mesh", None)  # to import DTensor takes a second
     if mesh is not None and not (mesh.ndim == 1 and first.placements[0].is_shard(1)):
-        raise ValueError(
+        raise ArgumentError(
             f"the vertices are cut over devices as {first.placements}, as fully_shard does: expected a family that "
             "subspaces.distribute has cut, along its weights"
         )
@@ -194,7 +196,7 @@ def check_same(found: Mapping[str, Tensor], mesh: "DeviceMesh | None") -> None:
     extremes = torch.stack([mark, -mark])
     dist.all_reduce(extremes, dist.ReduceOp.MAX, group=mesh.get_group())
     if not torch.allclose(extremes[0], -extremes[1], rtol=1e-9):
-        raise ValueError(
+        raise ArgumentError(
             "alpha, or how many random numbers were drawn, is not the same on all ranks, and a distributed family is "
             "at one point at a time: leave alpha out, or take family.sample(), on all ranks"
         )

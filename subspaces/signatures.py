@@ -9,6 +9,8 @@ from weakref import WeakKeyDictionary
 
 from torch import nn
 
+from subspaces.errors import ArgumentError
+
 OWN = ("alpha", "samples", "features", "outside")
 """What a family's call takes beside the network's inputs, always by keyword."""
 
@@ -36,7 +38,7 @@ def inputs(network: nn.Module) -> Signature:
         return Signature(unknown)
     for name in OWN:
         if name in found.parameters:
-            raise ValueError(
+            raise ArgumentError(
                 f"the network has an input named {name!r}, which a family's own call takes: wrap the network in a "
                 f"module whose forward has another name for it and passes it on, self.network(…, {name}=other)"
             )

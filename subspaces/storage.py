@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from subspaces import files, shapes, sharding, values
+from subspaces.errors import ArgumentError
 from subspaces.initial import Factory
 from subspaces.shapes import Shape
 from subspaces.subspace import Subspace
@@ -30,7 +31,7 @@ WHOLE = 1
 """The version of a file with all parameters, which the first version could read."""
 
 
-class FileError(ValueError):
+class FileError(ArgumentError):
     """A file that is not a whole family, or not one of the given network."""
 
 
@@ -48,7 +49,9 @@ def write(module: nn.Module, path: str | os.PathLike[str], shared: bool, notes: 
     """Write a family as `save` does, with notes in its header that `load` does not look at."""
     family = unwrapped(module)
     if not isinstance(family, Subspace):
-        raise TypeError(f"save got a {type(family).__name__}: expected a Subspace; for a network save its state_dict()")
+        raise ArgumentError(
+            f"save got a {type(family).__name__}: expected a Subspace; for a network save its state_dict()"
+        )
     target = values.folder("path", path)
     sharding.on_first(family.mesh, lambda: _check_target(target))
     frozen = {} if shared else _frozen(family)
@@ -76,7 +79,7 @@ def _written(target: Path, tensors: dict[str, Tensor], header: dict[str, str]) -
         return files.write_tensors(target, tensors, header)
     except KeyError as error:  # from safetensors' table of dtypes
         names = ", ".join(name for name, value in tensors.items() if value.dtype in error.args)
-        raise TypeError(f"the network's {names} has dtype {error}, which safetensors cannot hold") from None
+        raise ArgumentError(f"the network's {names} has dtype {error}, which safetensors cannot hold") from None
 
 
 def load(path: str | os.PathLike[str], network: nn.Module | Factory, shape: Shape | None = None) -> Subspace:
@@ -134,7 +137,7 @@ def _tensors(family: Subspace) -> Iterator[tuple[str, Tensor]]:
     yield "rng", family.rng
     for name, value in family.template.state_dict(keep_vars=True).items():
         if not isinstance(value, Tensor):
-            raise TypeError(f"the network's state {name!r} is a {type(value).__name__}: only tensors can be saved")
+            raise ArgumentError(f"the network's state {name!r} is a {type(value).__name__}: only tensors can be saved")
         yield f"shared.{name}", value
     for index in range(family.shape.vertices):
         vertex = family.vertex(index)
@@ -163,7 +166,7 @@ def _stored(value: Tensor) -> Tensor:
 
 def _dense(name: str, value: Tensor) -> Tensor:
     if value.layout != torch.strided:
-        raise TypeError(f"the network's {name} is {value.layout}: only dense tensors can be saved")
+        raise ArgumentError(f"the network's {name} is {value.layout}: only dense tensors can be saved")
     return value
 
 
@@ -203,7 +206,7 @@ def _described(header: dict[str, str]) -> tuple[dict[str, Any], bool, set[str], 
 def _shape(described: dict[str, Any], given: Shape | None, path: str | os.PathLike[str]) -> Shape:
     if given is not None:
         if not isinstance(given, Shape):
-            raise TypeError(f"shape={given!r}: expected the family's Shape, {described}, or none")
+            raise ArgumentError(f"shape={given!r}: expected the family's Shape, {described}, or none")
         if _describe(given) != described:
             raise FileError(
                 f"{path} holds a family of shape {described}, not {_describe(given)}: pass that shape, or none"

@@ -15,6 +15,7 @@ from typing import Literal
 
 from torch import Tensor
 
+from subspaces.errors import ArgumentError
 from subspaces.randomness import new_state, uniform
 
 Use = Literal[
@@ -53,7 +54,7 @@ _STATISTICS = 1 << 62
 def number(seed: int, use: Use, part: int = 0) -> int:
     """Return the whole number that stands for one part of one use of a seed."""
     if not 0 <= part < PARTS:
-        raise ValueError(f"part {part} of the random numbers for {use}: expected 0 to {PARTS - 1}")
+        raise ArgumentError(f"part {part} of the random numbers for {use}: expected 0 to {PARTS - 1}")
     return seed + (part << 32) + (USES[use] << 56)
 
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from subspaces import geometry, nested, norms, points, randomness, sharding, template, values
 from subspaces.ensembles import Average, Ensemble
+from subspaces.errors import ArgumentError
 from subspaces.features import Sampled, similarity, watch
 from subspaces.initial import Factory, Init, given_networks, initial_networks, offsets
 from subspaces.layout import Grouping, Layout, Predicate, is_weight
@@ -81,7 +82,7 @@ class Subspace(ShowingInputs, KeepingStatistics, Selecting):
         if group is not None:
             values.function("group", group, "a function of a parameter's name and value, or None")
         if values.number("offset", offset) < 0 or (offset and init != "point"):
-            raise ValueError(
+            raise ArgumentError(
                 f"offset={values.shown(offset)}: expected a number of at least 0, and init='point' with it"
             )
         networks = initial_networks(network, shape.vertices, init)
@@ -173,7 +174,7 @@ class Subspace(ShowingInputs, KeepingStatistics, Selecting):
         if per is None:
             per = "layer" if self.layerwise else "network"
         if not isinstance(per, str) or per not in ("network", "layer", "weight"):
-            raise ValueError(f"per={values.shown(per)}: expected 'network', 'layer' or 'weight'")
+            raise ArgumentError(f"per={values.shown(per)}: expected 'network', 'layer' or 'weight'")
         if per == "weight":
             entries = (entry for group in self.layout.groups for entry in group.entries)
             return {entry.names[0]: draw(entry.shape) for entry in entries}
@@ -193,7 +194,9 @@ class Subspace(ShowingInputs, KeepingStatistics, Selecting):
         each use: done here, it is one cast for all of them.
         """
         if not isinstance(coefficients, Mapping) or any(group.name not in coefficients for group in self.layout.groups):
-            raise TypeError(f"theta({values.shown(coefficients)}): expected what family.coefficients(alpha) returns")
+            raise ArgumentError(
+                f"theta({values.shown(coefficients)}): expected what family.coefficients(alpha) returns"
+            )
         weights: dict[str, Tensor] = {}
         with geometry.exactly(self.device):
             for group in self.layout.groups:
@@ -210,7 +213,7 @@ class Subspace(ShowingInputs, KeepingStatistics, Selecting):
         """
         m = self.shape.vertices
         if not values.integer(index):
-            raise TypeError(f"vertex({values.shown(index)}): expected an integer from 0 to {m - 1}")
+            raise ArgumentError(f"vertex({values.shown(index)}): expected an integer from 0 to {m - 1}")
         if not -m <= index < m:
             raise IndexError(f"vertex({values.shown(index)}): {self.shape} has vertices 0 to {m - 1}")
         found: dict[str, Tensor] = {}
@@ -259,7 +262,7 @@ class Subspace(ShowingInputs, KeepingStatistics, Selecting):
         With `share=True` all of them have the family's own frozen parameters (see `at`).
         """
         if not values.listed(alphas):
-            raise TypeError(f"ensemble({values.shown(alphas)}): expected several points, such as [0.1, 0.9]")
+            raise ArgumentError(f"ensemble({values.shown(alphas)}): expected several points, such as [0.1, 0.9]")
         return Ensemble([self.at(alpha, outside, share=share) for alpha in alphas], average, **options)
 
     # Training
@@ -284,7 +287,9 @@ class Subspace(ShowingInputs, KeepingStatistics, Selecting):
             outside: allow points outside the domain, such as -0.05 and 1.05 on a line.
         """
         if not isinstance(samples, int) or samples < 1 or (samples > 1 and alpha is not None):
-            raise ValueError(f"samples={samples!r}: expected an integer from 1, and no alpha where it is more than 1")
+            raise ArgumentError(
+                f"samples={samples!r}: expected an integer from 1, and no alpha where it is more than 1"
+            )
         points.refuse_as_input(args, self.shape, self.layout, self.most_inputs)
         if not self.training:
             self.check_statistics()
@@ -315,7 +320,7 @@ class Subspace(ShowingInputs, KeepingStatistics, Selecting):
         if features is None:
             return output
         if len(entered) < groups:
-            raise ValueError(f"features={features!r}: the network ran without calling that module on a tensor")
+            raise ArgumentError(f"features={features!r}: the network ran without calling that module on a tensor")
         return Sampled(output, tuple(alphas), tuple(entered))
 
     def _run(
@@ -349,7 +354,7 @@ class Subspace(ShowingInputs, KeepingStatistics, Selecting):
         Its expectation over the pairs is the paper's regularisation term; with two vertices it is exact.
         """
         if not isinstance(beta, Tensor) and not (isinstance(beta, int | float) and 0 <= beta < 1e300):
-            raise ValueError(f"penalty(beta={values.shown(beta)}): expected a number of at least 0")
+            raise ArgumentError(f"penalty(beta={values.shown(beta)}): expected a number of at least 0")
         rows = self._penalised()
         m = self.shape.vertices
         if not rows or m < 2 or (not isinstance(beta, Tensor) and beta == 0):
@@ -365,7 +370,7 @@ class Subspace(ShowingInputs, KeepingStatistics, Selecting):
         distance of the points is half their L1 distance; in a layerwise family it is the mean over layers.
         """
         if not isinstance(sampled, Sampled):
-            raise TypeError(
+            raise ArgumentError(
                 f"feature_similarity got a {type(sampled).__name__}: expected family(x, samples=2, features=…)"
             )
         if len(sampled.features) < 2:
@@ -392,7 +397,7 @@ class Subspace(ShowingInputs, KeepingStatistics, Selecting):
         labels = list(dict.fromkeys(group.label for group in self.layout.groups))
         for name, given in options.items():
             if not isinstance(given, Mapping):
-                raise TypeError(f"parameter_groups({name}={values.shown(given)}): expected a dict of options")
+                raise ArgumentError(f"parameter_groups({name}={values.shown(given)}): expected a dict of options")
             if name not in labels:
                 raise KeyError(f"parameter_groups({name}=…): no group of that name; {nearest(name, labels)}")
         names = {label: [g.name for g in self.layout.groups if g.label == label] for label in labels}

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Generic, Protocol, TypeVar
 
 from subspaces import values
+from subspaces.errors import ArgumentError
 
 SMALL = dict(enumerate(["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"], 1))
 
@@ -69,7 +70,7 @@ class Catalogue(Mapping[str, T], Generic[T]):
     def add(self, thing: T) -> T:
         """Add a thing and return it; another one of that name is refused."""
         if self._things.setdefault(thing.name, thing) is not thing:
-            raise ValueError(f"there is a {self.kind} called {thing.name!r} already: expected another name")
+            raise ArgumentError(f"there is a {self.kind} called {thing.name!r} already: expected another name")
         return thing
 
     def remove(self, name: str) -> None:
@@ -79,7 +80,7 @@ class Catalogue(Mapping[str, T], Generic[T]):
     def find(self, name: object) -> T:
         """Return the thing of that name, or say which one may have been meant."""
         if not isinstance(name, str) or name not in self._things:
-            raise ValueError(f"unknown {self.kind} {values.shown(name)}: {nearest(name, self._things)}")
+            raise ArgumentError(f"unknown {self.kind} {values.shown(name)}: {nearest(name, self._things)}")
         return self._things[name]
 
     def __getitem__(self, name: str) -> T:

@@ -7,12 +7,14 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any
 
+from subspaces.errors import ArgumentError
+
 
 def whole(name: str, value: Any, least: int, most: int | None = None, beside: str = "") -> int:
     """Return a whole number within its limits; True and False are none."""
     if not integer(value) or value < least or (most is not None and value > most):
         limits = f"at least {least}" if most is None else f"at least {least} and at most {most}"
-        raise ValueError(
+        raise ArgumentError(
             f"{name}={shown(value)}: expected {'' if integer(value) else 'an integer of '}{limits}{beside}"
         )
     return int(value)
@@ -25,7 +27,7 @@ def number(name: str, value: Any) -> float:
     except (TypeError, ValueError, OverflowError, RuntimeError):
         found = math.nan
     if not math.isfinite(found):
-        raise ValueError(f"{name}={shown(value)}: expected a finite number")
+        raise ArgumentError(f"{name}={shown(value)}: expected a finite number")
     return found
 
 
@@ -45,17 +47,17 @@ def finite(value: Any) -> bool:
 def folder(name: str, value: Any) -> Path:
     """Return the path of a folder or file that was passed as text or as a path."""
     if not isinstance(value, (str, os.PathLike)) or "\0" in str(value):
-        raise TypeError(f"{name}={shown(value)}: expected a path, such as 'runs' or Path('runs')")
+        raise ArgumentError(f"{name}={shown(value)}: expected a path, such as 'runs' or Path('runs')")
     return Path(value)
 
 
 def several(name: str, value: Any, expected: str, most: int | None = None) -> list[Any]:
     """Return the members of a list or the like; text, a dict and a thing alone are none."""
     if not listed(value):
-        raise ValueError(f"{name}={shown(value)}: expected {expected}")
+        raise ArgumentError(f"{name}={shown(value)}: expected {expected}")
     found = list(value)
     if most is not None and len(found) > most:
-        raise ValueError(f"{name} has {len(found):,} members: expected at most {most:,}")
+        raise ArgumentError(f"{name} has {len(found):,} members: expected at most {most:,}")
     return found
 
 
@@ -64,24 +66,24 @@ def all_of(name: str, value: Any, kinds: tuple[type, ...], expected: str) -> lis
     found = [value] if isinstance(value, kinds) or not listed(value) else list(value)
     for each in found:
         if not isinstance(each, kinds):
-            raise TypeError(f"{name} got {shown(each)}: expected {expected}")
+            raise ArgumentError(f"{name} got {shown(each)}: expected {expected}")
     if not found:
-        raise ValueError(f"{name} got nothing: expected {expected}")
+        raise ArgumentError(f"{name} got nothing: expected {expected}")
     return found
 
 
 def function(name: str, value: Any, expected: str) -> None:
     """Refuse what cannot be called."""
     if not callable(value):
-        raise TypeError(f"{name}={shown(value)}: expected {expected}")
+        raise ArgumentError(f"{name}={shown(value)}: expected {expected}")
 
 
 def batches(name: str, loader: Any, *, again: bool = True) -> Iterable[Any]:
     """Return what yields batches, and if `again` does so as often as it is asked."""
     if not isinstance(loader, Iterable) or isinstance(loader, (str, bytes)):
-        raise TypeError(f"{name}={shown(loader)}: expected something that yields batches, such as a DataLoader")
+        raise ArgumentError(f"{name}={shown(loader)}: expected something that yields batches, such as a DataLoader")
     if again and isinstance(loader, Iterator):
-        raise TypeError(f"{name}={shown(loader)}: expected batches that can be walked over again")
+        raise ArgumentError(f"{name}={shown(loader)}: expected batches that can be walked over again")
     return loader
 
 

@@ -13,6 +13,7 @@ import subspaces
 ROOT = Path(subspaces.__file__).parent
 ORDER = (
     *(
+        "errors",
         "importing",
         "version",
         "phases",

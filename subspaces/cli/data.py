@@ -12,6 +12,7 @@ from subspaces.cli import printing
 from subspaces.cli.errors import usage
 from subspaces.cli.options import ROOT
 from subspaces.cli.shared import Data, Quiet, data_names, option
+from subspaces.errors import ArgumentError
 from subspaces.text import nearest
 from subspaces.training.display import reading
 
@@ -54,7 +55,7 @@ def get(
     _check_name(name)
     with usage("limit_gb"):
         if limit_gb is not None and not 0 < limit_gb < math.inf:
-            raise ValueError(f"limit_gb={limit_gb:g}: expected a number of more than 0")
+            raise ArgumentError(f"limit_gb={limit_gb:g}: expected a number of more than 0")
     limit = None if limit_gb is None else int(limit_gb * 10**9)
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), disable=quiet) as bars:
@@ -85,4 +86,4 @@ def check(name: Name, data: Data = ROOT) -> None:
 def _check_name(name: str) -> None:
     with usage():
         if name not in sets.SOURCES:
-            raise ValueError(f"no data set is called {name!r}: {nearest(name, sets.SOURCES)}")
+            raise ArgumentError(f"no data set is called {name!r}: {nearest(name, sets.SOURCES)}")

@@ -1,6 +1,6 @@
-"""What the user can mend is one line and an exit code, not a traceback.
+"""What the user can fix is one line and an exit code; everything else is a traceback, and where to report it.
 
-2: the command was wrong; 1: it was right and failed; 130 and 143: it was stopped by Ctrl-C or SIGTERM.
+Exit codes: 2 if the command was wrong, 1 if it was right and failed, 130 and 143 if Ctrl-C or SIGTERM stopped it.
 """
 
 import dataclasses
@@ -18,11 +18,16 @@ from typer.core import TyperGroup
 
 from subspaces import memory
 from subspaces.data import DataWarning
-from subspaces.training import Execution, RunError, Stopped, TrainingError
+from subspaces.errors import ArgumentError, UserError
+from subspaces.training import Execution, Stopped
 from subspaces.training.recipe import all_fields
-from subspaces.training.world import LostError, started
+from subspaces.training.world import started
 
-EXPECTED = (ValueError, OSError, ImportError, TypeError, RunError, TrainingError, LostError)
+EXPECTED = (UserError, OSError)
+BUG = (
+    "This is an error of subspaces or of a package that adds to it, not of what you typed. Please report it with this "
+    "traceback, the command and `subspaces --version`: see 'Reporting a bug' in CONTRIBUTING.md."
+)
 NEED_LESS = "lower --batch or --pad, ask for fewer vertices, points or --cells, or take a machine with more memory"
 STOPPED = "stopped; the same command continues"
 TOGETHER = ("train",)  # commands that several processes run together
@@ -65,6 +70,7 @@ class Group(TyperGroup):
             raise typer.Exit(1) from None
         except Exception as error:
             if not memory.ran_out(error):
+                error.add_note(BUG)
                 raise
             _fail(f"out of memory{memory.reason(error)}: {NEED_LESS}")
             raise typer.Exit(1) from None
@@ -139,7 +145,7 @@ def usage(*names: str, **typed: str) -> Iterator[None]:
     """
     try:
         yield
-    except (ValueError, TypeError) as error:
+    except ArgumentError as error:
         fields = (*all_fields(), *(entry.name for entry in dataclasses.fields(Execution)))
         options = {name: name.replace("_", "-") for name in (*fields, *names)} | typed
         raise UsageError(_as_typed(str(error), options)) from None

@@ -24,6 +24,7 @@ from subspaces.cli.shared import (
     json_option,
     option,
 )
+from subspaces.errors import ArgumentError
 from subspaces.evaluation.changes import EXTRA
 from subspaces.evaluation.record import Record
 from subspaces.evaluation.settings import PLANE_PANEL, POINTS_PANEL, SHIFT_PANEL, Settings
@@ -140,10 +141,10 @@ def _shifted(
     if not names and folder is None:
         if given:
             name = {"seed": "corruption_seed"}.get(first := next(iter(given)), first)
-            raise ValueError(f"{name}={given[first]}: expected it with --corruptions all, or some of them")
+            raise ArgumentError(f"{name}={given[first]}: expected it with --corruptions all, or some of them")
         return None
     if folder is not None and seed is not None:
-        raise ValueError(f"corruption_seed={seed}: images of a folder are made already; expected no seed")
+        raise ArgumentError(f"corruption_seed={seed}: images of a folder are made already; expected no seed")
     some = None if not names else names[0] if names in (["all"], [EXTRA]) else names
     return Corruptions(names=some, folder=folder, **given)  # type: ignore[arg-type]
 
@@ -152,10 +153,10 @@ def _steps(first: float, last: float, step: float) -> tuple[float, ...]:
     """Return the numbers from first to last; the last is one of them where a whole number of steps leads to it."""
     given = f"--grid {first:g} {last:g} {step:g}"
     if not (step > 0 and first <= last) or not all(map(math.isfinite, (first, last, step))):
-        raise ValueError(f"{given}: expected FROM, TO that is not less, and a STEP above 0, all of them finite")
+        raise ArgumentError(f"{given}: expected FROM, TO that is not less, and a STEP above 0, all of them finite")
     steps = (last - first) / step  # 0.3 in steps of 0.1 is 2.9999999999999996
     if steps > MOST_POINTS - 1:
-        raise ValueError(f"{given}: {steps:.3g} steps; expected at most {MOST_POINTS - 1:,}, take a larger STEP")
+        raise ArgumentError(f"{given}: {steps:.3g} steps; expected at most {MOST_POINTS - 1:,}, take a larger STEP")
     count = int(steps + 1e-6)
     ends = last if abs(steps - count) <= 1e-6 else first + count * step
     return (*(first + index * step for index in range(count)), ends)

@@ -8,6 +8,7 @@ import typer
 
 from subspaces.cli.errors import usage
 from subspaces.cli.shared import RunFolders, figure_names, metric_names, option, out_option
+from subspaces.errors import ArgumentError
 from subspaces.evaluation import METRICS
 from subspaces.reports import figures
 
@@ -39,7 +40,7 @@ def plot(
     """
     with usage("metric", "split"):
         if split is not None and not figures.find(name).evaluated:
-            raise ValueError(f"split={split!r}: the figure {name!r} has no choice of a split, leave it out")
+            raise ArgumentError(f"split={split!r}: the figure {name!r} has no choice of a split, leave it out")
         paths = figures.plot(name, runs, out, metric=metric, split="test" if split is None else split)
     for path in paths:
         typer.echo(f"wrote {path}")

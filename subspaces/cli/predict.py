@@ -15,6 +15,7 @@ from subspaces.cli import printing
 from subspaces.cli.errors import usage
 from subspaces.cli.options import ROOT
 from subspaces.cli.shared import Code, Data, Quiet, Trust, completing, option, out_option
+from subspaces.errors import ArgumentError
 from subspaces.production import predicting
 from subspaces.production.predicting import Predictions
 from subspaces.text import nearest
@@ -63,11 +64,11 @@ def predict(
     """
     with usage("top", "point", "format"):
         if format not in FORMATS:
-            raise ValueError(f"format={format!r}: {nearest(format, FORMATS)}")
+            raise ArgumentError(f"format={format!r}: {nearest(format, FORMATS)}")
         if top < 1:
-            raise ValueError(f"top={top}: expected at least 1")
+            raise ArgumentError(f"top={top}: expected at least 1")
         if out is not None and not out.parent.is_dir():
-            raise ValueError(f"--out {out}: there is no folder {out.parent}; make it first")
+            raise ArgumentError(f"--out {out}: there is no folder {out.parent}; make it first")
     found = predicting.predict(model, inputs, top=top, point=point, data=data, trust=trust, progress=not quiet)
     for each in found.skipped:
         typer.echo(f"skipped {each.file}: {each.reason}", err=True)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from subspaces.data import SOURCES
+from subspaces.errors import ArgumentError
 from subspaces.evaluation.metrics import METRICS
 from subspaces.reports.figures import KINDS
 from subspaces.training import RECIPES
@@ -100,11 +101,11 @@ def given(fields: Mapping[str, Any], quiet: bool, as_json: bool, seeds: list[int
     """Return the fields that were given, after refusing options that exclude each other."""
     check_output(quiet, as_json)
     if seeds and fields["seed"] is not None:
-        raise ValueError("--seed and --seeds exclude each other")
+        raise ArgumentError("--seed and --seeds exclude each other")
     return {name: value for name, value in fields.items() if value is not None}
 
 
 def check_output(quiet: bool, as_json: bool) -> None:
     """Refuse --quiet with --json, which is quiet anyway."""
     if quiet and as_json:
-        raise ValueError("--quiet and --json exclude each other")
+        raise ArgumentError("--quiet and --json exclude each other")

@@ -13,6 +13,7 @@ from subspaces.cli import printing, shared
 from subspaces.cli.errors import usage
 from subspaces.cli.options import ROOT, Several, complete, with_fields
 from subspaces.cli.shared import COMPARISON, Recipes, metric_names, option, recipe_names
+from subspaces.errors import ArgumentError
 from subspaces.evaluation.settings import PASSES
 from subspaces.training import Execution, Recipe
 
@@ -235,7 +236,7 @@ def noise(
         plan = plan_levels(recipes, asked, levels or LEVELS, lists, by)
     except ValueError as error:
         hint = "; --dropout-rates 0 leaves dropout out of the study" if str(error).startswith("dropout=") else ""
-        raise ValueError(f"{error}{hint}") from None
+        raise ArgumentError(f"{error}{hint}") from None
     return plan, study.run
 
 

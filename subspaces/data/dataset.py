@@ -10,10 +10,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from subspaces.errors import ArgumentError
+
 Progress = Callable[[str, int, int], None]  # what is being done, how much of it, of how much (0: not known)
 
 
-class DataError(ValueError):
+class DataError(ArgumentError):
     """A data file that is not what its publisher wrote."""
 
 
@@ -27,7 +29,7 @@ class Split:
     def __post_init__(self) -> None:
         if self.images.dtype != torch.uint8 or self.images.ndim != 4:
             found = f"{self.images.dtype} {tuple(self.images.shape)}"
-            raise ValueError(f"Split got images of {found}: expected torch.uint8 [n, channels, height, width]")
+            raise ArgumentError(f"Split got images of {found}: expected torch.uint8 [n, channels, height, width]")
         _check_labels(self.labels, len(self.images))
 
     def __len__(self) -> int:
@@ -105,7 +107,7 @@ class Dataset:
 def _check_labels(labels: Tensor, count: int) -> None:
     if labels.dtype != torch.int64 or labels.shape != (count,):
         found = f"{labels.dtype} {tuple(labels.shape)}"
-        raise ValueError(f"labels are {found}: expected torch.int64 ({count},), one for each image")
+        raise ArgumentError(f"labels are {found}: expected torch.int64 ({count},), one for each image")
 
 
 def check_label_values(labels: npt.NDArray[Any], classes: int, where: object) -> None:

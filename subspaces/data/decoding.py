@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from subspaces.data.dataset import DataError
+from subspaces.errors import ArgumentError, MissingPackageError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -22,7 +23,7 @@ PIXELS = 10**8  # of one file: more is taken for a mistake, or for a file that i
 NUMBERS = 4 * TRIES + 1  # that one random view of an image needs
 
 
-class UnreadableError(ValueError):
+class UnreadableError(ArgumentError):
     """Why an input cannot be read, without its name."""
 
 
@@ -38,7 +39,7 @@ def opened(path: Path) -> "Iterator[Image]":
     try:
         from PIL import Image
     except ImportError:
-        raise ImportError("reading image files needs Pillow: install it with `pip install pillow`") from None
+        raise MissingPackageError("reading image files needs Pillow: install it with `pip install pillow`") from None
     try:
         with Image.open(path, formats=formats()) as image:
             yield image

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from subspaces.data.dataset import DataError, Progress
 from subspaces.data.sources import Published
+from subspaces.errors import ArgumentError
 
 CHUNK = 1 << 20
 TRIES = 3  # in a row that bring nothing new
@@ -34,7 +35,7 @@ def fetch(published: Published, folder: Path, progress: Progress | None = None, 
         return target
     url = published.url if base_url is None else f"{base_url.rstrip('/')}/{published.name}"
     if not url.startswith(("http://", "https://")):
-        raise ValueError(f"base_url={base_url!r}: expected an address that begins with http:// or https://")
+        raise ArgumentError(f"base_url={base_url!r}: expected an address that begins with http:// or https://")
     folder.mkdir(parents=True, exist_ok=True)
     partial = folder / f"{published.name}.part"
     _complete(url, partial, published, progress)

@@ -10,6 +10,7 @@ from subspaces.data.dataset import DataError, Progress
 from subspaces.data.download import fetch
 from subspaces.data.loading import OWN, check_name_and_root, load
 from subspaces.data.sources import SOURCES
+from subspaces.errors import ArgumentError
 from subspaces.text import nearest
 
 _PROBLEMS = {
@@ -45,7 +46,7 @@ def get(
         limit: bytes that an archive may unpack to; by default 10 GB, and no more than 100 times its size.
     """
     if name not in SOURCES:
-        raise ValueError(f"no data set is called {name!r}: {nearest(str(name), SOURCES)}")
+        raise ArgumentError(f"no data set is called {name!r}: {nearest(str(name), SOURCES)}")
     source, folder = SOURCES[name], Path(root).expanduser()
     if source.instructions:
         raise DataError(f"{name} cannot be fetched, because {source.instructions}")

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from subspaces.data.dataset import DataError
+from subspaces.errors import ArgumentError
 from subspaces.text import listed
 
 SUFFIXES = (
@@ -88,7 +89,9 @@ def parts_of(fingerprint: str) -> tuple[str, str, str]:
     """Return name, number of files and digest of a fingerprint, or refuse what is none."""
     found = re.fullmatch(r"(.+):(\d{1,12}):([0-9a-f]{12})", fingerprint, re.DOTALL | re.ASCII)
     if found is None:
-        raise ValueError(f"fingerprint={fingerprint!r}: expected NAME:FILES:DIGEST, such as 'flowers:150:0123456789ab'")
+        raise ArgumentError(
+            f"fingerprint={fingerprint!r}: expected NAME:FILES:DIGEST, such as 'flowers:150:0123456789ab'"
+        )
     return found[1], found[2], found[3]
 
 

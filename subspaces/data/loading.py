@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from subspaces.data import cifar10, contents, digits, folders, listing, mnist, noise, own_images, tiny_imagenet
 from subspaces.data.dataset import DataError, Dataset, Progress
+from subspaces.errors import ArgumentError
 from subspaces.text import nearest
 
 _READERS: dict[str, Callable[[Path], Dataset]] = {
@@ -87,7 +88,7 @@ def checked_size(name: str, image_size: int, fingerprint: str = "") -> int:
     if name != OWN:
         for field, value in (("image_size", image_size), ("fingerprint", fingerprint)):
             if value:
-                raise ValueError(f"{field}={value!r}: it is for your own images, the data set {OWN!r}, not {name!r}")
+                raise ArgumentError(f"{field}={value!r}: it is for your own images, the data set {OWN!r}, not {name!r}")
         return 0
     own_images.check_size(image_size or own_images.SIZE)
     if fingerprint:
@@ -124,7 +125,7 @@ def size_of(
 def check_name_and_root(name: str, root: str | os.PathLike[str] | None) -> Path:
     """Return the folder, or say why there is no such data set or folder."""
     if name not in _READERS:
-        raise ValueError(f"no data set is called {name!r}: {nearest(str(name), NAMES)}")
+        raise ArgumentError(f"no data set is called {name!r}: {nearest(str(name), NAMES)}")
     if name == "digits":
         return Path()
     folder = Path(ROOT if root is None else root).expanduser()

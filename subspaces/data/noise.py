@@ -5,6 +5,7 @@ import math
 import torch
 from torch import Tensor
 
+from subspaces.errors import ArgumentError
 from subspaces.randomness import uniform
 from subspaces.streams import permutation, stream
 
@@ -12,7 +13,7 @@ from subspaces.streams import permutation, stream
 def held_out(n: int, count: int, seed: int) -> tuple[Tensor, Tensor]:
     """Return the indices that stay, in their old order, and the `count` that are held out, of n."""
     if not 0 <= count < n:
-        raise ValueError(f"validation={count}: expected 0 to {n - 1}, part of the {n} training images")
+        raise ArgumentError(f"validation={count}: expected 0 to {n - 1}, part of the {n} training images")
     order = permutation(stream(seed, "validation"), n)
     return order[count:].sort().values, order[:count].sort().values
 
@@ -24,7 +25,7 @@ def noisy(labels: Tensor, classes: int, fraction: float, seed: int) -> Tensor:
     Who gets a label, and which, depends on n and the seed alone; a larger fraction adds to a smaller one.
     """
     if not 0 <= fraction <= 1:
-        raise ValueError(f"label_noise={fraction}: expected a fraction between 0 and 1")
+        raise ArgumentError(f"label_noise={fraction}: expected a fraction between 0 and 1")
     n = len(labels)
     state = stream(seed, "label noise")
     order = permutation(state, n)

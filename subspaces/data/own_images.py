@@ -16,6 +16,7 @@ from subspaces.data import contents, decoded, decoding, listing
 from subspaces.data.dataset import DataError, Dataset, Progress, Split
 from subspaces.data.decoding import Pixels
 from subspaces.data.listing import Flags, Listing
+from subspaces.errors import ArgumentError
 
 SIZE = 64  # unless told otherwise
 SIZES = (8, 1024)
@@ -62,7 +63,7 @@ def load(
 def check_size(size: int) -> None:
     """Refuse a side that no image is scaled to."""
     if not isinstance(size, int) or not SIZES[0] <= size <= SIZES[1]:
-        raise ValueError(f"image_size={size!r}: expected {SIZES[0]} to {SIZES[1]} pixels")
+        raise ArgumentError(f"image_size={size!r}: expected {SIZES[0]} to {SIZES[1]} pixels")
 
 
 def count(root: Path, seed: int) -> tuple[int, int]:

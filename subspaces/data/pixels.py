@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from subspaces.errors import ArgumentError
+
 GREY = (0.299, 0.587, 0.114)  # of red, green and blue: ITU-R 601
 
 
@@ -26,7 +28,7 @@ class Normalise:
         dtype: torch.dtype = torch.float32,
     ) -> None:
         if not mean or len(mean) != len(std) or min(std) <= 0:
-            raise ValueError(f"mean={mean}, std={std}: expected one of each per channel, std above 0")
+            raise ArgumentError(f"mean={mean}, std={std}: expected one of each per channel, std above 0")
         wide_mean, wide_std = (torch.tensor(list(values), dtype=torch.float64) for values in (mean, std))
         self.scale = (1 / (255 * wide_std)).float().to(device)  # [C]
         self.shift = (-wide_mean / wide_std).float().to(device)  # [C]

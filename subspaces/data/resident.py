@@ -16,6 +16,7 @@ from subspaces.data import views
 from subspaces.data.dataset import Images, Split
 from subspaces.data.pixels import Normalise
 from subspaces.data.shares import ALL, Share
+from subspaces.errors import ArgumentError
 from subspaces.randomness import uniform
 from subspaces.streams import permutation, stream
 
@@ -64,13 +65,15 @@ class ResidentLoader:
         share: Share = ALL,
     ) -> None:
         if not isinstance(split, Split):
-            raise TypeError(f"ResidentLoader got {type(split).__name__}: expected a Split; StreamingLoader reads files")
+            raise ArgumentError(
+                f"ResidentLoader got {type(split).__name__}: expected a Split; StreamingLoader reads files"
+            )
         if batch < 1 or pad < 0 or not len(split):
-            raise ValueError(f"{len(split)} images, batch={batch}, pad={pad}: expected at least 1, 1 and 0")
+            raise ArgumentError(f"{len(split)} images, batch={batch}, pad={pad}: expected at least 1, 1 and 0")
         if pad and resized_crop:
-            raise ValueError(f"pad={pad}, resized_crop=True: expected one of the two ways to crop")
+            raise ArgumentError(f"pad={pad}, resized_crop=True: expected one of the two ways to crop")
         if len(mean) != split.images.shape[1]:
-            raise ValueError(f"mean={mean} for images of {split.images.shape[1]} channels: expected one per channel")
+            raise ArgumentError(f"mean={mean} for images of {split.images.shape[1]} channels: expected one per channel")
         self.device = torch.device(device)
         self.batch, self.pad, self.flip, self.shuffle = batch, pad, flip, shuffle
         self.resized_crop = resized_crop
@@ -202,10 +205,12 @@ class Abreast:
     def __init__(self, loaders: Sequence[ResidentLoader]) -> None:
         self.first = first = loaders[0]
         if any(other.images is not first.images or other.batch != first.batch for other in loaders):
-            raise ValueError(f"{len(loaders)} loaders: expected siblings of one, which share its images and settings")
+            raise ArgumentError(
+                f"{len(loaders)} loaders: expected siblings of one, which share its images and settings"
+            )
         if any(int(other.position) != int(first.position) for other in loaders):
             places = ", ".join(str(int(each.position)) for each in loaders)
-            raise ValueError(f"loaders at the images {places} of an epoch: expected all at the same")
+            raise ArgumentError(f"loaders at the images {places} of an epoch: expected all at the same")
         self.plan = torch.stack([each.plan for each in loaders], 1)  # [4, k, n]
         self.boxes = torch.stack([each.boxes for each in loaders], 1)
         self.position = torch.stack([each.position for each in loaders])  # [k]

@@ -21,6 +21,7 @@ from subspaces.data.dataset import DataError, Files, Images, Split
 from subspaces.data.pixels import Normalise
 from subspaces.data.resident import Batch, batch_sizes
 from subspaces.data.shares import ALL, Share
+from subspaces.errors import ArgumentError
 from subspaces.randomness import uniform
 from subspaces.streams import permutation, stream
 
@@ -131,13 +132,13 @@ class StreamingLoader:
 def _check(split: Images, batch: int, pad: int, resized_crop: bool, size: int, resize: int) -> None:
     """Refuse arguments that do not fit the images or each other."""
     if batch < 1 or pad < 0 or not len(split):
-        raise ValueError(f"{len(split)} images, batch={batch}, pad={pad}: expected at least 1, 1 and 0")
+        raise ArgumentError(f"{len(split)} images, batch={batch}, pad={pad}: expected at least 1, 1 and 0")
     if isinstance(split, Files) and pad:
-        raise ValueError(f"pad={pad}: image files have no common size to pad; expected resized_crop=True or none")
+        raise ArgumentError(f"pad={pad}: image files have no common size to pad; expected resized_crop=True or none")
     if pad and resized_crop:
-        raise ValueError(f"pad={pad}, resized_crop=True: expected one of the two ways to crop")
+        raise ArgumentError(f"pad={pad}, resized_crop=True: expected one of the two ways to crop")
     if size > resize:
-        raise ValueError(f"size={size}, resize={resize}: expected a centred view that fits into the scaled image")
+        raise ArgumentError(f"size={size}, resize={resize}: expected a centred view that fits into the scaled image")
 
 
 class _Sampler:

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from subspaces.ensembles import Average
+from subspaces.errors import ArgumentError
 from subspaces.evaluation.metrics import METRICS, Metric, average
 from subspaces.evaluation.record import Reliability
 from subspaces.evaluation.selective import BINS, adaptive_gap, risk_coverage, risks
@@ -58,11 +59,11 @@ def log_mean(logits: Tensor, average: Average = "probabilities") -> Tensor:
     are its log_softmax.
     """
     if logits.ndim != 3 or not len(logits):
-        raise ValueError(f"logits of shape {tuple(logits.shape)}: expected [members, n, classes]")
+        raise ArgumentError(f"logits of shape {tuple(logits.shape)}: expected [members, n, classes]")
     if average == "logits":
         return logits.float().mean(0).log_softmax(-1)
     if average != "probabilities":
-        raise ValueError(f"average={average!r}: expected 'probabilities' or 'logits'")
+        raise ArgumentError(f"average={average!r}: expected 'probabilities' or 'logits'")
     if len(logits) == 1:
         return logits[0].float().log_softmax(-1)
     return logits.float().log_softmax(-1).logsumexp(0) - math.log(len(logits))
@@ -74,12 +75,12 @@ def log_mean(logits: Tensor, average: Average = "probabilities") -> Tensor:
 def _check(predictions: Tensor, labels: Tensor) -> None:
     """Refuse tensors that are not predictions [n, classes] and labels [n] of at least one example."""
     if predictions.ndim != 2 or not predictions.numel() or not predictions.is_floating_point():
-        raise ValueError(
+        raise ArgumentError(
             f"predictions of shape {tuple(predictions.shape)} and dtype {predictions.dtype}: "
             "expected floating-point numbers [n, classes] of at least one example"
         )
     if labels.shape != predictions.shape[:1] or labels.dtype != torch.int64:
-        raise ValueError(
+        raise ArgumentError(
             f"labels of shape {tuple(labels.shape)} and dtype {labels.dtype}: "
             f"expected one int64 for each of the {len(predictions)} predictions"
         )
@@ -103,7 +104,7 @@ def in_bins(prediction: Classes, labels: Tensor, bins: int = BINS) -> Tensor:
     Bin b holds the confidences from b/bins up to, not including, (b+1)/bins; 1.0 belongs to the last bin.
     """
     if bins < 1:
-        raise ValueError(f"bins={bins}: expected at least 1")
+        raise ArgumentError(f"bins={bins}: expected at least 1")
     confidence, correct = _top(prediction, labels)
     borders = torch.linspace(0, 1, bins + 1, dtype=confidence.dtype, device=confidence.device)
     index = (torch.bucketize(confidence, borders, right=True) - 1).clamp(max=bins - 1)
@@ -233,7 +234,9 @@ for _each in (
 def _apart(p: Classes, q: Classes) -> Tensor:
     """Return p - q of two predictions for the same examples."""
     if p.logs.shape != q.logs.shape:
-        raise ValueError(f"got shapes {tuple(p.logs.shape)} and {tuple(q.logs.shape)}: expected two of the same shape")
+        raise ArgumentError(
+            f"got shapes {tuple(p.logs.shape)} and {tuple(q.logs.shape)}: expected two of the same shape"
+        )
     return p.probabilities - q.probabilities
 
 

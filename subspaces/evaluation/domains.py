@@ -11,6 +11,7 @@ import torch
 from subspaces import values
 from subspaces.data.corruptions import CORRUPTIONS, corrupt, published
 from subspaces.data.dataset import DataError, Dataset, Files, Images, Split, check_label_values
+from subspaces.errors import ArgumentError
 
 ARRAYS = "an .npz file with `images` (uint8 [n, height, width] or [n, height, width, channels]) and `labels`, or a "
 ARRAYS += "folder with images.npy and labels.npy"
@@ -35,7 +36,7 @@ def domain_of(
         _check(found, dataset, images)
         return Domain(f"published images with {corruption}, severity {severity}", found)
     if isinstance(dataset.test, Files):
-        raise ValueError(
+        raise ArgumentError(
             f"corruption={corruption!r}: the images of {dataset.name} are files, which are not spoiled here; expected "
             "the folder of published ones too (--images, as of ImageNet-C)"
         )
@@ -46,7 +47,7 @@ def domain_of(
 def check_domain(corruption: str | None, severity: int, images: Path | None) -> None:
     """Refuse what names no domain."""
     if corruption is None and images is None:
-        raise ValueError(
+        raise ArgumentError(
             "no new domain was named: expected a corruption of the test images (--corruption fog), a folder of "
             f"published ones with it (--images DIR), or --images with {ARRAYS}"
         )

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from subspaces.errors import ArgumentError
 from subspaces.evaluation.points import Place, to_alpha, to_place
 from subspaces.evaluation.record import Examples, Record
 from subspaces.training import seals
@@ -90,7 +91,7 @@ class Predictions:
 def same_order(split: str, first: Tensor, second: Tensor) -> None:
     """Refuse a loader whose labels are others the second time."""
     if not torch.equal(first, second):
-        raise ValueError(
+        raise ArgumentError(
             f"the {split} loader gave other labels, or another order of them, the second time: pass one that does "
             "not shuffle"
         )
@@ -140,7 +141,7 @@ def pictures(examples: Examples) -> Tensor:
     content = bytearray(base64.b64decode(examples.images))
     shape = (len(examples.labels), *examples.size)
     if len(content) != torch.Size(shape).numel():
-        raise ValueError(f"{len(content)} bytes of images: expected {'x'.join(map(str, shape))}")
+        raise ArgumentError(f"{len(content)} bytes of images: expected {'x'.join(map(str, shape))}")
     return torch.frombuffer(content, dtype=torch.uint8).reshape(shape) if content else torch.zeros(shape).byte()
 
 
@@ -151,7 +152,7 @@ def choose(predicted: Tensor, confidence: Tensor, limit: int = LIMIT) -> Tensor:
     next, then the most confident on average, then the first ones. `predicted` and `confidence` are [p, n].
     """
     if predicted.ndim != 2 or predicted.shape != confidence.shape:
-        raise ValueError(
+        raise ArgumentError(
             f"predicted has shape {tuple(predicted.shape)} and confidence {tuple(confidence.shape)}: expected [p, n]"
         )
     classes = (predicted.sort(0).values.diff(dim=0) != 0).sum(0)  # [n], one less than there are different classes

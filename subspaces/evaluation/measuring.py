@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from subspaces.data.dataset import Progress
+from subspaces.errors import ArgumentError
 from subspaces.evaluation import choices, examples, outliers, shifted_data
 from subspaces.evaluation.answers import ANSWERS, SOUP
 from subspaces.evaluation.cells import check_statistics, measure_plane
@@ -26,14 +27,16 @@ def check(subject: Subject, settings: Settings, others: Sequence[Network]) -> No
     outliers.check(subject, settings.outliers)
     for name, wanted in (("plane", settings.wants_plane), ("check_statistics", settings.check_statistics)):
         if wanted and not subject.walks:
-            raise ValueError(f"{name}=…: {subject.name} is no family of networks; expected a Subspace, or a run of one")
+            raise ArgumentError(
+                f"{name}=…: {subject.name} is no family of networks; expected a Subspace, or a run of one"
+            )
     if settings.wants_plane:
         corners(subject, others)
     if _wants_soup(subject, settings):
         _check_soup(subject)
     elif not items_of(subject, settings)[1]:
         asked, usual = listed(settings.answers), ", ".join(map(repr, subject.answers))
-        raise ValueError(f"answers={asked}: {subject.name} has none of these; expected some such as {usual}")
+        raise ArgumentError(f"answers={asked}: {subject.name} has none of these; expected some such as {usual}")
 
 
 def _wants_soup(subject: Subject, settings: Settings) -> bool:
@@ -43,13 +46,13 @@ def _wants_soup(subject: Subject, settings: Settings) -> bool:
 def _check_soup(subject: Subject) -> None:
     """Refuse a soup of what cannot be averaged, or without examples to choose by."""
     if not subject.walks:
-        raise ValueError(
+        raise ArgumentError(
             f"answers={SOUP}: {subject.name} is no family of networks; make one of them with "
             f"Subspace.from_modules(networks, Simplex({subject.shape.vertices}))"
         )
     average_of(subject.shape, [0])
     if "validation" not in subject.splits:
-        raise ValueError(
+        raise ArgumentError(
             f"answers={SOUP}: {subject.name} held no images out, by which it is chosen; train with --validation (or "
             "pass validation=)"
         )

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from subspaces import values
+from subspaces.errors import ArgumentError
 from subspaces.evaluation.record import Description
 from subspaces.text import Catalogue
 
@@ -86,9 +87,11 @@ def measured_by(usual: Iterable[Metric], more: Mapping[str, Any] | Iterable[Metr
     found = [*usual, *(_named(name, each) for name, each in beside)]
     names = [metric.name for metric in found]
     if not found:
-        raise ValueError("the task has no metrics; give it some, or pass metrics=")
+        raise ArgumentError("the task has no metrics; give it some, or pass metrics=")
     if twice := [name for name in names if names.count(name) > 1]:
-        raise ValueError(f"metrics={{{twice[0]!r}: …}}: the task measures {twice[0]!r} already; expected another name")
+        raise ArgumentError(
+            f"metrics={{{twice[0]!r}: …}}: the task measures {twice[0]!r} already; expected another name"
+        )
     return found
 
 
@@ -96,7 +99,7 @@ def _named(name: str, found: Any) -> Metric:
     if isinstance(found, Metric):
         return found
     if not all(callable(getattr(found, part, None)) for part in ("update", "compute", "reset")):
-        raise TypeError(
+        raise ArgumentError(
             f"metrics={{{name!r}: {values.shown(found)}}}: expected a Metric, or one of torchmetrics such as "
             "{'f1': torchmetrics.F1Score('multiclass', num_classes=10)}"
         )
@@ -151,7 +154,9 @@ class Tally:
 def _scalar(metric: Metric, value: Any) -> Tensor:
     found = torch.as_tensor(value)
     if found.numel() != 1:
-        raise ValueError(f"{metric.name} gives {found.numel()} numbers: expected one, such as its average over classes")
+        raise ArgumentError(
+            f"{metric.name} gives {found.numel()} numbers: expected one, such as its average over classes"
+        )
     return found.reshape(()).double().cpu()
 
 

@@ -18,6 +18,7 @@ from torch import Tensor
 from subspaces import values
 from subspaces.data import NAMES
 from subspaces.data.loading import OWN
+from subspaces.errors import ArgumentError
 from subspaces.evaluation.classification import Classes
 from subspaces.evaluation.record import Description
 from subspaces.evaluation.subject import Subject
@@ -45,7 +46,7 @@ def fpr95(inside: Tensor, outside: Tensor) -> float:
 def _sorted(inside: Tensor, outside: Tensor) -> tuple[Tensor, Tensor]:
     for name, scores in (("inside", inside), ("outside", outside)):
         if scores.ndim != 1 or not len(scores) or bool(scores.isnan().any()):
-            raise ValueError(f"{name} of shape {tuple(scores.shape)}: expected at least one score, none of them NaN")
+            raise ArgumentError(f"{name} of shape {tuple(scores.shape)}: expected at least one score, none of them NaN")
     return inside.double().sort().values, outside.double().sort().values
 
 
@@ -155,7 +156,7 @@ def wanted(value: Any) -> Wanted:
     if all(isinstance(each, (str, os.PathLike)) for each in several):
         return dict(map(_known, several))
     if not isinstance(value, Iterable):
-        raise TypeError(f"outliers={values.shown(value)}: expected {EXPECTED}")
+        raise ArgumentError(f"outliers={values.shown(value)}: expected {EXPECTED}")
     return {"outliers": values.batches("outliers", value)}
 
 
@@ -167,14 +168,14 @@ def _known(name: str | os.PathLike[str]) -> tuple[str, Path | None]:
     if not folder.is_dir():
         known = [each for each in NAMES if each != OWN]
         expected = f"{', '.join(known)} or the path of a folder with images{hint(str(name), known)}"
-        raise ValueError(f"outliers={values.shown(str(name))}: expected {expected}")
+        raise ArgumentError(f"outliers={values.shown(str(name))}: expected {expected}")
     return folder.resolve().name, folder.resolve()
 
 
 def check(subject: Subject, sets: Wanted) -> None:
     """Refuse what cannot be measured of a subject before anything is."""
     if sets and subject.task.name != "classification":
-        raise ValueError(f"outliers=…: the task is {subject.task.name}; expected a classification of examples")
+        raise ArgumentError(f"outliers=…: the task is {subject.task.name}; expected a classification of examples")
     for name, found in sets.items():
         if found is None or isinstance(found, Path):
             subject.data(found or name)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from subspaces.data.dataset import Progress
+from subspaces.errors import ArgumentError
 from subspaces.evaluation import outliers
 from subspaces.evaluation.display import counted
 from subspaces.evaluation.journal import Journal
@@ -57,7 +58,7 @@ def _scored(panel: Panel, batches: Iterable[Any], items: Sequence[Item], labelle
         for key, members in zip(keys, heard.rows, strict=True):
             found[key].append(outliers.scores(members))
     if not all(found.values()):
-        raise ValueError("outliers=…: a loader has no examples; expected at least one batch")
+        raise ArgumentError("outliers=…: a loader has no examples; expected at least one batch")
     return {key: {name: torch.cat([one[name] for one in each]) for name in each[0]} for key, each in found.items()}
 
 

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from subspaces import nested, values
 from subspaces.data import Files, Images, StreamingLoader, unlabelled
 from subspaces.data.pixels import grey
+from subspaces.errors import ArgumentError
 from subspaces.evaluation.tasks import Task
 
 PIXELS = 2000 * 32 * 32  # of a batch on a GPU
@@ -45,7 +46,7 @@ class Scale:
         found = x.float() * self.std.to(x.device) + self.mean.to(x.device)
         low, high = torch.stack(found.aminmax()).tolist()
         if not (low >= -ROUNDING and high <= 1 + ROUNDING):
-            raise ValueError(
+            raise ArgumentError(
                 f"corruptions=…: the images have values from {low:.3g} to {high:.3g}; expected uint8, or numbers from "
                 "0 to 1: pass ss.Corruptions(mean=…, std=…) with the constants that your loader normalises with"
             )
@@ -56,7 +57,7 @@ class Scale:
         if not {len(self.mean), len(self.std)} <= {1, channels}:
             mean, std = (tuple(each.double().round(decimals=6).flatten().tolist()) for each in (self.mean, self.std))
             several = "" if channels == 1 else "s"
-            raise ValueError(
+            raise ArgumentError(
                 f"corruptions=…: mean={mean}, std={std}: the images have {channels} channel{several}; expected "
                 f"{channels} number{several} in each, or one for all channels"
             )
@@ -72,7 +73,7 @@ def pictures_in(batch: Any, task: Task, scale: Scale) -> Pictures:
     """Return the first images among the inputs of a batch."""
     found = next((each for each in nested.tensors(task.inputs(batch)) if _are_images(each)), None)
     if found is None:
-        raise TypeError(
+        raise ArgumentError(
             f"corruptions=…: a batch is {values.shown(type(batch).__name__)} without images; expected a tensor "
             "[n, 1 or 3, height, width] among its inputs, or loaders of your own: corruptions={'rain': {1: loader}}"
         )

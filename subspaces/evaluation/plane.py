@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from subspaces import geometry
+from subspaces.errors import ArgumentError
 from subspaces.evaluation.answers import middle_of
 from subspaces.evaluation.points import Place, coefficients, kind, outline, vertex_names
 from subspaces.evaluation.record import Corner, Drawn, Plane
@@ -50,7 +51,7 @@ class Network:
             same = named.keys() >= layout.entries.keys()
         if not same:
             what = next((f"no {name}" for name in layout.entries if name not in named), "another network")
-            raise ValueError(f"{self.label} has {what}: a plane goes through networks of one architecture")
+            raise ArgumentError(f"{self.label} has {what}: a plane goes through networks of one architecture")
         return {group.name: group.pack(named) for group in layout.groups}
 
     @classmethod
@@ -70,7 +71,7 @@ class Network:
             return cls.at_middle(subject, label if kind(shape) == "single" else f"{label} midpoint")
         checked = to_alpha(place, shape, shape.midpoint(), outside=True)
         if checked.shape != shape.point:
-            raise ValueError(f"{str(name)!r}: expected one point of {shape}, {shape.domain}")
+            raise ArgumentError(f"{str(name)!r}: expected one point of {shape}, {shape.domain}")
         return cls(f"{label} at {str(name).rpartition(':')[2]}", subject, tuple(coefficients(shape, place)))
 
 
@@ -83,7 +84,7 @@ def parse_network(name: str | os.PathLike[str]) -> tuple[Path, Place | None]:
     try:
         found = [float(number) for number in numbers.split(",")]
     except ValueError:
-        raise ValueError(
+        raise ArgumentError(
             f"{str(name)!r}: expected a run folder, or one with a point such as {folder}:0.5 or {folder}:0.2,0.3,0.5"
         ) from None
     return Path(folder), found[0] if len(found) == 1 else tuple(found)
@@ -97,7 +98,7 @@ def _check_alike(first: Subject, others: Sequence[Network]) -> None:
         for name, what in (("dataset", "data set"), ("fingerprint", "fingerprint"), ("network", "network")):
             ours, theirs = getattr(first.recipe, name), getattr(other.recipe, name)
             if ours != theirs:
-                raise ValueError(
+                raise ArgumentError(
                     f"{first.run.folder} has the {what} {ours!r} and {other.run.folder} {theirs!r}: "
                     f"a plane goes through networks of one {what}"
                 )
@@ -112,7 +113,7 @@ def corners(subject: Subject, others: Sequence[Network]) -> list[Network]:
     _check_alike(subject, others)
     chosen = {0: [0, 1, 2], 1: [0, m - 1]}.get(len(others), [])
     if len(set(chosen)) < len(chosen) or max(chosen, default=0) >= m:
-        raise ValueError(
+        raise ArgumentError(
             f"{subject.name} has {m} of the three networks that a plane goes through: name "
             f"{3 - m if m > 1 else 'two'} of other runs, --plane-through RUN"
         )
@@ -143,7 +144,7 @@ class Span:
         width, height = float(self.corners[1, 0]), float(self.corners[2, 1])
         if not (width > 0 and height > 1e-5 * width):
             names = ", ".join(network.label for network in networks)
-            raise ValueError(f"{names} lie on one line: a plane goes through three networks that do not")
+            raise ArgumentError(f"{names} lie on one line: a plane goes through three networks that do not")
 
     def coordinates(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Return x and y of networks, float64 [k, n] -> [k, 2], and what of each is off the plane, [k, n]."""

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import torch
 
 from subspaces import randomness, streams
+from subspaces.errors import ArgumentError
 from subspaces.evaluation.record import About, Alpha, Row
 from subspaces.shapes import Shape
 
@@ -118,7 +119,7 @@ def average_of(shape: Shape, vertices: Iterable[int]) -> Place:
         return _barycentric(chosen, shape.vertices)
     if kind(shape) == "interval" and shape.vertices == 2:
         return sum(chosen) / len(chosen)
-    raise ValueError(f"{shape} does not hold the average of its vertices: expected a simplex, or a line")
+    raise ArgumentError(f"{shape} does not hold the average of its vertices: expected a simplex, or a line")
 
 
 def coefficients(shape: Shape, place: Place) -> list[float]:

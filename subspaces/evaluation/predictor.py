@@ -18,6 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from subspaces import nested, streams
 from subspaces.batchnorm import recalibrate
 from subspaces.data import ResidentLoader
+from subspaces.errors import ArgumentError
 from subspaces.evaluation.tasks import Task
 from subspaces.features import watch
 from subspaces.graphs import captured
@@ -143,7 +144,7 @@ class Predictor:
     def _write(self, network: nn.Module, weights: Weights) -> None:
         if set(weights) != self._names:
             differing = sorted(set(weights) ^ self._names)
-            raise ValueError(f"the weights are not those of the network: {differing[0]} is in one of them only")
+            raise ArgumentError(f"the weights are not those of the network: {differing[0]} is in one of them only")
         for name, parameter in network.named_parameters(remove_duplicate=False):
             if name in weights:
                 parameter.copy_(weights[name])

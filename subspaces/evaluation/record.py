@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from subspaces.errors import ArgumentError
 from subspaces.evaluation.schema import LATER, build
 from subspaces.text import nearest
 from subspaces.training import seals
@@ -284,9 +285,9 @@ class Record:
                 raise RunError(f"{file} has schema {values['schema']}, this version reads {SCHEMA}: {REMEDY}")
             record: Record = build(cls, values)
             if record.key != run:
-                raise ValueError(f"its recipe has the key {record.key}, and its seal says {run}")
+                raise ArgumentError(f"its recipe has the key {record.key}, and its seal says {run}")
             if (wrong := next(_misfits(record), None)) is not None:
-                raise ValueError(wrong)
+                raise ArgumentError(wrong)
             return record
         except MissingMethodError as error:  # nothing is wrong with the file
             raise RunError(f"{file}: {error}") from None
@@ -314,7 +315,7 @@ class Record:
         for each in self.metrics:
             if each.name == name:
                 return each
-        raise ValueError(f"metric={name!r}: {nearest(name, [each.name for each in self.metrics])}")
+        raise ArgumentError(f"metric={name!r}: {nearest(name, [each.name for each in self.metrics])}")
 
     def answer(self, name: str, split: str = "test") -> Row | None:
         """Return the row of an answer on a split; None if it was not measured."""

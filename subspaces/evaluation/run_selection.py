@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from subspaces import streams, values
+from subspaces.errors import ArgumentError
 from subspaces.evaluation import domains
 from subspaces.evaluation.domains import Domain
 from subspaces.evaluation.metrics import METRICS, tally
@@ -93,7 +94,7 @@ def select_run(
     opened = run if isinstance(run, Run) else Run.open(values.folder("run", run))
     subject = run_subjects(data, execution or Execution(), trust)(opened)
     if kind(subject.shape) == "single":
-        raise ValueError(f"{subject.name} is one network, there is nothing to choose from: expected a family")
+        raise ArgumentError(f"{subject.name} is one network, there is nothing to choose from: expected a family")
     device = subject.execution.device
     domain = domains.domain_of(subject.images_of, corruption, severity, images, device)
     found = _select(subject, domain, examples, statistics_batches, seed, {"by": by, "per": per})
@@ -108,9 +109,9 @@ def check(corruption: str | None, severity: int, images: Path | None, examples: 
     domains.check_domain(corruption, severity, images)
     values.whole("examples", examples, 2, 10**6)
     if by not in CRITERIA:
-        raise ValueError(f"by={by!r}: {nearest(by, CRITERIA)}")
+        raise ArgumentError(f"by={by!r}: {nearest(by, CRITERIA)}")
     if per not in ("network", "layer"):
-        raise ValueError(f"per={per!r}: {nearest(per, ('network', 'layer'))}")
+        raise ArgumentError(f"per={per!r}: {nearest(per, ('network', 'layer'))}")
 
 
 def read_selection(run: OneRun) -> RunSelection:
@@ -142,7 +143,7 @@ def _select(
     """Choose on some of the images and measure on the others."""
     n = len(domain.images)
     if examples >= n:
-        raise ValueError(f"examples={examples}: there are {n} images; expected fewer, the others are measured")
+        raise ArgumentError(f"examples={examples}: there are {n} images; expected fewer, the others are measured")
     mixed = streams.permutation(streams.stream(seed, "selection", _EXAMPLES), n)
     about = (subject.recipe, subject.images_of, subject.execution)
     few, others = (

@@ -15,6 +15,7 @@ from subspaces import data as datasets
 from subspaces import storage, values
 from subspaces.data import Dataset, Images, ResidentLoader, Split
 from subspaces.data.pixels import Normalise
+from subspaces.errors import ArgumentError
 from subspaces.evaluation.answers import Family
 from subspaces.evaluation.pictures import Pictures, fitted, in_batches, squares
 from subspaces.evaluation.predictor import CapturedPredictor, Predictor
@@ -143,7 +144,7 @@ class RunSubject(Subject):
         shape = self.images_of.image_shape
         side = max(shape[1:])
         if name in (self.images_of.name, self.recipe.dataset):
-            raise ValueError(f"outliers={name!r}: {self.name} was trained on it; expected another data set")
+            raise ArgumentError(f"outliers={name!r}: {self.name} was trained on it; expected another data set")
         if isinstance(name, Path):
             found = squares(name, side, self.execution.device)
         else:
@@ -153,7 +154,7 @@ class RunSubject(Subject):
     def check_pictures(self, mean: Constants, std: Constants) -> None:
         """Refuse constants: a run knows its own."""
         if mean is not None or std is not None:
-            raise ValueError(f"mean={mean}, std={std}: {self.name} is a run, which knows its own; expected none")
+            raise ArgumentError(f"mean={mean}, std={std}: {self.name} is a run, which knows its own; expected none")
 
     def pictures(self, mean: Constants, std: Constants) -> Iterator[Pictures]:
         """Yield the test images in large batches."""
@@ -169,7 +170,9 @@ class RunSubject(Subject):
         shape = self.images_of.image_shape
         if isinstance(images, Split) and images.images.shape[1:] != shape:
             found = " × ".join(map(str, images.images.shape[1:]))
-            raise ValueError(f"images of {found}: {self.name} takes {' × '.join(map(str, shape))}; expected the same")
+            raise ArgumentError(
+                f"images of {found}: {self.name} takes {' × '.join(map(str, shape))}; expected the same"
+            )
         for x, labels in self._in_batches(images, shape[-1]):
             yield self._batch(x, labels)
 

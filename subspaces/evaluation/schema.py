@@ -6,6 +6,8 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from subspaces.errors import ArgumentError
+
 NUMBERS = {float: (int, float), int: (int,)}
 LATER = {"later": True}
 """Metadata of a field that older files do not have: it has its default there."""
@@ -33,7 +35,7 @@ def build(kind: Any, value: Any, where: str = "") -> Any:
     try:
         return _maker(kind)(value)
     except _MisfitError as wrong:
-        raise ValueError(str(wrong.within(where))) from None
+        raise ArgumentError(str(wrong.within(where))) from None
 
 
 @cache

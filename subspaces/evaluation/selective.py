@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from subspaces.errors import ArgumentError
 from subspaces.evaluation.record import RiskCoverage
 
 BINS = 20
@@ -33,7 +34,7 @@ def adaptive_gap(each: Tensor, bins: int = BINS) -> Tensor:
     of equal confidence share their mean accuracy, so that it does not matter which of them a border divides.
     """
     if bins < 1:
-        raise ValueError(f"bins={bins}: expected at least 1")
+        raise ArgumentError(f"bins={bins}: expected at least 1")
     confidence, correct = by_confidence(each)
     n = len(confidence)
     borders = torch.arange(min(bins, n) + 1, device=confidence.device) * n // min(bins, n)
@@ -53,7 +54,7 @@ def risk_coverage(each: Tensor, points: int = 51) -> RiskCoverage:
     Fewer examples than points give one coverage per example.
     """
     if points < 2:
-        raise ValueError(f"points={points}: expected at least 2, the first and the last coverage")
+        raise ArgumentError(f"points={points}: expected at least 2, the first and the last coverage")
     risk = risks(each)
     n, steps = len(risk), points - 1
     kept = sorted({max(1, (2 * n * step + steps) // (2 * steps)) for step in range(points)})  # rounded
@@ -67,7 +68,7 @@ def threshold(each: Tensor, risk: float) -> float | None:
     Choose it on one split and apply it to another.
     """
     if not 0 <= risk <= 1:
-        raise ValueError(f"risk={risk}: expected an error between 0 and 1")
+        raise ArgumentError(f"risk={risk}: expected an error between 0 and 1")
     confidence, correct = by_confidence(each)
     kept = torch.arange(1, len(correct) + 1, device=correct.device)
     last = torch.ones_like(kept, dtype=torch.bool)  # of its confidence: a threshold keeps equals together

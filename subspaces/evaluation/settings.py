@@ -9,6 +9,7 @@ from typing import Any, Literal
 from torch import nn
 
 from subspaces import values
+from subspaces.errors import ArgumentError
 from subspaces.evaluation import outliers, shifted_data
 from subspaces.evaluation.answers import ANSWERS
 from subspaces.evaluation.points import GRID
@@ -71,7 +72,7 @@ class Settings:
         known = [entry.name for entry in dataclasses.fields(cls)]
         for name in given:
             if name not in known:
-                raise TypeError(f"{name}=…: no such setting; {nearest(name, known)}")
+                raise ArgumentError(f"{name}=…: no such setting; {nearest(name, known)}")
         return cls(**{name: value for name, value in given.items() if not (name == "grid" and value is None)})
 
     def __post_init__(self) -> None:
@@ -84,7 +85,7 @@ class Settings:
         self._set("answers", lambda _, name: ANSWERS.find(name).name, "a list of answers, such as ['midpoint']", None)
         self._set("through", _network, "a list of run folders, such as ['runs/a', 'runs/b:0.3']", None)
         if len(self.through) > 3:
-            raise ValueError(f"through={list(map(str, self.through))}: a plane goes through three networks")
+            raise ArgumentError(f"through={list(map(str, self.through))}: a plane goes through three networks")
 
     def _set(self, name: str, check: Callable[[str, Any], Any], expected: str, most: int | None) -> None:
         """Keep a setting that has several values as a tuple of them, each checked."""
@@ -101,7 +102,7 @@ class Settings:
         if self.choose_on == "auto":
             return [split for split in subject.splits if split == "validation"]
         if self.choose_on not in subject.splits:
-            raise ValueError(
+            raise ArgumentError(
                 f"choose_on={self.choose_on!r}: {subject.name} held no images out; train with --validation (or pass "
                 "validation=), or choose on the test set, which is marked"
             )

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from subspaces import values
 from subspaces.data.corruptions import CORRUPTIONS, SEVERITIES, corrupt, names_in, published
+from subspaces.errors import ArgumentError
 from subspaces.evaluation.changes import EXTRA
 from subspaces.evaluation.subject import Subject
 from subspaces.text import listed, nearest
@@ -55,7 +56,7 @@ class Corruptions:
                 numbers = _some(name, [given] if isinstance(given, (int, float)) else given, "one for each channel")
                 self._set(**{name: tuple(values.number(name, each) for each in numbers)})
         if (self.mean is None) != (self.std is None) or min(self.std or (1.0,)) <= 0:
-            raise ValueError(f"mean={self.mean}, std={self.std}: expected both, std above 0")
+            raise ArgumentError(f"mean={self.mean}, std={self.std}: expected both, std above 0")
         if self.classes is not None:
             self._set(classes=tuple(map(str, _some("classes", self.classes, "['cat', 'dog']"))))
         self._set(names=self._named(folder))
@@ -74,7 +75,7 @@ class Corruptions:
         chosen = [given] if isinstance(given, str) else _some("names", given, "['fog', 'snow'], or 'all'")
         for name in chosen:
             if name not in CORRUPTIONS:
-                raise ValueError(f"corruptions={values.shown(name)}: {nearest(name, ('all', EXTRA, *CORRUPTIONS))}")
+                raise ArgumentError(f"corruptions={values.shown(name)}: {nearest(name, ('all', EXTRA, *CORRUPTIONS))}")
         return tuple(name for name in CORRUPTIONS if name in chosen)
 
     @property
@@ -88,7 +89,7 @@ class Corruptions:
 def _some(name: str, value: Any, example: str) -> list[Any]:
     found = values.several(name, value, f"a list, such as {example}")
     if not found:
-        raise ValueError(f"{name}={values.shown(value)}: expected at least one, such as {example}")
+        raise ArgumentError(f"{name}={values.shown(value)}: expected at least one, such as {example}")
     return found
 
 
@@ -104,7 +105,7 @@ def wanted(value: Any) -> Corruptions | Given | None:
         return Corruptions(folder=value)
     if isinstance(value, str) or values.listed(value):
         return Corruptions(value)
-    raise TypeError(f"corruptions={values.shown(value)}: expected {EXPECTED}")
+    raise ArgumentError(f"corruptions={values.shown(value)}: expected {EXPECTED}")
 
 
 def _is_folder(text: str) -> bool:
@@ -120,7 +121,7 @@ def _given(loaders: Mapping[Any, Any]) -> Given:
             where = f"corruptions={{{name!r}: …}}"
             found[str(name), values.whole(f"{where}: severity", severity, 0)] = values.batches(where, loader)
     if not found:
-        raise ValueError("corruptions={}: expected at least one loader, such as {'rain': {1: loader}}")
+        raise ArgumentError("corruptions={}: expected at least one loader, such as {'rain': {1: loader}}")
     return found
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from subspaces.data.dataset import Progress
+from subspaces.errors import ArgumentError
 from subspaces.evaluation.display import counted
 from subspaces.evaluation.journal import Journal
 from subspaces.evaluation.metrics import Metric
@@ -32,7 +33,7 @@ def measure_shifts(journal: Journal, items: Sequence[Item], answers: Sequence[An
     for each, some in missing.items():
         rows = panel.measure(each.batches(), some, metrics)
         if not rows:
-            raise ValueError(f"the loader of {each.name!r} has no examples: expected at least one batch")
+            raise ArgumentError(f"the loader of {each.name!r} has no examples: expected at least one batch")
         _add(journal, each, rows)
         tick(1)
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from subspaces.errors import ArgumentError
+
 CONFIDENCE = 0.95
 
 
@@ -31,7 +33,7 @@ class Difference:
 def spread(values: Sequence[float]) -> Spread:
     """Return mean and standard deviation."""
     if not len(values):
-        raise ValueError("the mean of no values: expected at least one")
+        raise ArgumentError("the mean of no values: expected at least one")
     given = [float(value) for value in values]
     return Spread(given, float(np.mean(given)), float(deviation(given)) if len(given) > 1 else None)
 
@@ -49,7 +51,7 @@ def paired(first: Sequence[float], second: Sequence[float], confidence: float = 
     in common drops out of the difference, so that its interval may be far narrower than the two spreads suggest.
     """
     if len(first) != len(second):
-        raise ValueError(f"{len(first)} and {len(second)} values: expected pairs")
+        raise ArgumentError(f"{len(first)} and {len(second)} values: expected pairs")
     found = spread([a - b for a, b in zip(first, second, strict=True)])
     if found.std is None:
         return Difference(found.values, found.mean, None, None)
@@ -62,7 +64,7 @@ def errors(n: int, confidence: float = CONFIDENCE) -> float:
     from scipy.special import stdtrit  # type: ignore[import-untyped]
 
     if n < 2 or not 0 < confidence < 1:
-        raise ValueError(f"n={n}, confidence={confidence}: expected 2 or more values and a fraction")
+        raise ArgumentError(f"n={n}, confidence={confidence}: expected 2 or more values and a fraction")
     return float(stdtrit(n - 1, 0.5 + confidence / 2))
 
 

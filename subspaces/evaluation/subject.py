@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from subspaces import nested, norms, template
 from subspaces.data import Images
 from subspaces.ensembles import Average, Ensemble
+from subspaces.errors import ArgumentError
 from subspaces.evaluation.answers import Family, usual
 from subspaces.evaluation.examples import same_order
 from subspaces.evaluation.pictures import Pictures, Scale, in_batches, pictures_in
@@ -95,7 +96,9 @@ class Subject:
     def data(self, name: str | Path) -> Iterable[Any]:
         """Return the test images of another data set, or those of a folder, as the network takes them, in batches."""
         called = Path(name).name
-        raise TypeError(f"outliers={called!r}: {self.name} is no run; expected loaders such as {{{called!r}: loader}}")
+        raise ArgumentError(
+            f"outliers={called!r}: {self.name} is no run; expected loaders such as {{{called!r}: loader}}"
+        )
 
     def check_pictures(self, mean: Constants, std: Constants) -> None:
         """Refuse test examples that are no images, or constants that are not theirs."""

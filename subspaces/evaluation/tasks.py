@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from subspaces import averages, labelled, values
+from subspaces.errors import ArgumentError
 from subspaces.evaluation import classification, regression
 from subspaces.evaluation.classification import Classes, log_mean
 from subspaces.evaluation.metrics import Metric, of_task
@@ -86,7 +87,7 @@ class Classification(Task):
 
     def __post_init__(self) -> None:
         if self.of not in ("examples", "tokens", "pixels"):
-            raise ValueError(f"of={values.shown(self.of)}: {nearest(self.of, ('examples', 'tokens', 'pixels'))}")
+            raise ArgumentError(f"of={values.shown(self.of)}: {nearest(self.of, ('examples', 'tokens', 'pixels'))}")
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -103,12 +104,12 @@ class Classification(Task):
         logits = averages.logits(output)
         logits = logits[0] if isinstance(logits, (tuple, list)) and logits else logits
         if not isinstance(logits, Tensor) or not logits.is_floating_point():
-            raise TypeError(
+            raise ArgumentError(
                 f"the network returns a {type(output).__name__}: expected logits, or an output with .logits"
             )
         labels = torch.as_tensor(target, device=logits.device)
         if labels.is_complex() or (labels.is_floating_point() and not _binary(logits, labels)):
-            raise TypeError(
+            raise ArgumentError(
                 f"targets of dtype {labels.dtype}: expected class numbers; for numbers pass task=Regression()"
             )
         logits, labels = self._flat(logits, labels.long())
@@ -131,7 +132,7 @@ class Classification(Task):
                 logits = torch.cat([torch.zeros_like(logits), logits], 1)
             labels = labels.flatten() if labels.numel() == len(logits) else labels
         if logits.ndim != 2 or labels.shape != logits.shape[:1]:
-            raise ValueError(
+            raise ArgumentError(
                 f"logits of shape {tuple(logits.shape)} and labels of shape {tuple(labels.shape)} do not fit a "
                 f"classification of {self.of}: pass task=Classification(of='tokens') or 'pixels', or a Task of your own"
             )
@@ -163,10 +164,10 @@ class Regression(Task):
         """Return means, variances where there are any, and targets, all [n, d]."""
         mean, variance = averages.moments(output)
         if not isinstance(mean, Tensor):
-            raise TypeError(f"the network returns a {type(output).__name__}: expected numbers, or (mean, variance)")
+            raise ArgumentError(f"the network returns a {type(output).__name__}: expected numbers, or (mean, variance)")
         goal = torch.as_tensor(target, device=mean.device).double()
         if mean.numel() != goal.numel():
-            raise ValueError(
+            raise ArgumentError(
                 f"the network returns numbers of shape {tuple(mean.shape)} for targets of shape {tuple(goal.shape)}: "
                 "expected the same; a network that also predicts a variance returns (mean, variance)"
             )

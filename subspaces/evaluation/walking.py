@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from subspaces.data.dataset import Progress
+from subspaces.errors import ArgumentError
 from subspaces.evaluation.classification import temperature
 from subspaces.evaluation.display import counted
 from subspaces.evaluation.examples import KEPT, Said, joined, said
@@ -153,7 +154,7 @@ class Measuring:
                 labels.append(batch.target.cpu())
             count += len(singles[0])
         if not count:
-            raise ValueError(f"the {split} loader has no examples: expected at least one batch")
+            raise ArgumentError(f"the {split} loader has no examples: expected at least one batch")
         diversity = _mean(apart)
         for about, answer in zip(self.about, answers, strict=True):
             differing = diversity if about.average else None

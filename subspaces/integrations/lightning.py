@@ -11,6 +11,7 @@ from lightning.pytorch.core.hooks import CheckpointHooks, DataHooks, ModelHooks
 from torch import Tensor, nn
 
 from subspaces import norms, template, values
+from subspaces.errors import ArgumentError
 from subspaces.integrations import optimizers
 from subspaces.integrations.lightning_callback import SubspaceCallback
 from subspaces.points import Alpha
@@ -60,9 +61,9 @@ class LightningSubspace(LightningModule):
     ) -> None:
         super().__init__()
         if values.number("beta", beta) < 0:
-            raise ValueError(f"beta={values.shown(beta)}: expected a number of at least 0")
+            raise ArgumentError(f"beta={values.shown(beta)}: expected a number of at least 0")
         if options.get("statistics_every") is not None:
-            raise ValueError(
+            raise ArgumentError(
                 "statistics_every would run a training step twice: leave it out, the module's SubspaceCallback makes "
                 "the statistics before each validation"
             )
@@ -164,20 +165,22 @@ def _check(module: nn.Module) -> None:
     """Refuse what is no LightningModule, or cannot be trained as a family."""
     instead = "hold the family in a module of your own, self.net = ss.Subspace(network, shape), with SubspaceCallback()"
     if not isinstance(module, LightningModule):
-        raise TypeError(f"LightningSubspace got a {type(module).__name__}: expected a LightningModule; else {instead}")
+        raise ArgumentError(
+            f"LightningSubspace got a {type(module).__name__}: expected a LightningModule; else {instead}"
+        )
     if not module.automatic_optimization:
-        raise ValueError(
+        raise ArgumentError(
             f"{type(module).__name__} has automatic_optimization=False, and the penalty is added to a loss that the "
             f"trainer minimises: leave it True, or {instead}"
         )
     if norms.tracked(module) and type(module).forward is LightningModule.forward:
-        raise ValueError(
+        raise ArgumentError(
             f"{type(module).__name__} has batch norm and no forward, by which its statistics are made: give it one, "
             "such as def forward(self, x): return self.net(x)"
         )
     for name in REFUSED:
         if getattr(type(module), name) is not getattr(LightningModule, name):
-            raise ValueError(
+            raise ArgumentError(
                 f"{type(module).__name__} makes its layers in {name}, when a family has been made: make them in "
                 f"__init__, or {instead}"
             )

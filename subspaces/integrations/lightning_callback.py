@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from subspaces import norms, values
 from subspaces.batchnorm import Forward, recalibrate
+from subspaces.errors import ArgumentError
 from subspaces.integrations import loaders
 from subspaces.subspace import Subspace
 
@@ -77,7 +78,7 @@ class SubspaceCallback(Callback):
                 self._recalibrate(family, loader, trainer)
             elif seen != family.calibrated:
                 what = "several train loaders" if several else "no train loader"
-                raise ValueError(
+                raise ArgumentError(
                     f"the batch-norm statistics of {name!r} belong to no point of the family, and the trainer has "
                     f"{what} to make them from: pass one, SubspaceCallback(loader=train_loader)"
                 )

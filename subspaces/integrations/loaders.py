@@ -12,6 +12,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from subspaces import values
+from subspaces.errors import ArgumentError
 
 Restore = Callable[[], Any]
 
@@ -24,7 +25,7 @@ def read_apart(loader: Iterable[Any], *others: Any) -> Iterator[Iterable[Any]]:
     numbers are the caller's to keep.
     """
     if isinstance(loader, Iterator):
-        raise TypeError(
+        raise ArgumentError(
             f"the train loader is an iterator, {values.shown(loader)}, which can be read only once: pass a loader for "
             "the batch-norm statistics, loader=DataLoader(…)"
         )

@@ -8,6 +8,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from subspaces import template, values
+from subspaces.errors import ArgumentError
 from subspaces.subspace import Subspace
 
 REMEDY = (
@@ -45,7 +46,7 @@ def found_in(value: Any) -> list[Optimizer]:
 def give(optimizer: Optimizer, family: Subspace, stand_ins: Mapping[nn.Parameter, str]) -> None:
     """Put the family's parameters into an optimiser in the place of those that stand in for them."""
     if optimizer.state:
-        raise ValueError(
+        raise ArgumentError(
             f"{type(optimizer).__name__} keeps something for each parameter from its beginning, so it cannot be made "
             "for a network and given to its family: pass optimizers=lambda family: …, which makes it for the family"
         )
@@ -64,7 +65,7 @@ def _check_whole(name: str, members: set[int], stand_ins: Mapping[nn.Parameter, 
     wanted = [each for each, group in stand_ins.items() if group == name]
     missing = [each for each in wanted if id(each) not in members]
     if missing:
-        raise ValueError(
+        raise ArgumentError(
             f"configure_optimizers gives a group {len(wanted) - len(missing)} of the {len(wanted)} parameters that the "
             f"family keeps together as {values.shown(name)}, and a family cannot train them apart: {REMEDY}"
         )

@@ -22,6 +22,7 @@ from peft.utils import ModulesToSaveWrapper
 from torch import Tensor, nn
 
 from subspaces import values
+from subspaces.errors import ArgumentError
 from subspaces.points import Alpha
 from subspaces.shapes import Simplex
 from subspaces.subspace import Subspace
@@ -67,9 +68,9 @@ def family_of_adapters(model: PeftModel, names: Sequence[str], *, total: float =
 def add_combined(model: PeftModel, family: Subspace, alpha: Alpha, name: str) -> None:
     """Add the point of a family of adapters to a model as an adapter of its own, which peft saves and loads."""
     if COMBINED not in getattr(family.template, "peft_config", {}):
-        raise TypeError("add_combined got another family: expected one that family_of_adapters made")
+        raise ArgumentError("add_combined got another family: expected one that family_of_adapters made")
     if name in model.peft_config:
-        raise ValueError(f"name={name!r}: the model has an adapter of that name; expected another one")
+        raise ArgumentError(f"name={name!r}: the model has an adapter of that name; expected another one")
     network: Any = family.at(alpha, share=True)
     model.add_adapter(name, copy.deepcopy(network.peft_config[COMBINED]))
     state = get_peft_model_state_dict(network, adapter_name=COMBINED)
@@ -82,19 +83,19 @@ def add_combined(model: PeftModel, family: Subspace, alpha: Alpha, name: str) ->
 def _check(model: Any, names: Sequence[str]) -> list[str]:
     """Return the names of adapters, or say why they do not make a family."""
     if not isinstance(model, PeftModel):
-        raise TypeError(f"family_of_adapters got a {type(model).__name__}: expected a model of peft")
+        raise ArgumentError(f"family_of_adapters got a {type(model).__name__}: expected a model of peft")
     chosen = values.several("names", names, "a list of adapters, such as ['first', 'second']")
     for name in chosen:
         if name not in model.peft_config:
-            raise ValueError(f"names has {values.shown(name)}: {nearest(str(name), list(model.peft_config))}")
+            raise ArgumentError(f"names has {values.shown(name)}: {nearest(str(name), list(model.peft_config))}")
         config: Any = model.peft_config[name]
         plain = isinstance(config, LoraConfig) and not config.use_dora and config.bias == "none"
         if not plain or config.target_parameters:
-            raise ValueError(
+            raise ArgumentError(
                 f"adapter {name!r} is of another kind: expected LoRA of layers, without DoRA and without trained biases"
             )
     if len(set(chosen)) < max(len(chosen), 2):
-        raise ValueError(f"names={values.shown(names)}: expected at least two different adapters")
+        raise ArgumentError(f"names={values.shown(names)}: expected at least two different adapters")
     return chosen
 
 

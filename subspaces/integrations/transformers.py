@@ -16,6 +16,7 @@ from transformers.trainer import TRAINING_ARGS_NAME
 
 from subspaces import storage, values
 from subspaces.batchnorm import recalibrate
+from subspaces.errors import ArgumentError
 from subspaces.integrations import loaders
 from subspaces.subspace import Subspace
 
@@ -56,13 +57,13 @@ class SubspaceTrainer(Trainer):
         **options: Any,
     ) -> None:
         if values.number("beta", beta) < 0:
-            raise ValueError(f"beta={values.shown(beta)}: expected a number of at least 0")
+            raise ArgumentError(f"beta={values.shown(beta)}: expected a number of at least 0")
         if statistics_batches is not None:
             values.whole("statistics_batches", statistics_batches, 1, beside=", or None for all")
         super().__init__(model, args, *others, **options)
         if not isinstance(self.model, Subspace):
             kind = type(self.model).__name__
-            raise TypeError(f"SubspaceTrainer got a {kind}: expected a Subspace, such as Subspace(model, Line())")
+            raise ArgumentError(f"SubspaceTrainer got a {kind}: expected a Subspace, such as Subspace(model, Line())")
         self.beta, self.shared, self.statistics_batches = beta, shared, statistics_batches
         self._look_into(self.model.template)
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from subspaces import sharding
+from subspaces.errors import ArgumentError
 from subspaces.methods.fields import POSITIVE, setting
 from subspaces.methods.method import METHODS, Hooks, M, Method
 from subspaces.methods.rates import cosine, cycle, short, warmup_cosine
@@ -37,7 +38,7 @@ def rows(family: Subspace, vertex: int = 0) -> Rows:
 def spanned(family: Subspace, networks: Sequence[Rows], shape: Shape, seed: int = 0) -> Subspace:
     """Return a new family of that shape whose vertices are these weights of the family's network."""
     if len(networks) != shape.vertices:
-        raise ValueError(f"{len(networks)} networks cannot span {shape}: it has {shape.vertices} vertices")
+        raise ArgumentError(f"{len(networks)} networks cannot span {shape}: it has {shape.vertices} vertices")
     result = Subspace(family.midpoint(), shape, init="point", seed=seed)
     for index, network in enumerate(networks):
         places = result.vertex(index)
@@ -63,7 +64,7 @@ class Collecting(Hooks[M]):
         """Return the vertices of the result."""
         missing = [epoch for epoch in self.moments if epoch not in self.weights]
         if missing:
-            raise ValueError(f"the weights after epochs {missing} are not there: training has not come that far")
+            raise ArgumentError(f"the weights after epochs {missing} are not there: training has not come that far")
         return [self.weights[epoch] for epoch in self.moments]
 
     def result(self) -> Subspace:
@@ -90,7 +91,7 @@ class Collected(Method):
 
     def result_shape(self) -> Shape:
         if self.vertices < 2:
-            raise ValueError(f"vertices={self.vertices}: {self.name} keeps two checkpoints or more")
+            raise ArgumentError(f"vertices={self.vertices}: {self.name} keeps two checkpoints or more")
         return Simplex(self.vertices)
 
 
@@ -109,7 +110,7 @@ class Averaged(Collected):
         """Return when the m checkpoints are taken: the first at three quarters, the last at the end."""
         start, gaps = round(AVERAGED_FROM * epochs), self.vertices - 1
         if epochs - start < gaps:
-            raise ValueError(
+            raise ArgumentError(
                 f"{self.vertices} checkpoints in {epochs} epochs, of which the last {epochs - start} are theirs: "
                 "expected an epoch between any two of them"
             )
@@ -174,7 +175,7 @@ def draw(checkpoints: Sequence[Rows], count: int, seed: int) -> list[Rows]:
     """
     k = len(checkpoints)
     if k < 2:
-        raise ValueError(f"a Gaussian fitted to {k} checkpoints: expected at least 2")
+        raise ArgumentError(f"a Gaussian fitted to {k} checkpoints: expected at least 2")
     generator = torch.Generator().manual_seed(seed)
     fitted = {name: moments(torch.stack([one[name] for one in checkpoints]).cpu()) for name in sorted(checkpoints[0])}
     samples: list[Rows] = []
@@ -227,7 +228,7 @@ class Snapshot(Collected):
 
     def checkpoints(self, epochs: int) -> list[int]:
         if self.vertices > epochs:
-            raise ValueError(f"{self.vertices} cycles in {epochs} epochs: expected an epoch for each")
+            raise ArgumentError(f"{self.vertices} cycles in {epochs} epochs: expected an epoch for each")
         return [epochs * (i + 1) // self.vertices for i in range(self.vertices)]
 
 
@@ -262,7 +263,7 @@ class Fge(Collected):
         """Return where the rate turns: the start, a low point, a high point, …, the last low point."""
         start, sides = round(TRIANGLES_FROM * epochs), 2 * self.vertices - 1
         if epochs - start < sides:
-            raise ValueError(
+            raise ArgumentError(
                 f"{self.vertices} members in the last {epochs - start} of {epochs} epochs: expected an epoch for each "
                 f"side of their triangles, {sides} in all"
             )

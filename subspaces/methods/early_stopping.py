@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from subspaces.errors import ArgumentError
 from subspaces.methods.checkpoints import Rows, rows, spanned
 from subspaces.methods.method import METHODS, Hooks, Method
 from subspaces.shapes import Point
@@ -72,7 +73,7 @@ class EarlyStopping(Method):
 
     def check(self, rest: Mapping[str, Any]) -> None:
         if not rest["validation"]:
-            raise ValueError(
+            raise ArgumentError(
                 f"validation={rest['validation']}: early-stopping chooses its epoch on held-out images; hold some out, "
                 "such as --validation 5000"
             )

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from subspaces import sharding
+from subspaces.errors import ArgumentError
 from subspaces.methods.checkpoints import spanned
 from subspaces.methods.fields import FRACTION, setting
 from subspaces.methods.method import METHODS, Hooks, Method
@@ -37,7 +38,7 @@ class Averaging(Hooks["Ema"]):
     def so_far(self) -> Subspace:
         steps = int(self.steps)
         if not steps:
-            raise ValueError("the average of no step: expected at least one")
+            raise ArgumentError("the average of no step: expected at least one")
         share = 1 - self.method.ema_decay**steps
         average = {name: sharding.row(total, 0) / share for name, total in self.sums.items()}
         return spanned(self.family, [average], Point(), self.seed)

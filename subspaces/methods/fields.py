@@ -8,6 +8,7 @@ from types import NoneType
 from typing import Any, Literal, NamedTuple
 
 from subspaces import values
+from subspaces.errors import ArgumentError
 from subspaces.text import nearest
 
 MOST = 2**31 - 1
@@ -63,12 +64,12 @@ def checked(entry: "dataclasses.Field[Any]", value: Any, kind: Any) -> Any:
         (kind,) = (part for part in parts if part is not NoneType)
     value = _typed(name, value, kind)
     if limit is not None and not limit.good(value):
-        raise ValueError(f"{name}={values.shown(value)}: expected {limit.expected}")
+        raise ArgumentError(f"{name}={values.shown(value)}: expected {limit.expected}")
     if kind is int and value > most:
-        raise ValueError(f"{name}={values.shown(value)}: expected at most {most:,}")
+        raise ArgumentError(f"{name}={values.shown(value)}: expected at most {most:,}")
     names = choices(entry, kind)
     if names and value not in names:
-        raise ValueError(f"{name}={value!r}: {nearest(value, names)}")
+        raise ArgumentError(f"{name}={value!r}: {nearest(value, names)}")
     return value
 
 
@@ -88,4 +89,4 @@ def _typed(name: str, value: Any, kind: Any) -> Any:
         if kind not in (int, float) and isinstance(value, bool if kind is bool else str):
             return value
     expected = {int: "an integer", float: "a finite number", bool: "True or False"}.get(kind, "text")
-    raise ValueError(f"{name}={values.shown(value)}: expected {expected}")
+    raise ArgumentError(f"{name}={values.shown(value)}: expected {expected}")

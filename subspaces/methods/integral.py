@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from subspaces.errors import ArgumentError
 from subspaces.methods.checkpoints import rows, spanned
 from subspaces.methods.fields import ABOVE_ZERO, setting
 from subspaces.methods.method import METHODS, Hooks
@@ -41,7 +42,7 @@ def outputs(family: Subspace, x: Any, epsilon: float, alpha: float | Tensor | No
     close numbers, rounded to its few digits and divided by epsilon, would be noise.
     """
     if family.shape != Line():
-        raise ValueError(f"the family is a {family.shape}: expected a Line(), which goes on beyond its ends")
+        raise ArgumentError(f"the family is a {family.shape}: expected a Line(), which goes on beyond its ends")
     point = family.sample("network") if alpha is None else alpha
     dtype = next(family.parameters()).dtype
     x = x.to(dtype) if isinstance(x, Tensor) and x.is_floating_point() else x
@@ -68,14 +69,14 @@ def steps(epsilon: float) -> list[float]:
     """Return 0, epsilon, …, 1 - epsilon, where the mean of f is g(1) for every network g."""
     count = round(1 / epsilon)
     if count < 1 or abs(count * epsilon - 1) > 1e-6:
-        raise ValueError(f"epsilon={epsilon}: expected 1 divided by a whole number, so that steps of it end at 1")
+        raise ArgumentError(f"epsilon={epsilon}: expected 1 divided by a whole number, so that steps of it end at 1")
     return [index / count for index in range(count)]
 
 
 def middles(count: int) -> list[float]:
     """Return the nodes of the midpoint rule, whose error falls with the square of their number."""
     if count < 1:
-        raise ValueError(f"{count} nodes: expected at least 1")
+        raise ArgumentError(f"{count} nodes: expected at least 1")
     return [(index + 0.5) / count for index in range(count)]
 
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from torch import Tensor, nn
 
+from subspaces.errors import ArgumentError
 from subspaces.initial import Factory
 from subspaces.methods import fields
 from subspaces.methods.rates import warmup_cosine
@@ -186,7 +187,9 @@ class Method:
         """Return its own fields as they are defined."""
         for entry in dataclasses.fields(cls):
             if "help" not in entry.metadata:
-                raise TypeError(f"{cls.name} does not say what {entry.name} is for: expected setting(default, text)")
+                raise ArgumentError(
+                    f"{cls.name} does not say what {entry.name} is for: expected setting(default, text)"
+                )
         return dataclasses.fields(cls)
 
     @classmethod

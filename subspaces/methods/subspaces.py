@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
+from subspaces.errors import ArgumentError
 from subspaces.initial import Factory
 from subspaces.methods.fields import NATURAL, POSITIVE, setting
 from subspaces.methods.method import METHODS, Hooks, Method
@@ -84,7 +85,7 @@ class Spanned(Apart):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.feature_similarity and self.samples < 2:
-            raise ValueError(
+            raise ArgumentError(
                 f"feature_similarity={self.feature_similarity}: expected samples of 2 or more with it, and samples is "
                 f"{self.samples}"
             )
@@ -122,7 +123,7 @@ class Curve(Spanned):
 
     def shape(self) -> Shape:
         if self.vertices < 3:
-            raise ValueError(f"vertices={self.vertices}: a curve has two ends and at least one bend")
+            raise ArgumentError(f"vertices={self.vertices}: a curve has two ends and at least one bend")
         return Bezier(self.vertices - 2)
 
 

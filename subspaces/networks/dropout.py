@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from subspaces.errors import ArgumentError
+
 ATTRIBUTES = ("dropout", "drop_rate")
 
 
@@ -35,7 +37,9 @@ def dropping(network: nn.Module) -> Iterator[nn.Module]:
     network.eval()
     found = [module for module in network.modules() if rates(module)]
     if not found:
-        raise ValueError(f"{type(network).__name__} has no dropout: train one with --dropout, or leave MC-dropout out")
+        raise ArgumentError(
+            f"{type(network).__name__} has no dropout: train one with --dropout, or leave MC-dropout out"
+        )
     for module in found:
         module.training = True  # of this module alone: batch norm below it stays as it is
     try:

@@ -14,6 +14,7 @@ from typing import Any
 
 from torch import nn
 
+from subspaces.errors import ArgumentError, MissingPackageError
 from subspaces.networks.small import ImageShape
 from subspaces.text import hint
 
@@ -29,7 +30,7 @@ def is_factory(name: str) -> bool:
 def check_form(name: str) -> None:
     """Refuse what cannot be the name of a factory."""
     if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*", name):
-        raise ValueError(
+        raise ArgumentError(
             f"network={name!r}: expected package.module:factory, which is the name of a module, a colon and the name "
             "of a function or class in it"
         )
@@ -46,10 +47,10 @@ def from_factory(name: str, classes: int, image_shape: ImageShape, dropout: floa
     except (KeyboardInterrupt, MemoryError):
         raise
     except BaseException as error:  # SystemExit too: a factory ends no program
-        raise ValueError(f"network {name!r}: the factory failed with {in_words(error)}") from error
+        raise ArgumentError(f"network {name!r}: the factory failed with {in_words(error)}") from error
     if not isinstance(network, nn.Module):
         found = "None" if network is None else f"a {type(network).__name__}"
-        raise TypeError(f"network {name!r}: the factory must return an nn.Module, and it returned {found}")
+        raise ArgumentError(f"network {name!r}: the factory must return an nn.Module, and it returned {found}")
     return network
 
 
@@ -79,16 +80,18 @@ def _found(name: str, where: str, attribute: str) -> Callable[..., Any]:
         advice = "install what is missing"
         if error.name and f"{where}.".startswith(f"{error.name}."):
             advice = f"is its folder on the Python path, or named by --code DIR?{hint(where, LIBRARIES)}"
-        raise ModuleNotFoundError(f"network {name!r}: {missing}; {advice}", name=error.name) from error
+        raise MissingPackageError(f"network {name!r}: {missing}; {advice}", name=error.name) from error
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        raise ImportError(f"network {name!r}: module {where!r} cannot be imported, {in_words(error)}") from error
+        raise MissingPackageError(
+            f"network {name!r}: module {where!r} cannot be imported, {in_words(error)}"
+        ) from error
     if factory is None:
-        raise ValueError(f"network {name!r}: module {where!r} has no {attribute!r}{hint(attribute, vars(module))}")
+        raise ArgumentError(f"network {name!r}: module {where!r} has no {attribute!r}{hint(attribute, vars(module))}")
     if not _may_be_called(factory):
         found = f"the class {attribute}" if isinstance(factory, type) else f"a {type(factory).__name__}"
-        raise TypeError(
+        raise ArgumentError(
             f"network {name!r}: expected a Python function that makes a network, or a class derived from nn.Module, "
             f"and it is {found}"
         )
@@ -109,7 +112,7 @@ def _arguments(name: str, factory: Callable[..., Any], offered: dict[str, Any]) 
     try:
         inspect.signature(factory).bind(**given)
     except TypeError as error:
-        raise TypeError(
+        raise ArgumentError(
             f"network {name!r}: the factory needs more than it is told ({error}): it may ask for "
             f"{', '.join(offered)}; give other arguments a default"
         ) from None

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from subspaces.errors import ArgumentError, MissingPackageError
 from subspaces.networks.cresnet import CResNet20
 from subspaces.networks.dropout import drops_at
 from subspaces.networks.factories import check_form, from_factory, in_words, is_factory, taken
@@ -58,7 +59,7 @@ def build(name: str, *, classes: int, image_shape: ImageShape, dropout: float = 
         network = build_from(name, classes, image_shape, dropout)
         _check_takes_images(name, network, classes, image_shape)
     if dropout > 0 and not drops_at(network, dropout):
-        raise ValueError(
+        raise ArgumentError(
             f"dropout={dropout}: network {name!r} has no dropout of that rate; set dropout=0, or let the module that "
             "calls F.dropout have the rate as its attribute `dropout` or `drop_rate`"
         )
@@ -69,10 +70,10 @@ def check_name(name: str) -> None:
     """Refuse what cannot be the name of a network; nothing is imported to find out."""
     known = f"{', '.join(map(repr, _BUILDERS))}, 'timm:NAME', 'torchvision:NAME' or 'package.module:factory'"
     if not isinstance(name, str):
-        raise TypeError(f"network={name!r}: expected the name of one, {known}")
+        raise ArgumentError(f"network={name!r}: expected the name of one, {known}")
     source, colon, rest = name.partition(":")
     if name not in _BUILDERS and not (source and colon and rest):
-        raise ValueError(f"unknown network {name!r}{hint(name, _BUILDERS)}: expected {known}")
+        raise ArgumentError(f"unknown network {name!r}{hint(name, _BUILDERS)}: expected {known}")
     if is_factory(name):
         check_form(name)
 
@@ -80,12 +81,12 @@ def check_name(name: str) -> None:
 def head_name(module: nn.Module) -> str:
     """Return the name of the last submodule that owns parameters, whose input are a classifier's features."""
     if not isinstance(module, nn.Module):
-        raise TypeError(f"head_name({module!r:.80}): expected a network")
+        raise ArgumentError(f"head_name({module!r:.80}): expected a network")
     owners: list[str] = [name for name, part in module.named_modules() if any(True for _ in part.parameters(False))]
     # spectral norm and the like move the weights of a module to its part `parametrizations.weight`
     heads = [head for head in (f".{name}".partition(".parametrizations.")[0][1:] for name in owners) if head]
     if not heads:
-        raise ValueError(f"{type(module).__name__} has no submodule that owns parameters, hence no head to find")
+        raise ArgumentError(f"{type(module).__name__} has no submodule that owns parameters, hence no head to find")
     return heads[-1]
 
 
@@ -94,7 +95,7 @@ def _from_timm(name: str, classes: int, image_shape: ImageShape, dropout: float)
     timm = _package("timm", name)
     model = name.partition(":")[2]
     if not timm.is_model(model):
-        raise ValueError(f"timm has no network {model!r}{hint(model, timm.list_models())}: see timm.list_models()")
+        raise ArgumentError(f"timm has no network {model!r}{hint(model, timm.list_models())}: see timm.list_models()")
     options: dict[str, Any] = {"num_classes": classes, "drop_rate": dropout}
     if image_shape[0] != 3:
         options["in_chans"] = image_shape[0]
@@ -110,7 +111,7 @@ def _from_torchvision(name: str, classes: int, image_shape: ImageShape, dropout:
     model = name.partition(":")[2]
     known = models.list_models(module=models)  # classifiers alone: others may download a pretrained backbone
     if model not in known:
-        raise ValueError(
+        raise ArgumentError(
             f"torchvision has no classifier {model!r}{hint(model, known)}: see "
             "torchvision.models.list_models(module=torchvision.models)"
         )
@@ -129,9 +130,9 @@ def _package(package: str, name: str) -> ModuleType:
         return importlib.import_module(package)
     except ModuleNotFoundError as error:
         message = f"network {name!r} needs {top} ({error}): pip install 'subspaces[{top}]'"
-        raise ModuleNotFoundError(message, name=error.name) from error
+        raise MissingPackageError(message, name=error.name) from error
     except Exception as error:  # a build for another torch fails in many ways
-        raise ImportError(
+        raise MissingPackageError(
             f"network {name!r} needs {top}, which is installed but cannot be imported ({error}): install the "
             f"version made for torch {torch.__version__}, with pip install --upgrade {top}"
         ) from error
@@ -143,25 +144,25 @@ def _construct(name: str, make: Callable[..., Any], fixed: dict[str, Any], optio
         network: nn.Module = make(**fixed, **options)
     except (TypeError, ValueError, AssertionError, RuntimeError) as error:
         given = ", ".join(f"{key}={value}" for key, value in options.items())
-        raise ValueError(f"network {name!r} cannot be built with {given}: {error}") from error
+        raise ArgumentError(f"network {name!r} cannot be built with {given}: {error}") from error
     return network
 
 
 def _check_request(classes: Any, image_shape: Any, dropout: Any) -> None:
     """Refuse numbers that no network can be built with."""
     if not isinstance(classes, Integral) or classes < 1:
-        raise ValueError(f"classes={classes!r}: expected at least 1")
+        raise ArgumentError(f"classes={classes!r}: expected at least 1")
     sizes = image_shape if isinstance(image_shape, tuple | list) else ()
     if len(sizes) != 3 or not all(isinstance(size, Integral) and int(size) >= 1 for size in sizes):
-        raise ValueError(f"image_shape={image_shape!r}: expected (channels, height, width), each at least 1")
+        raise ArgumentError(f"image_shape={image_shape!r}: expected (channels, height, width), each at least 1")
     if not isinstance(dropout, Real) or not 0 <= float(dropout) <= 1:
-        raise ValueError(f"dropout={dropout!r}: expected a rate from 0 to 1")
+        raise ArgumentError(f"dropout={dropout!r}: expected a rate from 0 to 1")
 
 
 def _check_colour(name: str, image_shape: ImageShape) -> None:
     """Refuse images that do not have three channels."""
     if image_shape[0] != 3:
-        raise ValueError(
+        raise ArgumentError(
             f"network {name!r} takes images of 3 channels, and image_shape={image_shape} has {image_shape[0]}: "
             "use 'lenet', 'mlp' or a timm network, which take any number, or repeat the channel"
         )
@@ -183,14 +184,14 @@ def _check_takes_images(name: str, network: nn.Module, classes: int, image_shape
         raise
     except BaseException as error:
         said = str(error) if isinstance(error, Exception) else in_words(error)
-        raise ValueError(f"network {name!r} does not take images of shape {image_shape}: {said}") from error
+        raise ArgumentError(f"network {name!r} does not take images of shape {image_shape}: {said}") from error
     finally:
         for part, training in modes:
             part.training = training
     expected = (len(images), classes)
     if not isinstance(output, Tensor) or output.shape != expected:
         found = f"shape {tuple(output.shape)}" if isinstance(output, Tensor) else f"a {type(output).__name__}"
-        raise ValueError(
+        raise ArgumentError(
             f"network {name!r} answers {len(images)} images with {found}: expected a tensor of shape {expected}, "
             "one logit per class; a factory whose arguments name `classes` or `num_classes` is told their number"
         )

@@ -2,6 +2,8 @@
 
 from torch import Tensor, nn
 
+from subspaces.errors import ArgumentError
+
 ImageShape = tuple[int, int, int]
 """Channels, height and width of an image."""
 
@@ -44,7 +46,7 @@ class LeNet(nn.Module):
             channels, height, width = 0, 0, 0
         if min(height, width) < 4 or channels < 1:
             expected = "(channels, height, width) with sides of 4 or more"
-            raise ValueError(f"image_shape={image_shape!r:.80}: expected {expected}")
+            raise ArgumentError(f"image_shape={image_shape!r:.80}: expected {expected}")
         padding = 0 if min(height, width) >= 28 else 2
         border = 4 - 2 * padding  # what the second convolution takes off each side's length
         size = 16 * ((height // 2 - border) // 2) * ((width // 2 - border) // 2)
@@ -70,4 +72,4 @@ class LeNet(nn.Module):
 def _check(**numbers: int) -> None:
     for name, value in numbers.items():
         if not hasattr(value, "__index__") or value < 1:
-            raise ValueError(f"{name}={value!r:.80}: expected a whole number of at least 1")
+            raise ArgumentError(f"{name}={value!r:.80}: expected a whole number of at least 1")

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from subspaces.errors import ArgumentError
 from subspaces.production.errors import ModelError
 from subspaces.production.metadata import FILE
 
@@ -81,7 +82,7 @@ def _object(path: Path, found: Any) -> dict[str, str]:
 def _json(archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo], name: str) -> Any:
     info = members[name]
     if info.file_size > MOST:
-        raise ValueError(f"{name} has {info.file_size:,} bytes")
+        raise ArgumentError(f"{name} has {info.file_size:,} bytes")
     return json.loads(archive.read(info))
 
 
@@ -110,7 +111,7 @@ def _check_members(path: Path, archive: zipfile.ZipFile, members: dict[str, zipf
         if name.startswith("data/sample_inputs/") and info.file_size:
             raise _refused(path, "pickled example inputs")
     if (broken := archive.testzip()) is not None:
-        raise ValueError(f"{broken} does not match its checksum")
+        raise ArgumentError(f"{broken} does not match its checksum")
 
 
 def _check_payloads(path: Path, found: Any) -> None:

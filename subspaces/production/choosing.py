@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from subspaces import values
+from subspaces.errors import ArgumentError
 from subspaces.evaluation.answers import ANSWERS, Family, middle_of, named
 from subspaces.evaluation.points import Place, kind, plan
 from subspaces.evaluation.run_selection import read_selection
@@ -118,16 +119,18 @@ def _place(value: Any, shape: Shape) -> Place:
         try:
             numbers = [float(part) for part in value.split(",")]
         except ValueError:
-            raise ValueError(f"point={values.shown(value)}: expected {expected}, such as {_example(shape)}") from None
+            raise ArgumentError(
+                f"point={values.shown(value)}: expected {expected}, such as {_example(shape)}"
+            ) from None
         value = numbers[0] if len(numbers) == 1 else numbers
     if isinstance(value, (bool, bytes, os.PathLike)):
-        raise ValueError(f"point={values.shown(value)}: expected {expected}")
+        raise ArgumentError(f"point={values.shown(value)}: expected {expected}")
     try:
         alpha = to_alpha(value, shape, shape.midpoint().double(), outside=False)
         if alpha.shape != shape.point:
             raise ValueError
     except (ValueError, TypeError):
-        raise ValueError(f"point={values.shown(value)}: not a point of {shape}; expected {expected}") from None
+        raise ArgumentError(f"point={values.shown(value)}: not a point of {shape}; expected {expected}") from None
     found = alpha.tolist()
     return tuple(found) if isinstance(found, list) else float(found)
 

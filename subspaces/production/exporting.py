@@ -10,6 +10,7 @@ from torch import nn
 from subspaces import files, storage, values
 from subspaces.data.dataset import Progress
 from subspaces.ensembles import Ensemble
+from subspaces.errors import ArgumentError
 from subspaces.evaluation.display import bars
 from subspaces.evaluation.run_subject import OneRun, run_subjects
 from subspaces.evaluation.subject import left_alone
@@ -81,11 +82,11 @@ def export(
     with bars(progress) as shown:
         if isinstance(what, nn.Module):
             if target is None:
-                raise TypeError("export got a module without a path: expected the file to write")
+                raise ArgumentError("export got a module without a path: expected the file to write")
             return write(_of_module(what, point, own, shown), target, chosen)
         for option, value in own.items():
             if value is not None:
-                raise TypeError(f"{option}={values.shown(value)}: a run brings its own; expected it with a module")
+                raise ArgumentError(f"{option}={values.shown(value)}: a run brings its own; expected it with a module")
         made, usual = of_run(what, point, statistics_batches, data, trust, shown)
         return write(made, target or _target(f"{usual}.{chosen}"), chosen)
 
@@ -98,7 +99,9 @@ def _of_module(module: nn.Module, point: Point, own: dict[str, Any], progress: P
             return make(source, choose(point, source.terms, source.answers), progress)
         if not (isinstance(point, str) and point == "midpoint"):
             kind = "an ensemble" if isinstance(source.module, Ensemble) else "a network"
-            raise ValueError(f"point={values.shown(point)}: {kind} has no points; expected a Subspace or a run with it")
+            raise ArgumentError(
+                f"point={values.shown(point)}: {kind} has no points; expected a Subspace or a run with it"
+            )
         return make_own(source)
 
 
@@ -153,14 +156,16 @@ def check_format(format: Any, path: Any) -> str:
     ending = "" if path is None else values.folder("path", path).suffix[1:].lower()
     if format is None:
         if path is not None and ending not in FORMATS:
-            raise ValueError(
+            raise ArgumentError(
                 f"path={values.shown(str(path))}: expected a name that ends in .safetensors, .pt2 or .onnx"
             )
         return ending or "pt2"
     if format not in FORMATS:
-        raise ValueError(f"format={values.shown(format)}: {nearest(format, FORMATS)}")
+        raise ArgumentError(f"format={values.shown(format)}: {nearest(format, FORMATS)}")
     if ending in FORMATS and ending != format:
-        raise ValueError(f"format={values.shown(format)}: the file {str(path)!r} ends in .{ending}; expected the same")
+        raise ArgumentError(
+            f"format={values.shown(format)}: the file {str(path)!r} ends in .{ending}; expected the same"
+        )
     return str(format)
 
 
@@ -176,5 +181,5 @@ def _target(path: Any) -> Path:
             f"export to {target}, in the folder of a run: expected another folder, runs keep their own files"
         )
     if target.suffix == ".md":
-        raise ValueError(f"path={values.shown(str(path))}: expected another ending, .md is that of the card")
+        raise ArgumentError(f"path={values.shown(str(path))}: expected another ending, .md is that of the card")
     return target

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from subspaces.data.dataset import Progress
 from subspaces.ensembles import Ensemble
+from subspaces.errors import ArgumentError
 from subspaces.evaluation.display import counted
 from subspaces.evaluation.points import Place, to_alpha
 from subspaces.evaluation.record import Description, Row
@@ -130,7 +131,7 @@ def _made(program: Program, source: Source, chosen: Chosen, example: tuple[Tenso
     size = expected[0].shape[1]
     classes = about.pop("classes") or tuple(map(str, range(size)))
     if len(classes) != size:
-        raise ValueError(f"classes has {len(classes)} names: expected {size}, one for each output of the network")
+        raise ArgumentError(f"classes has {len(classes)} names: expected {size}, one for each output of the network")
     if not bool(expected[0].isfinite().all()):
         raise ExportError("the network's probabilities are not finite: its weights or the example hold NaN or infinity")
     rows, metrics = source.measured()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args, get_origin
 
 from subspaces import values
+from subspaces.errors import ArgumentError
 from subspaces.production.errors import ModelError
 
 FORMAT = "subspaces-export"
@@ -86,19 +87,19 @@ class Metadata:
     def _check(self) -> None:
         """Refuse what no export has."""
         if self.kind not in get_args(Kind):
-            raise ValueError(f"kind is {values.shown(self.kind)}")
+            raise ArgumentError(f"kind is {values.shown(self.kind)}")
         if not 1 <= len(self.classes) <= CLASSES or not all(isinstance(each, str) for each in self.classes):
-            raise ValueError(f"classes are {values.shown(self.classes)}")
+            raise ArgumentError(f"classes are {values.shown(self.classes)}")
         if not 1 <= len(self.image_shape) <= 8 or not all(
             values.integer(n) and 1 <= n <= SIDE for n in self.image_shape
         ):
-            raise ValueError(f"image_shape is {values.shown(self.image_shape)}")
+            raise ArgumentError(f"image_shape is {values.shown(self.image_shape)}")
         if not all(isinstance(x, float) and math.isfinite(x) for x in (*self.mean, *self.std, float(self.dropout))):
-            raise ValueError(f"mean and std are {values.shown((self.mean, self.std))}")
+            raise ArgumentError(f"mean and std are {values.shown((self.mean, self.std))}")
         if len(self.mean) != len(self.std) or len(self.mean) not in (0, self.image_shape[0]):
-            raise ValueError(f"mean and std are of {len(self.mean)} and {len(self.std)} channels")
+            raise ArgumentError(f"mean and std are of {len(self.mean)} and {len(self.std)} channels")
         if not values.integer(self.resize) or not 0 <= self.resize <= SIDE:
-            raise ValueError(f"resize is {values.shown(self.resize)}")
+            raise ArgumentError(f"resize is {values.shown(self.resize)}")
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -115,12 +116,12 @@ def _read(entry: "dataclasses.Field[Any]", header: Mapping[str, str]) -> Any:
     """Return one entry of a header as what it was."""
     text = header[entry.name]
     if not isinstance(text, str):
-        raise TypeError(f"{entry.name} is no text")
+        raise ArgumentError(f"{entry.name} is no text")
     kind: Any = get_origin(entry.type) or entry.type
     if kind in (str, Literal):
         return text
     value: Any = json.loads(text)
     expected: Any = {tuple: list, float: (int, float)}.get(kind, kind)
     if not isinstance(value, expected) or isinstance(value, bool):
-        raise TypeError(f"{entry.name} is {values.shown(value)}")
+        raise ArgumentError(f"{entry.name} is {values.shown(value)}")
     return tuple(value) if kind is tuple else value

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from subspaces import values
 from subspaces.data.dataset import Progress
+from subspaces.errors import ArgumentError
 from subspaces.points import to_alpha
 from subspaces.production import archives
 from subspaces.production.choosing import Point
@@ -43,7 +44,9 @@ def open_model(
             raise ModelError(f"{place} is a folder without a run: expected one with, or a file of `subspaces export`")
         chosen = "midpoint" if point is None else point
         if isinstance(chosen, str) and chosen == "family":
-            raise ValueError("point='family': which network shall answer? Expected 'midpoint' or a point such as 0.3")
+            raise ArgumentError(
+                "point='family': which network shall answer? Expected 'midpoint' or a point such as 0.3"
+            )
         made, _ = of_run(place, chosen, None, data, trust, progress)
         return Model(made.about, called(made.program))
     if not place.is_file():
@@ -77,7 +80,9 @@ def _at(model: Model, point: Point | None) -> Model:
     """Return a family at a point, by default in the middle; nothing else has points."""
     if model.about.kind != "family":
         if point is not None:
-            raise ValueError(f"point={values.shown(point)}: this export is {model.about.point}, and has no other point")
+            raise ArgumentError(
+                f"point={values.shown(point)}: this export is {model.about.point}, and has no other point"
+            )
         return model
     shape: Shape = Line() if model.about.domain == "number" else Simplex(int(model.about.domain))
     given: Any = shape.midpoint() if point is None or point == "midpoint" else point
@@ -85,11 +90,11 @@ def _at(model: Model, point: Point | None) -> Model:
         try:
             numbers = [float(part) for part in given.split(",")]
         except ValueError:
-            raise ValueError(f"point={given!r}: expected {shape.domain}, or 'midpoint'") from None
+            raise ArgumentError(f"point={given!r}: expected {shape.domain}, or 'midpoint'") from None
         given = numbers[0] if len(numbers) == 1 else numbers
     alpha = to_alpha(given, shape, torch.empty(0), outside=False)
     if alpha.shape != shape.point:
-        raise ValueError(f"point={values.shown(point)}: expected {shape.domain}")
+        raise ArgumentError(f"point={values.shown(point)}: expected {shape.domain}")
     return Model(model.about, model.call, alpha)
 
 

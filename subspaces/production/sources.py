@@ -14,6 +14,7 @@ from subspaces.batchnorm import recalibrate
 from subspaces.data import Files
 from subspaces.data.decoding import centre_view, decode
 from subspaces.ensembles import Ensemble
+from subspaces.errors import ArgumentError
 from subspaces.evaluation.answers import Family, usual
 from subspaces.evaluation.integrity import measured_of
 from subspaces.evaluation.points import Place, to_alpha
@@ -129,7 +130,7 @@ class OwnSource:
         if isinstance(self.module, Subspace):
             self.terms, self.answers = Family(self.module.shape), usual(self.module.shape)
             if statistics is None and (norms := tracked(self.module.template)):
-                raise ValueError(
+                raise ArgumentError(
                     f"the network has batch norm ({next(iter(norms))}), whose statistics belong to no point of a "
                     "family: pass statistics=, the training loader"
                 )
@@ -202,19 +203,19 @@ def own_source(
 ) -> OwnSource:
     """Return a module of the user's own as what is exported, after a look at what comes with it."""
     if not isinstance(example, Tensor) or example.ndim < 2 or not len(example) or not example.is_floating_point():
-        raise TypeError(
+        raise ArgumentError(
             f"example={values.shown(example)}: expected a few inputs of the network as it is to be called, such as "
             "images of shape [n, C, H, W] with numbers from 0 to 1"
         )
     example = example.detach().cpu().float()
     means, stds = ([] if each is None else [values.number("mean and std", x) for x in each] for each in (mean, std))
     if len(means) != len(stds) or len(means) not in (0, example.shape[1]):
-        raise ValueError(
+        raise ArgumentError(
             f"mean={values.shown(mean)}, std={values.shown(std)}: expected one of each for the {example.shape[1]} "
             "channels of the example, or neither"
         )
     if stds and min(stds) <= 0:
-        raise ValueError(f"std={values.shown(std)}: expected numbers above 0")
+        raise ArgumentError(f"std={values.shown(std)}: expected numbers above 0")
     if statistics is not None:
         values.batches("statistics", statistics)
     found = [] if classes is None else [str(each) for each in values.several("classes", classes, "a list of names")]

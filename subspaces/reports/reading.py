@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from subspaces import values
+from subspaces.errors import ArgumentError
 from subspaces.evaluation.integrity import measured_of
 from subspaces.evaluation.points import kind
 from subspaces.evaluation.record import Record, Row
@@ -188,7 +189,7 @@ class Group:
 def value(row: Row, metric: str) -> float:
     """Return a metric of a row, or name the nearest one."""
     if metric not in row.metrics:
-        raise ValueError(f"metric={metric!r}: {nearest(metric, row.metrics)}")
+        raise ArgumentError(f"metric={metric!r}: {nearest(metric, row.metrics)}")
     return row.metrics[metric]
 
 
@@ -196,7 +197,7 @@ def gather(sources: Source | Iterable[Source], evaluated: bool = True) -> list[G
     """Read families on one data set, and group runs by recipe: single networks, lines, curves, simplexes."""
     runs = _read(sources)
     if not runs:
-        raise ValueError("no runs were given: expected one run folder or more")
+        raise ArgumentError("no runs were given: expected one run folder or more")
     for run in runs:
         _comparable(runs[0], run, evaluated)
     return grouped(runs)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from subspaces.data.corruptions import CORRUPTIONS
+from subspaces.errors import ArgumentError
 from subspaces.evaluation.changes import EXTRA, answered_by_all, relative_change
 from subspaces.evaluation.record import About, Description, Outliers, Record, Row, Shift
 from subspaces.evaluation.statistics import Spread, spread
@@ -52,7 +53,7 @@ def conditions(records: Sequence[Record]) -> list[Condition]:
 def needed(groups: Sequence[Group], metric: str, split: str) -> list[Condition]:
     """Return the shifted data that all groups were measured on by a metric, or say why there is none to show."""
     if split != SPLIT:
-        raise ValueError(f"split={split!r}: shifted data stand in place of the {SPLIT} split, leave it out")
+        raise ArgumentError(f"split={split!r}: shifted data stand in place of the {SPLIT} split, leave it out")
     runs = [run for group in groups for run in group.runs]
     found = conditions([run.record for run in runs])
     for run in runs:
@@ -67,7 +68,7 @@ def needed(groups: Sequence[Group], metric: str, split: str) -> list[Condition]:
     known = [row.metrics for run in runs for one in run.record.shifts for row in one.rows]
     if not all(metric in each for each in known):
         measured = [name for name in known[0] if all(name in each for each in known)]
-        raise ValueError(f"metric={metric!r} was not measured on shifted data: {nearest(metric, measured)}")
+        raise ArgumentError(f"metric={metric!r} was not measured on shifted data: {nearest(metric, measured)}")
     return found
 
 

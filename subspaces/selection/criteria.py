@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from subspaces import averages, values
+from subspaces.errors import ArgumentError
 from subspaces.text import nearest
 
 Loss = Callable[[Any, Any], Tensor]
@@ -39,7 +40,7 @@ def logits(output: Any) -> Tensor:
         wide = found.float().reshape(len(found), -1)
         return wide if wide.shape[1] > 1 else torch.cat([torch.zeros_like(wide), wide], 1)
     shape = f" of shape {tuple(found.shape)}" if isinstance(found, Tensor) else ""
-    raise TypeError(
+    raise ArgumentError(
         f"the network returns a {type(found).__name__}{shape}: expected logits [n, classes], or an output with "
         ".logits; for anything else pass by=, a function of (output, target) that returns a loss for each example"
     )
@@ -64,7 +65,7 @@ def _classes(target: Any, found: Tensor) -> Tensor:
     labels = torch.as_tensor(target, device=found.device)
     whole = not labels.is_complex() and (not labels.is_floating_point() or bool((labels == labels.round()).all()))
     if not whole or labels.numel() != len(found):
-        raise TypeError(
+        raise ArgumentError(
             f"targets of dtype {labels.dtype} and shape {tuple(labels.shape)} for {len(found)} examples: expected a "
             "class number for each; for anything else pass by=, a function of (output, target)"
         )
@@ -85,7 +86,7 @@ def criterion(by: str | Loss) -> Criterion:
     """Return a criterion by its name, or that of a function."""
     if isinstance(by, str):
         if by not in CRITERIA:
-            raise ValueError(f"by={by!r}: {nearest(by, CRITERIA)}, or a function of (output, target)")
+            raise ArgumentError(f"by={by!r}: {nearest(by, CRITERIA)}, or a function of (output, target)")
         return CRITERIA[by]
     values.function("by", by, f"one of {', '.join(CRITERIA)}, or a function of (output, target)")
     return Criterion(getattr(by, "__name__", "loss"), by, by)

@@ -12,6 +12,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from subspaces import geometry, labelled, nested, norms, sharding, template, values
 from subspaces.batchnorm import recalibrate
+from subspaces.errors import ArgumentError
 from subspaces.layout import Layout
 from subspaces.randomness import seeded
 from subspaces.selection.criteria import Criterion, Loss
@@ -46,7 +47,7 @@ class Losses:
         seed: int,
     ) -> None:
         if sharding.mesh_of(family.omega.values()) is not None:
-            raise ValueError(
+            raise ArgumentError(
                 "select got a distributed family, whose ranks would choose different points: save it, and choose in "
                 "one process, ss.load(path, network).select(…)"
             )
@@ -100,7 +101,7 @@ class Losses:
                 if bool(share[places].any()):
                     losses = self._run(leaves, batch, self.criterion.slope)
                     if not losses.requires_grad:
-                        raise ValueError(
+                        raise ArgumentError(
                             f"by={self.criterion.name}: the loss has no gradient, which a search on this family "
                             "follows; expected one that has, such as 'nll'"
                         )
@@ -126,7 +127,7 @@ class Losses:
     def _checked(self, losses: Any, size: int | None) -> Tensor:
         if not isinstance(losses, Tensor) or losses.shape != (size,):
             found = tuple(losses.shape) if isinstance(losses, Tensor) else values.shown(losses)
-            raise ValueError(
+            raise ArgumentError(
                 f"by={self.criterion.name} returned {found} for a batch of {size}: expected a loss for each example, "
                 f"a tensor of shape ({size},); take reduction='none'"
             )

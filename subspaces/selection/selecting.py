@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from subspaces import norms, values
+from subspaces.errors import ArgumentError
 from subspaces.selection import rule
 from subspaces.selection.criteria import Criterion, Loss, criterion
 from subspaces.selection.losses import Family, Losses
@@ -87,7 +88,7 @@ class Selecting:
         with torch.random.fork_rng(devices), torch.inference_mode(False):
             losses = Losses(self, loader, found, statistics, batches, seed)
             if losses.examples < 1:
-                raise ValueError("select got a loader without examples: expected at least one batch of them")
+                raise ArgumentError("select got a loader without examples: expected at least one batch of them")
             layerwise, gridded = per == "layer", search != "gradient" and not self.shape.point and per == "network"
             procedure: Search = (
                 Grid(losses, points, level, seed) if gridded else Path(losses, layerwise, steps, level, seed)
@@ -98,7 +99,7 @@ class Selecting:
 def _selection(search: Search, by: Criterion, n: int, folds: int, seed: int) -> Selection:
     middle = search.middle
     if not bool(middle.isfinite().all()):
-        raise ValueError(
+        raise ArgumentError(
             f"{by.name} is not finite at the midpoint for {int((~middle.isfinite()).sum())} of {n} examples: check "
             "that neither the examples nor the network hold NaN or infinity"
         )
@@ -135,13 +136,13 @@ def _check(
     family: Family, per: str, search: str | None, points: int, steps: int, folds: int, level: float, seed: int
 ) -> None:
     if family.shape.vertices < 2:
-        raise ValueError(f"select: {family.shape} has one point, there is nothing to choose from; expected a family")
+        raise ArgumentError(f"select: {family.shape} has one point, there is nothing to choose from; expected a family")
     if per not in ("network", "layer"):
-        raise ValueError(f"per={values.shown(per)}: expected 'network' or 'layer'")
+        raise ArgumentError(f"per={values.shown(per)}: expected 'network' or 'layer'")
     if search not in (None, "grid", "gradient"):
-        raise ValueError(f"search={values.shown(search)}: expected 'grid', 'gradient', or None for what fits")
+        raise ArgumentError(f"search={values.shown(search)}: expected 'grid', 'gradient', or None for what fits")
     if search == "grid" and (family.shape.point or per == "layer"):
-        raise ValueError(
+        raise ArgumentError(
             "search='grid': a grid is for one number, on a line or curve; expected 'gradient' for a simplex, or for a "
             "point in each layer"
         )
@@ -150,4 +151,4 @@ def _check(
     values.whole("folds", folds, 0, 10_000)
     values.whole("seed", seed, 0, SEEDS - 1)
     if not 0 < values.number("level", level) < 1:
-        raise ValueError(f"level={values.shown(level)}: expected a probability between 0 and 1, such as 0.05")
+        raise ArgumentError(f"level={values.shown(level)}: expected a probability between 0 and 1, such as 0.05")

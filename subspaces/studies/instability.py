@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from subspaces import files, streams, values
+from subspaces.errors import ArgumentError
 from subspaces.evaluation.cache import Measured, Shelf
 from subspaces.evaluation.display import bars, counted
 from subspaces.evaluation.run_subject import run_subjects
@@ -95,19 +96,19 @@ def plan(
     """Check everything and return what is to be done; nothing is."""
     for name in ("trunk", "branch"):
         if setting.changes.get(name) is not None:
-            raise ValueError(f"{name}={setting.changes[name]}: the study sets it itself, see shared and models")
+            raise ArgumentError(f"{name}={setting.changes[name]}: the study sets it itself, see shared and models")
     found, resolved = resolve(recipe, setting)
     base = found[0]
     if base.shape().vertices > 1 or base.result_shape().vertices > 1:
-        raise ValueError(f"method={base.method!r}: branches are of one network; expected a method such as standard")
+        raise ArgumentError(f"method={base.method!r}: branches are of one network; expected a method such as standard")
     numbers = {"shared": shared_epochs(base, shared), "models": list(whole_numbers("models", models))}
     for count in numbers["models"]:
         if not 2 <= count <= streams.BRANCHES - 1:
-            raise ValueError(f"models={count}: expected 2 to {streams.BRANCHES - 1}, which branch from one")
+            raise ArgumentError(f"models={count}: expected 2 to {streams.BRANCHES - 1}, which branch from one")
     values.whole("draws", draws, 1, DRAWS)
     for name, given in numbers.items():
         if not given:
-            raise ValueError(f"{name}={len(given)}: expected at least one")
+            raise ArgumentError(f"{name}={len(given)}: expected at least one")
     feasible.check(found, setting.data)
     several = {name: sorted(set(given)) for name, given in numbers.items()}
     return Plan(base, sorted({one.seed for one in found}), draws=draws, setting=resolved, **several)
@@ -120,7 +121,7 @@ def shared_epochs(recipe: Recipe, shared: Sequence[int] | None) -> list[int]:
     found = list(whole_numbers("shared", shared))
     for k in found:
         if k >= recipe.epochs:
-            raise ValueError(
+            raise ArgumentError(
                 f"shared={k}: expected at least 0 and less than the {recipe.epochs} epochs of the training"
             )
     return found

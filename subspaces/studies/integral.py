@@ -13,6 +13,7 @@ from torch import Tensor
 
 from subspaces import files, storage
 from subspaces.data import Split
+from subspaces.errors import ArgumentError
 from subspaces.evaluation.classification import DISTANCES, Classes
 from subspaces.evaluation.display import bars, counted
 from subspaces.evaluation.metrics import METRICS, tally
@@ -69,7 +70,7 @@ def plan(recipe: OneRecipe | Sequence[OneRecipe], setting: Setting, levels: Sequ
     found = plan_levels(recipe, replace(setting, ensembles=(), changes=changes), levels, {}, "accuracy")
     lines = [one for one in found.recipes if one.method == "integral"]
     if not lines:
-        raise ValueError("no recipe has the method integral: expected one, such as mnist-integral")
+        raise ArgumentError("no recipe has the method integral: expected one, such as mnist-integral")
     for one in lines:
         integral.steps(one.epsilon)
     return found

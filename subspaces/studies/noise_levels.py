@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from subspaces import values
+from subspaces.errors import ArgumentError
 from subspaces.evaluation.metrics import metric as known_metric
 from subspaces.evaluation.statistics import CONFIDENCE
 from subspaces.reports.naming import heading, in_words
@@ -56,10 +57,10 @@ def plan_levels(
 ) -> Plan:
     """Check everything and return what is to be done; nothing is."""
     if "label_noise" in setting.changes:
-        raise ValueError(f"label_noise={setting.changes['label_noise']}: the study has levels of it instead")
+        raise ArgumentError(f"label_noise={setting.changes['label_noise']}: the study has levels of it instead")
     known_metric(by)
     if not isinstance(lists, Mapping):
-        raise ValueError(f"lists={values.shown(lists)}: expected a dict of lists, such as {{'dropout': [0.1, 0.2]}}")
+        raise ArgumentError(f"lists={values.shown(lists)}: expected a dict of lists, such as {{'dropout': [0.1, 0.2]}}")
     for name, given in (("levels", levels), *lists.items()):
         for each in values.several(str(name), given, "a list of numbers, such as [0, 0.2]"):
             values.number(str(name), each)
@@ -70,7 +71,7 @@ def plan_levels(
         grid[level], _ = resolve(recipes, replace(setting, changes={}))
         check(grid[level], setting)
     if not grid:
-        raise ValueError("no levels of label noise were given: expected one or more")
+        raise ArgumentError("no levels of label noise were given: expected one or more")
     return Plan(by, methods, grid, resolved)
 
 
@@ -82,7 +83,7 @@ def methods_of(recipes: Sequence[Recipe], lists: Mapping[str, Sequence[float]]) 
     standard = find_reference(recipes)
     for name, rates in lists.items():
         if name not in OPTIONS:
-            raise ValueError(f"lists={{{name!r}: …}}: {nearest(name, OPTIONS)}")
+            raise ArgumentError(f"lists={{{name!r}: …}}: {nearest(name, OPTIONS)}")
         tried = sorted(set(rates) - {0.0})  # nothing of it is the standard recipe itself
         if tried:
             found.append(_method_of_list(standard, name, tried))
@@ -92,12 +93,12 @@ def methods_of(recipes: Sequence[Recipe], lists: Mapping[str, Sequence[float]]) 
 def _method_of_list(standard: Recipe | None, name: str, tried: Sequence[float]) -> Method:
     words = name.replace("_", " ")
     if standard is None:
-        raise ValueError(
+        raise ArgumentError(
             f"a list of {name}: expected a standard recipe among them, to which it is applied; the list 0 "
             f"({OPTIONS[name]} 0) leaves {words} out"
         )
     if len(tried) > 1 and not standard.validation:
-        raise ValueError(
+        raise ArgumentError(
             f"validation=0: the best {words} is chosen on held-out images; hold some out, such as --validation 5000"
         )
     named = f"{standard.name.removesuffix('-standard')}-{name.replace('_', '-')}"

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from subspaces import files
+from subspaces.errors import ArgumentError
 from subspaces.studies import tables
 from subspaces.studies.catalogue import RULE, Plan, Reproduced
 from subspaces.studies.catalogue.claims import HEADS, MANY, VERDICTS, counted
@@ -65,7 +66,7 @@ def run(plan: Program, told: Callable[[Reproduced], None] = lambda made: None) -
     """
     if not plan.plans:
         reasons = dict.fromkeys(each.reason for each in plan.obstacles)
-        raise ValueError(f"nothing of it is possible here: {'; '.join(reasons)}")
+        raise ArgumentError(f"nothing of it is possible here: {'; '.join(reasons)}")
     made, failures = list[Reproduced](), list[Failure]()
     with files.made(plan.setting.out):
         for plans in plan.benches:

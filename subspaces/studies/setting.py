@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from subspaces import values
 from subspaces.api import evaluate
+from subspaces.errors import ArgumentError
 from subspaces.evaluation.run_ensembles import ALIKE
 from subspaces.evaluation.settings import PASSES
 from subspaces.methods.fields import MOST
@@ -56,7 +57,7 @@ class Setting:
             if name != "data" or self.data is not None:
                 object.__setattr__(self, name, values.folder(name, getattr(self, name)))
         if self.runs.resolve() == self.out.resolve():
-            raise ValueError(f"out={str(self.out)!r}: expected another folder than that of the runs")
+            raise ArgumentError(f"out={str(self.out)!r}: expected another folder than that of the runs")
         if self.ensembles is not None:
             object.__setattr__(self, "ensembles", whole_numbers("ensembles", self.ensembles))
         values.whole("dropout_passes", self.dropout_passes, 1, MOST_PASSES)
@@ -104,13 +105,15 @@ def check(recipes: Sequence[Recipe], setting: Setting) -> None:
     for one in recipes:
         other = known.setdefault((one.seed, *one.distinguishing().items()), one)
         if other is not one:
-            raise ValueError(f"{other.name} and {one.name} are the same training: they differ in nothing that it uses")
+            raise ArgumentError(
+                f"{other.name} and {one.name} are the same training: they differ in nothing that it uses"
+            )
     for one in recipes[1:]:
         _check_alike(recipes[0], one)
     seeds = [len({each.seed for each in recipes if same(each, one)}) for one in independent(recipes)]
     for size in setting.ensembles or ():
         if size < 2 or size > max(seeds, default=0):
-            raise ValueError(
+            raise ArgumentError(
                 f"ensembles={size}: expected 2 or more and as many seeds of a standard recipe, of which there are "
                 f"{max(seeds, default=0)}"
             )
@@ -122,7 +125,7 @@ def _check_alike(first: Recipe, other: Recipe) -> None:
         ours, theirs = getattr(first, name), getattr(other, name)
         if ours != theirs:
             hint = f"; --{name.replace('_', '-')} sets it for all" if name != "dataset" else ""
-            raise ValueError(
+            raise ArgumentError(
                 f"{first.name} has {name.replace('_', ' ')} {ours!r} and {other.name} {theirs!r}: "
                 f"methods are compared on the same data{hint}"
             )
@@ -151,12 +154,12 @@ def find_reference(recipes: Sequence[Recipe], name: OneRecipe | None = None) -> 
         standard = [one for one in recipes if one.method == "standard"]
         return next(iter([*filter(plain, standard), *standard]), None)
     if not isinstance(name, (Recipe, str)):
-        raise TypeError(f"reference={values.shown(name)}: expected a Recipe or the name of one")
+        raise ArgumentError(f"reference={values.shown(name)}: expected a Recipe or the name of one")
     name = name.name if isinstance(name, Recipe) else name
     known = {one.name: one for one in reversed(recipes)}
     if name not in known:
         compared = f"expected one of those compared, {', '.join(sorted(known))}"
-        raise ValueError(f"reference={name!r}: {compared if name in RECIPES else nearest(name, known)}")
+        raise ArgumentError(f"reference={name!r}: {compared if name in RECIPES else nearest(name, known)}")
     return known[name]
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from subspaces.errors import ArgumentError, MissingPackageError
 from subspaces.methods import METHODS
 from subspaces.training import feasible
 from subspaces.training.cluster import Event
@@ -127,11 +128,11 @@ def _check_networks(names: Iterable[str]) -> None:
     for name in names:
         module, colon, _ = name.partition(":")
         if module == "__main__":
-            raise ValueError(f"network {name!r}: no other process can import it; move it to a module of its own")
+            raise ArgumentError(f"network {name!r}: no other process can import it; move it to a module of its own")
         try:
             importlib.import_module(module) if colon else None
         except ImportError as error:
-            raise ImportError(f"network {name!r}: {error}; install it there, or see --code") from None
+            raise MissingPackageError(f"network {name!r}: {error}; install it there, or see --code") from None
 
 
 def _sendable(error: Exception) -> Exception:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from subspaces import values
+from subspaces.errors import ArgumentError
 from subspaces.methods import METHODS
 from subspaces.text import nearest
 from subspaces.training import cluster, feasible, sweep
@@ -199,7 +200,7 @@ def configure(
     settings = {entry.name for entry in dataclasses.fields(Execution)}
     for name in changes:
         if name not in fields | settings:
-            raise TypeError(f"{name}=…: no such setting; {nearest(name, sorted(fields | settings))}")
+            raise ArgumentError(f"{name}=…: no such setting; {nearest(name, sorted(fields | settings))}")
     execution = Execution(**{name: value for name, value in changes.items() if name in settings})
     if execution.ray is None:
         placed(execution)  # which refuses what this machine cannot do
@@ -207,14 +208,16 @@ def configure(
         cluster.check(execution)
     altered = {name: value for name, value in changes.items() if name in fields}
     if not isinstance(altered.get("method", ""), str):
-        raise ValueError(f"method={values.shown(altered['method'])}: expected one of {', '.join(METHODS)}")
+        raise ArgumentError(f"method={values.shown(altered['method'])}: expected one of {', '.join(METHODS)}")
     found = [one if isinstance(one, Recipe) else book.find(one) for one in several]
     found = [dataclasses.replace(one, **own) for one, own in zip(found, _shares(found, altered), strict=True)]
     if altered.get("trunk") and not all(one.branch for one in found):
-        raise ValueError(f"trunk={altered['trunk']}: expected a branch from 1 on with it; branch 0 is the run itself")
+        raise ArgumentError(
+            f"trunk={altered['trunk']}: expected a branch from 1 on with it; branch 0 is the run itself"
+        )
     if seeds is not None:
         seeds = values.several("seeds", seeds, "one or more of them, such as [0, 1]")
         if not seeds:
-            raise ValueError(f"seeds={seeds!r}: expected one or more of them, such as [0, 1]")
+            raise ArgumentError(f"seeds={seeds!r}: expected one or more of them, such as [0, 1]")
         found = [dataclasses.replace(one, seed=seed) for one in found for seed in seeds]
     return identified(found, data), execution

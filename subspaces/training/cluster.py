@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import chdir, contextmanager
 from typing import Any, NamedTuple
 
+from subspaces.errors import ArgumentError, MissingPackageError
 from subspaces.training.execution import Execution
 from subspaces.training.signals import Stop, Stopped
 from subspaces.training.world import LostError, started
@@ -45,10 +46,12 @@ class Needs(NamedTuple):
 def check(execution: Execution) -> None:
     """Refuse a cluster, as far as it shows on this machine that there can be none."""
     if importlib.util.find_spec("ray") is None:
-        raise ImportError("training on a Ray cluster needs Ray, which is not installed: pip install 'subspaces[ray]'")
+        raise MissingPackageError(
+            "training on a Ray cluster needs Ray, which is not installed: pip install 'subspaces[ray]'"
+        )
     _, processes = started()
     if processes > 1:
-        raise ValueError(
+        raise ArgumentError(
             f"ray={execution.ray!r}: this is one of {processes} processes that share a run (WORLD_SIZE), and Ray would "
             "start others; start it without torchrun"
         )
@@ -62,7 +65,7 @@ def joined(address: str) -> Iterator["Cluster"]:
     if ray.is_initialized():
         ours = ray.get_runtime_context().gcs_address
         if address not in ("auto", ours):
-            raise ValueError(f"ray={address!r}: this process is connected to the cluster at {ours}; expected auto")
+            raise ArgumentError(f"ray={address!r}: this process is connected to the cluster at {ours}; expected auto")
         yield Cluster(ray)
         return
     try:
@@ -115,7 +118,7 @@ def _check_answer(address: str) -> None:
     remedy = "start one with `ray start --head`, or leave the address out for one on this machine"
     host, _, port = address.rpartition(":")
     if "/" in address or not host or not port.isdigit():
-        raise ValueError(f"no Ray cluster is called {address!r}: expected HOST:PORT, on a machine of the cluster")
+        raise ArgumentError(f"no Ray cluster is called {address!r}: expected HOST:PORT, on a machine of the cluster")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), SECONDS) as line:
             if os.environ.get("RAY_USE_TLS", "0") in ("", "0"):
@@ -144,7 +147,7 @@ class Cluster:
         if not any(needs.met_by(node["Resources"]) for node in self.machines):
             has = ", ".join(f"{node['NodeManagerHostname']}: {_words(node['Resources'])}" for node in self.machines[:8])
             remedy = "use --device cpu, or ask for less (--gpus-per-run)" if gpus else "ask for less (--cpus-per-run)"
-            raise ValueError(f"each run needs {needs}, and no machine of the cluster has that ({has}): {remedy}")
+            raise ArgumentError(f"each run needs {needs}, and no machine of the cluster has that ({has}): {remedy}")
         return needs
 
     def total(self, kind: str) -> float:

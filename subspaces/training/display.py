@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from subspaces import values
+from subspaces.errors import ArgumentError
 from subspaces.text import nearest
 from subspaces.training.runs import Run
 
@@ -54,7 +55,7 @@ class Display:
 def check_mode(mode: Any) -> None:
     """Refuse a way of showing progress that there is not."""
     if not isinstance(mode, str) or mode not in get_args(Mode):
-        raise ValueError(f"show={values.shown(mode)}: {nearest(mode, get_args(Mode))}")
+        raise ArgumentError(f"show={values.shown(mode)}: {nearest(mode, get_args(Mode))}")
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from subspaces import data, sharding
 from subspaces.distributed import distribute
+from subspaces.errors import ArgumentError
 from subspaces.features import Sampled
 from subspaces.memory import keep_memory
 from subspaces.methods import Hooks
@@ -203,7 +204,7 @@ class Engine:
         with torch.no_grad():
             for name, value in own.items():
                 if value.shape != state[name].shape:
-                    raise ValueError(f"{name} is {tuple(state[name].shape)}, expected {tuple(value.shape)}")
+                    raise ArgumentError(f"{name} is {tuple(state[name].shape)}, expected {tuple(value.shape)}")
                 sharding.fill(value, state[name])
         if not self.world.first:
             self.totals.zero_()  # those of all are the first one's

@@ -7,6 +7,7 @@ from typing import Literal
 
 import torch
 
+from subspaces.errors import ArgumentError
 from subspaces.methods import fields
 from subspaces.methods.fields import NATURAL, POSITIVE, Limit, setting
 
@@ -66,18 +67,18 @@ class Execution:
         if self.ray is None:
             for name in ("cpus_per_run", "gpus_per_run"):
                 if getattr(self, name) is not None:
-                    raise ValueError(
+                    raise ArgumentError(
                         f'{name}={getattr(self, name)}: it is for runs on a Ray cluster; add --ray (ray="auto")'
                     )
             return
         if not re.fullmatch(ADDRESS, self.ray):
-            raise ValueError(f"ray={self.ray!r}: expected auto, local, or HOST:PORT of a cluster's head")
+            raise ArgumentError(f"ray={self.ray!r}: expected auto, local, or HOST:PORT of a cluster's head")
         if self.device not in ("auto", "cpu", "cuda"):
-            raise ValueError(f"device={self.device!r} with ray: expected auto, cpu or cuda; Ray says which GPU")
+            raise ArgumentError(f"device={self.device!r} with ray: expected auto, cpu or cuda; Ray says which GPU")
         if self.device == "cpu" and self.gpus_per_run is not None:
-            raise ValueError(f"gpus_per_run={self.gpus_per_run} with device='cpu': expected one of the two")
+            raise ArgumentError(f"gpus_per_run={self.gpus_per_run} with device='cpu': expected one of the two")
         if self.device == "cpu" and self.graph:
-            raise ValueError("graph=True on cpu: a CUDA graph needs a CUDA device")
+            raise ArgumentError("graph=True on cpu: a CUDA graph needs a CUDA device")
 
     def off_cluster(self) -> "Execution":
         """Return the same for a process that trains by itself."""
@@ -91,11 +92,11 @@ class Execution:
         except RuntimeError:
             device = torch.device("meta")
         if device.type not in ("cpu", "cuda"):
-            raise ValueError(f"device={name!r}: expected auto, cpu, cuda or cuda:N")
+            raise ArgumentError(f"device={name!r}: expected auto, cpu, cuda or cuda:N")
         if device.type == "cuda" and (
             not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count()
         ):
-            raise ValueError(
+            raise ArgumentError(
                 f"device={name!r}: this machine has {torch.cuda.device_count()} CUDA devices; use cpu or auto"
             )
         gpu = device.type == "cuda"
@@ -104,5 +105,5 @@ class Execution:
         compiled = gpu if self.compile is None else self.compile
         graph = gpu if self.graph is None else self.graph
         if graph and not gpu:
-            raise ValueError(f"graph=True on {name}: a CUDA graph needs a CUDA device")
+            raise ArgumentError(f"graph=True on {name}: a CUDA graph needs a CUDA device")
         return dataclasses.replace(self, device=name, precision=precision, compile=compiled, graph=graph)

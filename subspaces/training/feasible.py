@@ -15,6 +15,7 @@ import torch
 from subspaces.batchnorm import ONE_VALUE
 from subspaces.data import Dataset, Size, size_of
 from subspaces.data.loading import OWN, check_name_and_root
+from subspaces.errors import ArgumentError
 from subspaces.networks import registry
 from subspaces.training.recipe import Recipe
 
@@ -44,7 +45,7 @@ def _check_sizes(recipes: Iterable[Recipe], data: str | os.PathLike[str] | None)
             if one.dataset == OWN:
                 _check_network(one, size)
             if one.validation >= size.training:
-                raise ValueError(
+                raise ArgumentError(
                     f"validation={one.validation}: expected 0 to {size.training - 1}, part of the {size.training} "
                     f"training images of {one.dataset}"
                 )
@@ -64,7 +65,7 @@ def _check_network(recipe: Recipe, size: Size) -> None:
         with torch.random.fork_rng(devices=[]), device, torch.no_grad():
             registry.build(recipe.network, **settings).eval()(torch.zeros(2, *size.image_shape))
     except (ValueError, RuntimeError) as error:
-        raise ValueError(
+        raise ArgumentError(
             f"network={recipe.network!r}: it does not take the images, {size.image_shape[1]} pixels a side in "
             f"{size.classes} classes: {error}; choose another --image-size or --network"
         ) from None
@@ -77,7 +78,7 @@ def check_loaded(recipes: Sequence[Recipe], dataset: Dataset, processes: int = 1
     """
     trunk = max(one.trunk for one in recipes)
     if trunk and processes > 1:
-        raise ValueError(f"trunk={trunk}: expected one process for a branch; {processes} were started")
+        raise ArgumentError(f"trunk={trunk}: expected one process for a branch; {processes} were started")
     different = {(one.batch, one.definition.groups, one.network, one.dropout): one for one in recipes}
     for one in different.values():
         check_batches(one, Size(len(dataset.train), dataset.image_shape, len(dataset.classes)), processes)
@@ -97,7 +98,7 @@ def check_batches(recipe: Recipe, size: Size, processes: int = 1) -> None:
         what = f"a batch of {last or recipe.batch} is cut into {groups}"
     better = next(_better(size.training, recipe), None)
     remedy = f"choose --batch {better}" if better else "lower --samples, or hold fewer images out (--validation)"
-    raise ValueError(
+    raise ArgumentError(
         f"batch={recipe.batch}: {what}, and a batch norm of {recipe.network} cannot be trained on one: {remedy}"
     )
 
@@ -109,7 +110,7 @@ def _check_shares(recipe: Recipe, size: Size, processes: int) -> None:
     if fewest >= 2 * parts or (fewest >= parts and not _needs_two(recipe, size)):
         return
     groups = f" in {recipe.definition.groups} groups (--samples)" if recipe.definition.groups > 1 else ""
-    raise ValueError(
+    raise ArgumentError(
         f"batch={recipe.batch}: the smallest batch has {fewest} images for {processes} processes{groups}, and each "
         "needs some of its own, two where it has batch norms: start fewer processes, or choose another --batch"
     )

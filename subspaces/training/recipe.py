@@ -14,6 +14,7 @@ from subspaces import streams, values
 from subspaces.data import listing
 from subspaces.data.loading import checked_size
 from subspaces.data.views import AUGMENTATIONS, PLAIN
+from subspaces.errors import ArgumentError
 from subspaces.methods import METHODS, Method, fields, own_fields, users
 from subspaces.methods.fields import ABOVE_ZERO, FRACTION, NATURAL, POSITIVE, setting
 from subspaces.methods.rates import SCHEDULES
@@ -37,7 +38,7 @@ ALWAYS = {  # fields that every recipe once had: they are part of every key, so 
 }
 
 
-class MissingMethodError(ValueError):
+class MissingMethodError(ArgumentError):
     """A recipe of a method that is not there."""
 
 
@@ -98,7 +99,7 @@ class Recipe:
         own = {name: value for name, value in given.items() if name not in COMMON}
         if definition is not None:
             if not isinstance(definition, Method):
-                raise TypeError(f"definition={values.shown(definition)}: expected the Method of another recipe")
+                raise ArgumentError(f"definition={values.shown(definition)}: expected the Method of another recipe")
             kept = definition.own()
             own = {name: kept[name] for name in kept if name in kind.names()} | own
         self._refuse(kind, own)
@@ -110,14 +111,14 @@ class Recipe:
         """Refuse fields that the method does not have."""
         for name in kind.names():
             if name in COMMON:
-                raise TypeError(
+                raise ArgumentError(
                     f"the method {kind.name} has a field {name!r}, as every recipe has: choose another name"
                 )
         for name in own:
             if not users(name):
-                raise TypeError(f"{name}=…: a recipe has no such field; {nearest(name, all_fields())}")
+                raise ArgumentError(f"{name}=…: a recipe has no such field; {nearest(name, all_fields())}")
             if name not in kind.names():
-                raise ValueError(
+                raise ArgumentError(
                     f"{name}={values.shown(own[name])}: {kind.name} makes no use of it; it is for {listed(users(name))}"
                 )
 
@@ -128,28 +129,28 @@ class Recipe:
         if left or not given:
             object.__setattr__(self, "schedule", own or default)
         if own is not None and self.schedule != own:
-            raise ValueError(f"schedule={self.schedule!r}: {self.method} has a schedule of its own, {own!r}")
+            raise ArgumentError(f"schedule={self.schedule!r}: {self.method} has a schedule of its own, {own!r}")
         if own is None and self.schedule not in SCHEDULES:
-            raise ValueError(f"schedule={self.schedule!r}: {nearest(self.schedule, SCHEDULES)}")
+            raise ArgumentError(f"schedule={self.schedule!r}: {nearest(self.schedule, SCHEDULES)}")
 
     def _check(self) -> None:
         """Refuse fields that do not fit each other."""
         if not re.fullmatch(r"[\w.-]+", self.name) or len(self.name.encode()) > NAME:
-            raise ValueError(
+            raise ArgumentError(
                 f"name={self.name!r}: expected letters, digits, '.', '_' and '-', and {NAME} of them at most, as it "
                 "names a folder"
             )
         self.optimizer_class()
         self._check_images()
         if self.trunk > self.epochs:
-            raise ValueError(f"trunk={self.trunk}: expected at most the epochs, {self.epochs}")
+            raise ArgumentError(f"trunk={self.trunk}: expected at most the epochs, {self.epochs}")
         self.definition.check(self.common())
         try:
             self.checkpoints()
             self.rate(0)
         except ValueError as error:
             own = "".join(f", {name}={value}" for name, value in self.definition.own().items())
-            raise ValueError(
+            raise ArgumentError(
                 f"epochs={self.epochs}{own} with schedule={self.schedule!r}: {error} (recipe {self.name})"
             ) from None
 
@@ -158,7 +159,7 @@ class Recipe:
         object.__setattr__(self, "image_size", checked_size(self.dataset, self.image_size, self.fingerprint))
         if self.augment != PLAIN and (self.pad or self.dataset == "imagenet"):
             other = f"pad={self.pad}" if self.pad else f"dataset={self.dataset!r}, whose images are always seen so"
-            raise ValueError(f"augment={self.augment!r} with {other}: expected one way to crop; set pad to 0")
+            raise ArgumentError(f"augment={self.augment!r} with {other}: expected one way to crop; set pad to 0")
 
     @property
     def data_name(self) -> str:
@@ -203,11 +204,11 @@ class Recipe:
     def optimizer_class(self) -> type[torch.optim.Optimizer]:
         """Return the class of the optimiser."""
         if self.optimizer in UNFIT:
-            raise ValueError(f"optimizer={self.optimizer!r}: {UNFIT[self.optimizer]}; try 'SGD' or 'AdamW'")
+            raise ArgumentError(f"optimizer={self.optimizer!r}: {UNFIT[self.optimizer]}; try 'SGD' or 'AdamW'")
         classes = {name for name, kind in vars(torch.optim).items() if isinstance(kind, type)}
         known = sorted(classes - {"Optimizer", *UNFIT})
         if self.optimizer not in known:
-            raise ValueError(f"optimizer={self.optimizer!r}: {nearest(self.optimizer, known)}")
+            raise ArgumentError(f"optimizer={self.optimizer!r}: {nearest(self.optimizer, known)}")
         kind: type[torch.optim.Optimizer] = getattr(torch.optim, self.optimizer)
         return kind
 
@@ -233,7 +234,7 @@ class Recipe:
         others, fields = own_fields().keys() - kind.names(), all_fields()
         for name in values:
             if name not in fields:
-                raise ValueError(f"a recipe has no field {name!r}: {nearest(name, fields)}")
+                raise ArgumentError(f"a recipe has no field {name!r}: {nearest(name, fields)}")
         return cls(**{name: value for name, value in values.items() if name not in others})
 
     def distinguishing(self) -> dict[str, Any]:

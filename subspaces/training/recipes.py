@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from subspaces.errors import ArgumentError
 from subspaces.text import Catalogue, nearest
 from subspaces.training.recipe import Recipe
 
@@ -94,5 +95,5 @@ RECIPES = Catalogue("recipe", [recipe for recipes in _LISTS for recipe in recipe
 def find(name: str) -> Recipe:
     """Return the recipe of that name."""
     if name not in RECIPES:
-        raise ValueError(f"no recipe {name!r}: {nearest(name, RECIPES)} (`subspaces recipes` lists them all)")
+        raise ArgumentError(f"no recipe {name!r}: {nearest(name, RECIPES)} (`subspaces recipes` lists them all)")
     return RECIPES[name]

@@ -19,11 +19,12 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from subspaces import files
+from subspaces.errors import ArgumentError, UserError
 
 SEAL = "seal"
 
 
-class RunError(RuntimeError):
+class RunError(UserError, RuntimeError):
     """A run folder that cannot be used."""
 
 
@@ -83,7 +84,7 @@ def parse(content: bytes, where: object, remedy: str) -> dict[str, Any]:
     try:
         value = json.loads(content)
         if not isinstance(value, dict):
-            raise ValueError(f"expected an object, found a {type(value).__name__}")
+            raise ArgumentError(f"expected an object, found a {type(value).__name__}")
     except (ValueError, RecursionError) as error:
         raise RunError(f"{where} is damaged ({error}): {remedy}") from None
     return value

@@ -12,6 +12,7 @@ from typing import Any
 
 from subspaces import files, locks
 from subspaces.data import loading
+from subspaces.errors import ArgumentError
 from subspaces.training import trunks
 from subspaces.training.afar import Outcome, Site, Then, look, work
 from subspaces.training.cluster import PAUSE, RETRIES, Needs, Tasks, joined
@@ -100,7 +101,7 @@ def _methods(recipes: Sequence[Recipe]) -> bytes:
         return bytes(cloudpickle.dumps(added))
     except Exception as error:
         names = ", ".join(kind.name for kind in added)
-        raise ValueError(
+        raise ArgumentError(
             f"method={names!r}: it cannot be sent to a cluster ({error}): define it in a module that workers can import"
         ) from None
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from subspaces import data, memory, norms, sharding, storage, streams
 from subspaces.batchnorm import Module, StatisticsError, recalibrate
+from subspaces.errors import UserError
 from subspaces.phases import phase
 from subspaces.subspace import Subspace
 from subspaces.training import trunks
@@ -26,7 +27,7 @@ from subspaces.training.world import ALONE, EVERY, World
 Report = Callable[[Run, dict[str, Any]], None]
 
 
-class TrainingError(RuntimeError):
+class TrainingError(UserError, RuntimeError):
     """Training that cannot go on."""
 
 

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from subspaces.errors import ArgumentError
 from subspaces.networks.factories import is_factory
 from subspaces.training.recipe import Recipe
 
@@ -88,12 +89,12 @@ def _key() -> bytes | None:
         return None
     anew = "or remove the file: a new key is made, and runs signed with the old one need --trust"
     if modes[0].st_mode & (stat.S_IRWXG | stat.S_IRWXO) or modes[1].st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise ValueError(
+        raise ArgumentError(
             f"{path}: others can read or change the key that signs your runs; "
             f"chmod 700 {path.parent} && chmod 600 {path}, {anew}"
         )
     if len(key) != LENGTH:
-        raise ValueError(f"{path}: expected a key of {LENGTH} bytes; put it back, {anew}")
+        raise ArgumentError(f"{path}: expected a key of {LENGTH} bytes; put it back, {anew}")
     return key
 
 

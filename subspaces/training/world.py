@@ -18,6 +18,7 @@ from torch import Tensor
 
 from subspaces import sharding
 from subspaces.data import Share
+from subspaces.errors import ArgumentError, UserError
 from subspaces.training.execution import Execution
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ LOST = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", 
 T = TypeVar("T")
 
 
-class LostError(RuntimeError):
+class LostError(UserError, RuntimeError):
     """A process that trained a part of a run, or all of it, is gone."""
 
 
@@ -137,10 +138,12 @@ def placed(execution: Execution) -> Execution:
         return execution.resolved()
     for name in ("compile", "graph"):
         if getattr(execution, name):
-            raise ValueError(f"{name}=True: {size} processes that train together exchange weights in every step, eager")
+            raise ArgumentError(
+                f"{name}=True: {size} processes that train together exchange weights in every step, eager"
+            )
     for name in ("at_once", "stack"):
         if (getattr(execution, name) or 1) > 1:
-            raise ValueError(
+            raise ArgumentError(
                 f"{name}={getattr(execution, name)}: {size} processes train one run at a time, together; start one "
                 "process to train several runs at once"
             )
@@ -149,7 +152,9 @@ def placed(execution: Execution) -> Execution:
         kind = "cuda" if torch.cuda.is_available() else "cpu"
     if kind == "cuda":
         if number:
-            raise ValueError(f"device={execution.device!r}: each of {size} processes takes its own GPU; expected cuda")
+            raise ArgumentError(
+                f"device={execution.device!r}: each of {size} processes takes its own GPU; expected cuda"
+            )
         kind = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
     return replace(execution, device=kind, compile=False, graph=False).resolved()
 

@@ -14,6 +14,7 @@ from subspaces.data.corruptions.draws import Draws
 from subspaces.data.corruptions.matrices import rounded
 from subspaces.data.corruptions.parameters import PARAMETERS, Sides
 from subspaces.data.pixels import grey
+from subspaces.errors import ArgumentError
 from subspaces.streams import SEEDS
 from subspaces.text import Catalogue
 
@@ -117,10 +118,10 @@ def corrupt(images: Tensor, name: str, severity: int, *, seed: int = 0, first: i
         or images.shape[1] not in (1, 3)
     ):
         found = f"{images.dtype} {tuple(images.shape)}" if isinstance(images, Tensor) else values.shown(images)
-        raise ValueError(f"corrupt got images of {found}: expected torch.uint8 [n, 1 or 3, height, width]")
+        raise ArgumentError(f"corrupt got images of {found}: expected torch.uint8 [n, 1 or 3, height, width]")
     height, width = images.shape[-2:]
     if not height or not width:
-        raise ValueError(f"corrupt got images of {height} × {width} pixels: expected at least one")
+        raise ArgumentError(f"corrupt got images of {height} × {width} pixels: expected at least one")
     part = (zlib.crc32(name.encode()) % 2**13) * 2**3 + severity
     step = max(CHUNK["cpu" if images.device.type == "cpu" else "other"] // (height * width), 1)
     result = torch.empty_like(images)

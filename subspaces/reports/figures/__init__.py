@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from subspaces.errors import ArgumentError, MissingPackageError
 from subspaces.reports.reading import Group, Source, gather
 from subspaces.text import nearest
 
@@ -95,7 +96,7 @@ KINDS: dict[str, Kind] = {
 def find(name: str) -> Kind:
     """Return the figure of that name, or list them all and name the nearest."""
     if name not in KINDS:
-        raise ValueError(f"no figure {name!r}: {nearest(name, KINDS)} (figures: {', '.join(KINDS)})")
+        raise ArgumentError(f"no figure {name!r}: {nearest(name, KINDS)} (figures: {', '.join(KINDS)})")
     return KINDS[name]
 
 
@@ -103,7 +104,7 @@ def draw(name: str, sources: Source | Iterable[Source], *, metric: str | None = 
     """Draw a figure of families on one data set: runs, their folders, evaluations, or files of such."""
     kind = find(name)
     if metric is not None and kind.metric is None:
-        raise ValueError(f"metric={metric!r}: the figure {name!r} has no choice of a metric, leave it out")
+        raise ArgumentError(f"metric={metric!r}: the figure {name!r} has no choice of a metric, leave it out")
     return draw_groups(name, gather(sources, evaluated=kind.evaluated), metric, split)
 
 
@@ -115,7 +116,7 @@ def draw_groups(name: str, groups: Sequence[Group], metric: str | None = None, s
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "matplotlib":
             raise
-        raise ImportError("figures need matplotlib: pip install 'subspaces[figures]'") from None
+        raise MissingPackageError("figures need matplotlib: pip install 'subspaces[figures]'") from None
     with module.style.styled():
         figure: Figure = getattr(module, function)(groups, metric, split)
     module.style.settle(figure)
@@ -129,9 +130,9 @@ def outputs(name: str, out: str | os.PathLike[str] | None = None) -> list[Path]:
         return [Path(f"{name}{ending}") for ending in FORMATS]
     path = Path(out)
     if path.suffix.lower() not in FORMATS:
-        raise ValueError(f"{path}: expected a name that ends in {' or '.join(FORMATS)}")
+        raise ArgumentError(f"{path}: expected a name that ends in {' or '.join(FORMATS)}")
     if path.is_dir() or not path.parent.is_dir():
-        raise ValueError(f"{path} is a folder" if path.is_dir() else f"the folder {path.parent} does not exist")
+        raise ArgumentError(f"{path} is a folder" if path.is_dir() else f"the folder {path.parent} does not exist")
     return [path]
 
 

@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from subspaces.errors import ArgumentError
 from subspaces.evaluation.statistics import spread
 from subspaces.methods import METHODS
 from subspaces.reports.figures import style
@@ -24,7 +25,7 @@ def diversity(groups: Sequence[Group], metric: str | None, split: str) -> Figure
     rows = (row for group in families for row in group.runs[0].record.rows)
     predicted = next((list(row.diversity) for row in rows if row.diversity), [])
     if metric is not None and metric not in (*LOGGED, *predicted):
-        raise ValueError(f"metric={metric!r}: {nearest(metric, (*LOGGED, *predicted))}")
+        raise ArgumentError(f"metric={metric!r}: {nearest(metric, (*LOGGED, *predicted))}")
     if not families:
         raise RunError("only single networks among the runs: expected a line, a curve or a simplex")
     weights = [
@@ -149,6 +150,6 @@ def _check_logs(groups: Sequence[Group], columns: Sequence[str]) -> None:
     known = dict.fromkeys(name for group in groups for row in group.runs[0].log for name in row if name != "epoch")
     for column in columns:
         if column not in known:
-            raise ValueError(f"metric={column!r} is no column of the logs: {nearest(column, known)}")
+            raise ArgumentError(f"metric={column!r} is no column of the logs: {nearest(column, known)}")
     if not columns:
         raise RunError("only single networks among the runs: they have no distance between vertices; name a --metric")

@@ -13,6 +13,7 @@ from matplotlib.text import Annotation
 from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import Bbox
 
+from subspaces.errors import ArgumentError
 from subspaces.evaluation.plane import begun
 from subspaces.evaluation.record import Description, Drawn, Plane
 from subspaces.reports.figures import style
@@ -43,7 +44,7 @@ def plane(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     known = list(panels[0].plane.values)
     metric = {"error": "accuracy", "loss": "nll"}.get(metric or "", metric)
     if metric is not None and metric not in known:
-        raise ValueError(f"metric={metric!r} was not measured on planes: {nearest(metric, known)}")
+        raise ArgumentError(f"metric={metric!r} was not measured on planes: {nearest(metric, known)}")
     quantities = [measure(name, groups) for name in (known if metric is None else [metric])]
     across = min(len(panels), ACROSS)
     rows = -(-len(panels) // across)  # for each quantity

@@ -13,6 +13,7 @@ from string import Template
 from typing import Any
 
 from subspaces import files
+from subspaces.errors import ArgumentError, MissingPackageError
 from subspaces.evaluation.cache import Measured
 from subspaces.reports.answers import beside
 from subspaces.reports.page.content import page
@@ -50,7 +51,7 @@ def write_page(groups: Sequence[Group], path: str | os.PathLike[str], ensembles:
     target = Path(path)
     if target.is_dir() or not target.parent.is_dir():
         problem = f"{target} is a folder" if target.is_dir() else f"the folder {target.parent} does not exist"
-        raise ValueError(f"{problem}: expected the name of an HTML file in an existing folder")
+        raise ArgumentError(f"{problem}: expected the name of an HTML file in an existing folder")
     charts = _plotly()
     files.write(target, _html(page(groups, ensembles), charts).encode())
     return target
@@ -60,7 +61,7 @@ def _plotly() -> str:
     """Return the text of plotly's script, without importing the package."""
     found = find_spec("plotly")
     if found is None or found.origin is None:
-        raise ImportError("the report needs plotly: pip install 'subspaces[report]'")
+        raise MissingPackageError("the report needs plotly: pip install 'subspaces[report]'")
     return (Path(found.origin).parent / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
+from subspaces.errors import MissingPackageError
 from subspaces.evaluation.answers import PAIR, named
 from subspaces.evaluation.examples import pictures
 from subspaces.evaluation.plane import begun
@@ -215,7 +216,7 @@ def data_uri(image: Tensor) -> str:
     try:
         from PIL import Image
     except ImportError:
-        raise ImportError("the report's test images need Pillow: pip install 'subspaces[report]'") from None
+        raise MissingPackageError("the report's test images need Pillow: pip install 'subspaces[report]'") from None
 
     pixels = image.permute(1, 2, 0).numpy()
     picture = Image.fromarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels[..., :3]).convert("RGB")

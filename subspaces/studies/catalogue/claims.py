@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any, Generic, Literal, TypeVar
 
+from subspaces.errors import ArgumentError
 from subspaces.evaluation.record import Description
 from subspaces.evaluation.statistics import (
     CONFIDENCE,
@@ -86,7 +87,7 @@ class Claim(Generic[P]):
         known = [side for side in sides if not isinstance(side, float)]
         seeds = [seed for seed in known[0] if all(seed in side for side in known)]
         if not seeds:
-            raise ValueError(f"{self.sentence}: {self.formula} has no seed with both sides; expected one or more")
+            raise ArgumentError(f"{self.sentence}: {self.formula} has no seed with both sides; expected one or more")
         first, second = ([side if isinstance(side, float) else side[seed] for seed in seeds] for side in sides)
         difference = paired([value + self.margin for value in first], [self.factor * value for value in second])
         return Judgement(self, seeds, spread(first), spread(second), difference, _verdict(difference))

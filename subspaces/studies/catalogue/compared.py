@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+from subspaces.errors import ArgumentError
 from subspaces.evaluation.record import Row
 from subspaces.evaluation.settings import Settings
 from subspaces.evaluation.shifted_data import Corruptions
@@ -45,7 +46,7 @@ class Panel:
     def group(self, label: str) -> Group:
         """Return the runs of a method."""
         if label not in self.recipes:
-            raise ValueError(f"no method {label!r} in this exhibit: {nearest(label, self.recipes)}")
+            raise ArgumentError(f"no method {label!r} in this exhibit: {nearest(label, self.recipes)}")
         return next(each for each in self.comparison.groups if same(recipe_of(each), self.recipes[label]))
 
     def entry(self, label: str, answer: str) -> Entry:
@@ -54,7 +55,7 @@ class Panel:
         found = {each.kind: each for each in self.comparison.entries if each.group.label == group.label}
         kind = "network" if answer == "midpoint" and group.runs[0].single else answer
         if kind not in found:
-            raise ValueError(f"{label} has no answer {answer!r}: {nearest(answer, found)}")
+            raise ArgumentError(f"{label} has no answer {answer!r}: {nearest(answer, found)}")
         return found[kind]
 
     def runs(self, *labels: str) -> list[Run]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 from subspaces import values
+from subspaces.errors import ArgumentError
 from subspaces.studies.catalogue import EXHIBITS, SCALES, Bench, Exhibit, Plan, Scale
 from subspaces.studies.catalogue.compared import TWIN
 from subspaces.studies.catalogue.costs import obstacle
@@ -55,7 +56,7 @@ def plan(name: str | Sequence[str], scale: str, setting: Setting, on: str | Sequ
     known = {entry.name for entry in fields(Execution)}
     for field_name in setting.changes:
         if field_name not in known:
-            raise TypeError(f"{field_name}=…: the scale decides what is trained; {nearest(field_name, known)}")
+            raise ArgumentError(f"{field_name}=…: the scale decides what is trained; {nearest(field_name, known)}")
     setting = setting if setting.seeds is not None else replace(setting, seeds=size.seeds)
     _check_seeds(setting.seeds or ())
     plans, obstacles = list[Plan](), list[Obstacle]()
@@ -74,7 +75,9 @@ def _check_seeds(seeds: Sequence[int]) -> None:
     """Refuse seeds of which one is the twin of another: their ensembles would have a network in common."""
     for seed in values.several("seeds", seeds, "one or more of them, such as [0, 1]"):
         if isinstance(seed, int) and seed + TWIN in seeds:
-            raise ValueError(f"seeds={seed}, {seed + TWIN}: the second is kept for a twin of the first; take another")
+            raise ArgumentError(
+                f"seeds={seed}, {seed + TWIN}: the second is kept for a twin of the first; take another"
+            )
 
 
 def _only(chosen: list[Place], on: str | Sequence[str] | None) -> list[Place]:
@@ -85,7 +88,7 @@ def _only(chosen: list[Place], on: str | Sequence[str] | None) -> list[Place]:
     known = dict.fromkeys(bench.name for _, bench in chosen)
     for one in wanted:
         if one not in known:
-            raise ValueError(f"on={one!r}: {nearest(one, known)}")
+            raise ArgumentError(f"on={one!r}: {nearest(one, known)}")
     return [(exhibit, bench) for exhibit, bench in chosen if bench.name in wanted]
 
 
@@ -94,5 +97,5 @@ def named(name: str | Sequence[str]) -> list[Exhibit[Any]]:
     several = values.all_of("name", name, (str,), "the name of an exhibit, or several")
     for one in several:
         if one != ALL and one not in EXHIBITS:
-            raise ValueError(f"no exhibit {one!r}: {nearest(one, [*EXHIBITS, ALL])} (`subspaces reproduce list`)")
+            raise ArgumentError(f"no exhibit {one!r}: {nearest(one, [*EXHIBITS, ALL])} (`subspaces reproduce list`)")
     return [kind() for each, kind in EXHIBITS.items() if ALL in several or each in several]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
+from subspaces.errors import ArgumentError
 from subspaces.evaluation.points import GRID
 from subspaces.methods import METHODS
 from subspaces.studies.noise import RATES
@@ -48,7 +49,7 @@ class Scale:
         named: dict[str, Recipe] = {}
         for one in self.bases.values():
             if named.setdefault(one.name, one) != one:
-                raise ValueError(f"scale {self.name!r}: two bases are called {one.name!r}; expected a name for each")
+                raise ArgumentError(f"scale {self.name!r}: two bases are called {one.name!r}; expected a name for each")
 
     def bench(self, role: Role) -> "Bench":
         """Return the network and data that play a role."""
