@@ -1,0 +1,13 @@
+"""What a user can fix, as exceptions; everything else that is raised is a bug of this package or of the user's code."""
+
+
+class UserError(Exception):
+    """Something that the user can fix: the command line prints it as one line, without a traceback."""
+
+
+class ArgumentError(UserError, ValueError, TypeError):
+    """An argument that is not as expected; `except ValueError` and `except TypeError` catch it too."""
+
+
+class MissingPackageError(UserError, ImportError):
+    """An optional package that is not installed, or cannot be imported."""
