@@ -10,6 +10,7 @@ from subspaces.cli.options import ROOT
 from subspaces.cli.shared import EXECUTION, Code, Data, Quiet, Trust, completing, option, out_option
 from subspaces.production import exporting
 from subspaces.production.choosing import NAMES
+from subspaces.text import printable
 
 POINT = "Point: which networks"
 
@@ -68,5 +69,5 @@ def export(
         trust=trust,
         progress=not quiet,
     )
-    typer.echo(f"wrote {written}")
-    typer.echo(f"wrote {written}.md")
+    typer.echo(printable(f"wrote {written}"))
+    typer.echo(printable(f"wrote {written}.md"))
