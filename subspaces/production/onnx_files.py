@@ -3,7 +3,8 @@
 A graph of ONNX operators runs no code of whoever made it, but it can name other files, run for ever, and ask for a
 terabyte in 200 bytes. A file is read only if
 
-    size        it has at most 2 GiB, the limit of the format, and all of its tensors lie in it
+    size        it has at most 2 GiB, the limit of the format, and all of its tensors lie in it; beside them it has at
+                most a million nodes, attributes and other parts
     operators   each is one of `OPERATORS`, those of the standard domain that networks are made of. None of them calls
                 a graph (no If, Loop or Scan, and functions are refused), so that every node runs at most once, and
                 none makes text, whose memory onnxruntime does not count
@@ -20,11 +21,13 @@ import torch
 from torch import Tensor
 
 from subspaces import values
+from subspaces.errors import ArgumentError
 from subspaces.production.errors import ExportError, ModelError, require
 from subspaces.production.metadata import Metadata
 from subspaces.production.models import Call, Model
 
 SIZE = (1 << 31) - 1  # bytes of a file
+PARTS = 1 << 20  # of its description
 MEMORY = 4 << 30  # bytes of what is computed for a batch
 _NAMES = """
 Abs Add And ArgMax ArgMin AveragePool BatchNormalization Cast Ceil Celu Clip Concat Constant ConstantOfShape Conv
@@ -67,9 +70,45 @@ def parsed(path: Path, content: bytes) -> Any:
     import onnx
 
     try:
+        if _parts(onnx.ModelProto.DESCRIPTOR, content) > PARTS:
+            raise ModelError(f"{path} has more than {PARTS:,} parts, which no network has: use another copy")
         return onnx.ModelProto.FromString(content)
-    except Exception as error:  # of protobuf, whose kinds depend on how it was built
+    except ModelError:
+        raise
+    except Exception as error:  # of a file that is cut, and of protobuf
         raise ModelError(f"{path} is no ONNX file ({_said(error)}): use another copy") from None
+
+
+def _parts(kind: Any, content: bytes) -> int:
+    """Count fields and numbers of a message, up to a limit, but not the bytes of tensors and text.
+
+    A part of two bytes may take two hundred when it is parsed.
+    """
+    found, inner = 0, [(kind, 0, len(content))]
+    while inner:
+        kind, at, end = inner.pop()
+        while at < end and found <= PARTS:
+            tag, at = _number(content, at)
+            entry, wire = kind.fields_by_number.get(tag >> 3), tag & 7
+            size, after = _number(content, at) if wire in (0, 2) else ({1: 8, 5: 4}[wire], at)
+            at = after + (size if wire else 0)
+            found += 1
+            if wire == 2 and entry is not None and entry.message_type:
+                inner.append((entry.message_type, after, at))
+            elif wire == 2 and entry is not None and entry.type not in (entry.TYPE_BYTES, entry.TYPE_STRING):
+                found += size
+    return found
+
+
+def _number(content: bytes, at: int) -> tuple[int, int]:
+    """Return a number as protobuf writes it, in seven bits a byte, and where it ends."""
+    found = shift = 0
+    while shift < 64:
+        byte = content[at]
+        found, at, shift = found | (byte & 127) << shift, at + 1, shift + 7
+        if byte < 128:
+            return found, at
+    raise ArgumentError("a number of more than 64 bits")
 
 
 def refused(model: Any, size: int) -> str | None:

@@ -22,7 +22,7 @@ from subspaces.production.metadata import FORMAT, VERSION, Metadata
 from subspaces.production.models import Model, called
 from subspaces.production.programs import OneNetwork, Program, Several
 
-HEADER = 1 << 25  # bytes of the description of the tensors, which takes many times that when it is read
+HEADER = 1 << 23  # bytes of the description of the tensors, which takes many times that when it is read
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
