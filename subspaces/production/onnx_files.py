@@ -28,7 +28,7 @@ from subspaces.production.models import Call, Model
 
 SIZE = (1 << 31) - 1  # bytes of a file
 PARTS = 1 << 20  # of its description
-MEMORY = 4 << 30  # bytes of what is computed for a batch
+MEMORY = 2 << 30  # bytes of what is computed for a batch
 _NAMES = """
 Abs Add And ArgMax ArgMin AveragePool BatchNormalization Cast Ceil Celu Clip Concat Constant ConstantOfShape Conv
 ConvTranspose Cos CumSum DepthToSpace Div Dropout Einsum Elu Equal Erf Exp Expand Flatten Floor GRU Gather
@@ -75,8 +75,8 @@ def parsed(path: Path, content: bytes) -> Any:
         return onnx.ModelProto.FromString(content)
     except ModelError:
         raise
-    except Exception as error:  # of a file that is cut, and of protobuf
-        raise ModelError(f"{path} is no ONNX file ({_said(error)}): use another copy") from None
+    except Exception:  # of a file that is cut, and of protobuf
+        raise ModelError(f"{path} is no whole ONNX file: use another copy") from None
 
 
 def _parts(kind: Any, content: bytes) -> int:

@@ -21,7 +21,7 @@ from subspaces.production.images import ARRAYS, Form, read_arrays, read_image
 from subspaces.production.models import Model
 from subspaces.production.reading import open_model
 
-NUMBERS = 1 << 24  # of a batch, at most
+NUMBERS = 1 << 22  # of a batch, at most
 BATCH = 256
 OFF = 1e-3  # of a probability, and of their sum, in float32
 NAMED = 3  # of the files in a folder that are none

@@ -112,6 +112,12 @@ def huge(path: Path) -> Path:
     return path
 
 
+def test_a_strip_that_would_be_scaled_to_a_huge_image_is_refused(tmp_path: Path) -> None:
+    path = saved(np.zeros((1, 5000), np.uint8), tmp_path / "a.png")
+    with pytest.raises(UnreadableError, match="scale it down"):
+        read_image(path, Form(1, 224, 224, 256))
+
+
 def unreadable(folder: Path) -> dict[str, str]:
     """Files that are no images, and why."""
     buffer = io.BytesIO()

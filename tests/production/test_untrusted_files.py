@@ -289,6 +289,21 @@ def test_a_changed_byte_among_the_weights_is_noticed(name: str, exported: Files,
         predicted(path, image, trust=True)
 
 
+@pytest.mark.parametrize("name", ["midpoint.safetensors", "family.onnx", "midpoint.pt2"])
+def test_any_damage_is_an_error_of_the_file(name: str, exported: Files, image: Path, tmp_path: Path) -> None:
+    content, random, path = exported(name).read_bytes(), np.random.default_rng(0), tmp_path / name
+    for _ in range(10):
+        damaged = bytearray(content)
+        for place in random.integers(0, 3000, 4):
+            damaged[place] ^= int(random.integers(1, 256))
+        path.write_bytes(damaged)
+        with pytest.raises(ModelError):
+            predicted(path, image, trust=True)
+        path.write_bytes(content[: int(random.integers(len(content)))])
+        with pytest.raises(ModelError):
+            predicted(path, image, trust=True)
+
+
 def test_files_of_others_are_named(image: Path, tmp_path: Path) -> None:
     save_file({"weight": torch.zeros(2)}, tmp_path / "plain.safetensors")
     torch.export.save(torch.export.export(torch.nn.ReLU(), (torch.zeros(2),)), tmp_path / "plain.pt2")
