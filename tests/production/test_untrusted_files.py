@@ -23,6 +23,7 @@ from subspaces import files
 from subspaces.cli import app
 from subspaces.production.errors import ModelError
 from subspaces.production.metadata import Metadata
+from subspaces.storage import FileError
 
 Files = Callable[[str], Path]
 MODEL, METADATA = "archive/models/model.json", "archive/extra/metadata.json"
@@ -248,6 +249,15 @@ def test_a_network_that_only_the_metadata_claims_is_not_built(
 def test_a_header_that_is_too_large_is_not_parsed(image: Path, tmp_path: Path) -> None:
     (tmp_path / "a.safetensors").write_bytes((1 << 40).to_bytes(8, "little") + b"{}")
     refused(tmp_path / "a.safetensors", image, "its header has more than")
+
+
+def test_a_version_of_very_many_digits(image: Path, tmp_path: Path) -> None:
+    family = ss.Subspace(lambda: ss.networks.build("lenet", classes=3, image_shape=(1, 8, 8)), ss.Line())
+    path = tmp_path / "family.safetensors"
+    ss.export(family, path, point="family", example=torch.rand(2, 1, 8, 8), network="lenet", progress=False)
+    odd = anew(path, tmp_path / "odd.safetensors", lambda _: None, version="9" * 5000)
+    with pytest.raises(FileError, match="upgrade subspaces"):
+        predicted(odd, image)
 
 
 def test_weights_of_one_kind_and_metadata_of_another(exported: Files, image: Path, tmp_path: Path) -> None:
