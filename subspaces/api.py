@@ -72,6 +72,8 @@ class Evaluation(Record):
         self.metric(by)
         found = choices.best(self, on, "point", by, lambda row: row.kind == "point")
         if found is None:
+            if sum(row.kind == "point" and row.split == on for row in self.rows) > 1:
+                raise ArgumentError(f"{by} is NaN at every point of {self.name} on the {on} examples: check both for NaN")
             raise ArgumentError(f"{self.name} has one point: there is nothing to choose from")
         self.choices = [each for each in self.choices if (each.what, each.by, each.chosen_on) != ("point", by, on)]
         self.choices.append(found)
@@ -80,6 +82,8 @@ class Evaluation(Record):
 
     def table(self, split: str = "test") -> str:
         """Return a table of the answers, and of what was chosen, as text."""
+        if split not in self.splits:
+            raise ArgumentError(f"split={values.shown(split)}: {nearest(str(split), self.splits)}")
         return text_table([self], split)
 
     def shifted(self, answer: str, name: str, severity: int | None = None) -> Row:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from subspaces import nested, streams
+from subspaces import averages, nested, streams
 from subspaces.batchnorm import recalibrate
 from subspaces.data import ResidentLoader
 from subspaces.errors import ArgumentError
@@ -184,6 +184,8 @@ class GivenNetworks(Predictor):
     def __init__(self, networks: Sequence[nn.Module], task: Task, splits: Mapping[str, Iterable[Any]]) -> None:
         super().__init__(networks[0], task, splits)
         self._networks = [network.eval() for network in networks]
+        if any(self._head not in dict(network.named_modules()) for network in networks):
+            self._head = None  # they differ
 
     def prepare(self, weights: Sequence[Any]) -> list[nn.Module]:
         """Return the networks of these numbers."""
@@ -232,7 +234,7 @@ class CapturedPredictor(Predictor):
         found = [(*self._run(self._networks[0], (x, y)), y) for x, y in self.splits[split]]
         outputs, features, targets = zip(*found, strict=True)
         entered = None if features[0] is None else torch.cat(features)
-        return torch.cat([output.float() for output in outputs]), entered, torch.cat(targets)
+        return torch.cat([averages.wide(output) for output in outputs]), entered, torch.cat(targets)
 
     def _renew_statistics(self, network: nn.Module, statistics: Any) -> None:
         loader: ResidentLoader = statistics

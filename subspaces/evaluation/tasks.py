@@ -13,7 +13,7 @@ from subspaces.evaluation import classification, regression
 from subspaces.evaluation.classification import Classes, log_mean
 from subspaces.evaluation.metrics import Metric, of_task
 from subspaces.evaluation.regression import Normal, mixture
-from subspaces.text import Catalogue, nearest
+from subspaces.text import Catalogue, listed, nearest
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Task:
     def run(self, network: Any, batch: Any) -> Any:
         """Return a network's output on a batch."""
         args, named = self.inputs(batch)
-        return network(*args, **named)
+        return labelled.run(network, args, named, lambda: network(*args, **named))
 
     def parts(self, output: Any, target: Any, features: Tensor | None = None) -> tuple[Any, Any]:
         """Return what a network says about each example, and the targets of these."""
@@ -107,7 +107,7 @@ class Classification(Task):
             raise ArgumentError(
                 f"the network returns a {type(output).__name__}: expected logits, or an output with .logits"
             )
-        labels = torch.as_tensor(target, device=logits.device)
+        labels = labelled.numbers(target, logits.device, "class numbers")
         if labels.is_complex() or (labels.is_floating_point() and not _binary(logits, labels)):
             raise ArgumentError(
                 f"targets of dtype {labels.dtype}: expected class numbers; for numbers pass task=Regression()"
@@ -117,7 +117,8 @@ class Classification(Task):
         if self.of != "examples" or not bool(counts.all()):
             logits, labels = logits[counts], labels[counts]
             features = features[counts] if features is not None and len(features) == len(counts) else None
-        return Classes(logits.float(), features if self.of == "examples" else None), labels
+        labelled.check_classes(labels, logits.shape[1], "for a label that does not count pass Classification(ignore=…)")
+        return Classes(averages.wide(logits), features if self.of == "examples" else None), labels
 
     def _flat(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         if self.of == "tokens" and logits.ndim == 3:
@@ -140,7 +141,9 @@ class Classification(Task):
 
     def combine(self, members: Sequence[Classes], average: str = "probabilities") -> Classes:
         """Return log-probabilities from the members' logits; see `log_mean`."""
-        logits = torch.stack([member.logs for member in members])
+        if len(classes := {member.logs.shape[1] for member in members}) > 1:
+            raise ArgumentError(f"the networks return {listed(map(str, sorted(classes)))} logits: expected the same classes of all")
+        logits = torch.stack([member.logs for member in members]) if len(members) > 1 else members[0].logs[None]
         features = members[0].features if len(members) == 1 else None
         return Classes(log_mean(logits, average), features)  # type: ignore[arg-type]
 
@@ -165,13 +168,17 @@ class Regression(Task):
         mean, variance = averages.moments(output)
         if not isinstance(mean, Tensor):
             raise ArgumentError(f"the network returns a {type(output).__name__}: expected numbers, or (mean, variance)")
-        goal = torch.as_tensor(target, device=mean.device).double()
-        if mean.numel() != goal.numel():
+        goal = labelled.numbers(target, mean.device, "numbers, of the shape of what the network returns")
+        if mean.is_complex() or goal.is_complex() or bool(goal.isnan().any()):
+            raise ArgumentError(
+                f"the network returns {mean.dtype} for targets of {goal.dtype}: expected real numbers, and no target NaN"
+            )
+        if mean.numel() != goal.numel() or not mean.ndim or mean.shape[:1] != goal.shape[:1]:
             raise ArgumentError(
                 f"the network returns numbers of shape {tuple(mean.shape)} for targets of shape {tuple(goal.shape)}: "
                 "expected the same; a network that also predicts a variance returns (mean, variance)"
             )
-        mean, goal = (each.reshape(len(each), -1) for each in (mean, goal))
+        mean, goal = (each.double().flatten(1) if each.ndim > 1 else each.double()[:, None] for each in (mean, goal))
         if isinstance(variance, Tensor):
             variance = variance.double().reshape(mean.shape)
             variance = variance.exp() if self.log_variance else variance
