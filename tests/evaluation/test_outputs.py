@@ -106,7 +106,6 @@ def test_sure_probabilities_are_measured_as_they_are():
         ({"outputs": "softmax"}, "outputs='softmax': expected one of 'logits'"),
         ({"outputs": "logits", "task": "regression"}, "the task is regression; expected it with a classification"),
         ({"forward": 3}, "forward=3: expected a function of"),
-        ({"statistics": data()}, r"statistics=.*a network has batch-norm statistics of its own.*ss.recalibrate"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(options, words):
@@ -147,12 +146,23 @@ def test_forward_takes_a_batch_apart():
     net = Recurrent().eval()
     found = ss.evaluate(net, test=batches(), forward=forward, progress=False)["midpoint"]
     (x, h), y = batches()[0]
-    assert found.nll == pytest.approx(float(F.cross_entropy(net(x, h)[0], y)), abs=1e-6)
+    assert found.nll == pytest.approx(float(F.cross_entropy(net(x, h)[0].detach(), y)), abs=1e-6)
     family = ss.Subspace(Recurrent, ss.Line())
     measured = ss.evaluate(family, test=batches(), statistics=batches(), forward=forward, grid=[0.5], progress=False)
     alone = ss.recalibrate(family.midpoint(), batches(), forward=forward).eval()
-    expected = float(F.cross_entropy(alone(x, h)[0], y))
+    expected = float(F.cross_entropy(alone(x, h)[0].detach(), y))
     assert measured["midpoint"].nll == pytest.approx(expected, abs=1e-6)
+
+
+def test_statistics_are_made_anew_for_a_copy_of_a_network():
+    torch.manual_seed(4)
+    net = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Linear(5, 3)).eval()
+    training = [(3 * torch.randn(20, 4) + 1, torch.zeros(20).long())]
+    found = ss.evaluate(net, test=data(), statistics=training, progress=False)["midpoint"].nll
+    assert not net[1].running_mean.any()
+    assert found != pytest.approx(ss.evaluate(net, test=data(), progress=False)["midpoint"].nll)
+    fresh = ss.evaluate(ss.recalibrate(net, training).eval(), test=data(), progress=False)["midpoint"].nll
+    assert found == pytest.approx(fresh)
 
 
 def test_a_precision_that_is_asked_for_is_used():
