@@ -23,6 +23,11 @@ Forward = Callable[[Any, Any], Any]
 ONE_VALUE = "Expected more than 1 value per channel"
 """How torch begins its refusal of a batch norm in train mode that gets one value."""
 
+NOTHING = (
+    "recalibrate got a loader without batches, or one with no examples in them: expected training batches, from which "
+    "the batch-norm statistics are made"
+)
+
 
 class StatisticsError(ArgumentError):
     """Statistics that are not finite."""
@@ -42,8 +47,8 @@ def recalibrate(
     """Recompute the running mean and variance of every batch norm from data, in place; return the module.
 
     The statistics are reset and become the plain average over the batches of one pass in train mode,
-    without autograd, as for stochastic weight averaging. Modes and momenta are restored whatever
-    happens, and after an error all buffers too. Without batch norm nothing is run, and a batch
+    without autograd, as for stochastic weight averaging; empty batches do not count. Modes and momenta are restored
+    whatever happens, and after an error all buffers too. Without batch norm nothing is run, and a batch
     norm that the pass does not reach keeps what it has. Of a distributed family each rank runs its own batches, and
     the statistics are the average over those of all ranks.
 
@@ -84,9 +89,15 @@ def recalibrate(
         return module
     found = {name: part for name, part in module.named_modules() if isinstance(part, _BatchNorm)}
     runner = _Runner(module, call, forward or _run)
-    with _restoring(module, list(found.values())), closing(_batches(loader, batches, progress)) as stream:
+    with (
+        _restoring(module, list(found.values())),
+        closing(_batches(loader, batches, progress)) as stream,
+        norms.discounting_empty(module) as emptied,
+    ):
         # update_bn takes the first item of a tuple: the batch goes through whole, the runner reads it.
         update_bn(((batch,) for batch in stream), runner)
+        if emptied and not any(norm.num_batches_tracked for norm in found.values()):
+            raise ArgumentError(NOTHING)
         if finite:
             _check_finite(found)
     if family is not None:
@@ -195,7 +206,7 @@ class _Runner(nn.Module):
 
 def _batches(loader: Iterable[Any], limit: int | None, progress: bool) -> Generator[Any, None, None]:
     """Yield at most `limit` batches, with a progress bar on request; none at all is an error."""
-    limited: Iterable[Any] = islice(loader, limit)
+    limited: Iterable[Any] = islice((batch for batch in loader if not nested.is_empty(batch)), limit)
     if progress:
         from rich.progress import track
 
@@ -207,4 +218,4 @@ def _batches(loader: Iterable[Any], limit: int | None, progress: bool) -> Genera
         empty = False
         yield batch
     if empty:
-        raise ArgumentError("recalibrate got a loader without batches: batch-norm statistics need data")
+        raise ArgumentError(NOTHING)

@@ -1,8 +1,13 @@
 """What of a batch goes into a network, and what is to be said about it."""
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import torch
+from torch import Tensor
+
+from subspaces import values
 from subspaces.errors import ArgumentError
 
 LABELS = ("labels", "label", "targets", "target", "y")
@@ -27,6 +32,42 @@ def target(batch: Any, instead: str) -> Any:
     raise ArgumentError(
         f"a batch is a {type(batch).__name__}{parts}: expected (inputs, target), a dict with 'labels', or {instead}"
     )
+
+
+def numbers(target: Any, device: torch.device, expected: str) -> Tensor:
+    """Return targets as a tensor, or say what is wrong with them."""
+    try:
+        return torch.as_tensor(target, device=device)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        raise ArgumentError(
+            f"the targets of a batch are {values.shown(target)}, a {type(target).__name__}: expected {expected}"
+        ) from None
+
+
+def check_classes(labels: Tensor, classes: int, instead: str) -> None:
+    """Refuse labels that are none of the classes; `instead` is another way out."""
+    wrong = (labels < 0) | (labels >= classes)
+    if bool(wrong.any()):
+        raise ArgumentError(
+            f"a target is {int(labels[wrong][0])}: expected class numbers from 0 to {classes - 1}, because the network "
+            f"returns {classes} logits; {instead}"
+        )
+
+
+def run(network: Any, args: Sequence[Any], named: Mapping[str, Any], call: Callable[[], Any]) -> Any:
+    """Return what `call()` does, or say that the network does not take these inputs."""
+    try:
+        return call()
+    except TypeError as error:
+        try:
+            inspect.signature(getattr(network, "forward", network)).bind(*args, **named)
+        except (TypeError, ValueError) as misfit:
+            given = ", ".join([type(each).__name__ for each in args] + [f"{name}=…" for name in named]) or "nothing"
+            raise ArgumentError(
+                f"the network does not take the inputs of a batch, ({given}): {misfit}; expected batches of the "
+                "network's inputs and the target, such as (inputs, target) or {'inputs': …, 'labels': …}"
+            ) from error
+        raise  # a mistake within the network
 
 
 def _label(batch: Mapping[str, Any]) -> str | None:

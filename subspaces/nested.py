@@ -65,6 +65,12 @@ def batch_size(value: Any) -> int | None:
     return None
 
 
+def is_empty(value: Any) -> bool:
+    """Say whether `value` holds tensors with a first dimension, and in all of them it is 0."""
+    sizes = [len(tensor) for tensor in tensors(value) if tensor.ndim]
+    return bool(sizes) and not any(sizes)
+
+
 def split(value: Any, size: int, groups: int) -> list[Any]:
     """Cut every tensor of length `size` in `value` into groups; everything else goes to all of them."""
 

@@ -76,6 +76,24 @@ def untracked(network: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
+def discounting_empty(network: nn.Module) -> Iterator[list[nn.Module]]:
+    """Let batch norms not count empty batches, which have no mean and variance; yield those that got some."""
+    found: list[nn.Module] = []
+
+    def discount(norm: nn.Module, inputs: Any, output: Tensor) -> None:
+        if norm.training and not output.numel() and isinstance(norm.num_batches_tracked, Tensor):
+            norm.num_batches_tracked.sub_(1)
+            found.append(norm)
+
+    hooks = [norm.register_forward_hook(discount) for norm in tracked(network).values()]
+    try:
+        yield found
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+@contextmanager
 def forgetting(network: nn.Module, batches: int) -> Iterator[None]:
     """Let one batch weigh as so many would: with momentum 1 - (1 - momentum)^batches.
 
@@ -86,7 +104,8 @@ def forgetting(network: nn.Module, batches: int) -> Iterator[None]:
         if momentum is not None:  # else all batches weigh the same
             norm.momentum = 1 - (1 - momentum) ** batches
     try:
-        yield
+        with discounting_empty(network):
+            yield
     finally:
         for norm, momentum in momenta.items():
             norm.momentum = momentum

@@ -1,5 +1,6 @@
 """Recalibration of batch norm, against statistics computed by hand in float64."""
 
+import copy
 import itertools
 import threading
 from collections import UserDict
@@ -14,6 +15,7 @@ from torch.optim.swa_utils import AveragedModel
 from torch.utils.data import DataLoader, IterableDataset
 
 from subspaces import Bezier, Ensemble, Line, Simplex, Subspace, recalibrate
+from subspaces.errors import ArgumentError
 
 
 class Net(nn.Module):
@@ -495,6 +497,82 @@ def test_a_loader_without_batches_is_an_error(loader: Callable[[], Iterable[Tens
     with pytest.raises(ValueError, match="loader without batches"):
         recalibrate(net, loader(), progress=progress)
     assert same(before, snapshot(net))
+
+
+EMPTY = torch.zeros(0, 2, 4, 4, dtype=torch.float64)
+
+
+@kinds
+@pytest.mark.parametrize("form", [lambda x: x, lambda x: (x, torch.zeros(len(x))), lambda x: {"x": x}])
+def test_empty_batches_do_not_count(make, form):
+    module, batches = make(), images()
+    expected = recalibrate(copy.deepcopy(module), batches)
+    recalibrate(module, [form(x) for x in (EMPTY, batches[0], EMPTY, *batches[1:], EMPTY)])
+    assert same(snapshot(expected), snapshot(module))
+
+
+def test_a_cap_counts_batches_with_examples():
+    net, batches = Net(), images()
+    recalibrate(net, [EMPTY, batches[0], EMPTY, *batches[1:]], batches=2)
+    check_statistics(net, by_hand(net, batches[:2]))
+
+
+class Wrapped:
+    """A batch whose size nobody knows but `forward=`."""
+
+    def __init__(self, x: Tensor) -> None:
+        self.x = x
+
+
+def test_empty_batches_of_an_unknown_kind_do_not_count():
+    net, batches = nn.BatchNorm2d(2).double(), images()
+    expected = recalibrate(copy.deepcopy(net), batches)
+    given = map(Wrapped, (EMPTY, batches[0], EMPTY, *batches[1:], EMPTY))
+    recalibrate(net, given, forward=lambda net, batch: net(batch.x))
+    assert same(snapshot(expected), snapshot(net))
+
+
+class Routed(nn.Module):
+    """Sends each example to one of two norms, one of which may get none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.low, self.high = nn.BatchNorm1d(2), nn.BatchNorm1d(2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        high = x[:, 0] > 0
+        return torch.cat([self.low(x[~high]), self.high(input=x[high])])
+
+
+def test_a_norm_that_gets_no_example_of_a_batch_does_not_count_it():
+    net, mixed = Routed(), torch.randn(40, 2)
+    low = mixed[mixed[:, 0] <= 0]
+    recalibrate(net, [low, mixed])
+    expected = mixed[mixed[:, 0] > 0]
+    torch.testing.assert_close(net.high.running_mean, expected.mean(0))
+    torch.testing.assert_close(net.high.running_var, expected.var(0))
+    assert net.high.num_batches_tracked == 1
+
+
+@pytest.mark.parametrize("given", [lambda: [EMPTY, EMPTY], lambda: [(EMPTY, torch.zeros(0))], lambda: [Wrapped(EMPTY)]])
+def test_batches_without_examples_are_an_error(given):
+    net = nn.BatchNorm2d(2).double()
+    before = snapshot(net)
+    forward = (lambda net, batch: net(batch.x)) if isinstance(given()[0], Wrapped) else None
+    with pytest.raises(ArgumentError, match=r"no examples.*expected"):
+        recalibrate(net, given(), forward=forward)
+    assert same(before, snapshot(net))
+
+
+def test_an_empty_training_batch_leaves_the_statistics_of_the_midpoint():
+    line = Subspace(
+        lambda: nn.Sequential(nn.BatchNorm1d(2, momentum=None), nn.Linear(2, 2)), Line(), statistics_every=1
+    )
+    x = torch.randn(50, 2) / 9
+    line(x[:0])
+    line(x)
+    torch.testing.assert_close(line.template[0].running_var, x.var(0))
+    assert line.is_calibrated
 
 
 @pytest.mark.parametrize("module", [Net, "net"])

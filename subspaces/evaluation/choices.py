@@ -4,6 +4,7 @@ The best point by each metric that the task shows, the best pair by the first of
 confidence from which the midpoint's answers have at most half of its error.
 """
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Literal
 
@@ -33,12 +34,16 @@ def _is_pair(row: Row) -> bool:
 def best(
     record: Record, split: str, what: Literal["point", "pair"], by: str, wanted: Callable[[Row], bool]
 ) -> Choice | None:
-    """Return the best of several rows, the first among equals; None where there is nothing to choose from."""
+    """Return the best of several rows, the first among equals; None where there is nothing to choose from.
+
+    A row whose metric is NaN is never chosen.
+    """
     rows = [row for row in record.rows if row.split == split and wanted(row)]
-    if len(rows) < 2:
+    known = [row for row in rows if not math.isnan(row.metrics[by])]
+    if len(rows) < 2 or not known:
         return None
     metric = record.metric(by)
-    chosen = max(rows, key=lambda row: metric.merit(row.metrics[by]))
+    chosen = max(known, key=lambda row: metric.merit(row.metrics[by]))
     about = (chosen.kind, chosen.alphas, chosen.average)
     same = [row for row in record.rows if (row.kind, row.alphas, row.average) == about]
     value = chosen.alphas[0] if what == "point" else chosen.alphas

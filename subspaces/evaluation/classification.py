@@ -1,7 +1,14 @@
-"""Classification: class probabilities [n, classes] against labels [n], and two predictions against each other."""
+"""Classification: class probabilities [n, classes] against labels [n], and two predictions against each other.
+
+Log-probabilities are float64: in float32, confidences above 1 - 1e-7 are equal, and so are the classes of ensembles.
+
+A prediction that is NaN names no class. It counts as wrong in accuracy, mIoU and AURC (which ranks it last); two
+networks that both predict NaN do not disagree. All metrics of probabilities (NLL, Brier score, ECE, perplexity,
+total variation) are NaN if any of their predictions is.
+"""
 
 import math
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import torch
@@ -14,13 +21,15 @@ from subspaces.evaluation.metrics import METRICS, Metric, average
 from subspaces.evaluation.record import Reliability
 from subspaces.evaluation.selective import BINS, adaptive_gap, risk_coverage, risks
 
+FAINT = 1e-290  # a probability that is less may have lost digits
+
 
 class Classes:
     """The predicted class probabilities of n examples.
 
     Args:
         logs: log-probabilities [n, classes]; logarithms of rounded probabilities would be infinite where a network is
-            sure and wrong.
+            sure and wrong. Of one member of an ensemble, its logits.
         features: what enters the network's head, flattened [n, d], where that is known.
     """
 
@@ -35,9 +44,14 @@ class Classes:
 
     @cached_property
     def top(self) -> tuple[Tensor, Tensor]:
-        """The largest probability of each example, and its class."""
-        confidence, predicted = self.probabilities.max(1)
-        return confidence, predicted
+        """The largest probability of each example, and its class, which is -1 where the prediction is NaN."""
+        largest, predicted = self.logs.max(1)
+        return largest.exp(), predicted.where(~largest.isnan(), -1)
+
+    @property
+    def broken(self) -> Tensor:
+        """How many of the predictions are NaN."""
+        return (self.top[1] < 0).sum()
 
     @property
     def plain(self) -> Tensor:
@@ -56,17 +70,23 @@ def log_mean(logits: Tensor, average: Average = "probabilities") -> Tensor:
     """Return the log-probabilities [n, classes] of an ensemble from the logits [k, n, classes] of its members.
 
     log 1/k sum_i softmax(z_i) for "probabilities", log softmax(1/k sum_i z_i) for "logits"; for one member both
-    are its log_softmax.
+    are its log_softmax. In float64, one member after the other, so that there is one copy in float64 at a time. The sum
+    is one of probabilities, because sums of logarithms would tell classes apart that are equal, by their rounding.
     """
     if logits.ndim != 3 or not len(logits):
         raise ArgumentError(f"logits of shape {tuple(logits.shape)}: expected [members, n, classes]")
     if average == "logits":
-        return logits.float().mean(0).log_softmax(-1)
+        return logits.mean(0, dtype=torch.float64).log_softmax(-1)
     if average != "probabilities":
         raise ArgumentError(f"average={average!r}: expected 'probabilities' or 'logits'")
     if len(logits) == 1:
-        return logits[0].float().log_softmax(-1)
-    return logits.float().log_softmax(-1).logsumexp(0) - math.log(len(logits))
+        return logits[0].double().log_softmax(-1)
+    mean = reduce(Tensor.add_, (each.double().softmax(-1) for each in logits)).div_(len(logits))
+    faint, logs = mean < FAINT, mean.log()
+    if not bool(faint.any()):
+        return logs
+    exact = reduce(torch.logaddexp, (each.double().log_softmax(-1) for each in logits)) - math.log(len(logits))
+    return torch.where(faint, exact, logs)
 
 
 # Steps and values of classification. `prediction` is a `Classes`, `labels` are int64 [n].
@@ -101,16 +121,17 @@ def each_top(prediction: Classes, labels: Tensor) -> Tensor:
 def in_bins(prediction: Classes, labels: Tensor, bins: int = BINS) -> Tensor:
     """Return for bins of equal width how many confidences they hold, and the sums of confidence and of right answers.
 
-    Bin b holds the confidences from b/bins up to, not including, (b+1)/bins; 1.0 belongs to the last bin.
+    Bin b holds the confidences from b/bins up to, not including, (b+1)/bins; 1.0 belongs to the last bin. One more bin
+    is for those that are NaN.
     """
     if bins < 1:
         raise ArgumentError(f"bins={bins}: expected at least 1")
     confidence, correct = _top(prediction, labels)
     borders = torch.linspace(0, 1, bins + 1, dtype=confidence.dtype, device=confidence.device)
-    index = (torch.bucketize(confidence, borders, right=True) - 1).clamp(max=bins - 1)
-    members = index == torch.arange(bins, device=index.device)[:, None]  # [bins, n]
+    index = (torch.bucketize(confidence, borders, right=True) - 1).clamp(max=bins - 1).where(~confidence.isnan(), bins)
+    members = index == torch.arange(bins + 1, device=index.device)[:, None]  # [bins + 1, n]
     columns = (torch.ones_like(correct), confidence, correct)
-    return torch.stack([torch.where(members, column, 0.0).sum(1) for column in columns])  # [3, bins]
+    return torch.stack([torch.where(members, column, 0.0).sum(1) for column in columns])  # [3, bins + 1]
 
 
 def _minus_log(prediction: Classes, labels: Tensor) -> Tensor:
@@ -127,17 +148,17 @@ def _squares(prediction: Classes, labels: Tensor) -> Tensor:
 
 
 def _confusion(prediction: Classes, labels: Tensor) -> Tensor:
-    """Return how often each class is answered for each, [label, answer]."""
+    """Return how often each class is answered for each, [label, answer]; the last column is of predictions of NaN."""
     _check(prediction.logs, labels)
-    classes = prediction.logs.shape[1]
-    pairs = labels * classes + prediction.logs.argmax(1)
-    return torch.bincount(pairs, minlength=classes**2).reshape(classes, classes).double()
+    classes, predicted = prediction.logs.shape[1], prediction.top[1]
+    pairs = labels * (classes + 1) + predicted.where(predicted >= 0, classes)
+    return torch.bincount(pairs, minlength=classes * (classes + 1)).reshape(classes, classes + 1).double()
 
 
 def _intersection_over_union(confusion: Tensor) -> Tensor:
     """Return the mean over classes that occur of |A and B| / |A or B|."""
     right = confusion.diagonal()
-    union = confusion.sum(0) + confusion.sum(1) - right
+    union = confusion[:, :-1].sum(0) + confusion.sum(1) - right
     found: Tensor = (right / union)[union > 0].mean()
     return found
 
@@ -148,8 +169,8 @@ def _gap(sums: Tensor) -> Tensor:
 
 
 def to_reliability(sums: Tensor) -> Reliability:
-    """Return the bins of `in_bins` as they stand in a file; an empty one has None."""
-    counts, confidences, corrects = sums.tolist()
+    """Return the bins of `in_bins` as they stand in a file, without that of NaN; an empty one has None."""
+    counts, confidences, corrects = sums[:, :-1].tolist()
     return Reliability(
         count=[int(count) for count in counts],
         confidence=[total / count if count else None for total, count in zip(confidences, counts, strict=True)],
@@ -241,7 +262,7 @@ def _apart(p: Classes, q: Classes) -> Tensor:
 
 
 def _cosines(p: Classes, q: Classes) -> Tensor | None:
-    if p.features is None or q.features is None:
+    if p.features is None or q.features is None or p.features.shape != q.features.shape:
         return None
     return F.cosine_similarity(p.features.float(), q.features.float(), dim=1)
 
@@ -274,8 +295,12 @@ def temperature(logs: Tensor, labels: Tensor) -> float:
     """Return the T > 0 for which softmax(logs / T) has the best likelihood (Guo et al., 2017).
 
     The loss is convex in 1/T, so Newton's method, kept within a factor of two a step, finds the only minimum.
+    Predictions that are NaN are left out; 1 if no other is there.
     """
-    scores, right = logs.double(), labels[:, None]
+    known = ~logs.isnan().any(1)
+    if not bool(known.any()):
+        return 1.0
+    scores, right = logs[known].double(), labels[known][:, None]
     inverse = scores.new_ones(())
     for _ in range(60):
         p = (scores * inverse).softmax(1)

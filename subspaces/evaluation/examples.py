@@ -28,7 +28,7 @@ SPLIT = "test"
 class Said(NamedTuple):
     """The predicted classes of a split's examples, and how probable they are."""
 
-    predicted: Tensor  # int32 [n]
+    predicted: Tensor  # int32 [n], -1 where the prediction is NaN
     confidence: Tensor  # float32 [n]
 
 
@@ -158,6 +158,6 @@ def choose(predicted: Tensor, confidence: Tensor, limit: int = LIMIT) -> Tensor:
     classes = (predicted.sort(0).values.diff(dim=0) != 0).sum(0)  # [n], one less than there are different classes
     changes = (predicted.diff(dim=0) != 0).sum(0)
     order = torch.arange(predicted.shape[1], device=predicted.device)
-    for key in (confidence.double().mean(0), changes, classes):  # stable: the last key counts most
+    for key in (confidence.double().nan_to_num(nan=0.0).mean(0), changes, classes):  # stable: the last key counts most
         order = order[key[order].argsort(descending=True, stable=True)]
     return order[classes[order] > 0][:limit]

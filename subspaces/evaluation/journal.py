@@ -2,19 +2,24 @@
 
 import json
 import time
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from subspaces.evaluation.examples import Predictions
 from subspaces.evaluation.metrics import Metric
 from subspaces.evaluation.points import Item, kind
-from subspaces.evaluation.record import FILE, REMEDY, Record, Row
+from subspaces.evaluation.record import FILE, REMEDY, About, Record, Row
 from subspaces.evaluation.settings import Settings
 from subspaces.evaluation.subject import Subject
 from subspaces.training import seals
 
 SECONDS = 3.0  # between two writes: what a kill may lose
 SHARE = 10  # times as long as a write took is measured before the next
+
+
+class PredictionWarning(UserWarning):
+    """Predictions that are NaN."""
 
 
 class Journal:
@@ -32,6 +37,7 @@ class Journal:
         stamp = json.dumps({"family": subject.checksum, **self.statistics})
         found = self._continued(key)
         known = None if found is None or subject.folder is None else Predictions.read(subject.folder, key, stamp)
+        self.broken: list[tuple[About, str, int, int]] = []  # predictions of NaN: whose, on what, how many of how many
         self.record, self.predictions = found or self._new_record(), known or Predictions(key, stamp)
 
     def _continued(self, key: str) -> Record | None:
@@ -106,6 +112,23 @@ class Journal:
         self.record.add(added)
         self.record.dataset["splits"] |= {row.split: row.count for row in added}
         self.touch()
+
+    def warn_of_broken(self) -> None:
+        """Warn once of all predictions that were NaN."""
+        if not self.broken:
+            return
+        worst = max(self.broken, key=lambda each: (each[2] / each[3], each[1] == "test", each[0].kind == "point"))
+        about, where, broken, count = worst
+        of = f"alpha = {' and '.join(map(str, about.alphas))}" if self.subject.walks else "the network"
+        more = f", and some in {len(self.broken) - 1} other measurements" if len(self.broken) > 1 else ""
+        self.broken = []
+        warnings.warn(
+            f"{self.subject.name}: {broken} of {count} predictions on the {where} examples are NaN at {of}{more}. They "
+            "count as wrong, and NLL, calibration and the like are NaN there: check the inputs for NaN and the weights "
+            "for a training that diverged",
+            PredictionWarning,
+            stacklevel=2,
+        )
 
     def touch(self) -> None:
         """Note that the record has changed, and where; write it if the last time was some seconds ago."""

@@ -72,6 +72,7 @@ def measure_all(journal: Journal, others: Sequence[Network], progress: Progress)
         splits = settings.chosen_on(subject)
         journal.note(choices=choices.renew(record, journal.predictions, splits, journal.shown))
         journal.note(examples=examples.renew(record, journal.predictions, subject.images, anew=new))
+        journal.warn_of_broken()
     finally:  # also when it was stopped, or failed: what was measured is kept
         journal.write()
     return record

@@ -9,6 +9,7 @@ Metrics that share a step share its work. Sums are in float64.
 """
 
 import copy
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -118,9 +119,18 @@ class Tally:
             counter.reset()
         self._joins = {each.step: each.gathers for each in self.metrics if each.name not in self._counters}
         self._states: dict[Step, list[Tensor]] = {}
+        self._broken = torch.zeros((), dtype=torch.int64)
+
+    @property
+    def broken(self) -> int:
+        """How many of the predictions were NaN, where a prediction can say so."""
+        return int(self._broken)
 
     def add(self, prediction: Any, target: Any) -> None:
         """Take in a batch."""
+        broken = getattr(prediction, "broken", None)
+        if isinstance(broken, Tensor):
+            self._broken = self._broken.to(broken.device) + broken
         for step, joins in self._joins.items():
             found = step(prediction, target)
             if found is not None:
@@ -145,7 +155,8 @@ class Tally:
         found: dict[str, Tensor] = {}
         for each in self.metrics:
             if each.name in self._counters:
-                found[each.name] = _scalar(each, self._counters[each.name].compute())
+                value = _scalar(each, self._counters[each.name].compute())
+                found[each.name] = torch.full_like(value, math.nan) if self.broken else value  # what it makes of NaN
             elif (state := self._state(each)) is not None:
                 found[each.name] = each.value(state).double()
         return dict(zip(found, torch.stack(list(found.values())).tolist(), strict=True)) if found else {}

@@ -19,7 +19,7 @@ from subspaces import values
 from subspaces.data import NAMES
 from subspaces.data.loading import OWN
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.classification import Classes
+from subspaces.evaluation.classification import Classes, log_mean
 from subspaces.evaluation.record import Description
 from subspaces.evaluation.subject import Subject
 from subspaces.text import hint
@@ -126,16 +126,19 @@ METRICS = [
 
 def scores(members: Sequence[Classes]) -> dict[str, Tensor]:
     """Return the scores of examples by name, float64 [n], from what networks say that answer together."""
-    logs = torch.stack([member.logs.double().log_softmax(-1) for member in members])
-    mean = logs.logsumexp(0) - math.log(len(logs))
+    logits = torch.stack([member.logs for member in members])
+    logs, mean = logits.double().log_softmax(-1), log_mean(logits)
     several = len({id(member) for member in members}) > 1  # a point beside itself cannot disagree
     return {each.name: each.of(logs, mean) for each in SCORES if several or not each.together}
 
 
 def told_apart(inside: dict[str, Tensor], outside: dict[str, Tensor]) -> dict[str, float]:
-    """Return all measures of all scores, by the names of `METRICS`."""
+    """Return all measures of all scores, by the names of `METRICS`; NaN where a score is."""
+    known = {name: not bool(inside[name].isnan().any() | outside[name].isnan().any()) for name in inside}
     return {
-        f"{measure.name}_{name}": measure.of(inside[name], outside[name]) for name in inside for measure in MEASURES
+        f"{measure.name}_{name}": measure.of(inside[name], outside[name]) if known[name] else math.nan
+        for name in inside
+        for measure in MEASURES
     }
 
 

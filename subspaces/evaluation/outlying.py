@@ -40,6 +40,8 @@ def measure_outliers(journal: Journal, items: Sequence[Item], answers: Sequence[
         for about in panel.about(some):
             scores = (each[about.key("test")] for each in (inside, outside))
             count, metrics = len(outside[about.key("test")]["entropy"]), outliers.told_apart(*scores)
+            if broken := int(outside[about.key("test")]["entropy"].isnan().sum()):
+                journal.broken.append((about, name, broken, count))
             rows.append(row_of(subject.shape, about, split="test", count=count, metrics=metrics))
         _add(journal, name, rows)
         tick(1)

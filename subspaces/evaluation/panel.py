@@ -58,6 +58,7 @@ class Panel:
     def __init__(self, subject: Subject, items: Iterable[Item], statistics_batches: int | None) -> None:
         self.subject, self.task = subject, subject.task
         self._predictor = subject.predictor([], statistics_batches)
+        self.broken: list[tuple[About, int, int]] = []  # predictions of NaN: whose, how many of how many
         places = dict.fromkeys(place for item in items for place in item.points)
         self._networks = {place: self._predictor.keep(subject.weights(place)) for place in places}
 
@@ -100,6 +101,7 @@ class Panel:
             for tally, prediction in zip(tallies, predictions, strict=True):
                 tally.add(prediction, heard.target)
             count += len(predictions[0])
+        self.broken = [(one, each.broken, count) for one, each in zip(about, tallies, strict=True) if each.broken]
         return [
             row_of(self.subject.shape, each, split="test", count=count, metrics=tally.values())
             for each, tally in zip(about, tallies, strict=True)

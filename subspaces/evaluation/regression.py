@@ -1,4 +1,7 @@
-"""Regression: predicted means, and variances where the network has them, against targets [n, d]."""
+"""Regression: predicted means, and variances where the network has them, against targets [n, d].
+
+A prediction that is NaN covers no target; all other metrics are NaN if any prediction is.
+"""
 
 import math
 from collections.abc import Sequence
@@ -19,6 +22,12 @@ class Normal:
     def __init__(self, mean: Tensor, variance: Tensor | None = None) -> None:
         self.mean = mean.double()
         self.variance = None if variance is None else variance.double()
+
+    @property
+    def broken(self) -> Tensor:
+        """How many of the predictions hold NaN."""
+        unknown = self.mean.isnan() if self.variance is None else self.mean.isnan() | self.variance.isnan()
+        return unknown.any(1).sum()
 
     @property
     def plain(self) -> Tensor:

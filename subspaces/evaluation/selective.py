@@ -18,13 +18,15 @@ BINS = 20
 def by_confidence(each: Tensor) -> tuple[Tensor, Tensor]:
     """Return both columns with the most confident example first; those of equal confidence share their mean.
 
+    A confidence that is NaN ranks last.
+
     That mean is what a random order among equals gives on average.
     """
-    confidence, order = each[:, 0].sort(descending=True)
-    _, group, count = confidence.unique_consecutive(return_inverse=True, return_counts=True)
+    rank, order = each[:, 0].nan_to_num(nan=-1.0).sort(descending=True)
+    _, group, count = rank.unique_consecutive(return_inverse=True, return_counts=True)
     # Sums of zeros and ones are exact, so that the order of a parallel sum does not matter.
     total = torch.zeros_like(count, dtype=each.dtype).scatter_add(0, group, each[:, 1][order])
-    return confidence, (total / count)[group]
+    return each[:, 0][order], (total / count)[group]
 
 
 def adaptive_gap(each: Tensor, bins: int = BINS) -> Tensor:
@@ -74,7 +76,7 @@ def threshold(each: Tensor, risk: float) -> float | None:
     last = torch.ones_like(kept, dtype=torch.bool)  # of its confidence: a threshold keeps equals together
     last[:-1] = confidence[1:] != confidence[:-1]
     wrong = (1 - correct).cumsum(0).round()  # a whole number at each of those, but for the rounding of means
-    allowed = confidence[last & (wrong / kept <= risk)]
+    allowed = confidence[last & (wrong / kept <= risk) & ~confidence.isnan()]
     return float(allowed[-1]) if len(allowed) else None
 
 

@@ -1,7 +1,7 @@
 """The tasks: how a network's output on a batch becomes predictions and targets, and how several answer as one."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -13,7 +13,8 @@ from subspaces.evaluation import classification, regression
 from subspaces.evaluation.classification import Classes, log_mean
 from subspaces.evaluation.metrics import Metric, of_task
 from subspaces.evaluation.regression import Normal, mixture
-from subspaces.text import Catalogue, nearest
+from subspaces.outputs import Outputs, check_first, to_log_pair, to_log_probabilities, to_outputs
+from subspaces.text import Catalogue, listed, nearest
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,10 @@ class Task:
     def run(self, network: Any, batch: Any) -> Any:
         """Return a network's output on a batch."""
         args, named = self.inputs(batch)
-        return network(*args, **named)
+        return labelled.run(network, args, named, lambda: network(*args, **named))
+
+    def check_output(self, output: Any) -> None:
+        """Refuse a network whose output on a first batch is not what the task takes it for."""
 
     def parts(self, output: Any, target: Any, features: Tensor | None = None) -> tuple[Any, Any]:
         """Return what a network says about each example, and the targets of these."""
@@ -66,6 +70,14 @@ def _binary(logits: Tensor, labels: Tensor) -> bool:
     return logits.shape[:1].numel() == logits.numel() == labels.numel() and bool(((labels == 0) | (labels == 1)).all())
 
 
+SHAPES = {
+    "examples": "[n, classes] for labels [n]",
+    "tokens": "[batch, length, classes] for labels [batch, length]",
+    "pixels": "[batch, classes, height, width] for labels [batch, height, width]",
+}
+"""What a network returns, by what is classified."""
+
+
 @dataclass(frozen=True)
 class Classification(Task):
     """Which of several classes: of an example, of each token, or of each pixel.
@@ -75,19 +87,24 @@ class Classification(Task):
             [batch, length, classes], or "pixels" with [batch, classes, height, width].
         ignore: the label of what does not count.
         shift: for tokens, whether a network predicts the next one: its output at a place is for the label after it.
+        outputs: what the network returns: "logits", "probabilities" (it ends in a softmax or sigmoid) or
+            "log-probabilities". By default logits; a network whose first batch looks like probabilities is refused.
     """
 
     of: Literal["examples", "tokens", "pixels"] = "examples"
     ignore: int = -100
     shift: bool = False
+    outputs: Outputs | None = None
 
     averages: ClassVar[tuple[str, ...]] = ("probabilities", "logits")
     distances: ClassVar[tuple[Metric, ...]] = classification.DISTANCES
     shown: ClassVar[tuple[str, ...]] = ("accuracy", "nll")
 
     def __post_init__(self) -> None:
-        if self.of not in ("examples", "tokens", "pixels"):
-            raise ArgumentError(f"of={values.shown(self.of)}: {nearest(self.of, ('examples', 'tokens', 'pixels'))}")
+        if self.of not in SHAPES:
+            raise ArgumentError(f"of={values.shown(self.of)}: {nearest(self.of, SHAPES)}")
+        if self.outputs is not None:
+            object.__setattr__(self, "outputs", to_outputs("outputs", self.outputs))
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -100,14 +117,9 @@ class Classification(Task):
         return self.of == "examples"
 
     def parts(self, output: Any, target: Any, features: Tensor | None = None) -> tuple[Classes, Tensor]:
-        """Return logits [n, classes] and labels [n], without those that do not count."""
-        logits = averages.logits(output)
-        logits = logits[0] if isinstance(logits, (tuple, list)) and logits else logits
-        if not isinstance(logits, Tensor) or not logits.is_floating_point():
-            raise ArgumentError(
-                f"the network returns a {type(output).__name__}: expected logits, or an output with .logits"
-            )
-        labels = torch.as_tensor(target, device=logits.device)
+        """Return logits or log-probabilities [n, classes] and labels [n], without those that do not count."""
+        logits = _prediction(output)
+        labels = labelled.numbers(target, logits.device, "class numbers")
         if labels.is_complex() or (labels.is_floating_point() and not _binary(logits, labels)):
             raise ArgumentError(
                 f"targets of dtype {labels.dtype}: expected class numbers; for numbers pass task=Regression()"
@@ -117,9 +129,12 @@ class Classification(Task):
         if self.of != "examples" or not bool(counts.all()):
             logits, labels = logits[counts], labels[counts]
             features = features[counts] if features is not None and len(features) == len(counts) else None
-        return Classes(logits.float(), features if self.of == "examples" else None), labels
+        labelled.check_classes(labels, logits.shape[1], "for a label that does not count pass Classification(ignore=…)")
+        return Classes(averages.wide(logits), features if self.of == "examples" else None), labels
 
-    def _flat(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    def _flat(self, output: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Return outputs as log-probabilities, or logits, [n, classes], and labels [n]."""
+        logits, shape = output, tuple(labels.shape)
         if self.of == "tokens" and logits.ndim == 3:
             if self.shift:
                 logits, labels = logits[:, :-1], labels[:, 1:]
@@ -127,22 +142,54 @@ class Classification(Task):
         elif self.of == "pixels" and logits.ndim > 2:
             logits, labels = logits.movedim(1, -1).flatten(0, -2), labels.flatten()
         elif self.of == "examples":
-            logits = logits[:, None] if logits.ndim == 1 else logits
-            if logits.ndim == 2 and logits.shape[1] == 1:
-                logits = torch.cat([torch.zeros_like(logits), logits], 1)
+            if self._is_single(logits):
+                return self._pair(logits.flatten()), labels.flatten() if labels.numel() == len(logits) else labels
             labels = labels.flatten() if labels.numel() == len(logits) else labels
         if logits.ndim != 2 or labels.shape != logits.shape[:1]:
+            others = " or ".join(f"of={name!r}" for name in SHAPES if name != self.of)
             raise ArgumentError(
-                f"logits of shape {tuple(logits.shape)} and labels of shape {tuple(labels.shape)} do not fit a "
-                f"classification of {self.of}: pass task=Classification(of='tokens') or 'pixels', or a Task of your own"
+                f"the network returns a tensor of shape {tuple(output.shape)} for labels of shape {shape}: expected "
+                f"{SHAPES[self.of]} for a classification of {self.of}; pass task=Classification({others}), or a Task "
+                "of your own"
             )
-        return logits, labels
+        return logits if self.outputs in (None, "logits") else to_log_probabilities(logits, self.outputs), labels
+
+    def _pair(self, single: Tensor) -> Tensor:
+        """Return two columns for outputs that each stand for the second of two classes."""
+        if self.outputs in (None, "logits"):
+            return torch.stack([torch.zeros_like(single), single], 1)
+        return to_log_pair(averages.wide(single), self.outputs)
+
+    def check_output(self, output: Any) -> None:
+        """Refuse probabilities that were to be taken for logits, and what is not what `outputs` says."""
+        found = _prediction(output)
+        if found.ndim:
+            dim = 1 if self.of == "pixels" and found.ndim > 2 else -1
+            check_first(found, self.outputs, "the network's outputs", dim, single=self._is_single(found))
+
+    def _is_single(self, output: Tensor) -> bool:
+        return self.of == "examples" and (output.ndim == 1 or (output.ndim == 2 and output.shape[1] == 1))
 
     def combine(self, members: Sequence[Classes], average: str = "probabilities") -> Classes:
         """Return log-probabilities from the members' logits; see `log_mean`."""
-        logits = torch.stack([member.logs for member in members])
+        if len(classes := {member.logs.shape[1] for member in members}) > 1:
+            raise ArgumentError(
+                f"the networks return {listed(map(str, sorted(classes)))} logits: expected the same classes of all"
+            )
+        logits = torch.stack([member.logs for member in members]) if len(members) > 1 else members[0].logs[None]
         features = members[0].features if len(members) == 1 else None
         return Classes(log_mean(logits, average), features)  # type: ignore[arg-type]
+
+
+def _prediction(output: Any) -> Tensor:
+    """Return the logits or probabilities in the output of a classifier."""
+    found = averages.logits(output)
+    found = found[0] if isinstance(found, (tuple, list)) and found else found
+    if not isinstance(found, Tensor) or not found.is_floating_point():
+        raise ArgumentError(
+            f"the network returns a {type(output).__name__}: expected logits, or an output with .logits"
+        )
+    return found
 
 
 @dataclass(frozen=True)
@@ -165,13 +212,17 @@ class Regression(Task):
         mean, variance = averages.moments(output)
         if not isinstance(mean, Tensor):
             raise ArgumentError(f"the network returns a {type(output).__name__}: expected numbers, or (mean, variance)")
-        goal = torch.as_tensor(target, device=mean.device).double()
-        if mean.numel() != goal.numel():
+        goal = labelled.numbers(target, mean.device, "numbers, of the shape of what the network returns")
+        if mean.is_complex() or goal.is_complex() or bool(goal.isnan().any()):
+            raise ArgumentError(
+                f"the network returns {mean.dtype} for targets of {goal.dtype}: expected real numbers, and no target NaN"
+            )
+        if mean.numel() != goal.numel() or not mean.ndim or mean.shape[:1] != goal.shape[:1]:
             raise ArgumentError(
                 f"the network returns numbers of shape {tuple(mean.shape)} for targets of shape {tuple(goal.shape)}: "
                 "expected the same; a network that also predicts a variance returns (mean, variance)"
             )
-        mean, goal = (each.reshape(len(each), -1) for each in (mean, goal))
+        mean, goal = (each.double().flatten(1) if each.ndim > 1 else each.double()[:, None] for each in (mean, goal))
         if isinstance(variance, Tensor):
             variance = variance.double().reshape(mean.shape)
             variance = variance.exp() if self.log_variance else variance
@@ -194,3 +245,12 @@ def task_of(task: Task | str | None) -> Task:
     if isinstance(task, Task):
         return task
     return TASKS.find("classification" if task is None else task)
+
+
+def with_outputs(task: Task, outputs: Outputs | None) -> Task:
+    """Return a task for networks that return logits, probabilities or log-probabilities."""
+    if outputs is None:
+        return task
+    if not isinstance(task, Classification):
+        raise ArgumentError(f"outputs={outputs!r}: the task is {task.name}; expected it with a classification only")
+    return replace(task, outputs=to_outputs("outputs", outputs))

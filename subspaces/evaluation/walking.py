@@ -17,7 +17,7 @@ from subspaces.evaluation.journal import Journal
 from subspaces.evaluation.metrics import Metric, Tally
 from subspaces.evaluation.points import Item, Place, average_of, row_of, to_alpha
 from subspaces.evaluation.predictor import Answers, Predictor
-from subspaces.evaluation.record import Row
+from subspaces.evaluation.record import About, Row
 from subspaces.evaluation.soup import greedy
 from subspaces.evaluation.subject import Subject
 from subspaces.evaluation.tasks import Classification
@@ -46,7 +46,9 @@ class Walk:
         return bool(missing)
 
     def _add(self, item: Item) -> None:
-        rows, kept = Measuring(self.subject, self.journal.metrics, item).rows(self._predictor)
+        measuring = Measuring(self.subject, self.journal.metrics, item)
+        rows, kept = measuring.rows(self._predictor)
+        self.journal.broken += measuring.broken
         self.journal.record.statistics["images"] = self._predictor.statistics_images
         for each in kept:
             self.journal.predictions.add(*each)
@@ -87,7 +89,7 @@ class _Answer:
         if self.temperature is not None:
             self.scaled.add(prediction.scaled(self.temperature), target)
         if self.fits and sum(len(labels) for _, labels in self.heard) < FITTED:
-            self.heard.append((prediction.logs, target))
+            self.heard.append((prediction.logs.float(), target))  # of which many are kept
 
     def found(self) -> dict[str, Any]:
         """Return what a row holds of it."""
@@ -112,6 +114,7 @@ class Measuring:
         # of each network of the ensemble, the number of its point, or of the pass
         self.members = range(item.masks) if item.masks else [self.points.index(place) for place in item.places]
         self.temperatures: list[float | None] = [None] * len(self.about)
+        self.broken: list[tuple[About, str, int, int]] = []  # as a journal keeps it
 
     def rows(self, predictor: Predictor) -> tuple[list[Row], list[tuple[Place, str, Said, Tensor]]]:
         """Return the rows on all splits, and what points say on each about its examples, with the labels."""
@@ -157,6 +160,8 @@ class Measuring:
             raise ArgumentError(f"the {split} loader has no examples: expected at least one batch")
         diversity = _mean(apart)
         for about, answer in zip(self.about, answers, strict=True):
+            if answer.tally.broken:
+                self.broken.append((about, split, answer.tally.broken, count))
             differing = diversity if about.average else None
             rows.append(
                 row_of(self.subject.shape, about, diversity=differing, split=split, count=count, **answer.found())

@@ -1,5 +1,6 @@
 """By what points are compared: a loss for each example."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from subspaces import averages, values
+from subspaces import averages, labelled, values
 from subspaces.errors import ArgumentError
 from subspaces.text import nearest
 
@@ -33,11 +34,11 @@ class Criterion:
 
 
 def logits(output: Any) -> Tensor:
-    """Return logits [n, classes] of an output; one logit is that of the second of two classes."""
+    """Return logits [n, classes] of an output in float64; one logit is that of the second of two classes."""
     found = averages.logits(output)
     found = found[0] if isinstance(found, (tuple, list)) and found else found
     if isinstance(found, Tensor) and found.is_floating_point() and found.ndim in (1, 2):
-        wide = found.float().reshape(len(found), -1)
+        wide = found.double().reshape(len(found), -1)
         return wide if wide.shape[1] > 1 else torch.cat([torch.zeros_like(wide), wide], 1)
     shape = f" of shape {tuple(found.shape)}" if isinstance(found, Tensor) else ""
     raise ArgumentError(
@@ -53,7 +54,8 @@ def _nll(output: Any, target: Any) -> Tensor:
 
 def _error(output: Any, target: Any) -> Tensor:
     found = logits(output)
-    return (found.argmax(1) != _classes(target, found)).float()
+    wrong = (found.argmax(1) != _classes(target, found)).double()
+    return wrong.where(~found.log_softmax(1).isnan().any(1), math.nan)  # such a point is not chosen
 
 
 def _entropy(output: Any, target: Any) -> Tensor:
@@ -62,14 +64,16 @@ def _entropy(output: Any, target: Any) -> Tensor:
 
 
 def _classes(target: Any, found: Tensor) -> Tensor:
-    labels = torch.as_tensor(target, device=found.device)
+    labels = labelled.numbers(target, found.device, "a class number for each example")
     whole = not labels.is_complex() and (not labels.is_floating_point() or bool((labels == labels.round()).all()))
     if not whole or labels.numel() != len(found):
         raise ArgumentError(
             f"targets of dtype {labels.dtype} and shape {tuple(labels.shape)} for {len(found)} examples: expected a "
             "class number for each; for anything else pass by=, a function of (output, target)"
         )
-    return labels.reshape(-1).long()
+    classes = labels.reshape(-1).long()
+    labelled.check_classes(classes, found.shape[1], "leave examples out that have no class")
+    return classes
 
 
 CRITERIA = {

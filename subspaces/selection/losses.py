@@ -54,7 +54,7 @@ class Losses:
         self.layout, self.shape, self.device, self.criterion = family.layout, family.shape, family.device, criterion
         self._omega = {group.name: family.omega[group.name].detach() for group in family.layout.groups}
         self._network = template.copy_with(family.template, {}, share=True).eval()  # without weights, as in the family
-        self._batches = list(loader)
+        self._batches = [batch for batch in loader if not nested.is_empty(batch)]
         sizes = [nested.batch_size(labelled.inputs(batch)) or 0 for batch in self._batches]
         self.examples = sum(sizes)
         self._places = torch.arange(self.examples).split_with_sizes(sizes) if sizes else ()
@@ -122,7 +122,8 @@ class Losses:
         """Return what the network with these weights says about a batch."""
         args, named = labelled.inputs(batch)
         weights = self._named(rows)
-        return template.call(network, {name: weights[name] for name in self.layout.places}, args, named)
+        places = {name: weights[name] for name in self.layout.places}
+        return labelled.run(network, args, named, lambda: template.call(network, places, args, named))
 
     def _checked(self, losses: Any, size: int | None) -> Tensor:
         if not isinstance(losses, Tensor) or losses.shape != (size,):

@@ -87,9 +87,13 @@ class Path:
                 measured[mark, held] = found.losses[held]
         number = rule.safest(measured[:, among], 0, self._level, self._seed)
         if number == 0 or len(among) == self._measure.examples:
-            return self.tried[number]
+            return self._finite(self.tried[number])
         *_, last = self._walk(among, self._marks[number])
-        return last
+        return self._finite(last)
+
+    def _finite(self, found: Tried) -> Tried:
+        """Return a point, or the midpoint where a loss at the point is not finite."""
+        return found if bool(found.losses.isfinite().all()) else self.tried[0]
 
     def _walk(self, among: Tensor, steps: int) -> Iterator[Tried]:
         """Yield the points at the marks up to a step; statistics are made there, and kept in between."""

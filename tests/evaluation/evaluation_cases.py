@@ -28,6 +28,7 @@ def certainly(probabilities: torch.Tensor) -> Classes:
     """Return given probabilities as a prediction, without the rounding of their logarithm."""
     made = Classes(probabilities.log())
     made.probabilities = probabilities
+    made.top = tuple(probabilities.max(-1))
     return made
 
 

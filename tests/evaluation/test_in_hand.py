@@ -12,6 +12,7 @@ from family_cases import CLASSES, INPUTS, LOADERS, TEST, VALIDATION, family, net
 from torch import Tensor, nn
 
 import subspaces as ss
+from subspaces.evaluation.journal import PredictionWarning
 
 
 def test_the_best_point_is_chosen_where_it_is_asked_for_and_marked_on_the_test_set() -> None:
@@ -58,7 +59,8 @@ class NotANumber(nn.Module):
 
 
 def test_numbers_that_are_not_finite_are_kept_in_strict_json(tmp_path: Path) -> None:
-    found = ss.evaluate(family(ss.Line(), NotANumber), test=TEST, validation=VALIDATION, progress=False)
+    with pytest.warns(PredictionWarning, match="151 of 300 predictions"):
+        found = ss.evaluate(family(ss.Line(), NotANumber), test=TEST, validation=VALIDATION, progress=False)
     assert all(np.isnan(row.nll) for row in found.rows)
     path = found.save(tmp_path / "nan.json")
 
@@ -74,7 +76,10 @@ def test_a_point_without_a_number_is_never_the_best() -> None:
     with torch.no_grad():
         for omega in one.omega.values():
             omega[0] = 3e38  # which are infinite when they are added up
-    found = ss.evaluate(one, test=TEST, validation=VALIDATION, grid=(0.0, 1.0), progress=False)
+    with pytest.warns(
+        PredictionWarning, match=r"predictions on the test examples are NaN at alpha = 0\.0, and some in"
+    ):
+        found = ss.evaluate(one, test=TEST, validation=VALIDATION, grid=(0.0, 1.0), progress=False)
     assert [np.isnan(row.nll) for row in found.rows if row.kind == "point" and row.split == "test"] == [
         True,
         True,

@@ -144,7 +144,7 @@ function showNumbers() {
 
 // The images
 
-const className = (label) => data.classes[label] ?? `class ${label}`;
+const className = (label) => label < 0 ? "NaN" : data.classes[label] ?? `class ${label}`;
 
 function showStrip() {
   const { strip } = walk.run, predicted = strip?.predicted[walk.index];

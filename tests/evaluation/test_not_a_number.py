@@ -1,0 +1,146 @@
+"""Predictions that are NaN: wrong, warned about once, and never chosen."""
+
+import math
+import warnings
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import subspaces as ss
+from subspaces.errors import ArgumentError
+from subspaces.evaluation.classification import Classes
+from subspaces.evaluation.journal import PredictionWarning
+from subspaces.evaluation.metrics import of_task, tally
+from subspaces.evaluation.selective import threshold
+
+X, Y = torch.randn(40, 4, generator=torch.Generator().manual_seed(0)), torch.arange(40) % 3
+BROKEN = torch.where(torch.arange(40)[:, None] < 10, torch.nan, X)
+CLEAN = [(X, Y)]
+NAN_METRICS = ("nll", "brier", "ece", "adaptive_ece")
+
+
+class NaN(nn.Module):
+    """A network that diverged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.head(x)
+        return out * torch.nan
+
+
+class Cliff(nn.Module):
+    """A network that is NaN at one end of a line: where its weight is above a half."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(4, 3)
+        self.place = nn.Parameter(torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.head(x)
+        return torch.where(self.place > 0.6, torch.nan, out)
+
+
+def line() -> ss.Subspace:
+    torch.manual_seed(0)
+    family = ss.Subspace(Cliff, ss.Line())
+    family.vertex(1)["place"].fill_(1)
+    return family
+
+
+def test_a_network_of_nan_has_no_right_answer() -> None:
+    with pytest.warns(PredictionWarning, match="network: 40 of 40 predictions on the test examples are NaN at the net"):
+        row = ss.evaluate(NaN(), test=CLEAN, progress=False)["midpoint"]
+    assert (row.accuracy, row.aurc) == (0, 1)
+    assert all(math.isnan(row.metrics[name]) for name in NAN_METRICS)
+    assert row.reliability is not None
+    assert sum(row.reliability.count) == 0
+
+
+def test_nan_is_warned_about_once_and_counts_as_wrong() -> None:
+    family = ss.Subspace(lambda: nn.Linear(4, 3), ss.Line(), seed=0)
+    with pytest.warns(PredictionWarning, match=r"10 of 40 .* alpha = 0\.\d+.*other measurements.*check") as caught:
+        found = ss.evaluate(family, test=[(BROKEN, Y)], outliers=[BROKEN], progress=False)
+    assert len(caught) == 1
+    assert found["midpoint"].count == 40
+    with torch.no_grad():
+        right = (family.midpoint()(X).argmax(1) == Y)[10:].sum()
+    assert found["midpoint"].accuracy == float(right) / 40
+    assert math.isnan(found.against("midpoint", "outliers").auroc_entropy)
+
+
+def test_nothing_is_said_without_nan() -> None:
+    family = ss.Subspace(lambda: nn.Linear(4, 3), ss.Line())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ss.evaluate(family, test=CLEAN, validation=CLEAN, progress=False)
+
+
+def test_a_point_of_nan_is_never_chosen() -> None:
+    family = line()
+    with pytest.warns(PredictionWarning, match=r"40 of 40 .* alpha = "):
+        found = ss.evaluate(family, test=CLEAN, validation=CLEAN, progress=False)
+    for by in ("nll", "accuracy", "ece"):
+        assert found.best(by=by) <= 0.6  # type: ignore[operator]
+    for chosen in ("nll", "accuracy", "entropy"):
+        selected = family.select(CLEAN, by=chosen)  # type: ignore[arg-type]
+        assert selected.alpha <= 0.6  # type: ignore[operator]
+        assert float(selected.best.alpha) <= 0.6  # type: ignore[arg-type]
+        assert math.isfinite(selected.value)
+
+
+@pytest.mark.parametrize("by", ["nll", "accuracy", "entropy"])
+def test_select_refuses_a_midpoint_of_nan(by: str) -> None:
+    with pytest.raises(ArgumentError, match=f"{by} is not finite at the midpoint for 10 of 40 examples"):
+        ss.Subspace(lambda: nn.Linear(4, 3), ss.Line()).select([(BROKEN, Y)], by=by)  # type: ignore[arg-type]
+
+
+def test_there_is_no_best_of_nothing_but_nan() -> None:
+    family = ss.Subspace(NaN, ss.Line())
+    with pytest.warns(PredictionWarning):
+        found = ss.evaluate(family, test=CLEAN, validation=CLEAN, progress=False)
+    assert not found.choices or all(math.isfinite(each.reported["validation"][each.by]) for each in found.choices)
+    with pytest.raises(ArgumentError, match="nll is NaN at every point of family on the validation examples"):
+        found.best(by="nll")
+
+
+def test_a_nan_member_spoils_its_ensemble_and_no_other() -> None:
+    torch.manual_seed(0)
+    good = nn.Linear(4, 3)
+    with pytest.warns(PredictionWarning, match="some in 2 other"):
+        found = ss.evaluate([good, NaN()], test=CLEAN, progress=False, metrics={})
+    alone = [row for row in found.rows if row.kind == "point"]
+    assert [math.isnan(row.nll) for row in alone] == [False, True]
+    assert found["vertices"].accuracy == 0
+
+
+def test_regression_warns_too() -> None:
+    torch.manual_seed(0)
+    with pytest.warns(PredictionWarning, match="10 of 40"):
+        found = ss.evaluate(nn.Linear(4, 1), test=[(BROKEN, X[:, :1])], task="regression", progress=False)
+    assert math.isnan(found["midpoint"].rmse)
+
+
+def test_iou_of_pixels_that_are_nan() -> None:
+    logs = torch.tensor([[0.0, -9.0], [-9.0, 0.0], [torch.nan, torch.nan]]).log_softmax(1)
+    found = tally(of_task("pixels"), [(Classes(logs), torch.tensor([0, 1, 1]))])
+    assert found["miou"] == (1 + 1 / 2) / 2
+    assert found["accuracy"] == pytest.approx(2 / 3)
+
+
+def test_a_threshold_is_never_nan() -> None:
+    each = torch.tensor([[torch.nan, 0.0], [0.9, 1.0], [0.6, 1.0]], dtype=torch.float64)
+    assert threshold(each, 0.5) == 0.6
+
+
+def test_a_metric_of_another_library_is_nan() -> None:
+    import torchmetrics
+
+    with pytest.warns(PredictionWarning):
+        more = {"top": torchmetrics.Accuracy("multiclass", num_classes=3)}
+        found = ss.evaluate(NaN(), test=CLEAN, metrics=more, progress=False)
+    assert math.isnan(found["midpoint"].top)
