@@ -59,7 +59,7 @@ def check(found: Listing, expected: str) -> None:
 def read_notes(path: Path, **kinds: str) -> dict[str, npt.NDArray[Any]] | None:
     """Return arrays of what was noted, of these kinds (of dtype); None where they are not there or damaged."""
     try:
-        return reading.read_arrays(path, **kinds)
+        return reading.read_arrays(path, kinds)
     except Exception:  # whatever the damage: they are made again
         return None
 

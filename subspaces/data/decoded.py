@@ -23,13 +23,10 @@ View = Callable[[Path], Pixels]  # an image file as [size, size, 3]
 def kept(cache: Path, shape: tuple[int, ...]) -> Pixels | None:
     """Return the array of that shape, mapped from its file; None if there is none or it is not whole."""
     try:
-        with reading.open_regular(cache) as file:
-            if reading.read_header(file) != (shape, False, np.dtype(np.uint8)):
-                return None
-            # Copy on write: torch wants arrays that can be written.
-            return np.memmap(file, np.uint8, "c", file.tell(), shape)
+        array = reading.map_array(cache)
     except (OSError, ValueError, EOFError):
         return None
+    return array if array.shape == shape and array.dtype == np.uint8 and array.flags.c_contiguous else None
 
 
 def build(paths: Sequence[Path], cache: Path | None, size: int, view: View, progress: Progress | None) -> Pixels:

@@ -115,7 +115,8 @@ def prepared(image: "Image", least: tuple[int, int] | None = None) -> "Image":
     check_size(image.width, image.height)  # before anything is decoded
     if least is not None:
         image.draft("RGB", (2 * least[0], 2 * least[1]))
-    with suppress(Exception):  # notes that cannot be read; if it is the image itself, it cannot be read below either
+    image.load()  # of a damaged image only the first attempt fails, and later ones find nothing
+    with suppress(Exception):  # notes that cannot be read
         image = ImageOps.exif_transpose(image)
     if image.mode == "F":
         raise UnreadableError("its pixels are floating-point numbers of no known range: save it with 8 or 16 bits")

@@ -80,7 +80,7 @@ def _scan(folder: Path, classes: tuple[str, ...]) -> tuple[npt.NDArray[Any], npt
 def _read(cache: Path, classes: tuple[str, ...], stamp: npt.NDArray[Any]) -> Any:
     """Return the kept list, or None if there is none or a class folder has changed since."""
     try:
-        kept = reading.read_arrays(cache, names="U", stamp="i", paths="S", counts="i")
+        kept = reading.read_arrays(cache, {"names": "U", "stamp": "i", "paths": "S", "counts": "i"})
     except Exception:  # not there, or damaged in any way: it is written again
         return None
     paths, counts = kept["paths"], kept["counts"]

@@ -1,12 +1,15 @@
 """Opening files that somebody else may have made: regular files only, and no more of them than their size allows."""
 
 import io
+import math
 import os
 import stat
 import zipfile
+import zlib
+from collections.abc import Mapping
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +17,9 @@ import numpy.typing as npt
 from subspaces.data.dataset import DataError
 
 TEXT = 1 << 26  # bytes of a text file; the largest of a publisher, TinyImageNet's words, has less than 3 million
+ANY = "biufcSUV"  # all kinds of dtypes but objects
+DAMAGED = (ValueError, KeyError, EOFError, RuntimeError, NotImplementedError, zipfile.BadZipFile, zlib.error)
+"""What is raised for files of arrays that are damaged, encrypted or compressed in an unknown way."""
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
     (stat.S_ISFIFO, "a pipe"),
@@ -52,35 +58,48 @@ def read_text(path: Path) -> str:
         raise DataError(f"{path}: is not text in UTF-8 ({error}): the file was altered, get it again") from None
 
 
-def read_arrays(path: Path, **dtypes: str) -> dict[str, npt.NDArray[Any]]:
-    """Return arrays of an uncompressed .npz file by name, each of the kind (`dtype.kind`) that is passed.
+def read_arrays(path: Path, kinds: Mapping[str, str], most: int = 0) -> dict[str, npt.NDArray[Any]]:
+    """Return arrays of a .npz file.
+
+    Args:
+        path: the file.
+        kinds: which arrays, and the kinds of dtypes that each may have: {"labels": "iu"}.
+        most: bytes that an array may unpack to; by default none is compressed.
 
     Raises:
-        ValueError: if the file is damaged or its headers promise more than it holds, and other errors of its readers.
+        ValueError: if the headers promise more than the file holds.
+        Exception: whatever `zipfile` raises for a damaged file, of which `DAMAGED` are all that are known.
     """
     found = {}
     with open_regular(path) as file, zipfile.ZipFile(file) as packed:
-        for name, kind in dtypes.items():
+        limit = most or os.fstat(file.fileno()).st_size
+        for name, kind in kinds.items():
             member = packed.getinfo(f"{name}.npy")
-            most = os.fstat(file.fileno()).st_size
-            if member.compress_type != zipfile.ZIP_STORED or max(member.file_size, member.compress_size) > most:
-                raise ValueError(f"{name} is compressed, or larger than its file")
+            if member.file_size > limit or (member.compress_type != zipfile.ZIP_STORED and not most):
+                raise ValueError(f"{name} has {member.file_size:,} bytes, more than {limit:,}, or is compressed")
             content = io.BytesIO(packed.read(member))
-            shape, fortran, dtype = read_header(content)
+            shape, order, dtype = read_header(content)
             size = len(content.getbuffer()) - content.tell()
-            if dtype.kind != kind or fortran or not shape or dtype.itemsize * int(np.prod(shape, dtype=object)) != size:
-                raise ValueError(f"{name} is {dtype} {shape} in {size} bytes")
+            if dtype.kind not in kind or not shape or dtype.itemsize * math.prod(shape) != size:
+                raise ValueError(f"{name} is {dtype} {shape} in {size:,} bytes")
             if not size and any(shape):
                 raise ValueError(f"{name} is {shape} of nothing")
-            found[name] = np.frombuffer(content.getbuffer(), dtype, offset=content.tell()).reshape(shape)
+            found[name] = np.frombuffer(content.getbuffer(), dtype, offset=content.tell()).reshape(shape, order=order)
     return found
 
 
-def read_header(file: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Return shape, whether it is in Fortran order, and dtype of an array in the .npy format; refuse objects."""
+def map_array(path: Path) -> npt.NDArray[Any]:
+    """Return the array of a .npy file, mapped from it; it can be written to, which leaves the file as it is."""
+    with open_regular(path) as file:
+        shape, order, dtype = read_header(file)
+        return np.memmap(file, dtype, "c", file.tell(), shape, order)
+
+
+def read_header(file: BinaryIO) -> tuple[tuple[int, ...], Literal["C", "F"], np.dtype[Any]]:
+    """Return shape, order and dtype of an array in the .npy format; refuse objects."""
     if np.lib.format.read_magic(file) != (1, 0):
         raise ValueError("expected version 1.0 of the .npy format")
     shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
     if dtype.hasobject:
         raise ValueError("an array of objects")
-    return shape, fortran, dtype
+    return shape, "F" if fortran else "C", dtype
