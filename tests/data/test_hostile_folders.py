@@ -3,15 +3,16 @@
 import inspect
 import io
 import os
+import resource
 import shutil
 import signal
 import socket
 import struct
-import subprocess
 import sys
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import made
@@ -281,7 +282,7 @@ def gif() -> bytes:
 
 HOSTILE: dict[str, bytes] = {
     "huge.png": png(2**31 - 1, 2**31 - 1),
-    "large.png": png(10_000, 9_999),  # within the limit, and not there
+    "large.png": png(4_000, 3_999),  # within the limit, and not there
     "thin.png": png(99_999_999, 1),
     "huge.gif": gif(),
     "huge.jpg": saved(
@@ -290,7 +291,7 @@ HOSTILE: dict[str, bytes] = {
     "huge.webp": saved("WEBP", lambda c: c[:21] + b"\xff" * 6 + c[27:], lossless=True),
     "huge.bmp": bmp(99_999_999, 1, b"\0\2\xff\xff" * 100),
     "huge.ppm": b"P6 99999999 99999999 255\n1",
-    "plain.ppm": b"P3 9000 9000 255\n" + b"1 " * 1000,
+    "plain.ppm": b"P3 2000 2000 255\n" + b"1 " * 1000,
     "huge.tif": saved("TIFF", lambda c: c.replace(struct.pack("<HHI", 256, 4, 1), b"")[:-30]),
     "counts.tif": b"II*\0\x08\0\0\0\x01\0" + struct.pack("<HHII", 273, 4, 2**32 - 1, 8) + b"\0\0\0\0",
     "text.png": saved("PNG")[:33] + chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(10**8))) + saved("PNG")[33:],
@@ -299,33 +300,30 @@ HOSTILE: dict[str, bytes] = {
     "program.png": b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n",
     "nul.gif": b"GIF89a",
 }
-LIMITED = """
-import resource, sys
-from subspaces.data import decoding, DataError
-import torch
-held = resource.getpagesize() * int(open("/proc/self/statm").read().split()[0])
-resource.setrlimit(resource.RLIMIT_AS, (held + (3 << 30),) * 2)
-from pathlib import Path
-for path in sorted(Path(sys.argv[1]).iterdir()):
-    for read in (lambda: decoding.square(path, 64), lambda: decoding.centre_view(decoding.decode(path), 256, 224)):
-        try:
-            read()
-        except DataError as error:
-            assert len(str(error)) < 400, error
-            assert "MemoryError" not in str(error)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
-"""
 
 
-def test_files_that_promise_more_than_they_hold(tmp_path: Path) -> None:
-    for name, content in HOSTILE.items():
-        (tmp_path / name).write_bytes(content)
-    Image.new("L", (1, 60_000)).save(tmp_path / "long.png")
-    with open(tmp_path / "sparse.png", "wb") as file:
-        file.truncate(1 << 40)
-    done = subprocess.run([sys.executable, "-c", LIMITED, tmp_path], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) < 2500  # MiB
+@contextmanager
+def memory_for(more: int) -> Iterator[None]:
+    """Limit what this process may take beside what it has."""
+    held = resource.getpagesize() * int(Path("/proc/self/statm").read_text().split()[0])
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (held + more, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+
+
+@pytest.mark.filterwarnings("ignore")  # Pillow's
+@pytest.mark.parametrize("name", HOSTILE)
+def test_files_that_promise_more_than_they_hold(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(HOSTILE[name])
+    with memory_for(1 << 30):
+        for read in (decoding.decode, lambda path: decoding.square(path, 64)):
+            with pytest.raises(DataError) as error:
+                read(tmp_path / name)
+            assert len(str(error.value).replace(str(tmp_path), "")) < 200
+            assert "emory" not in str(error.value)
 
 
 def test_a_folder_of_hostile_files_is_one_line_each(tmp_path: Path) -> None:
@@ -356,7 +354,8 @@ def test_a_damaged_frame_is_no_image_of_one_colour(tmp_path: Path) -> None:
 
 def test_images_wider_than_high_by_far(tmp_path: Path) -> None:
     Image.new("L", (60_000, 2), 77).save(tmp_path / "long.png")
-    view = decoding.centre_view(decoding.decode(tmp_path / "long.png"), 256, 224)
+    with memory_for(1 << 30):
+        view = decoding.centre_view(decoding.decode(tmp_path / "long.png"), 256, 224)
     assert (view.shape, view.min(), view.max()) == ((224, 224, 3), 77, 77)
 
 
