@@ -203,6 +203,8 @@ class GivenNetworks(Predictor):
     ) -> None:
         super().__init__(networks[0], task, splits, statistics, **options)
         self._networks = [network.eval() for network in networks]
+        if any(self._head not in dict(network.named_modules()) for network in networks):
+            self._head = None  # they differ
         if statistics is not None:
             self._networks = [self._renewed(network, statistics) for network in self._networks]
 
@@ -213,8 +215,6 @@ class GivenNetworks(Predictor):
         renewed = copy.deepcopy(network)
         self._renew_statistics(renewed, statistics)
         return renewed
-        if any(self._head not in dict(network.named_modules()) for network in networks):
-            self._head = None  # they differ
 
     def prepare(self, weights: Sequence[Any]) -> list[nn.Module]:
         """Return the networks of these numbers."""
