@@ -278,6 +278,7 @@ class Subspace(ShowingInputs, KeepingStatistics, Selecting):
         Frozen parameters and buffers are shared, so the function has to leave them alone or give them the same values
         each time.
         """
+        values.function("fn", fn, "a function of a module, such as init_weights")
         if self.mesh is not None:
             raise ArgumentError(
                 "apply on a distributed family, whose processes would draw different weights: call family.apply(fn) "
