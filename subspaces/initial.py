@@ -123,11 +123,19 @@ def _has_spectral_norm(part: nn.Module) -> bool:
     return any(getattr(part, f"{hook.name}_orig").requires_grad for hook in hooks)
 
 
-def offsets(weight: Tensor, count: int, size: float, generator: torch.Generator) -> Tensor:
-    """Return steps away from a weight, [count, *shape]: each `size` times as long as it.
+def offsets(weight: Tensor, middle: Tensor, size: float, generator: torch.Generator) -> Tensor:
+    """Return what sets m vertices apart that start at a weight, [m, *shape], so that their midpoint stays there.
 
-    They are orthogonal to it and to each other; where there is no room for that they are zero.
+    d_i = s_i - sum_j c_j s_j, with random steps s_i that are orthogonal to the weight and to each other and `size` times
+    as long as it, and the coefficients c of the midpoint. Where there is no room for that they are zero.
+
+    Args:
+        weight: of the network that all vertices start at.
+        middle: the coefficients of the midpoint, [m].
+        size: of the steps, relative to the weight.
+        generator: draws the steps.
     """
+    count = len(middle)
     real = torch.view_as_real(weight.detach()) if weight.is_complex() else weight.detach()
     row = real.flatten()
     if row.is_meta or row.numel() <= count or not bool(row.any()):
@@ -135,7 +143,8 @@ def offsets(weight: Tensor, count: int, size: float, generator: torch.Generator)
     draws = torch.randn(row.numel(), count, generator=generator).to(row.device)
     exact = torch.promote_types(row.dtype, torch.float32)
     directions: Tensor = torch.linalg.qr(torch.cat([row[:, None], draws.to(exact)], 1).to(exact))[0][:, 1:]
-    steps: Tensor = (size * row.to(exact).norm() * directions.T).to(row.dtype).view(count, *real.shape)
+    steps = size * row.to(exact).norm() * directions.T
+    steps = (steps - middle.to(steps) @ steps).to(row.dtype).view(count, *real.shape)
     return torch.view_as_complex(steps.contiguous()) if weight.is_complex() else steps
 
 

@@ -39,8 +39,8 @@ class Subspace(ShowingInputs, KeepingStatistics, Selecting):
         layerwise: draw one alpha for each layer instead of one for the whole network.
         init: "independent" vertices, the default for a function, or "point" for all of them at one network,
             the default for a module and the only choice there.
-        offset: with init="point", set the vertices apart by steps of this length, relative to that of each
-            penalised weight (by default 0.1); the steps are orthogonal to the weight and to each other.
+        offset: with init="point", set the vertices apart by random steps of this length, relative to that of each
+            penalised weight and orthogonal to it and to each other (by default 0.1); the midpoint stays.
         penalised: which parameters the penalty and the distances look at; by default all but the
             one-dimensional ones (biases, scales and shifts of norms).
         group: names the optimiser group of a parameter; by default "weights" for the penalised
@@ -121,8 +121,9 @@ class Subspace(ShowingInputs, KeepingStatistics, Selecting):
 
     def _set_apart(self, size: float, generator: torch.Generator) -> None:
         vertices = [self.vertex(index) for index in range(self.shape.vertices)]
+        middle = self.shape.coefficients(self.shape.midpoint().double())
         for name in (entry.names[0] for group in self.layout.groups if group.penalised for entry in group.entries):
-            steps = offsets(vertices[0][name], len(vertices), size, generator)
+            steps = offsets(vertices[0][name], middle, size, generator)
             for vertex, step in zip(vertices, steps, strict=True):
                 vertex[name].add_(step)
 

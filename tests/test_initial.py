@@ -72,9 +72,11 @@ def test_a_module_and_point_set_the_vertices_a_little_apart(make):
         vertex = family.vertex(index)
         for name, value in module.named_parameters():
             weight = value.detach()
-            size = 0.1 * weight.norm() if weight.ndim > 1 else torch.zeros_like(weight.norm())
+            size = 0.1 * math.sqrt(2 / 3) * weight.norm() if weight.ndim > 1 else torch.zeros_like(weight.norm())
             assert_close((vertex[name] - weight).norm(), size)
-    assert family.distances().cos2[0, 1] == pytest.approx(1 / 1.01**2)
+    assert family.distances().cos2[0, 1] == pytest.approx(((1 - 0.01 / 3) / (1 + 0.01 * 2 / 3)) ** 2)
+    for name, value in family.midpoint().named_parameters():
+        assert_close(value, module.get_parameter(name))
 
 
 def test_one_vertex_is_the_module_itself():
@@ -128,7 +130,7 @@ def test_a_module_keeps_its_initialisation_at_every_vertex():
     for vertex in map(family.vertex, range(2)):
         for name, weight in module.named_parameters():
             assert rms(vertex[name]) == pytest.approx(
-                rms(weight.detach()) * (math.sqrt(1.01) if weight.ndim > 1 else 1)
+                rms(weight.detach()) * (math.sqrt(1.005) if weight.ndim > 1 else 1)
             )
         assert not vertex["norm.weight"].any()
 
@@ -162,7 +164,9 @@ def test_complex_weights_are_set_apart_too():
 
     module = Filter()
     vertex = Subspace(module, Line()).vertex(1)["filter"]
-    assert (vertex - module.filter.detach()).norm().item() == pytest.approx(0.1 * module.filter.detach().norm().item())
+    assert (vertex - module.filter.detach()).norm().item() == pytest.approx(
+        0.1 / math.sqrt(2) * module.filter.detach().norm().item()
+    )
 
 
 def test_module_is_not_changed():
@@ -400,8 +404,8 @@ def test_frozen_parts_that_differ_between_calls_of_a_factory_are_refused():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-@pytest.mark.parametrize("shape", [Line(), Simplex(3)], ids=str)
-def test_offsets_are_orthogonal_and_of_the_given_size(shape, dtype):
+@pytest.mark.parametrize("shape", [Line(), Simplex(3), Bezier(1)], ids=str)
+def test_offsets_are_of_the_given_size_around_the_module(shape, dtype):
     torch.manual_seed(0)
     network = nn.Sequential(
         nn.Linear(8, 6), nn.BatchNorm1d(6), nn.Linear(2, 4, bias=False), nn.Linear(6, 5, bias=False)
@@ -413,9 +417,11 @@ def test_offsets_are_orthogonal_and_of_the_given_size(shape, dtype):
     vertices = [family.vertex(index) for index in range(shape.vertices)]
     for name, weight in network.named_parameters():
         steps = torch.stack([(vertex[name].double() - weight.double()).flatten() for vertex in vertices])
-        gram = steps @ steps.T
         size = 0.1 * weight.detach().double().norm() if weight.ndim > 1 else 0.0
-        assert_close(gram, torch.eye(len(vertices), dtype=torch.float64) * size**2, rtol=exact, atol=exact)
+        apart = 2**0.5 * size * (1 - torch.eye(len(vertices), dtype=torch.float64))
+        assert_close(torch.cdist(steps, steps), apart, rtol=exact, atol=exact)
+        middle = shape.coefficients(shape.midpoint().double())
+        assert (middle @ steps).abs().max() <= exact  # the midpoint is the module
         assert (steps @ weight.detach().double().flatten()).abs().max() <= exact
     again = Subspace(network, shape, init="point", offset=0.1, seed=0)
     assert all(torch.equal(a, b) for a, b in zip(family.parameters(), again.parameters(), strict=True))
