@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from subspaces import checkpointing, nested
+from subspaces import checkpointing, nested, values
 from subspaces.recurrent import forget, recurrent
 
 
@@ -66,6 +66,7 @@ def _put(tensors: Iterable[Tensor | None], slots: Iterable[tuple[dict[str, Any],
 
 def copy_with(template: nn.Module, parameters: Mapping[str, nn.Parameter], share: bool = False) -> nn.Module:
     """Return a copy of the network with the given parameters, and with `share` the template's own frozen ones."""
+    values.flag("share", share)
     kept = (value for part in template.modules() for value in vars(part).values())
     results = (tensor for value in kept for tensor in nested.tensors(value) if not tensor.is_leaf)
     # What a part kept of its last call, such as a loss, is copied without its graph: torch refuses to.

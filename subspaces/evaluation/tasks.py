@@ -13,7 +13,7 @@ from subspaces.evaluation import classification, regression
 from subspaces.evaluation.classification import Classes, log_mean
 from subspaces.evaluation.metrics import Metric, of_task
 from subspaces.evaluation.regression import Normal, mixture
-from subspaces.text import Catalogue, listed, nearest
+from subspaces.text import Catalogue, listed, one_of
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,9 @@ class Classification(Task):
     shown: ClassVar[tuple[str, ...]] = ("accuracy", "nll")
 
     def __post_init__(self) -> None:
-        if self.of not in ("examples", "tokens", "pixels"):
-            raise ArgumentError(f"of={values.shown(self.of)}: {nearest(self.of, ('examples', 'tokens', 'pixels'))}")
+        one_of("of", self.of, ("examples", "tokens", "pixels"))
+        values.flag("shift", self.shift)
+        values.whole("ignore", self.ignore, -(2**63), 2**63 - 1, beside=", the label of what does not count")
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -162,6 +163,9 @@ class Regression(Task):
     averages: ClassVar[tuple[str, ...]] = ("mixture",)
     distances: ClassVar[tuple[Metric, ...]] = regression.DISTANCES
     shown: ClassVar[tuple[str, ...]] = ("rmse", "mae")
+
+    def __post_init__(self) -> None:
+        values.flag("log_variance", self.log_variance)
 
     def parts(self, output: Any, target: Any, features: Tensor | None = None) -> tuple[Normal, Tensor]:
         """Return means, variances where there are any, and targets, all [n, d]."""
