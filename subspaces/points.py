@@ -47,17 +47,17 @@ def to_alpha(value: Alpha, shape: Shape, like: Tensor, outside: bool) -> Tensor:
 
 def _no_number(value: Any, like: Tensor) -> str | None:
     """Say what a value is that torch cannot read, or would silently make other numbers of; None if it is neither."""
+    if isinstance(value, int | float):
+        return None
     if isinstance(value, Tensor):
-        if value.is_complex() or value.dtype == torch.bool:
-            return "complex" if value.is_complex() else "True or False"
+        if value.is_complex():
+            return "complex"
         if value.is_quantized or value.layout != torch.strided:
             return "a quantized tensor" if value.is_quantized else "a sparse tensor"
         return "a tensor on the meta device, without numbers" if value.is_meta and not like.is_meta else None
     if isinstance(value, list | tuple):
         return next((wrong for each in value if (wrong := _no_number(each, like)) is not None), None)
     kind = getattr(getattr(value, "dtype", None), "kind", "")  # of numpy
-    if isinstance(value, bool) or kind == "b":
-        return "True or False"
     return "complex" if isinstance(value, complex) or kind == "c" else None
 
 

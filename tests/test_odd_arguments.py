@@ -56,6 +56,7 @@ NONSENSE: dict[str, Any] = {
     "bool tensor": torch.tensor(True),
     "array of objects": np.array([None, 1], dtype=object),
 }
+POINTS = {*NUMBERS, "true", "bool tensor"}
 EVERYTHING = {**NUMBERS, **NONSENSE, "None": None, "empty list": [], "empty dict": {}}
 
 
@@ -96,12 +97,12 @@ CALLS: dict[str, tuple[Call, set[str]]] = {  # and what is right for it
         lambda odd: ss.Subspace(normed, ss.Line(), statistics_every=odd),
         {"None", "one of numpy"},
     ),
-    "at(…)": (lambda odd: line().at(odd), {*NUMBERS, "empty dict"}),
-    "at({'0': …})": (lambda odd: line().at({"0": odd}), {*NUMBERS}),
+    "at(…)": (lambda odd: line().at(odd), {*POINTS, "empty dict"}),
+    "at({'0': …})": (lambda odd: line().at({"0": odd}), POINTS),
     "at(outside=…)": (lambda odd: line().at(0.5, odd), {"true"}),
     "at(share=…)": (lambda odd: line().at(0.5, share=odd), {"true"}),
-    "family(x, alpha=…)": (lambda odd: line()(X, alpha=odd), {*NUMBERS, "empty dict", "None"}),
-    "coefficients(…)": (lambda odd: line().coefficients(odd), {*NUMBERS, "empty dict"}),
+    "family(x, alpha=…)": (lambda odd: line()(X, alpha=odd), {*POINTS, "empty dict", "None"}),
+    "coefficients(…)": (lambda odd: line().coefficients(odd), {*POINTS, "empty dict"}),
     "sample(…)": (lambda odd: line().sample(odd), {"None"}),
     "ensemble(…)": (lambda odd: line().ensemble(odd), {"vector", "sparse"}),
     "ensemble(average=…)": (lambda odd: line().ensemble([0.1], odd), set()),
