@@ -16,11 +16,13 @@ from subspaces.evaluation.display import bars
 from subspaces.evaluation.journal import Journal
 from subspaces.evaluation.metrics import Metric, measured_by
 from subspaces.evaluation.plane import Network
+from subspaces.evaluation.predictor import Forward
 from subspaces.evaluation.record import Alpha, Record, Row
 from subspaces.evaluation.run_subject import OneRun, RunSubject, run_subjects, share
 from subspaces.evaluation.settings import Settings
-from subspaces.evaluation.subject import left_alone, subject_of
-from subspaces.evaluation.tasks import Task, task_of
+from subspaces.evaluation.subject import How, left_alone, subject_of
+from subspaces.evaluation.tasks import Task, task_of, with_outputs
+from subspaces.outputs import Outputs
 from subspaces.reports import figures
 from subspaces.reports.page import write_report
 from subspaces.reports.reading import Source
@@ -73,7 +75,9 @@ class Evaluation(Record):
         found = choices.best(self, on, "point", by, lambda row: row.kind == "point")
         if found is None:
             if sum(row.kind == "point" and row.split == on for row in self.rows) > 1:
-                raise ArgumentError(f"{by} is NaN at every point of {self.name} on the {on} examples: check both for NaN")
+                raise ArgumentError(
+                    f"{by} is NaN at every point of {self.name} on the {on} examples: check both for NaN"
+                )
             raise ArgumentError(f"{self.name} has one point: there is nothing to choose from")
         self.choices = [each for each in self.choices if (each.what, each.by, each.chosen_on) != ("point", by, on)]
         self.choices.append(found)
@@ -170,6 +174,8 @@ def evaluate(
     validation: Iterable[Any] | None = None,
     statistics: Iterable[Any] | None = None,
     task: Task | str | None = None,
+    outputs: Outputs | None = None,
+    forward: Forward | None = None,
     metrics: Mapping[str, Any] | Iterable[Metric] | None = None,
     name: str | None = None,
     data: str | os.PathLike[str] | None = None,
@@ -190,8 +196,14 @@ def evaluate(
         test: batches that are reported: (inputs, target), dicts with "labels", or whatever the task says. They must
             come in the same order each time.
         validation: held-out batches, on which points, a threshold and temperatures are chosen.
-        statistics: training batches, from which batch-norm statistics are made anew at every point of a family.
+        statistics: training batches, from which batch-norm statistics are made anew at every point of a family, and
+            for copies of plain networks with batch norm.
         task: `Classification()` (also of="tokens" or "pixels"), `Regression()`, or a `Task` of your own.
+        outputs: what a classifier returns: "logits", "probabilities" (where it ends in a softmax or sigmoid) or
+            "log-probabilities"; short for task=Classification(outputs=…). By default logits, and what looks like
+            probabilities on the first batch is refused.
+        forward: runs a network on a batch and returns its output, `forward(network, batch)`, where a batch is not
+            (inputs, target) or a dict of inputs and labels, such as ((x, h), y).
         metrics: more metrics, by name: of torchmetrics, or `Metric`s.
         name: what the family is called in tables, figures and pages.
         data: the folder with the data sets of runs.
@@ -214,7 +226,8 @@ def evaluate(
         raise ArgumentError(f"name={values.shown(name)}: expected text, what the family is called in tables")
     if not isinstance(progress, bool):
         values.function("progress", progress, "True, False, or a function of (what, done, total)")
-    own = {"test": test, "validation": validation, "statistics": statistics, "task": task, "metrics": metrics}
+    own: dict[str, Any] = {"test": test, "validation": validation, "statistics": statistics, "task": task}
+    own |= {"outputs": outputs, "forward": forward, "metrics": metrics}
     networks = _networks(what)
     if networks and test is None:
         raise ArgumentError("evaluate got a network without test=: expected the loader that it is measured on")
@@ -228,9 +241,11 @@ def evaluate(
         found = evaluate_runs(what, wanted, data=data, execution=execution, trust=trust, progress=progress)
         return found[0] if isinstance(what, (Run, str, os.PathLike)) else found
     loaders = {split: values.batches(split, own[split]) for split in ("test", "validation") if own[split] is not None}
-    chosen = task_of(task)
+    chosen = with_outputs(task_of(task), outputs)
+    if forward is not None:
+        values.function("forward", forward, "a function of (network, batch) that returns the network's output")
     statistics = None if statistics is None else values.batches("statistics", statistics)
-    subject = subject_of(networks, chosen, loaders, statistics, name)
+    subject = subject_of(networks, chosen, loaders, statistics, name, How(wanted.precision, forward))
     measured = measured_by(chosen.metrics, metrics)
     open_run = run_subjects(data, execution, trust)
     others = [Network.named(each, number, open_run) for number, each in enumerate(wanted.through, 1)]

@@ -104,8 +104,8 @@ def wide(value: Tensor) -> Tensor:
     return value.float() if value.dtype in (torch.float16, torch.bfloat16) else value
 
 
-def softmax(stacked: Tensor, dim: int) -> Tensor:
-    """Return the probabilities of each member, where `dim` is the dimension of the classes in one member's logits."""
+def class_dim(stacked: Tensor, dim: int) -> int:
+    """Return where the classes lie in stacked outputs, from `dim`, where they lie in those of one member."""
     shape = tuple(stacked.shape[1:])
     if shape and not -len(shape) <= dim < len(shape):
         raise ArgumentError(
@@ -117,8 +117,13 @@ def softmax(stacked: Tensor, dim: int) -> Tensor:
             "input: pass average='outputs' for numbers, 'mixture' for a mean and a variance, 'sigmoid' for the one "
             "logit of two classes, or another dim="
         )
+    return dim + 1 if dim >= 0 else dim
+
+
+def softmax(stacked: Tensor, dim: int) -> Tensor:
+    """Return the probabilities of each member, where `dim` is the dimension of the classes in one member's logits."""
     exact = wide(stacked)
-    return exact.softmax(dim + 1 if dim >= 0 else dim, dtype=exact.dtype)
+    return exact.softmax(class_dim(stacked, dim), dtype=exact.dtype)
 
 
 def mixture(means: Tensor, variances: Tensor) -> Gaussian:

@@ -1,4 +1,4 @@
-"""Several networks that answer as one."""
+"""Several networks whose outputs are averaged."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from subspaces import averages, nested, values
 from subspaces.averages import Doubt, Gaussian
 from subspaces.errors import ArgumentError
+from subspaces.outputs import ENOUGH, Outputs, check_first, to_log_pair, to_log_probabilities, to_outputs
 from subspaces.text import nearest
 
 Average = Literal["probabilities", "logits", "outputs", "sigmoid", "mixture"]
@@ -43,9 +44,16 @@ class Ensemble(nn.Module):
         select: takes what is averaged out of a member's output, for example `lambda output: output[0]`, or
             `lambda output: (output.mean, output.log_variance.exp())` for a mixture.
 
-    Of an output with `logits` (an attribute or a key) these are averaged. Any other tuple, list, dict or dataclass
-    comes back as one of the same kind, with every tensor in it averaged: a scalar such as a loss plainly, all others as
-    said above. Whole numbers, text and None have no average: they are taken as they are, and all members have to agree.
+        outputs: what the members return for "probabilities", "sigmoid" or "logits": "logits", "probabilities" or
+            "log-probabilities". By default logits; what looks like probabilities at the first call is refused.
+        output: what a call returns of averaged probabilities: "probabilities", or "log-probabilities",
+            log 1/k sum_i p_i, which `nll_loss` and `cross_entropy` take.
+
+    Of an output with `logits` (an attribute or a key) these are the prediction. Of any other tuple, list, dict or
+    dataclass it is the one floating-point tensor; where there are several, such as the states of a recurrent network
+    or the latents of an autoencoder, `select=` says which, or average="outputs" averages them all as they are. The rest
+    comes back in a container of the same kind: scalars such as a loss are averaged plainly, and whole numbers, text and
+    None, which have no average, are taken as they are, if all members agree.
 
     Example:
         >>> pair = Ensemble([net_a, net_b])
@@ -60,6 +68,8 @@ class Ensemble(nn.Module):
         *,
         dim: int = -1,
         select: Callable[[Any], Any] | None = None,
+        outputs: Outputs | None = None,
+        output: Literal["probabilities", "log-probabilities"] = "probabilities",
     ) -> None:
         super().__init__()
         found = values.several("members", members, "a list of networks")
@@ -75,6 +85,19 @@ class Ensemble(nn.Module):
         self.average = average
         self.dim = dim
         self.select = select
+        self.member_outputs = None if outputs is None else to_outputs("outputs", outputs)
+        self.output = to_outputs("output", output)
+        if outputs is not None and average in ("outputs", "mixture"):
+            raise ArgumentError(
+                f"outputs={outputs!r}, average={average!r}: expected outputs= with an average of classes only, "
+                "'probabilities', 'sigmoid' or 'logits'"
+            )
+        if self.output == "logits" or (self.output != "probabilities" and average not in ("probabilities", "sigmoid")):
+            raise ArgumentError(
+                f"output={output!r}, average={average!r}: expected 'probabilities', or 'log-probabilities' with "
+                "average='probabilities' or 'sigmoid'"
+            )
+        self._checked = False
 
     def outputs(self, *args: Any, **kwargs: Any) -> Any:
         """Return what is averaged of every member, stacked: [k, batch, classes]."""
@@ -97,8 +120,7 @@ class Ensemble(nn.Module):
         outputs = self.outputs(*args, **kwargs)
         if self.average == "mixture":
             return averages.mixture(*outputs)
-        if self.average == "probabilities":
-            _check_classes(outputs, (args, kwargs))
+        self._check(outputs, (args, kwargs))
         return _each(self._mean, outputs)
 
     def predict(self, *args: Any, **kwargs: Any) -> Prediction:
@@ -122,44 +144,84 @@ class Ensemble(nn.Module):
             output = averages.mixture(*members)
             entropy = torch.log(2 * math.pi * math.e * output.variance) / 2
             return Prediction(output, members, entropy, averages.spread(members.mean))
-        if self.average in ("probabilities", "logits"):
+        self._check(members, (args, kwargs))
+        if self.average == "logits" and isinstance(members, Tensor):
             _check_classes(members, (args, kwargs))
         doubts = _each(self._doubt, members)
         return Prediction(_each(self._mean, members), members, _part(doubts, 0), _part(doubts, 1))
 
-    def _mean(self, outputs: Tensor, answers: bool) -> Tensor:
-        """Return the average of one tensor of every member, [k, ...]; `answers`: not a scalar beside them."""
-        if answers and self.average == "probabilities":
-            outputs = averages.softmax(outputs, self.dim)
-        elif answers and self.average == "sigmoid":
-            outputs = averages.wide(outputs).sigmoid()
-        return averages.mean(outputs)
+    def _check(self, outputs: Any, inputs: Any) -> None:
+        """Refuse stacked outputs that cannot be averaged as asked for."""
+        if self.average == "outputs":
+            return
+        found = [each for each in nested.tensors(outputs) if _is_prediction(each, alone=each is outputs)]
+        if len(found) > 1:
+            shapes = ", ".join(str(tuple(each.shape[1:])) for each in found)
+            raise ArgumentError(
+                f"the members return {len(found)} floating-point tensors, of shapes {shapes}, and average="
+                f"{self.average!r} is for one prediction: pass select=, for example lambda output: output[0], or "
+                "average='outputs' to average them all as they are"
+            )
+        if found and self.average == "probabilities":
+            _check_classes(found[0], inputs)
+        if self._checked or torch.compiler.is_compiling() or torch._C._get_tracing_state():
+            return
+        if found and (self.average != "logits" or self.member_outputs):  # a mean of logits is one, whatever they are
+            single = self.average == "sigmoid"
+            dim = -1 if single else averages.class_dim(found[0], self.dim)
+            check_first(found[0], self.member_outputs, "the members' outputs", dim, single=single)
+        self._checked = all(each[0].numel() >= ENOUGH for each in found)
 
-    def _doubt(self, outputs: Tensor, answers: bool) -> Doubt:
-        if not answers or self.average == "outputs":
-            return Doubt(None, averages.spread(outputs) if outputs.is_floating_point() else None)
+    def _mean(self, stacked: Tensor, prediction: bool) -> Tensor:
+        """Return the average of one tensor of every member, [k, ...]."""
+        if not prediction or self.average == "outputs" or (self.average == "logits" and not self.member_outputs):
+            return averages.mean(stacked)
+        if self.average == "logits" or self.output == "log-probabilities":
+            logs = self._log_probabilities(stacked)
+            return averages.mean(logs) if self.average == "logits" else logs.logsumexp(0) - math.log(len(logs))
+        return averages.mean(self._probabilities(stacked))
+
+    def _log_probabilities(self, stacked: Tensor) -> Tensor:
+        """Return the log-probabilities of each member; of single numbers those of the second class."""
+        exact = averages.wide(stacked)
         if self.average == "sigmoid":
-            exact = averages.wide(outputs)
-            return averages.doubt(torch.stack([(-exact).sigmoid(), exact.sigmoid()], -1), -1)
-        return averages.doubt(averages.softmax(outputs, self.dim), self.dim)
+            return to_log_pair(exact, self.member_outputs)[..., 1]
+        return to_log_probabilities(exact, self.member_outputs, averages.class_dim(stacked, self.dim))
+
+    def _probabilities(self, stacked: Tensor) -> Tensor:
+        """Return the probabilities of each member; of single numbers those of the second class."""
+        if self.member_outputs in (None, "logits"):
+            single = self.average == "sigmoid"
+            return averages.wide(stacked).sigmoid() if single else averages.softmax(stacked, self.dim)
+        exact = averages.wide(stacked)
+        return exact.exp() if self.member_outputs == "log-probabilities" else exact
+
+    def _doubt(self, stacked: Tensor, prediction: bool) -> Doubt:
+        if not prediction or self.average == "outputs":
+            return Doubt(None, averages.spread(stacked) if stacked.is_floating_point() else None)
+        if self.average == "sigmoid":
+            return averages.doubt(to_log_pair(averages.wide(stacked), self.member_outputs).exp(), -1)
+        return averages.doubt(self._probabilities(stacked), self.dim)
 
     def extra_repr(self) -> str:
         return f"average={self.average!r}"
 
 
+def _is_prediction(stacked: Tensor, alone: bool) -> bool:
+    """Return whether a stacked output is a prediction, and not a scalar such as a loss beside one."""
+    return stacked.is_floating_point() and (alone or stacked.ndim > 1)
+
+
 def _each(function: Callable[[Tensor, bool], Any], outputs: Any) -> Any:
-    """Apply a function to every tensor of stacked outputs; it is told whether that is an answer, or beside one."""
-    if isinstance(outputs, Tensor):
-        return function(outputs, outputs.is_floating_point())
-    return nested.apply(lambda leaf: function(leaf, leaf.is_floating_point() and leaf.ndim > 1), outputs)
+    """Apply a function to every tensor of stacked outputs, and pass it whether that is a prediction."""
+    return nested.apply(lambda leaf: function(leaf, _is_prediction(leaf, alone=leaf is outputs)), outputs)
 
 
-def _check_classes(outputs: Any, inputs: Any) -> None:
+def _check_classes(prediction: Tensor, inputs: Any) -> None:
     """Refuse one number for each example of a batch, where the softmax would go over the batch."""
     entered = nested.tensors(inputs)
     batch = len(entered[0]) if entered and entered[0].ndim > 1 else None
-    answers = (each for each in nested.tensors(outputs) if each.is_floating_point())
-    if any(each.shape[1:] == (batch,) for each in answers):
+    if prediction.shape[1:] == (batch,):
         raise ArgumentError(
             f"the members return a tensor of shape ({batch},) for a batch of {batch}: expected [batch, classes]; pass "
             "average='sigmoid' for the one logit of two classes, 'outputs' for numbers, or x[None] for one example"

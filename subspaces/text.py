@@ -56,6 +56,11 @@ def listed(words: Iterable[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
+def printable(text: str) -> str:
+    """Return text with an escape in place of every character that does not print, such as those a terminal obeys."""
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+
+
 def number(count: int) -> str:
     """Return a small number as a word."""
     return SMALL.get(count, str(count))

@@ -14,7 +14,9 @@ import scipy.special
 import scipy.stats
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
+import subspaces as ss
 from subspaces import Bezier, Ensemble, Line, Simplex, Subspace, recalibrate
 
 
@@ -257,26 +259,22 @@ def test_logits_are_found_by_their_name():
         torch.testing.assert_close(found, expected)
 
 
-@pytest.mark.parametrize("average", ["probabilities", "sigmoid", "outputs"])
-def test_other_containers_are_averaged_leaf_by_leaf(average):
-    def heads(y: Tensor) -> Heads:
-        return Heads(y, [y[:, :2], 3 * y], y.square().mean(), steps=torch.arange(3))
+def heads(y: Tensor) -> "Heads":
+    return Heads(y, [y[:, :2], 3 * y], y.square().mean(), steps=torch.arange(3))
 
+
+def test_other_containers_are_averaged_leaf_by_leaf_as_they_are():
     nets, x = trio(), torch.randn(6, 3)
-    ensemble = Ensemble([nn.Sequential(net, Wrapped(heads)) for net in nets], average)
-    of = {"probabilities": lambda z: softmax(z, 1), "sigmoid": lambda z: 1 / (1 + (-z).exp()), "outputs": lambda z: z}
+    ensemble = Ensemble([nn.Sequential(net, Wrapped(heads)) for net in nets], "outputs")
     members = [heads(net(x).double()) for net in nets]
-
-    def expected(part: Any) -> Tensor:
-        return sum(of[average](part(member)) for member in members) / 3
 
     found = ensemble(x)
     assert type(found) is Heads
     assert (found.note, type(found.others)) == ("fine", list)
     assert torch.equal(found.steps, torch.arange(3))
-    torch.testing.assert_close(found.main.double(), expected(lambda m: m.main), atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(found.main.double(), sum(m.main for m in members) / 3, atol=1e-6, rtol=1e-6)
     for index in range(2):
-        wanted = expected(lambda m, index=index: m.others[index])
+        wanted = sum(m.others[index] for m in members) / 3
         torch.testing.assert_close(found.others[index].double(), wanted, atol=1e-6, rtol=1e-6)
     loss = sum(member.loss for member in members) / 3
     torch.testing.assert_close(found.loss.double(), loss, atol=1e-6, rtol=1e-6)
@@ -284,12 +282,127 @@ def test_other_containers_are_averaged_leaf_by_leaf(average):
     torch.testing.assert_close([said.output.main, *said.output.others], [found.main, *found.others])
     assert torch.equal(said.output.loss, found.loss)
     assert torch.equal(said.members.main, torch.stack([net(x) for net in nets]))
-    alone = Ensemble(nets, average).predict(x)
-    torch.testing.assert_close(said.entropy.main, alone.entropy)
+    alone = Ensemble(nets, "outputs").predict(x)
     torch.testing.assert_close(said.disagreement.main, alone.disagreement)
     assert (said.entropy.loss, said.entropy.steps, said.disagreement.steps) == (None, None, None)
     variance = np.var([member.loss.item() for member in members])
     assert said.disagreement.loss.item() == pytest.approx(variance, rel=1e-4)
+
+
+@pytest.mark.parametrize("average", ["probabilities", "sigmoid", "logits"])
+def test_of_several_tensors_one_has_to_be_the_prediction(average):
+    """Such as the states of an LSTM, the latents of an autoencoder, or the value of an agent."""
+    nets, x = trio(), torch.randn(6, 3)
+    for wrap in (heads, lambda y: (y, 2 * y), lambda y: {"action": y, "value": y[:, 0]}, lambda y: (y, (y, y))):
+        members = [nn.Sequential(net, Wrapped(wrap)) for net in nets]
+        with pytest.raises(ss.UserError, match=r"floating-point tensors.*select=.*average='outputs'"):
+            Ensemble(members, average)(x)
+        with pytest.raises(ss.UserError, match="floating-point tensors"):
+            Ensemble(members, average).predict(x)
+    first = Ensemble(
+        [nn.Sequential(net, Wrapped(lambda y: (y, 2 * y))) for net in nets], average, select=lambda y: y[0]
+    )
+    assert torch.equal(first(x), Ensemble(nets, average)(x))
+
+
+@pytest.mark.parametrize("average", ["probabilities", "sigmoid", "logits"])
+def test_beside_the_prediction_scalars_are_averaged_and_others_agree(average):
+    def wrap(y: Tensor) -> dict[str, Any]:
+        return {"loss": y.mean(), "scores": y, "steps": torch.arange(3), "note": "fine"}
+
+    nets, x = trio(), torch.randn(6, 3)
+    found = Ensemble([nn.Sequential(net, Wrapped(wrap)) for net in nets], average)(x)
+    assert torch.equal(found["scores"], Ensemble(nets, average)(x))
+    torch.testing.assert_close(found["loss"], torch.stack([net(x).mean() for net in nets]).mean())
+    assert (found["steps"].tolist(), found["note"]) == ([0, 1, 2], "fine")
+
+
+# What the members return
+
+
+CLASSES = {
+    "logits": lambda y: y,
+    "probabilities": lambda y: y.softmax(1),
+    "log-probabilities": lambda y: y.log_softmax(1),
+}
+SINGLE = {"logits": lambda y: y, "probabilities": torch.sigmoid, "log-probabilities": F.logsigmoid}
+
+
+def ending_in(nets: list[nn.Module], function: Any) -> list[nn.Module]:
+    return [nn.Sequential(net, Wrapped(function)) for net in nets]
+
+
+@pytest.mark.parametrize("outputs", CLASSES)
+@pytest.mark.parametrize("average", ["probabilities", "sigmoid"])
+def test_members_may_return_probabilities_and_their_logarithms(average, outputs):
+    nets, x = trio(), torch.randn(6, 3)
+    ends = (CLASSES if average == "probabilities" else SINGLE)[outputs]
+    ensemble, plain = Ensemble(ending_in(nets, ends), average, outputs=outputs), Ensemble(nets, average)
+    torch.testing.assert_close(ensemble(x), plain(x))
+    torch.testing.assert_close(ensemble.predict(x).entropy, plain.predict(x).entropy, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(ensemble.predict(x).disagreement, plain.predict(x).disagreement, atol=1e-5, rtol=1e-5)
+    logs = Ensemble(ending_in(nets, ends), average, outputs=outputs, output="log_probabilities")
+    torch.testing.assert_close(logs(x), plain(x).log(), atol=1e-5, rtol=1e-5)
+
+
+def test_log_probabilities_fit_the_losses_of_a_script():
+    nets, x, y = trio(), torch.randn(6, 3), torch.tensor([0, 1, 2, 3, 0, 1])
+    logs = Ensemble(nets, output="log-probabilities")(x)
+    expected = -Ensemble(nets)(x).gather(1, y[:, None]).log().mean()
+    torch.testing.assert_close(F.nll_loss(logs, y), expected)
+    torch.testing.assert_close(F.cross_entropy(logs, y), expected)
+    sure = Ensemble([Wrapped(lambda _: torch.tensor([[0.0, 300.0]]))], output="log-probabilities")
+    assert sure(x).tolist() == [[-300.0, 0.0]]  # where a probability would be 0
+
+
+def test_the_mean_of_logits_of_members_that_return_probabilities_is_geometric():
+    nets, x = trio(), torch.randn(6, 3)
+    found = Ensemble(ending_in(nets, CLASSES["probabilities"]), "logits", outputs="probabilities")(x)
+    torch.testing.assert_close(found.softmax(1), Ensemble(nets, "logits")(x).softmax(1))
+
+
+@pytest.mark.parametrize(("average", "end"), [("probabilities", CLASSES), ("sigmoid", SINGLE)])
+def test_what_looks_like_probabilities_is_not_taken_for_logits_without_a_word(average, end):
+    nets, x = trio(), torch.randn(6, 3)
+    members = ending_in(nets, end["probabilities"])
+    for ask in (Ensemble(members, average), Ensemble(members, average).predict):
+        with pytest.raises(ss.UserError, match=r"look like probabilities.*outputs='probabilities'.*outputs='logits'"):
+            ask(x)
+    assert Ensemble(members, average, outputs="logits")(x).shape == (6, 4)
+    assert Ensemble([net.double() for net in members], average, outputs="probabilities")(x.double()).shape == (6, 4)
+    with pytest.raises(ss.UserError, match="look like probabilities"):  # also in half precision
+        Ensemble([nn.Sequential(net, Wrapped(torch.Tensor.bfloat16)) for net in members], average)(x.double())
+
+
+def test_a_few_numbers_may_lie_between_zero_and_one_by_chance():
+    few, many = torch.rand(3, 1), torch.rand(8, 1)
+    ensemble = Ensemble([Wrapped(lambda x: x)], "sigmoid")
+    assert torch.equal(ensemble(few), few.sigmoid())
+    with pytest.raises(ss.UserError, match="look like probabilities"):
+        ensemble(many)
+
+
+def test_what_is_no_probability_is_not_taken_for_one():
+    nets, x = trio(), torch.randn(6, 3)
+    for outputs in ("probabilities", "log-probabilities"):
+        with pytest.raises(ss.UserError, match=f"outputs='{outputs}'.*expected rows in .0, 1. that sum to one"):
+            Ensemble(nets, outputs=outputs)(x)
+
+
+@pytest.mark.parametrize(
+    ("average", "options", "words"),
+    [
+        ("probabilities", {"outputs": "probability"}, "did you mean 'probabilities'"),
+        ("probabilities", {"outputs": 3}, "outputs=3: expected one of 'logits'"),
+        ("outputs", {"outputs": "logits"}, "average='outputs': expected outputs= with an average of classes only"),
+        ("mixture", {"output": "log-probabilities"}, "average='mixture': expected 'probabilities'"),
+        ("logits", {"output": "log-probabilities"}, "average='logits': expected 'probabilities'"),
+        ("probabilities", {"output": "logits"}, "output='logits'.*expected 'probabilities', or"),
+    ],
+)
+def test_outputs_that_do_not_fit_the_average_are_refused(average, options, words):
+    with pytest.raises(ss.UserError, match=words):
+        Ensemble(trio(), average, **options)
 
 
 def test_numbers_of_python_are_averaged_too():
@@ -427,7 +540,7 @@ def moments(y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def nest(y: Tensor) -> dict[str, Any]:
-    return {"main": (y, y[:, :2]), "loss": y.square().mean(), "none": None}
+    return {"main": (y, None), "loss": y.square().mean(), "none": None}
 
 
 @pytest.mark.parametrize(
@@ -522,7 +635,7 @@ def test_the_softmax_of_one_number_is_refused(shape):
         with pytest.raises(ValueError, match=words):
             call(Ensemble([net], average), torch.zeros(1))
     assert Ensemble([net], "outputs")(torch.zeros(1)).shape == shape
-    assert Ensemble([net], "sigmoid").predict(torch.zeros(1)).entropy.shape == shape
+    assert Ensemble([net], "sigmoid", outputs="logits").predict(torch.zeros(1)).entropy.shape == shape
 
 
 @pytest.mark.parametrize("dim", [2, -3])
@@ -579,8 +692,7 @@ def test_the_softmax_over_a_batch_is_refused():
         Ensemble(nets)(x)
     with pytest.raises(ValueError, match=words):
         Ensemble(nets, "logits").predict(x)
-    for wrap in (lambda y: {"score": y}, lambda y: (y[:, None].expand(6, 2), y)):
-        with pytest.raises(ValueError, match=words):
-            Ensemble([nn.Sequential(net, Wrapped(wrap)) for net in nets])(x)
+    with pytest.raises(ValueError, match=words):
+        Ensemble([nn.Sequential(net, Wrapped(lambda y: {"score": y})) for net in nets])(x)
     assert Ensemble(nets, "logits")(x).shape == Ensemble(nets, "sigmoid")(x).shape == (6,)
     assert Ensemble([nn.Linear(3, 3)])(x[0]).shape == (3,)

@@ -39,6 +39,7 @@ ORDER = (
         "template",
     ),
     *(
+        "outputs",
         "averages",
         "ensembles",
         "features",

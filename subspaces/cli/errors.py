@@ -19,6 +19,7 @@ from typer.core import TyperGroup
 from subspaces import memory
 from subspaces.data import DataWarning
 from subspaces.errors import ArgumentError, UserError
+from subspaces.text import printable
 from subspaces.training import Execution, Stopped
 from subspaces.training.recipe import all_fields
 from subspaces.training.world import started
@@ -97,7 +98,7 @@ def _warnings_in_a_line() -> Iterator[None]:
 def _say(text: str) -> None:
     """Print one line for people; of several processes that have the same to say, the first does."""
     if not started()[0]:
-        typer.echo(" ".join(text.split()), err=True)
+        typer.echo(printable(" ".join(text.split())), err=True)
 
 
 def _fail(text: str) -> None:
@@ -109,7 +110,7 @@ def _fail(text: str) -> None:
     if rank:
         time.sleep(PAUSE)
     told = f"error in process {rank} of {size}" if rank else "error"
-    typer.echo(" ".join(f"{told}: {text}".split()), err=True)
+    typer.echo(printable(" ".join(f"{told}: {text}".split())), err=True)
 
 
 def check_processes(command: str | None) -> None:

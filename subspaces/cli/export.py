@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from subspaces.cli import printing
 from subspaces.cli.errors import usage
 from subspaces.cli.options import ROOT
 from subspaces.cli.shared import EXECUTION, Code, Data, Quiet, Trust, completing, option, out_option
@@ -68,5 +69,5 @@ def export(
         trust=trust,
         progress=not quiet,
     )
-    typer.echo(f"wrote {written}")
-    typer.echo(f"wrote {written}.md")
+    printing.echo(f"wrote {written}")
+    printing.echo(f"wrote {written}.md")

@@ -18,7 +18,7 @@ from subspaces.cli.shared import Code, Data, Quiet, Trust, completing, option, o
 from subspaces.errors import ArgumentError
 from subspaces.production import predicting
 from subspaces.production.predicting import Predictions
-from subspaces.text import nearest
+from subspaces.text import nearest, printable
 
 FORMATS = ("table", "csv", "json")
 WIDE = 200  # columns of a table in a file
@@ -71,7 +71,7 @@ def predict(
             raise ArgumentError(f"--out {out}: there is no folder {out.parent}; make it first")
     found = predicting.predict(model, inputs, top=top, point=point, data=data, trust=trust, progress=not quiet)
     for each in found.skipped:
-        typer.echo(f"skipped {each.file}: {each.reason}", err=True)
+        typer.echo(printable(f"skipped {each.file}: {each.reason}"), err=True)
     writer: dict[str, Any] = {"csv": _csv, "json": _json}
     text = writer[format](found) if format in writer else _table(found, out is not None)
     if out is not None:
@@ -93,8 +93,8 @@ def _columns(found: Predictions) -> list[str]:
 def _rows(found: Predictions) -> Iterator[list[str]]:
     """Yield the cells of each prediction, in the order of the columns."""
     for each in found.predictions:
-        pairs = [cell for label, share in each.top for cell in (label, f"{share:.6f}")]
-        yield [each.file, *pairs, *([] if each.disagreement is None else [f"{each.disagreement:.6f}"])]
+        pairs = [cell for label, share in each.top for cell in (printable(label), f"{share:.6f}")]
+        yield [printable(each.file), *pairs, *([] if each.disagreement is None else [f"{each.disagreement:.6f}"])]
 
 
 def _csv(found: Predictions) -> str:

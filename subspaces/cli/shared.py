@@ -75,7 +75,7 @@ Trust = Annotated[
     typer.Option(
         "--trust",
         help="Also run the code of somebody else: a network (package.module:factory) that a run or an export names, or "
-        "a .pt2 file that could.",
+        "a .pt2 file.",
         rich_help_panel=EXECUTION,
     ),
 ]

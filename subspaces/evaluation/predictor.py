@@ -7,7 +7,7 @@ a batch of that and the whole pass over a split are each captured once as a CUDA
 """
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
@@ -29,6 +29,8 @@ from subspaces.randomness import seeded
 from subspaces.training.batches import Stream
 
 Weights = Mapping[str, Tensor]
+Forward = Callable[[Any, Any], Any]
+"""Runs a network on a batch and returns its output: forward(network, batch)."""
 
 
 class Answers(NamedTuple):
@@ -42,6 +44,8 @@ class Predictor:
     """Predicts with any weights of one network, which is changed."""
 
     _head: str | None = None
+    _checked = False
+    """Whether an output was looked at."""
 
     def __init__(
         self,
@@ -53,7 +57,9 @@ class Predictor:
         batches: int | None = None,  # how many of those are used; by default all
         dtype: torch.dtype | None = None,  # of autocast
         seed: int = 0,  # of random numbers that are drawn while statistics are made, the same for every point
+        forward: Forward | None = None,  # by default as the task takes a batch apart
     ) -> None:
+        self._forward = forward or task.run
         self.device = next((each.device for each in network.parameters()), torch.device("cpu"))
         self.task, self.splits, self.seed, self.dtype = task, splits, seed, dtype
         named = network.named_parameters(remove_duplicate=False)
@@ -131,13 +137,16 @@ class Predictor:
         return torch.zeros(size, dtype=torch.int64, device=self.device)
 
     def _answers(self, outputs: Sequence[tuple[Any, Tensor | None]], target: Any) -> Answers:
+        if not self._checked and outputs:
+            self.task.check_output(outputs[0][0])
+            self._checked = True
         parts = [self.task.parts(output, target, features) for output, features in outputs]
         return Answers([part for part, _ in parts], parts[0][1])
 
     def _run(self, network: nn.Module, batch: Any) -> tuple[Any, Tensor | None]:
         """Return the output on a batch, and what enters the head."""
         with watch(network, self._head) as seen:
-            output = self.task.run(network, batch)
+            output = self._forward(network, batch)
         features = seen[-1].flatten(1).float() if seen and seen[-1].ndim > 1 else None
         return output, features
 
@@ -170,7 +179,7 @@ class Predictor:
 
         def run(module: Any, batch: Any) -> None:
             self.statistics_images += nested.batch_size(self.task.inputs(batch)) or 0
-            self.task.run(module, batch)
+            self._forward(module, batch)
 
         with self._settings():  # far off a subspace all is infinite, and that is what is measured
             recalibrate(network, statistics, batches=self._batches, finite=False, forward=run)
@@ -179,13 +188,33 @@ class Predictor:
 
 
 class GivenNetworks(Predictor):
-    """Asks networks that are there already, as they are; weights are their numbers."""
+    """Predicts with networks that are there already, whose numbers stand for weights.
 
-    def __init__(self, networks: Sequence[nn.Module], task: Task, splits: Mapping[str, Iterable[Any]]) -> None:
-        super().__init__(networks[0], task, splits)
+    They stay as they are: where there are `statistics`, copies of those with batch norm get these.
+    """
+
+    def __init__(
+        self,
+        networks: Sequence[nn.Module],
+        task: Task,
+        splits: Mapping[str, Iterable[Any]],
+        statistics: Iterable[Any] | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(networks[0], task, splits, statistics, **options)
         self._networks = [network.eval() for network in networks]
         if any(self._head not in dict(network.named_modules()) for network in networks):
             self._head = None  # they differ
+        if statistics is not None:
+            self._networks = [self._renewed(network, statistics) for network in self._networks]
+
+    @torch.no_grad()
+    def _renewed(self, network: nn.Module, statistics: Iterable[Any]) -> nn.Module:
+        if not tracked(network):
+            return network
+        renewed = copy.deepcopy(network)
+        self._renew_statistics(renewed, statistics)
+        return renewed
 
     def prepare(self, weights: Sequence[Any]) -> list[nn.Module]:
         """Return the networks of these numbers."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -20,13 +20,13 @@ from subspaces.evaluation.answers import Family, usual
 from subspaces.evaluation.examples import same_order
 from subspaces.evaluation.pictures import Pictures, Scale, in_batches, pictures_in
 from subspaces.evaluation.points import Place, to_alpha
-from subspaces.evaluation.predictor import GivenNetworks, Predictor
-from subspaces.evaluation.tasks import Task
+from subspaces.evaluation.predictor import Forward, GivenNetworks, Predictor
+from subspaces.evaluation.tasks import Classification, Task, with_outputs
 from subspaces.shapes import Point, Shape, Simplex
 from subspaces.subspace import Subspace
 from subspaces.training.engine import spread
 from subspaces.training.environment import environment
-from subspaces.training.execution import Execution
+from subspaces.training.execution import Execution, Precision
 from subspaces.training.recipe import Recipe
 
 Loaders = Mapping[str, Iterable[Any]]
@@ -109,12 +109,21 @@ class Subject:
         raise NotImplementedError
 
 
+class How(NamedTuple):
+    """How the user's networks are run: in which precision, and on a batch by which function."""
+
+    precision: Precision = "auto"
+    forward: Forward | None = None
+
+
 class _OnLoaders(Subject):
     """What is measured on loaders of the user's own."""
 
-    def __init__(self, name: str, shape: Shape, task: Task, loaders: Loaders, device: object) -> None:
-        super().__init__(name, shape, task, loaders, Execution(device=str(device)))
+    def __init__(self, name: str, shape: Shape, task: Task, loaders: Loaders, device: object, how: How) -> None:
+        super().__init__(name, shape, task, loaders, Execution(device=str(device), precision=how.precision))
         self.loaders = loaders
+        dtype = torch.bfloat16 if how.precision == "bfloat16" else None
+        self.options: dict[str, Any] = {"dtype": dtype, "forward": how.forward}
 
     def images(self, split: str, indices: Sequence[int], labels: Tensor) -> Tensor | None:
         """Return the first inputs of some examples, in the order of the indices, if they are small pictures."""
@@ -170,9 +179,9 @@ class FamilySubject(_OnLoaders):
     """A family of the user's own."""
 
     def __init__(
-        self, family: Subspace, task: Task, loaders: Loaders, statistics: Iterable[Any] | None, name: str
+        self, family: Subspace, task: Task, loaders: Loaders, statistics: Iterable[Any] | None, name: str, how: How
     ) -> None:
-        super().__init__(name, family.shape, task, loaders, family.device)
+        super().__init__(name, family.shape, task, loaders, family.device, how)
         self.family, self.statistics = family, statistics
         self.noted = dict(zip(("l2", "cos2"), spread(family).tolist(), strict=True))  # how far apart the vertices are
         norms.check_given(family.template, statistics)
@@ -180,7 +189,8 @@ class FamilySubject(_OnLoaders):
     def predictor(self, splits: Sequence[str], statistics: int | None) -> Predictor:
         """Return what predicts on these loaders."""
         loaders = {split: self.loaders[split] for split in splits}
-        return Predictor(self.family.midpoint(), self.task, loaders, self.statistics, batches=statistics)
+        network = self.family.midpoint()
+        return Predictor(network, self.task, loaders, self.statistics, batches=statistics, **self.options)
 
 
 class NetworksSubject(_OnLoaders):
@@ -188,17 +198,26 @@ class NetworksSubject(_OnLoaders):
 
     walks = False
 
-    def __init__(self, networks: Sequence[nn.Module], task: Task, loaders: Loaders, name: str) -> None:
+    def __init__(
+        self,
+        networks: Sequence[nn.Module],
+        task: Task,
+        loaders: Loaders,
+        statistics: Iterable[Any] | None,
+        name: str,
+        how: How,
+    ) -> None:
         alone = len(networks) == 1
         device = next((each.device for each in networks[0].parameters()), "cpu")
-        super().__init__(name, Point() if alone else Simplex(len(networks)), task, loaders, device)
-        self._networks = list(networks)
+        super().__init__(name, Point() if alone else Simplex(len(networks)), task, loaders, device, how)
+        self._networks, self.statistics = list(networks), statistics
         self.answers = ("midpoint",) if alone else ("vertices",)
         self.terms = Family(self.shape, middle="network", vertices="networks")
 
     def predictor(self, splits: Sequence[str], statistics: int | None) -> Predictor:
         """Return what asks the networks."""
-        return GivenNetworks(self._networks, self.task, {split: self.loaders[split] for split in splits})
+        loaders = {split: self.loaders[split] for split in splits}
+        return GivenNetworks(self._networks, self.task, loaders, self.statistics, batches=statistics, **self.options)
 
     def weights(self, place: Place) -> int:
         """Return the number of the network at a vertex."""
@@ -206,19 +225,26 @@ class NetworksSubject(_OnLoaders):
 
 
 def subject_of(
-    networks: Sequence[nn.Module], task: Task, loaders: Loaders, statistics: Iterable[Any] | None, name: str | None
+    networks: Sequence[nn.Module],
+    task: Task,
+    loaders: Loaders,
+    statistics: Iterable[Any] | None,
+    name: str | None,
+    how: How,
 ) -> Subject:
     """Return a family, an ensemble, a network or several of them as what is measured on loaders."""
     several, alone = list(networks), template.unwrapped(networks[0]) if len(networks) == 1 else None
     if isinstance(alone, Subspace):
-        return FamilySubject(alone, task, loaders, statistics, name or "family")
+        return FamilySubject(alone, task, loaders, statistics, name or "family", how)
     if isinstance(alone, Ensemble):
         select = alone.select  # takes what is averaged out of what a member returns
         kind: Average = "mixture" if alone.average == "mixture" else "logits"
         members = alone.members
+        if isinstance(task, Classification) and task.outputs is None:
+            task = with_outputs(task, alone.member_outputs)
         several = [member if select is None else Ensemble([member], kind, select=select) for member in members]
     usual_name = "network" if len(several) == 1 and not isinstance(alone, Ensemble) else "ensemble"
-    return NetworksSubject(several, task, loaders, name or usual_name)
+    return NetworksSubject(several, task, loaders, statistics, name or usual_name, how)
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """The tasks: how a network's output on a batch becomes predictions and targets, and how several answer as one."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -13,6 +13,7 @@ from subspaces.evaluation import classification, regression
 from subspaces.evaluation.classification import Classes, log_mean
 from subspaces.evaluation.metrics import Metric, of_task
 from subspaces.evaluation.regression import Normal, mixture
+from subspaces.outputs import Outputs, check_first, to_log_pair, to_log_probabilities, to_outputs
 from subspaces.text import Catalogue, listed, one_of
 
 
@@ -52,6 +53,9 @@ class Task:
         args, named = self.inputs(batch)
         return labelled.run(network, args, named, lambda: network(*args, **named))
 
+    def check_output(self, output: Any) -> None:
+        """Refuse a network whose output on a first batch is not what the task takes it for."""
+
     def parts(self, output: Any, target: Any, features: Tensor | None = None) -> tuple[Any, Any]:
         """Return what a network says about each example, and the targets of these."""
         raise NotImplementedError
@@ -66,6 +70,14 @@ def _binary(logits: Tensor, labels: Tensor) -> bool:
     return logits.shape[:1].numel() == logits.numel() == labels.numel() and bool(((labels == 0) | (labels == 1)).all())
 
 
+SHAPES = {
+    "examples": "[n, classes] for labels [n]",
+    "tokens": "[batch, length, classes] for labels [batch, length]",
+    "pixels": "[batch, classes, height, width] for labels [batch, height, width]",
+}
+"""What a network returns, by what is classified."""
+
+
 @dataclass(frozen=True)
 class Classification(Task):
     """Which of several classes: of an example, of each token, or of each pixel.
@@ -75,20 +87,25 @@ class Classification(Task):
             [batch, length, classes], or "pixels" with [batch, classes, height, width].
         ignore: the label of what does not count.
         shift: for tokens, whether a network predicts the next one: its output at a place is for the label after it.
+        outputs: what the network returns: "logits", "probabilities" (it ends in a softmax or sigmoid) or
+            "log-probabilities". By default logits; a network whose first batch looks like probabilities is refused.
     """
 
     of: Literal["examples", "tokens", "pixels"] = "examples"
     ignore: int = -100
     shift: bool = False
+    outputs: Outputs | None = None
 
     averages: ClassVar[tuple[str, ...]] = ("probabilities", "logits")
     distances: ClassVar[tuple[Metric, ...]] = classification.DISTANCES
     shown: ClassVar[tuple[str, ...]] = ("accuracy", "nll")
 
     def __post_init__(self) -> None:
-        one_of("of", self.of, ("examples", "tokens", "pixels"))
+        one_of("of", self.of, SHAPES)
         values.flag("shift", self.shift)
         values.whole("ignore", self.ignore, -(2**63), 2**63 - 1, beside=", the label of what does not count")
+        if self.outputs is not None:
+            object.__setattr__(self, "outputs", to_outputs("outputs", self.outputs))
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -101,13 +118,8 @@ class Classification(Task):
         return self.of == "examples"
 
     def parts(self, output: Any, target: Any, features: Tensor | None = None) -> tuple[Classes, Tensor]:
-        """Return logits [n, classes] and labels [n], without those that do not count."""
-        logits = averages.logits(output)
-        logits = logits[0] if isinstance(logits, (tuple, list)) and logits else logits
-        if not isinstance(logits, Tensor) or not logits.is_floating_point():
-            raise ArgumentError(
-                f"the network returns a {type(output).__name__}: expected logits, or an output with .logits"
-            )
+        """Return logits or log-probabilities [n, classes] and labels [n], without those that do not count."""
+        logits = _prediction(output)
         labels = labelled.numbers(target, logits.device, "class numbers")
         if labels.is_complex() or (labels.is_floating_point() and not _binary(logits, labels)):
             raise ArgumentError(
@@ -121,7 +133,9 @@ class Classification(Task):
         labelled.check_classes(labels, logits.shape[1], "for a label that does not count pass Classification(ignore=…)")
         return Classes(averages.wide(logits), features if self.of == "examples" else None), labels
 
-    def _flat(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    def _flat(self, output: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Return outputs as log-probabilities, or logits, [n, classes], and labels [n]."""
+        logits, shape = output, tuple(labels.shape)
         if self.of == "tokens" and logits.ndim == 3:
             if self.shift:
                 logits, labels = logits[:, :-1], labels[:, 1:]
@@ -129,24 +143,54 @@ class Classification(Task):
         elif self.of == "pixels" and logits.ndim > 2:
             logits, labels = logits.movedim(1, -1).flatten(0, -2), labels.flatten()
         elif self.of == "examples":
-            logits = logits[:, None] if logits.ndim == 1 else logits
-            if logits.ndim == 2 and logits.shape[1] == 1:
-                logits = torch.cat([torch.zeros_like(logits), logits], 1)
+            if self._is_single(logits):
+                return self._pair(logits.flatten()), labels.flatten() if labels.numel() == len(logits) else labels
             labels = labels.flatten() if labels.numel() == len(logits) else labels
         if logits.ndim != 2 or labels.shape != logits.shape[:1]:
+            others = " or ".join(f"of={name!r}" for name in SHAPES if name != self.of)
             raise ArgumentError(
-                f"logits of shape {tuple(logits.shape)} and labels of shape {tuple(labels.shape)} do not fit a "
-                f"classification of {self.of}: pass task=Classification(of='tokens') or 'pixels', or a Task of your own"
+                f"the network returns a tensor of shape {tuple(output.shape)} for labels of shape {shape}: expected "
+                f"{SHAPES[self.of]} for a classification of {self.of}; pass task=Classification({others}), or a Task "
+                "of your own"
             )
-        return logits, labels
+        return logits if self.outputs in (None, "logits") else to_log_probabilities(logits, self.outputs), labels
+
+    def _pair(self, single: Tensor) -> Tensor:
+        """Return two columns for outputs that each stand for the second of two classes."""
+        if self.outputs in (None, "logits"):
+            return torch.stack([torch.zeros_like(single), single], 1)
+        return to_log_pair(averages.wide(single), self.outputs)
+
+    def check_output(self, output: Any) -> None:
+        """Refuse probabilities that were to be taken for logits, and what is not what `outputs` says."""
+        found = _prediction(output)
+        if found.ndim:
+            dim = 1 if self.of == "pixels" and found.ndim > 2 else -1
+            check_first(found, self.outputs, "the network's outputs", dim, single=self._is_single(found))
+
+    def _is_single(self, output: Tensor) -> bool:
+        return self.of == "examples" and (output.ndim == 1 or (output.ndim == 2 and output.shape[1] == 1))
 
     def combine(self, members: Sequence[Classes], average: str = "probabilities") -> Classes:
         """Return log-probabilities from the members' logits; see `log_mean`."""
         if len(classes := {member.logs.shape[1] for member in members}) > 1:
-            raise ArgumentError(f"the networks return {listed(map(str, sorted(classes)))} logits: expected the same classes of all")
+            raise ArgumentError(
+                f"the networks return {listed(map(str, sorted(classes)))} logits: expected the same classes of all"
+            )
         logits = torch.stack([member.logs for member in members]) if len(members) > 1 else members[0].logs[None]
         features = members[0].features if len(members) == 1 else None
         return Classes(log_mean(logits, average), features)  # type: ignore[arg-type]
+
+
+def _prediction(output: Any) -> Tensor:
+    """Return the logits or probabilities in the output of a classifier."""
+    found = averages.logits(output)
+    found = found[0] if isinstance(found, (tuple, list)) and found else found
+    if not isinstance(found, Tensor) or not found.is_floating_point():
+        raise ArgumentError(
+            f"the network returns a {type(output).__name__}: expected logits, or an output with .logits"
+        )
+    return found
 
 
 @dataclass(frozen=True)
@@ -205,3 +249,12 @@ def task_of(task: Task | str | None) -> Task:
     if isinstance(task, Task):
         return task
     return TASKS.find("classification" if task is None else task)
+
+
+def with_outputs(task: Task, outputs: Outputs | None) -> Task:
+    """Return a task for networks that return logits, probabilities or log-probabilities."""
+    if outputs is None:
+        return task
+    if not isinstance(task, Classification):
+        raise ArgumentError(f"outputs={outputs!r}: the task is {task.name}; expected it with a classification only")
+    return replace(task, outputs=to_outputs("outputs", outputs))

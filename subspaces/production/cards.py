@@ -1,5 +1,9 @@
-"""The model card beside an export: what it is, how good it is, and how to load it, in plain English."""
+"""The model card beside an export: what it is, how good it is, and how to load it, in plain English.
 
+Names come from files and folders of anybody, so each is written as text: neither Markdown nor HTML has a meaning in it.
+"""
+
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -8,26 +12,26 @@ from subspaces.evaluation.record import Row
 from subspaces.production.formats import TOLERANCE, Written
 from subspaces.production.making import Made
 from subspaces.selection.selection import shown
-from subspaces.text import number
+from subspaces.text import number, printable
 
 SHOWN = 20  # classes that are named
 
 LOADING = {
     "safetensors": """from safetensors.torch import load_file
-network.load_state_dict(load_file("{file}"))   # a plain {network}, strict=True
+network.load_state_dict(load_file({file}))   # a plain {network}, strict=True
 probabilities = network.eval()({normalised}).softmax(-1)""",
     "ensemble": """from safetensors.torch import load_file
 ensemble = torch.nn.ModuleDict({{"members": torch.nn.ModuleList(networks)}})   # {count} plain {network}
-ensemble.load_state_dict(load_file("{file}"))
+ensemble.load_state_dict(load_file({file}))
 probabilities = sum(network.eval()({normalised}).softmax(-1) for network in networks) / {count}""",
     "family": """import subspaces as ss
-family = ss.load("{file}", make_network)       # a factory of a plain {network}
+family = ss.load({file}, make_network)       # a factory of a plain {network}
 network = ss.recalibrate(family.midpoint(), train_loader).eval()""",
     "pt2": """import torch
-program = torch.export.load("{file}").module()
+program = torch.export.load({file}).module()
 {outputs} = program({inputs})""",
     "onnx": """import onnxruntime
-session = onnxruntime.InferenceSession("{file}", providers=["CPUExecutionProvider"])
+session = onnxruntime.InferenceSession({file}, providers=["CPUExecutionProvider"])
 {outputs} = session.run(None, {{{fed}}})""",
 }
 
@@ -36,12 +40,12 @@ def card(made: Made, file: Path, format: str, written: Written | None) -> str:
     """Return the card of an export as Markdown."""
     about = made.about
     parts = [
-        f"# {about.name}: {about.point}",
+        f"# {_text(about.name)}: {_text(about.point)}",
         _summary(made, file, format),
         _table(_facts(made)),
         "## Measured",
         *_measured(made),
-        *made.notes,
+        *map(_text, made.notes),
         "## Checks",
         "\n".join(f"- {line}" for line in _checks(made, format, written)),
         "## How to load it",
@@ -59,9 +63,9 @@ def _summary(made: Made, file: Path, format: str) -> str:
         "family": "a whole family of networks; which of them answers is an input, alpha",
     }[about.kind]
     if about.kind == "ensemble" and not about.alphas:
-        what = f"an ensemble of {about.point}"
+        what = f"an ensemble of {_text(about.point)}"
     kind = {"safetensors": "weights", "pt2": "program", "onnx": "program"}[format]
-    return f"`{file.name}` holds the {kind} of {what}, in float32, for a CPU or whatever you move it to."
+    return f"**{_text(file.name)}** holds the {kind} of {what}, in float32, for a CPU or whatever you move it to."
 
 
 def _facts(made: Made) -> Iterator[tuple[str, str]]:
@@ -99,13 +103,14 @@ def _measured(made: Made) -> Iterator[str]:
     known = {metric.name: metric for metric in made.metrics}
     names = [name for name in rows[0].metrics if name in known]
     family = made.about.kind == "family"
-    head = [*(["alpha"] if family else []), "split", "images", *(known[name].title for name in names)]
+    head = [*(["alpha"] if family else []), "split", "images", *(_text(known[name].title) for name in names)]
     lines = [head, ["---"] * len(head)]
     for row in rows:
-        values = [known[name].shown(row.metrics[name]) for name in names]
-        lines.append([*([named(row.alphas)] if family else []), row.split, f"{row.count:,}", *values])
+        values = [_text(known[name].shown(row.metrics[name])) for name in names]
+        lines.append([*([named(row.alphas)] if family else []), _text(row.split), f"{row.count:,}", *values])
     yield "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    yield "From evaluation.json of the run: " + "; ".join(f"{known[n].label}, {known[n].meaning}" for n in names) + "."
+    meanings = "; ".join(f"{known[name].label}, {known[name].meaning}" for name in names)
+    yield f"From evaluation.json of the run: {_text(meanings)}."
     if family:
         yield "Each point was measured with batch-norm statistics of its own, which this file mixes: see the checks."
 
@@ -136,8 +141,8 @@ def _loading(made: Made, file: Path, format: str) -> str:
     about = made.about
     kind = about.kind if format == "safetensors" and about.kind != "network" else format
     return LOADING[kind].format(
-        file=file.name,
-        network=about.network,
+        file=_quoted(file.name),
+        network=printable(about.network),
         count=len(getattr(made.program, "members", ())),
         normalised="(images - mean) / std" if about.mean else "images",
         inputs=", ".join(about.inputs),
@@ -154,8 +159,8 @@ def _inputs(made: Made, format: str) -> str:
         whose = "happens inside" if program else "is yours to do"
         sentences[0] = f"{sentences[0][:-1]} with numbers from 0 to 1; the normalisation with mean and std {whose}."
     if not program and about.recipe:
-        how = f"{about.network!r}, classes={len(about.classes)}, image_shape={about.image_shape}"
-        sentences.append(f"A plain network is `subspaces.networks.build({how})`.")
+        how = f"{_quoted(about.network)}, classes={len(about.classes)}, image_shape={about.image_shape}"
+        sentences.append(f"A plain network is subspaces.networks.build({_text(how)}).")
     if program and about.kind == "family":
         numbers = f"{about.domain} float32 numbers of at least 0 that sum to 1"
         alpha = "a float32 number from 0 to 1" if about.domain == "number" else numbers
@@ -171,9 +176,18 @@ def _inputs(made: Made, format: str) -> str:
 
 
 def _table(rows: Iterator[tuple[str, str]]) -> str:
-    lines = ["| | |", "|---|---|", *(f"| {name} | {_cell(value)} |" for name, value in rows)]
+    lines = ["| | |", "|---|---|", *(f"| {name} | {_text(value)} |" for name, value in rows)]
     return "\n".join(lines)
 
 
-def _cell(text: str) -> str:
-    return " ".join(text.replace("|", "\\|").split())
+def _text(text: str) -> str:
+    """Return text as a line of Markdown that shows it as it is, with nothing of it as Markdown, HTML or a link."""
+    line = printable(" ".join(text.split()))
+    escaped = re.sub(r"[\\`*_\[\]|~]", r"\\\g<0>", line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"))
+    return re.sub(r"://|www\.", lambda found: f"{found[0][:-1]}&#{ord(found[0][-1])};", escaped)
+
+
+def _quoted(text: str) -> str:
+    """Return text as Python writes it, in double quotes."""
+    quoted = repr(text)
+    return quoted if '"' in text else f'"{quoted[1:-1]}"'

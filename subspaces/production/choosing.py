@@ -49,11 +49,16 @@ def choose(point: Point, terms: Family, answers: Sequence[str], seed: int = 0) -
         return Chosen("family", f"every point of {shape}", (), "family")
     if isinstance(point, str) and point == "selected":
         raise ExportError("point='selected': a run keeps what was selected; expected family.select(…).alpha")
-    if isinstance(point, Mapping):
+    if isinstance(point, Mapping) and point:
         return Chosen("network", "a point for each layer", (dict(point),), "layers")
     if isinstance(point, str) and point == "ensemble":
         return _own_ensemble(terms, answers, seed)
-    places = [_place(each, shape) for each in _several(point, shape)]
+    given = _several(point, shape)
+    if not given:
+        raise ArgumentError(f"point={values.shown(point)}: expected one point or more, each {shape.domain}")
+    if kind(shape) == "single":
+        raise ExportError(f"point={values.shown(point)}: there is one network only; expected 'midpoint'")
+    places = [_place(each, shape) for each in given]
     words = named(places)
     short = "and".join("-".join(f"{x:g}" for x in (p if isinstance(p, tuple) else (p,))) for p in places)
     if len(places) == 1:

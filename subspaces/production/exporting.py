@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from subspaces import files, storage, values
 from subspaces.data.dataset import Progress
@@ -74,8 +75,12 @@ def export(
         >>> ss.export("runs/digits-line-seed0-…", "midpoint.onnx")
         >>> ss.export(family, "pair.pt2", point=[0.1, 0.9], example=images, statistics=loader)
     """
-    chosen = check_format(format, path)
+    if not isinstance(what, (nn.Module, Run, str, os.PathLike)):
+        raise ArgumentError(
+            f"export got {values.shown(what)}: expected a network, an Ensemble, a Subspace, a run or its folder"
+        )
     target = None if path is None else _target(path)
+    chosen = check_format(format, path)
     formats.check_libraries(chosen)
     own = {"example": example, "classes": classes, "mean": mean, "std": std, "statistics": statistics}
     own |= {"name": name, "network": network}
@@ -83,6 +88,9 @@ def export(
         if isinstance(what, nn.Module):
             if target is None:
                 raise ArgumentError("export got a module without a path: expected the file to write")
+            for option, value in (("statistics_batches", statistics_batches), ("data", data)):
+                if value is not None:
+                    raise ArgumentError(f"{option}={values.shown(value)}: it is for runs; a module takes statistics=")
             return write(_of_module(what, point, own, shown), target, chosen)
         for option, value in own.items():
             if value is not None:
@@ -93,6 +101,8 @@ def export(
 
 def _of_module(module: nn.Module, point: Point, own: dict[str, Any], progress: Progress) -> Made:
     """Return the program of a network, an ensemble or a family of the user's own, which stays as it is."""
+    if any(map(is_lazy, module.parameters())):
+        raise ArgumentError("export got a network with lazy parameters: call it once, so that they get their shapes")
     with left_alone([module]):
         source = own_source(module, **own)
         if isinstance(source.module, Subspace):

@@ -3,8 +3,6 @@
 Nothing in the bytes is a pickle, and none of them tells where on the exporter's disk the code was.
 """
 
-import hashlib
-import importlib
 import io
 import json
 import logging
@@ -17,16 +15,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from subspaces.production import archives
-from subspaces.production.errors import ExportError, ModelError, install
+from subspaces.production import onnx_files
+from subspaces.production.errors import ExportError, require
 from subspaces.production.making import Made
 from subspaces.production.metadata import FILE
 
 TOLERANCE = 1e-4
 """By how much a probability of the file may differ from that of the module: float32, summed in another order."""
 OPSET = 18
-MARK = b"checksum-of-all-bytes-but-these-"
-"""Where an ONNX file, which has no checksum of its own, gets one: as long as that is."""
 
 
 class Written(NamedTuple):
@@ -39,18 +35,15 @@ class Written(NamedTuple):
 
 def check_libraries(format: str) -> None:
     """Refuse a format whose libraries are missing, before any work."""
-    for library in ("onnx", "onnxscript", "onnxruntime") if format == "onnx" else ():
-        try:
-            importlib.import_module(library)
-        except ImportError:
-            raise install(library, "exporting to ONNX", "onnx") from None
+    if format == "onnx":
+        require("exporting to ONNX", "onnx", "onnx", "onnxscript", "onnxruntime")
 
 
 def pt2(made: Made) -> Written:
     """Return a program that `torch.export.load` reads."""
     program = _exported(made)
     buffer = io.BytesIO()
-    with _quiet():
+    with quiet():
         torch.export.save(program, buffer, extra_files={FILE: json.dumps(made.about.flat())})
         buffer.seek(0)
         run = torch.export.load(buffer).module()
@@ -59,12 +52,7 @@ def pt2(made: Made) -> Written:
         said = run(*inputs)
         return said if isinstance(said, (tuple, list)) else [said]
 
-    content, note = buffer.getvalue(), ""
-    try:
-        archives.vetted(Path("it"), content)
-    except ModelError as error:
-        note = f"`subspaces predict` reads it with --trust only: {str(error).partition(',')[0]}."
-    return Written(content, _checked(made, call), note)
+    return Written(buffer.getvalue(), _checked(made, call))
 
 
 def onnx(made: Made) -> Written:
@@ -73,7 +61,7 @@ def onnx(made: Made) -> Written:
     import onnxruntime
 
     program = _exported(made)
-    with _quiet():
+    with quiet():
         found = torch.onnx.export(
             program,
             dynamo=True,
@@ -90,9 +78,9 @@ def onnx(made: Made) -> Written:
         thing.ClearField("doc_string")
     for part in (*model.graph.input[:1], *model.graph.output):
         part.type.tensor_type.shape.dim[0].dim_param = "n"
-    library.helper.set_model_props(model, {**made.about.flat(), "checksum": MARK.decode()})
+    library.helper.set_model_props(model, {**made.about.flat(), "checksum": onnx_files.MARK.decode()})
     try:
-        content = sealed(model.SerializeToString())
+        content = onnx_files.sealed(model.SerializeToString())
     except ValueError as error:  # of protobuf, from 2 GB on
         raise ExportError(f"the network is too large for one ONNX file ({error}): use --format pt2") from None
     options = onnxruntime.SessionOptions()
@@ -103,25 +91,9 @@ def onnx(made: Made) -> Written:
         fed = {name: value.numpy() for name, value in zip(made.about.inputs, inputs, strict=True)}
         return [torch.from_numpy(each) for each in session.run(None, fed)]
 
-    return Written(content, _checked(made, call))
-
-
-def sealed(content: bytes) -> bytes:
-    """Return the bytes of an ONNX file with their checksum in the place that is marked for it."""
-    if content.count(MARK) != 1:
-        raise ExportError("the network holds the text that marks the place of a checksum: use --format pt2")
-    return content.replace(MARK, checksum(content))
-
-
-def checksum(content: bytes) -> bytes:
-    """Return what tells marked bytes from any others."""
-    return hashlib.blake2b(content, digest_size=len(MARK) // 2).hexdigest().encode()
-
-
-def unchanged(content: bytes, found: str) -> bool:
-    """Say whether an ONNX file is as it was written, by the checksum in it."""
-    mark = found.encode()
-    return content.count(mark) == 1 and checksum(content.replace(mark, MARK)) == mark
+    what = onnx_files.refused(onnx_files.parsed(Path("it"), content), len(content))
+    note = "" if what is None else f"`subspaces predict` does not read it: it holds {what}."
+    return Written(content, _checked(made, call), note)
 
 
 def _exported(made: Made) -> Any:
@@ -131,14 +103,14 @@ def _exported(made: Made) -> Any:
     example = [part.expand(2, *part.shape[1:]) if len(part) == 1 else part for part in made.example[:1]]
     inputs = (*example, *made.example[1:])
     try:
-        with _quiet(), torch.no_grad():
+        with quiet(), torch.no_grad():
             program = torch.export.export(
                 made.program, inputs, dynamic_shapes={name: shapes[name] for name in made.about.inputs}
             )
     except Exception as error:  # of whatever the network's own code does
         said = " ".join(str(error).split())[:400] or type(error).__name__
         raise ExportError(
-            f"torch.export cannot trace the network ({said}): mend it, or export its weights with --format safetensors"
+            f"torch.export cannot trace the network ({said}): fix it, or export its weights with --format safetensors"
         ) from error
     for module in program.graph_module.modules():
         if isinstance(module, torch.fx.GraphModule):
@@ -169,8 +141,8 @@ def _checked(made: Made, call: Callable[..., Sequence[Tensor]]) -> float:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Leave out what torch says while it exports, which is not about the user's network."""
+def quiet() -> Iterator[None]:
+    """Leave out what torch says of an export, which is not about the user's network."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")]
     levels = [logger.level for logger in loggers]
     try:

@@ -71,6 +71,8 @@ def fitted(image: "Image", form: Form) -> "Image":
 
     _, height, width, resize = form
     if resize:
+        short = min(image.size)
+        check_size(resize * image.width // short, resize * image.height // short)  # of a long strip, scaled
         return Image.fromarray(centre_view(image, resize, width))
     if image.size == (width, height):
         return image

@@ -3,16 +3,19 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from subspaces import memory
 from subspaces.data.dataset import Progress
 from subspaces.ensembles import Ensemble
-from subspaces.errors import ArgumentError
+from subspaces.errors import ArgumentError, UserError
 from subspaces.evaluation.display import counted
 from subspaces.evaluation.points import Place, to_alpha
 from subspaces.evaluation.record import Description, Row
+from subspaces.networks.factories import in_words
 from subspaces.norms import tracked
 from subspaces.production import anchors
 from subspaces.production.choosing import Chosen
@@ -125,8 +128,7 @@ def _whole(source: Source, chosen: Chosen, progress: Progress) -> Made:
 def _made(program: Program, source: Source, chosen: Chosen, example: tuple[Tensor, ...]) -> Made:
     """Run the program once, and describe it."""
     about, program = source.about, program.eval()
-    with torch.no_grad():
-        said = program(*example)
+    said = _run(program, example)
     expected = said if isinstance(said, tuple) else (said,)
     size = expected[0].shape[1]
     classes = about.pop("classes") or tuple(map(str, range(size)))
@@ -150,6 +152,22 @@ def _made(program: Program, source: Source, chosen: Chosen, example: tuple[Tenso
         **about,
     )
     return Made(program, metadata, example, expected, _of(rows, chosen), metrics, notes=chosen.notes)
+
+
+@torch.no_grad()
+def _run(program: Program, example: tuple[Tensor, ...]) -> Any:
+    """Run the program on the example, and name its shape if the network does not take it."""
+    try:
+        return program(*example)
+    except UserError:
+        raise
+    except Exception as error:  # of the network, which need not be ours
+        if memory.ran_out(error):
+            raise
+        raise ExportError(
+            f"the network fails on images of shape {tuple(example[0].shape)} ({in_words(error)[:300]}): pass an "
+            "example of the shape that it takes, or fix it"
+        ) from error
 
 
 def _of(rows: Sequence[Row], chosen: Chosen) -> list[Row]:

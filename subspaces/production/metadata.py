@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args, get_origin
@@ -17,6 +18,7 @@ VERSION = 1
 Kind = Literal["network", "ensemble", "family"]
 SIDE = 1 << 14  # pixels
 CLASSES = 1_000_000
+NUMBERS = 1 << 26  # of an image
 
 
 @dataclass(frozen=True)
@@ -74,11 +76,12 @@ class Metadata:
         """Return the metadata of a header, each part checked, or say that it is none."""
         if header.get("format") != FORMAT:
             raise ModelError(f"{where} was not written by `subspaces export`: expected a file of that command")
-        if not str(header.get("version", "")).isdecimal() or int(header["version"]) > VERSION:
-            raise ModelError(f"{where} has version {header.get('version')}, this is {VERSION}: upgrade subspaces")
+        if header.get("version") != str(VERSION):
+            found = values.shown(header.get("version"))
+            raise ModelError(f"{where} has version {found}, this is {str(VERSION)!r}: upgrade subspaces")
         try:
-            found = {entry.name: _read(entry, header) for entry in dataclasses.fields(cls) if entry.name in header}
-            made = cls(**found)
+            fields = {entry.name: _read(entry, header) for entry in dataclasses.fields(cls) if entry.name in header}
+            made = cls(**fields)
             made._check()
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise ModelError(f"{where} is damaged (its metadata: {error}): use another copy") from None
@@ -88,18 +91,27 @@ class Metadata:
         """Refuse what no export has."""
         if self.kind not in get_args(Kind):
             raise ArgumentError(f"kind is {values.shown(self.kind)}")
+        if len(self.network) > 1000 or len(self.point) > 1000:
+            raise ArgumentError(f"network and point are {values.shown(self.network)} and {values.shown(self.point)}")
         if not 1 <= len(self.classes) <= CLASSES or not all(isinstance(each, str) for each in self.classes):
             raise ArgumentError(f"classes are {values.shown(self.classes)}")
-        if not 1 <= len(self.image_shape) <= 8 or not all(
-            values.integer(n) and 1 <= n <= SIDE for n in self.image_shape
-        ):
-            raise ArgumentError(f"image_shape is {values.shown(self.image_shape)}")
-        if not all(isinstance(x, float) and math.isfinite(x) for x in (*self.mean, *self.std, float(self.dropout))):
+        shape = self.image_shape
+        if not 1 <= len(shape) <= 8 or not all(values.integer(n) and 1 <= n <= SIDE for n in shape):
+            raise ArgumentError(f"image_shape is {values.shown(shape)}")
+        if math.prod(shape) > NUMBERS:
+            raise ArgumentError(f"image_shape is {shape}, of more than {NUMBERS:,} numbers")
+        if not all(isinstance(x, float) and math.isfinite(x) for x in (*self.mean, *self.std)):
             raise ArgumentError(f"mean and std are {values.shown((self.mean, self.std))}")
-        if len(self.mean) != len(self.std) or len(self.mean) not in (0, self.image_shape[0]):
+        if len(self.mean) != len(self.std) or len(self.mean) not in (0, shape[0]):
             raise ArgumentError(f"mean and std are of {len(self.mean)} and {len(self.std)} channels")
-        if not values.integer(self.resize) or not 0 <= self.resize <= SIDE:
-            raise ArgumentError(f"resize is {values.shown(self.resize)}")
+        if not 0 <= self.dropout <= 1:
+            raise ArgumentError(f"dropout is {values.shown(self.dropout)}")
+        if self.resize and (len(shape) != 3 or shape[1] != shape[2] or not shape[1] <= self.resize <= SIDE):
+            raise ArgumentError(f"resize is {values.shown(self.resize)}, of images of shape {shape}")
+        if self.average not in ("", "probabilities", "logits"):
+            raise ArgumentError(f"average is {values.shown(self.average)}")
+        if self.kind == "family" and not re.fullmatch(r"number|[1-9][0-9]{0,5}", self.domain):
+            raise ArgumentError(f"domain is {values.shown(self.domain)}")
 
     @property
     def outputs(self) -> tuple[str, ...]:

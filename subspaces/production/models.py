@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +18,7 @@ Call = Callable[..., Sequence[Tensor]]
 class Model:
     """Something that predicts."""
 
+    where: Path
     about: Metadata
     call: Call
     alpha: Tensor | None = None
@@ -29,7 +31,7 @@ class Model:
         shapes = [(n, classes), (n,)][: len(self.about.outputs)]
         if [tuple(each.shape) for each in said] != shapes:
             found = ", ".join(str(tuple(each.shape)) for each in said)
-            raise ModelError(f"the program answers {n} images with {found}: expected {shapes}; use another copy")
+            raise ModelError(f"{self.where} answers {n} images with {found}: expected {shapes}; use another copy")
         return said[0], said[1] if len(said) > 1 else None
 
 

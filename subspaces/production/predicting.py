@@ -21,8 +21,9 @@ from subspaces.production.images import ARRAYS, Form, read_arrays, read_image
 from subspaces.production.models import Model
 from subspaces.production.reading import open_model
 
-NUMBERS = 1 << 24  # of a batch, at most
+NUMBERS = 1 << 22  # of a batch, at most
 BATCH = 256
+OFF = 1e-3  # of a probability, and of their sum, in float32
 NAMED = 3  # of the files in a folder that are none
 
 
@@ -80,7 +81,8 @@ def predict(
         top: how many of the likeliest classes.
         point: of a run ("midpoint", "selected", "ensemble", 0.3, …) or of an exported family; by default the midpoint.
         data: the folder with the data sets of runs.
-        trust: also load a .pt2 file that could run code, or a network of somebody else's (`package.module:factory`).
+        trust: also load a .pt2 file, which runs code of whoever made it, or a network of theirs
+            (`package.module:factory`).
         progress: True for bars, False for none, or a function of (what, done, total).
 
     Example:
@@ -160,7 +162,7 @@ def _predictions(
 ) -> Iterator[Prediction]:
     """Yield what the model says, batch by batch."""
     if len(model.about.image_shape) != 3:
-        raise ModelError(f"the model takes inputs of shape {model.about.image_shape}, which are no images")
+        raise ModelError(f"{model.where} takes inputs of shape {model.about.image_shape}, which are no images")
     form = Form(*model.about.image_shape, resize=model.about.resize)
     size = max(1, min(BATCH, NUMBERS // (form.channels * form.height * form.width)))
     tick = counted(progress, "images", 0, len(found))
@@ -182,8 +184,24 @@ def _predictions(
 
 def _said(model: Model, names: Sequence[str], images: Tensor, top: int) -> Iterator[Prediction]:
     probabilities, disagreement = model(images)
+    _check_probabilities(model, names, probabilities, disagreement)
     best = probabilities.topk(min(top, probabilities.shape[1]))
     unsure = [None] * len(names) if disagreement is None else disagreement.tolist()
     for name, places, shares, doubt in zip(names, best.indices.tolist(), best.values.tolist(), unsure, strict=True):
         labels = [model.about.classes[place] for place in places]
         yield Prediction(name, tuple(zip(labels, shares, strict=True)), doubt)
+
+
+def _check_probabilities(
+    model: Model, names: Sequence[str], probabilities: Tensor, disagreement: Tensor | None
+) -> None:
+    """Refuse what is no distribution over the classes, such as NaN or logits."""
+    finite = probabilities.isfinite().all(1) & (True if disagreement is None else disagreement.isfinite())
+    within = ((probabilities >= -OFF) & (probabilities <= 1 + OFF)).all(1)
+    good = finite & within & ((probabilities.double().sum(1) - 1).abs() <= OFF)
+    if not bool(good.all()):
+        worst = int(good.int().argmin())
+        raise ModelError(
+            f"{model.where} answers {names[worst]} with {values.shown(probabilities[worst].tolist())}: expected "
+            "probabilities, which are from 0 to 1 and sum to 1; train or export the network again"
+        )

@@ -113,9 +113,9 @@ def statistics_of(networks: Sequence[nn.Module]) -> dict[str, Tensor]:
 
 def _logits(output: Any) -> Tensor:
     found = averages.logits(output)
-    if not isinstance(found, Tensor) or found.ndim != 2:
+    if not isinstance(found, Tensor) or found.ndim != 2 or found.shape[1] < 2:
         what = f"a tensor of shape {tuple(found.shape)}" if isinstance(found, Tensor) else f"a {type(found).__name__}"
-        raise ExportError(f"the network returns {what}: expected logits of shape [n, classes]")
+        raise ExportError(f"the network returns {what}: expected logits of shape [n, classes] of two classes or more")
     return found
 
 

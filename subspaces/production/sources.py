@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from subspaces import nested, template, values
+from subspaces import memory, nested, template, values
 from subspaces.batchnorm import recalibrate
 from subspaces.data import Files
 from subspaces.data.decoding import centre_view, decode
@@ -20,6 +20,8 @@ from subspaces.evaluation.integrity import measured_of
 from subspaces.evaluation.points import Place, to_alpha
 from subspaces.evaluation.record import FILE, Description, Row
 from subspaces.evaluation.run_subject import RunSubject
+from subspaces.networks.factories import in_words
+from subspaces.networks.registry import check_name
 from subspaces.norms import tracked
 from subspaces.production.errors import ExportError
 from subspaces.subspace import Subspace
@@ -145,9 +147,17 @@ class OwnSource:
 
         def run(module: Any, batch: Any) -> None:
             nonlocal seen
-            inputs = batch[0] if isinstance(batch, (tuple, list)) else batch
+            inputs = batch[0] if isinstance(batch, (tuple, list)) and batch else batch
+            try:
+                module(**inputs) if isinstance(inputs, dict) else module(inputs)
+            except Exception as error:  # of the network, which need not be ours
+                if memory.ran_out(error):
+                    raise
+                raise ArgumentError(
+                    f"statistics= has a batch that the network fails on ({in_words(error)[:300]}): expected batches as "
+                    "the network gets them, such as images or (images, targets)"
+                ) from error
             seen += nested.batch_size(inputs) or 0
-            module(**inputs) if isinstance(inputs, dict) else module(inputs)
 
         recalibrate(network, self._statistics, forward=run)
         self.statistics_images = seen
@@ -202,21 +212,42 @@ def own_source(
     network: str | None,
 ) -> OwnSource:
     """Return a module of the user's own as what is exported, after a look at what comes with it."""
-    if not isinstance(example, Tensor) or example.ndim < 2 or not len(example) or not example.is_floating_point():
+    found = [] if classes is None else [str(each) for each in values.several("classes", classes, "a list of names")]
+    for label, text in (("name", name), ("network", network)):
+        if text is not None and not isinstance(text, str):
+            raise ArgumentError(f"{label}={values.shown(text)}: expected text")
+    if network is not None:
+        check_name(network)
+    images = _images(example)
+    means, stds = (_numbers(label, each) for label, each in (("mean", mean), ("std", std)))
+    if len(means) != len(stds) or len(means) not in (0, images.shape[1]):
         raise ArgumentError(
-            f"example={values.shown(example)}: expected a few inputs of the network as it is to be called, such as "
-            "images of shape [n, C, H, W] with numbers from 0 to 1"
-        )
-    example = example.detach().cpu().float()
-    means, stds = ([] if each is None else [values.number("mean and std", x) for x in each] for each in (mean, std))
-    if len(means) != len(stds) or len(means) not in (0, example.shape[1]):
-        raise ArgumentError(
-            f"mean={values.shown(mean)}, std={values.shown(std)}: expected one of each for the {example.shape[1]} "
+            f"mean={values.shown(mean)}, std={values.shown(std)}: expected one of each for the {images.shape[1]} "
             "channels of the example, or neither"
         )
     if stds and min(stds) <= 0:
         raise ArgumentError(f"std={values.shown(std)}: expected numbers above 0")
     if statistics is not None:
         values.batches("statistics", statistics)
-    found = [] if classes is None else [str(each) for each in values.several("classes", classes, "a list of names")]
-    return OwnSource(module, example, found, means, stds, statistics, name or "network", network or "")
+    return OwnSource(module, images, found, means, stds, statistics, name or "network", network or "")
+
+
+def _images(example: Any) -> Tensor:
+    """Return the example as float32 on the CPU, or say what was expected."""
+    expected = "a few inputs of the network as it is to be called, such as torch.rand(16, 3, 32, 32)"
+    if not isinstance(example, Tensor):
+        raise ArgumentError(f"example={values.shown(example)}: expected {expected}")
+    there = f"a tensor of shape {tuple(example.shape)} and {example.dtype}"
+    if example.layout != torch.strided or example.is_meta or example.ndim < 2 or not example.numel():
+        raise ArgumentError(f"example is {there}: expected {expected}")
+    if not example.is_floating_point():
+        raise ArgumentError(f"example is {there}: expected floats from 0 to 1; divide bytes by 255")
+    if not bool(example.isfinite().all()):
+        raise ArgumentError(f"example is {there} with NaN or infinity: expected {expected}")
+    return example.detach().cpu().float()
+
+
+def _numbers(name: str, given: Any) -> list[float]:
+    """Return one number for each channel, or none."""
+    found = [] if given is None else values.several(name, given, "a list with one number for each channel")
+    return [values.number(name, each) for each in found]

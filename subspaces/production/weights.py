@@ -1,13 +1,19 @@
-"""Weights as what predicts: the network that their file names, built and filled."""
+"""Weights as what predicts: the network that their file names, built and filled.
 
+A file of a few bytes can name a network of any size. It is built without memory first, on torch's `meta` device, and
+for real only if the file holds its weights.
+"""
+
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from subspaces import files, storage
+from subspaces import files, storage, values
 from subspaces.ensembles import Ensemble
+from subspaces.errors import ArgumentError
 from subspaces.networks import registry
 from subspaces.networks.factories import is_factory
 from subspaces.norms import tracked
@@ -16,53 +22,79 @@ from subspaces.production.metadata import FORMAT, VERSION, Metadata
 from subspaces.production.models import Model, called
 from subspaces.production.programs import OneNetwork, Program, Several
 
+HEADER = 1 << 23  # bytes of the description of the tensors, which takes many times that when it is read
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
 
 def read_weights(path: Path, trust: bool) -> Model:
     """Return the model of a safetensors file."""
+    with open(path, "rb") as file:
+        if int.from_bytes(file.read(8), "little") > HEADER:
+            raise ModelError(f"{path} is damaged (its header has more than {HEADER:,} bytes): use another copy")
     try:
         header, tensors = files.read_tensors(path)
         if header.get("format") == storage.FORMAT:
-            return _family(path, header, trust)
+            return _family(path, header, tensors, trust)
         about = Metadata.of(header, path)
+        _check_types(path, tensors)
         files.check(header, tensors)
     except files.DamageError as error:
         raise ModelError(f"{path} is damaged ({error}): use another copy") from None
-    if about.kind == "ensemble":
-        count = len({name.split(".")[1] for name in tensors if name.startswith("members.")})
-        if not 1 <= count <= len(tensors):
-            raise ModelError(f"{path} is damaged (it holds no members): use another copy")
-        members = [_network(path, about, _below(f"members.{index}.", tensors), trust) for index in range(count)]
+    if about.kind == "network":
+        program: Program = OneNetwork(_network(path, about, tensors, trust), about.mean, about.std)
+    elif about.kind == "ensemble":
+        members = [_network(path, about, each, trust) for each in _members(path, tensors)]
         average: Any = "logits" if about.average == "logits" else "probabilities"
-        program: Program = Several(Ensemble(members, average), about.mean, about.std)
+        program = Several(Ensemble(members, average), about.mean, about.std)
     else:
-        program = OneNetwork(_network(path, about, tensors, trust), about.mean, about.std)
-    return Model(about, called(program.eval()))
+        raise ModelError(f"{path} is damaged (its metadata says that it is a family): use another copy")
+    return Model(path, about, called(program.eval()))
 
 
-def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+def _members(path: Path, tensors: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:
+    """Return the tensors of each member of an ensemble."""
+    found: dict[str, dict[str, Tensor]] = {}
+    for name, value in tensors.items():
+        kind, _, rest = name.partition(".")
+        index, _, rest = rest.partition(".")
+        found.setdefault(index if kind == "members" else "", {})[rest] = value
+    if set(found) != {str(index) for index in range(len(found))} or not found:
+        raise ModelError(f"{path} is damaged (it holds no whole members): use another copy")
+    return [found[str(index)] for index in range(len(found))]
 
 
-def _family(path: Path, header: dict[str, str], trust: bool) -> Model:
+def _family(path: Path, header: dict[str, str], tensors: dict[str, Tensor], trust: bool) -> Model:
     """Return a family that needs no statistics, at a point that is given later."""
     notes = {name.removeprefix("export."): value for name, value in header.items() if name.startswith("export.")}
     if not notes:
         raise ModelError(f"{path} is a family without its network: export it, `subspaces export RUN --point family`")
     about = Metadata.of({**notes, "format": FORMAT, "version": str(VERSION)}, path)
-    network = _built(path, about, trust)
-    if tracked(network):
+    if about.kind != "family":
+        raise ModelError(f"{path} is damaged (its metadata says that it is a {about.kind}): use another copy")
+    _check_types(path, tensors)
+    sketch = _sketch(path, about, trust)
+    if tracked(sketch):
         raise ModelError(
             f"{path} holds the weights of a family with batch norm, whose statistics belong to a point: export a "
             "point, or the family as --format pt2 or onnx, which hold statistics for all of it"
         )
-    family = storage.load(path, network).eval()
+    vertices = [value.numel() for name, value in tensors.items() if name.startswith("vertex.")]
+    first = {name.removeprefix("vertex.0."): each for name, each in tensors.items() if name.startswith("vertex.0.")}
+    shared = {name.removeprefix("shared."): each for name, each in tensors.items() if name.startswith("shared.")}
+    once = {name for named in (sketch.named_parameters(), sketch.named_buffers()) for name, _ in named}  # tied weights
+    expected = {name: value for name, value in sketch.state_dict().items() if name in once}
+    _check_match(path, about, expected, {**first, **shared})
+    count = len({name.split(".")[1] for name in tensors if name.startswith("vertex.")})
+    if not first or sum(vertices) != count * sum(each.numel() for each in first.values()):
+        raise ModelError(f"{path} is damaged (its vertices are of several sizes): use another copy")
+    family = storage.load(path, _built(path, about, trust)).eval()
     program = OneNetwork(family, about.mean, about.std)
 
     def call(images: Tensor, alpha: Tensor) -> list[Tensor]:
         logits = family(program.normalised(images), alpha=alpha)
         return [logits.softmax(-1)]
 
-    return Model(about, call)
+    return Model(path, about, call)
 
 
 def _built(path: Path, about: Metadata, trust: bool) -> nn.Module:
@@ -78,25 +110,51 @@ def _built(path: Path, about: Metadata, trust: bool) -> nn.Module:
     shape = (about.image_shape[0], about.image_shape[1], about.image_shape[2])
     try:
         return registry.build(about.network, classes=len(about.classes), image_shape=shape, dropout=about.dropout)
-    except (ValueError, TypeError) as error:
+    except ArgumentError as error:
         raise ModelError(
             f"{path} holds the weights of {about.network!r}, which cannot be built here ({error}): load them yourself, "
             "or export the network as --format pt2 or onnx"
         ) from None
 
 
-def _network(path: Path, about: Metadata, tensors: dict[str, Tensor], trust: bool) -> nn.Module:
-    """Return the network with these weights."""
-    if is_factory(about.network) or ":" in about.network:
-        network = _built(path, about, trust)
-    else:
-        with torch.device("meta"):  # a size that only the metadata claims takes no memory
-            network = _built(path, about, trust)
-    try:
-        network.load_state_dict(tensors, strict=True, assign=True)
-    except RuntimeError as error:
-        said = " ".join(str(error).split())[:300]
-        raise ModelError(
-            f"{path} holds other weights than those of {about.network!r} ({said}): use another copy"
-        ) from None
+def _sketch(path: Path, about: Metadata, trust: bool) -> nn.Module:
+    """Return the network without memory for its weights; one of somebody else's, who is trusted, as it is."""
+    if is_factory(about.network):
+        return _built(path, about, trust)
+    with torch.device("meta"):
+        return _built(path, about, trust)
+
+
+def _network(path: Path, about: Metadata, tensors: Mapping[str, Tensor], trust: bool) -> nn.Module:
+    """Return the network with these weights, in its own precision."""
+    _check_match(path, about, _sketch(path, about, trust).state_dict(), tensors)
+    network = _built(path, about, trust)
+    network.load_state_dict(tensors, strict=True)
     return network.eval()
+
+
+def _check_match(path: Path, about: Metadata, expected: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> None:
+    """Refuse tensors that are not those expected, by name and shape; those of floats may have another precision."""
+
+    def described(value: Tensor | None) -> str:
+        if value is None:
+            return "missing"
+        return f"{values.shown(tuple(value.shape))} {'floats' if value.is_floating_point() else value.dtype}"
+
+    for name in [*expected, *tensors]:
+        wanted, found = described(expected.get(name)), described(tensors.get(name))
+        if wanted != found:
+            raise ModelError(
+                f"{path} holds other weights than those of {about.network!r}: {values.shown(name)} is {found} in the "
+                f"file and {wanted} in the network; use another copy"
+            )
+
+
+def _check_types(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Refuse numbers that no network here computes with."""
+    for name, value in tensors.items():
+        if value.dtype not in (*FLOATS, torch.int64, torch.bool, torch.uint8):
+            raise ModelError(
+                f"{path} holds {values.shown(name)} as {value.dtype}: expected weights of float16, bfloat16, float32 "
+                "or float64; use another copy"
+            )

@@ -202,7 +202,7 @@ def _exported(folder: Path) -> list[Command]:
         point = ("--point", "ensemble") if name.startswith("two") else ()
         run(("export", one, "--out", name, "--quiet", *point), folder)
     shutil.rmtree(folder / "runs")
-    looked_at = ("--format", "json", "--quiet")
+    looked_at = ("--format", "json", "--quiet", "--trust")
     return [Command(f"predict {name}", ("predict", name, str(PICTURE), *looked_at), answers.of_text) for name in models]
 
 

@@ -76,7 +76,9 @@ def test_a_point_without_a_number_is_never_the_best() -> None:
     with torch.no_grad():
         for omega in one.omega.values():
             omega[0] = 3e38  # which are infinite when they are added up
-    with pytest.warns(PredictionWarning, match=r"predictions on the test examples are NaN at alpha = 0\.0, and some in"):
+    with pytest.warns(
+        PredictionWarning, match=r"predictions on the test examples are NaN at alpha = 0\.0, and some in"
+    ):
         found = ss.evaluate(one, test=TEST, validation=VALIDATION, grid=(0.0, 1.0), progress=False)
     assert [np.isnan(row.nll) for row in found.rows if row.kind == "point" and row.split == "test"] == [
         True,

@@ -71,7 +71,9 @@ def test_metrics_of_sure_networks_are_those_of_float64(apart: float, dtype: torc
     inside = np.repeat([1, 0], [len(each) for each in scores])
     for name, score in (("probability", _largest), ("entropy", _minus_entropy)):
         area = roc_auc_score(inside, np.concatenate([score(each) for each in scores]))
-        assert found.against("vertices", "outliers").metrics[f"auroc_{name}"] == pytest.approx(area, abs=2e-4)  # as above
+        assert found.against("vertices", "outliers").metrics[f"auroc_{name}"] == pytest.approx(
+            area, abs=2e-4
+        )  # as above
 
 
 def _largest(values: Array) -> Array:

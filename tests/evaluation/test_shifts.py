@@ -26,7 +26,7 @@ from subspaces.evaluation.panel import Heard, Panel, in_large_parts
 from subspaces.evaluation.pictures import in_batches
 from subspaces.evaluation.record import Record, Row
 from subspaces.evaluation.run_subject import run_subjects
-from subspaces.evaluation.subject import subject_of
+from subspaces.evaluation.subject import How, subject_of
 from subspaces.training import Execution, Run
 
 DARK: Batches = [(x - 0.5, y) for x, y in TEST]
@@ -216,7 +216,7 @@ def test_a_published_folder_is_read(tmp_path: Path) -> None:
 def test_published_images_have_the_type_of_the_images_and_not_of_what_stands_before_them() -> None:
     images, labels = pictures()
     batch = {"number": torch.arange(20), "images": images.float() / 255, "labels": labels}
-    subject = subject_of([Sees()], ss.Classification(), {"test": [batch]}, None, None)
+    subject = subject_of([Sees()], ss.Classification(), {"test": [batch]}, None, None, How())
     ((found, _),) = subject.batches(Split(images, labels), None, None)
     torch.testing.assert_close(found, batch["images"])
 

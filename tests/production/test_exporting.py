@@ -25,7 +25,7 @@ from subspaces.evaluation.run_selection import select_run
 from subspaces.networks import MLP
 from subspaces.production import formats
 from subspaces.production.errors import ExportError, ModelError
-from subspaces.training import Execution, Run, RunError
+from subspaces.training import Execution, Run
 
 Files = Callable[[str], Path]
 Truths = Callable[[str], Truth]
@@ -244,30 +244,6 @@ def test_a_missing_library_is_named_with_how_to_get_it(
         ss.export(trained("standard"), tmp_path / "one.onnx", progress=False)
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"point": "middle"}, "expected 'midpoint', 'selected', 'ensemble', 'family', or a number in"),
-        ({"point": 1.5}, "not a point of Line"),
-        ({"point": [0.2, 0.3, 1.5]}, "not a point of Line"),
-        ({"point": "0.2,0.8"}, "not a point of Line"),
-        ({"point": True}, "expected"),
-        ({"point": "selected"}, "no point was chosen: write subspaces select"),
-        ({"format": "pickle"}, "expected one of 'safetensors', 'pt2', 'onnx'"),
-        ({"format": "onnx"}, "ends in .pt2"),
-        ({"statistics_batches": 0}, "at least 1"),
-        ({"classes": ["a"]}, "a run brings its own"),
-        ({"path": "there/one.pt2"}, "there is no folder"),
-        ({"path": "one.bin"}, "ends in .safetensors, .pt2 or .onnx"),
-    ],
-)
-def test_what_cannot_be_exported_of_a_run(settings: dict[str, Any], said: str, trained: Files, tmp_path: Path) -> None:
-    path = tmp_path / settings.pop("path", "one.pt2")
-    with pytest.raises((ValueError, TypeError, FileNotFoundError, RunError), match=re.escape(said)):
-        ss.export(trained("line"), path, **settings, progress=False)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_the_point_that_was_selected(trained: Files, truth: Truths, tmp_path: Path) -> None:
     run = Path(shutil.copytree(trained("line"), tmp_path / trained("line").name))
     found = select_run(
@@ -301,12 +277,6 @@ def test_nothing_is_put_into_the_folder_of_a_run(trained: Files) -> None:
     with pytest.raises(ExportError, match="in the folder of a run"):
         ss.export(trained("line"), trained("line") / "one.safetensors", progress=False)
     assert ss.check(trained("line")) == []
-
-
-def test_one_network_has_no_family_and_no_ensemble(trained: Files, tmp_path: Path) -> None:
-    for point in ("family", "ensemble"):
-        with pytest.raises(ExportError, match=f"point='{point}'"):
-            ss.export(trained("standard"), tmp_path / "one.pt2", point=point, progress=False)
 
 
 # Networks of the user's own
@@ -364,26 +334,6 @@ def test_a_family_of_ones_own_at_a_point(tmp_path: Path) -> None:
         network.load_state_dict({name: file.get_tensor(name) for name in file.keys()}, strict=True)  # noqa: SIM118
     expected = ss.recalibrate(family.at([0.2, 0.3, 0.5]), loader)
     assert all(torch.equal(value, expected.state_dict()[name]) for name, value in network.state_dict().items())
-
-
-@pytest.mark.parametrize(
-    ("network", "settings", "said"),
-    [
-        (small, {"example": None}, "expected a few inputs of the network"),
-        (small, {"classes": ["a", "b"]}, "classes has 2 names: expected 4"),
-        (small, {"mean": [0.5]}, "expected one of each for the 2 channels"),
-        (small, {"mean": [0.5, 0.5], "std": [1, 0]}, "expected numbers above 0"),
-        (small, {"point": 0.3}, "a network has no points"),
-        (small, {"statistics": iter([])}, "walked over again"),
-        (lambda: ss.Subspace(small, ss.Line()), {}, "pass statistics=, the training loader"),
-        (lambda: nn.Conv2d(2, 3, 3), {}, "expected logits of shape [n, classes]"),
-        (lambda: ss.Ensemble([small()], "outputs"), {}, "has no probabilities of classes"),
-    ],
-)
-def test_what_cannot_be_exported_of_ones_own(network: Any, settings: dict[str, Any], said: str, tmp_path: Path) -> None:
-    with pytest.raises((ValueError, TypeError), match=re.escape(said)):
-        ss.export(network(), tmp_path / "own.pt2", **{**OWN, **settings})
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_network_that_cannot_be_traced_is_named(tmp_path: Path) -> None:

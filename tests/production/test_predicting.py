@@ -112,6 +112,12 @@ def huge(path: Path) -> Path:
     return path
 
 
+def test_a_strip_that_would_be_scaled_to_a_huge_image_is_refused(tmp_path: Path) -> None:
+    path = saved(np.zeros((1, 5000), np.uint8), tmp_path / "a.png")
+    with pytest.raises(UnreadableError, match="scale it down"):
+        read_image(path, Form(1, 224, 224, 256))
+
+
 def unreadable(folder: Path) -> dict[str, str]:
     """Files that are no images, and why."""
     buffer = io.BytesIO()
@@ -211,7 +217,7 @@ def test_files_folders_and_arrays_give_what_the_network_says(
     expected = truth("line").probabilities(0.5)
     inputs = [folder, folder / "0.png", tmp_path / "array.npy"]
     for model in (exported("midpoint.safetensors"), exported("midpoint.pt2"), trained("line")):
-        found = ss.predict(model, inputs, top=3, progress=False)
+        found = ss.predict(model, inputs, top=3, trust=True, progress=False)
         assert found.skipped == ()
         order = [0, 1, 2, 0, *range(7)]
         assert [each.probability for each in found.predictions] == pytest.approx(
@@ -236,12 +242,12 @@ def test_an_ensemble_says_how_far_it_disagrees(exported: Files, truth: Any, tmp_
 def test_a_family_answers_at_a_point(exported: Files, trained: Files, truth: Any, tmp_path: Path) -> None:
     np.save(tmp_path / "array.npy", truth("line").images.numpy())
     for model in (exported("family.pt2"), trained("line")):
-        found = ss.predict(model, tmp_path / "array.npy", point="0.3", progress=False).predictions
+        found = ss.predict(model, tmp_path / "array.npy", point="0.3", trust=True, progress=False).predictions
         expected = truth("line").probabilities(0.3).max(-1).values.tolist()
         assert [each.probability for each in found] == pytest.approx(expected, abs=1e-6)
     for model, point in ((exported("family.pt2"), 1.5), (exported("midpoint.pt2"), 0.3), (trained("line"), "family")):
         with pytest.raises(ValueError, match=r"[Ee]xpected|has no other point"):
-            ss.predict(model, tmp_path / "array.npy", point=point, progress=False)
+            ss.predict(model, tmp_path / "array.npy", point=point, trust=True, progress=False)
 
 
 def test_what_cannot_be_read_is_named_and_left_out(exported: Files, tmp_path: Path) -> None:

@@ -1,0 +1,189 @@
+"""What a network returns: logits, probabilities or log-probabilities; and how it is run on a batch."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import subspaces as ss
+
+
+def data(classes: int = 3) -> list[tuple[Tensor, Tensor]]:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(40, 4, generator=generator)
+    return [(x[:25], (x[:25, 0] > 0).long() % classes), (x[25:], (x[25:, 0] > 0).long() % classes)]
+
+
+class Ending(nn.Module):
+    """A linear classifier that ends in a function."""
+
+    def __init__(self, function, classes: int = 3) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.last = nn.Linear(4, classes)
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(self.last(x))
+
+
+SEVERAL = {
+    "logits": lambda y: y,
+    "probabilities": lambda y: y.softmax(1),
+    "log-probabilities": lambda y: y.log_softmax(1),
+}
+SINGLE = {
+    "logits": lambda y: y[:, 0],
+    "probabilities": lambda y: y[:, 0].sigmoid(),
+    "log-probabilities": lambda y: F.logsigmoid(y[:, :1]),
+}
+
+
+def measured(what, **options):
+    return ss.evaluate(what, test=data(), progress=False, **options).rows[0].metrics
+
+
+@pytest.mark.parametrize("outputs", SEVERAL)
+@pytest.mark.parametrize("ends", [SEVERAL, SINGLE], ids=["several", "single"])
+def test_what_the_network_returns_does_not_change_what_is_measured(ends, outputs):
+    expected = measured(Ending(ends["logits"]), outputs="logits")
+    found = measured(Ending(ends[outputs]), outputs=outputs.replace("-", "_"))
+    assert found == pytest.approx(expected, abs=1e-6)
+    assert measured(Ending(ends[outputs]), task=ss.Classification(outputs=outputs)) == pytest.approx(found)
+
+
+@pytest.mark.parametrize(("ends", "name"), [(SEVERAL, "softmax"), (SINGLE, "sigmoid")])
+def test_probabilities_are_not_taken_for_logits_without_a_word(ends, name):
+    with pytest.raises(ss.UserError, match=f"look like probabilities.*outputs='probabilities'.*ends in a {name}"):
+        measured(Ending(ends["probabilities"]))
+    family = ss.Subspace(lambda: Ending(ends["probabilities"]), ss.Line())
+    with pytest.raises(ss.UserError, match="look like probabilities"):
+        measured(family)
+    assert measured(family, outputs="probabilities", grid=[0.5])["accuracy"] >= 0
+    double = measured(Ending(ends["probabilities"]), outputs="logits")  # on one's own word
+    assert double["nll"] != pytest.approx(measured(Ending(ends["logits"]), outputs="logits")["nll"])
+
+
+def test_logits_are_not_taken_for_probabilities():
+    with pytest.raises(ss.UserError, match=r"outputs='probabilities': the network's outputs are none, expected rows"):
+        measured(Ending(SEVERAL["logits"]), outputs="probabilities")
+
+
+def test_log_probabilities_as_logits_are_right_anyway():
+    assert measured(Ending(SEVERAL["log-probabilities"])) == pytest.approx(
+        measured(Ending(SEVERAL["logits"])), abs=1e-6
+    )
+
+
+def test_an_ensemble_knows_what_its_members_return():
+    members = [Ending(SEVERAL["probabilities"]), Ending(SEVERAL["probabilities"])]
+    ensemble = ss.Ensemble(members, outputs="probabilities")
+    found = ss.evaluate(ensemble, test=data(), progress=False)["vertices"].nll
+    plain = ss.Ensemble([Ending(SEVERAL["logits"]), Ending(SEVERAL["logits"])])
+    assert found == pytest.approx(ss.evaluate(plain, test=data(), progress=False)["vertices"].nll, abs=1e-6)
+
+
+def test_sure_probabilities_are_measured_as_they_are():
+    class Sure(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return F.one_hot((x[:, 0] > 0).long(), 3).float()
+
+    assert measured(Sure(), outputs="probabilities")["nll"] == 0
+    assert measured(Sure(), outputs="probabilities")["accuracy"] == 1
+
+    class Wrong(Sure):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(-x)
+
+    assert measured(Wrong(), outputs="probabilities")["nll"] == math.inf
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"outputs": "softmax"}, "outputs='softmax': expected one of 'logits'"),
+        ({"outputs": "logits", "task": "regression"}, "the task is regression; expected it with a classification"),
+        ({"forward": 3}, "forward=3: expected a function of"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(options, words):
+    with pytest.raises(ss.UserError, match=words):
+        measured(Ending(SEVERAL["logits"]), **options)
+    with pytest.raises(ss.UserError, match="outputs='logits': a run brings its own"):
+        ss.evaluate("runs/none", outputs="logits")
+
+
+# How it is run
+
+
+class Recurrent(nn.Module):
+    """An LSTM that takes its state as an input and returns it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(2)
+        self.lstm = nn.LSTM(2, 3, batch_first=True)
+        self.norm = nn.BatchNorm1d(3)
+
+    def forward(self, x: Tensor, h: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        out, h = self.lstm(x, h)
+        return self.norm(out[:, -1]), h
+
+
+def batches() -> list:
+    generator = torch.Generator().manual_seed(3)
+    x, h = torch.randn(10, 5, 2, generator=generator), torch.zeros(1, 10, 3)
+    return [((x, (h, h)), torch.arange(10) % 3)]
+
+
+def test_forward_takes_a_batch_apart():
+    def forward(network, batch):
+        (x, h), _ = batch
+        return network(x, h)[0]
+
+    net = Recurrent().eval()
+    found = ss.evaluate(net, test=batches(), forward=forward, progress=False)["midpoint"]
+    (x, h), y = batches()[0]
+    assert found.nll == pytest.approx(float(F.cross_entropy(net(x, h)[0].detach(), y)), abs=1e-6)
+    family = ss.Subspace(Recurrent, ss.Line())
+    measured = ss.evaluate(family, test=batches(), statistics=batches(), forward=forward, grid=[0.5], progress=False)
+    alone = ss.recalibrate(family.midpoint(), batches(), forward=forward).eval()
+    expected = float(F.cross_entropy(alone(x, h)[0].detach(), y))
+    assert measured["midpoint"].nll == pytest.approx(expected, abs=1e-6)
+
+
+def test_statistics_are_made_anew_for_a_copy_of_a_network():
+    torch.manual_seed(4)
+    net = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Linear(5, 3)).eval()
+    training = [(3 * torch.randn(20, 4) + 1, torch.zeros(20).long())]
+    found = ss.evaluate(net, test=data(), statistics=training, progress=False)["midpoint"].nll
+    assert not net[1].running_mean.any()
+    assert found != pytest.approx(ss.evaluate(net, test=data(), progress=False)["midpoint"].nll)
+    fresh = ss.evaluate(ss.recalibrate(net, training).eval(), test=data(), progress=False)["midpoint"].nll
+    assert found == pytest.approx(fresh)
+
+
+def test_a_precision_that_is_asked_for_is_used():
+    family = ss.Subspace(lambda: Ending(SEVERAL["logits"]), ss.Line())
+    seen = []
+
+    def forward(network, batch):
+        output = network(batch[0])
+        seen.append(output.dtype)
+        return output
+
+    for what in (family, Ending(SEVERAL["logits"])):
+        for precision, dtype in (("auto", torch.float32), ("float32", torch.float32), ("bfloat16", torch.bfloat16)):
+            seen.clear()
+            ss.evaluate(what, test=data(), precision=precision, forward=forward, progress=False)
+            assert set(seen) == {dtype}
+
+
+@pytest.mark.parametrize("of", ["tokens", "pixels"])
+def test_an_output_that_does_not_fit_says_what_would(of):
+    expected = {"tokens": r"expected \[batch, length, classes\]", "pixels": r"expected \[batch, classes, height, width"}
+    with pytest.raises(ss.UserError, match=expected[of]) as error:
+        ss.evaluate(Ending(SEVERAL["logits"]), test=[(torch.randn(4, 4), torch.zeros(4, 2).long())], task=of)
+    assert f"of='{of}'" not in str(error.value)
