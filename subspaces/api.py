@@ -58,7 +58,9 @@ class Evaluation(Record):
         """Return the row of an answer on the test examples: `evaluation["midpoint"].accuracy`."""
         found = self.answer(answer) if isinstance(answer, str) else None
         if found is None:
-            raise KeyError(f"{values.shown(answer)} was not measured: {nearest(answer, [each.name for each in self.answers])}")
+            raise KeyError(
+                f"{values.shown(answer)} was not measured: {nearest(answer, [each.name for each in self.answers])}"
+            )
         return found
 
     def best(self, *, by: str = "nll", on: str = "validation") -> Alpha:
@@ -144,7 +146,9 @@ def plot(name: str, what: Source | Iterable[Source], path: str | os.PathLike[str
     for option, value in {"name": name, **options}.items():
         missing = option == "metric" and value is None
         if option not in ("name", "metric", "split") or not (isinstance(value, str) or missing):
-            raise ArgumentError(f"plot({option}={values.shown(value)}): expected name=, metric= and split=, each as text")
+            raise ArgumentError(
+                f"plot({option}={values.shown(value)}): expected name=, metric= and split=, each as text"
+            )
     figure = figures.draw(name, what, **options)
     if path is not None:
         for target in figures.outputs(name, values.folder("path", path)):

@@ -9,7 +9,7 @@ from operator import length_hint
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim.swa_utils import update_bn
 
@@ -166,7 +166,9 @@ def _restoring(module: nn.Module, found: list[_BatchNorm]) -> Iterator[None]:
 
 def _run(call: Callable[..., Any], batch: Any) -> None:
     if isinstance(batch, (tuple, list)) and not batch:
-        raise ArgumentError(f"recalibrate got the batch {batch!r}: expected inputs, (inputs, target), or a dict of inputs")
+        raise ArgumentError(
+            f"recalibrate got the batch {batch!r}: expected inputs, (inputs, target), or a dict of inputs"
+        )
     try:
         if isinstance(batch, Mapping):
             call(**batch)

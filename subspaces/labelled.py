@@ -70,8 +70,8 @@ def run(network: Any, args: Sequence[Any], named: Mapping[str, Any], call: Calla
         if misfit is not None or not any(isinstance(each, Tensor) for each in (*args, *named.values())):
             given = ", ".join([type(each).__name__ for each in args] + [f"{name}=…" for name in named]) or "nothing"
             raise ArgumentError(
-                f"the network does not take the inputs of a batch, ({given}): {misfit or error}; expected batches of the "
-                "network's inputs and the target, such as (inputs, target) or {'inputs': …, 'labels': …}"
+                f"the network does not take the inputs of a batch, ({given}): {misfit or error}; expected batches of "
+                "the network's inputs and the target, such as (inputs, target) or {'inputs': …, 'labels': …}"
             ) from error
         raise  # a mistake within the network
 

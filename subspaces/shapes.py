@@ -127,8 +127,8 @@ class Bezier(_Interval):
     def __post_init__(self) -> None:
         if not values.integer(self.bends) or not 1 <= self.bends <= 1000:
             raise ArgumentError(
-                f"Bezier(bends={values.shown(self.bends)}): expected an integer of at most 1000 and at least 1; without a "
-                "bend use Line()"
+                f"Bezier(bends={values.shown(self.bends)}): expected an integer of at most 1000 and at least 1; "
+                "without a bend use Line()"
             )
         object.__setattr__(self, "bends", int(self.bends))
 

@@ -18,7 +18,6 @@ X, Y = torch.randn(8, 4, generator=torch.Generator().manual_seed(0)), torch.aran
 DATA = [(X, Y)]
 
 
-
 def quantized() -> torch.Tensor:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that they will go
@@ -158,10 +157,8 @@ def test_an_odd_argument_is_right_or_named(name: str) -> None:
         if kind in right:
             call(odd)
             continue
-        with pytest.raises(UserError) as caught:
+        with pytest.raises(UserError, match=r".{30}"):
             call(odd)
-            raise AssertionError(f"{name} took {kind}")
-        assert len(str(caught.value)) > 30, (name, kind)
 
 
 @pytest.mark.parametrize("kind", EVERYTHING)

@@ -219,7 +219,7 @@ class Regression(Task):
         goal = labelled.numbers(target, mean.device, "numbers, of the shape of what the network returns")
         if mean.is_complex() or goal.is_complex() or bool(goal.isnan().any()):
             raise ArgumentError(
-                f"the network returns {mean.dtype} for targets of {goal.dtype}: expected real numbers, and no target NaN"
+                f"the network returns {mean.dtype} for targets of {goal.dtype}: expected real numbers, no target NaN"
             )
         if mean.numel() != goal.numel() or not mean.ndim or mean.shape[:1] != goal.shape[:1]:
             raise ArgumentError(
