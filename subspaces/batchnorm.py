@@ -9,7 +9,7 @@ from operator import length_hint
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim.swa_utils import update_bn
 
@@ -64,6 +64,8 @@ def recalibrate(
             your batches, such as `lambda net, batch: net(batch.x, batch.edge_index)`; of a family it gets the point.
         finite: refuse statistics that are not finite, such as those of images with NaN.
     """
+    for name, value in (("outside", outside), ("progress", progress), ("finite", finite)):
+        values.flag(name, value)
     if not isinstance(module, nn.Module):
         raise ArgumentError(f"recalibrate got {values.shown(module)}: expected a network, an Ensemble or a Subspace")
     call: Callable[..., Any] = module
@@ -163,6 +165,10 @@ def _restoring(module: nn.Module, found: list[_BatchNorm]) -> Iterator[None]:
 
 
 def _run(call: Callable[..., Any], batch: Any) -> None:
+    if isinstance(batch, (tuple, list)) and not batch:
+        raise ArgumentError(
+            f"recalibrate got the batch {batch!r}: expected inputs, (inputs, target), or a dict of inputs"
+        )
     try:
         if isinstance(batch, Mapping):
             call(**batch)
@@ -191,7 +197,7 @@ class _Runner(nn.Module):
 
     def forward(self, batch: Any) -> None:
         try:
-            self.run(self.call, nested.apply(self._move, batch))
+            self.run(self.call, nested.moved(batch, self.device))
         except ValueError as error:
             if not str(error).startswith(ONE_VALUE):
                 raise
@@ -199,9 +205,6 @@ class _Runner(nn.Module):
                 f"recalibrate got a batch with one value per channel, which has no variance ({error}): use batches of "
                 "another size, or leave the last one out (drop_last=True)"
             ) from None
-
-    def _move(self, tensor: Tensor) -> Tensor:
-        return tensor.to(self.device, non_blocking=True)
 
 
 def _batches(loader: Iterable[Any], limit: int | None, progress: bool) -> Generator[Any, None, None]:

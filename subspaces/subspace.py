@@ -84,7 +84,7 @@ class Subspace(ShowingInputs, KeepingStatistics, Selecting):
         init, offset = check_start(network, init, offset)
         networks = initial_networks(network, shape.vertices, init)
         self.shape = shape
-        self.layerwise = layerwise
+        self.layerwise = values.flag("layerwise", layerwise)
         self.cast_weights = False
         """Under autocast, cast the weights of all linear layers and convolutions at once: quicker, and the same for a
         network that uses them in their own layers and under autocast alone."""
@@ -101,7 +101,7 @@ class Subspace(ShowingInputs, KeepingStatistics, Selecting):
             self._set_apart(offset, torch.Generator().manual_seed(seed))
         self.register_buffer("rng", randomness.new_state(seed).to(next(iter(self.omega.values())).device))
         if statistics_every is not None:
-            values.whole("statistics_every", statistics_every, 1, beside=", or None")
+            values.whole("statistics_every", statistics_every, 1, 10**9, beside=", or None")
             norms.apart.begin()
         self.statistics_every = statistics_every
         self._calls = 0
@@ -378,7 +378,8 @@ class Subspace(ShowingInputs, KeepingStatistics, Selecting):
 
         Its expectation over the pairs is the paper's regularisation term; with two vertices it is exact.
         """
-        if not isinstance(beta, Tensor) and not (isinstance(beta, int | float) and 0 <= beta < 1e300):
+        number = isinstance(beta, int | float) and not isinstance(beta, bool) and 0 <= beta < 1e300
+        if not (geometry.is_number(beta) if isinstance(beta, Tensor) else number):
             raise ArgumentError(f"penalty(beta={values.shown(beta)}): expected a number of at least 0")
         rows = self._penalised()
         m = self.shape.vertices

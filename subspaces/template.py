@@ -11,7 +11,7 @@ from torch.func import functional_call
 from torch.nn.utils.prune import BasePruningMethod
 from torch.nn.utils.weight_norm import WeightNorm
 
-from subspaces import checkpointing, nested
+from subspaces import checkpointing, nested, values
 from subspaces.recurrent import forget, recurrent
 
 
@@ -91,6 +91,7 @@ _HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backw
 
 def copy_with(template: nn.Module, parameters: Mapping[str, nn.Parameter], share: bool = False) -> nn.Module:
     """Return a copy of the network with the given parameters, and with `share` the template's own frozen ones."""
+    values.flag("share", share)
     network = copied(template, {id(frozen): frozen for frozen in template.parameters()} if share else None)
     if parameters:
         fill(network, parameters)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.schema import LATER, build
-from subspaces.text import nearest
+from subspaces.text import nearest, one_of
 from subspaces.training import seals
 from subspaces.training.recipe import MissingMethodError, Recipe
 from subspaces.training.runs import RunError
@@ -312,10 +312,8 @@ class Record:
 
     def metric(self, name: str) -> Description:
         """Return a metric in words, or name the nearest one."""
-        for each in self.metrics:
-            if each.name == name:
-                return each
-        raise ArgumentError(f"metric={name!r}: {nearest(name, [each.name for each in self.metrics])}")
+        known = {each.name: each for each in self.metrics}
+        return known[one_of("metric", name, known)]
 
     def answer(self, name: str, split: str = "test") -> Row | None:
         """Return the row of an answer on a split; None if it was not measured."""

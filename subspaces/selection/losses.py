@@ -112,7 +112,7 @@ class Losses:
         return {name: view for group in self.layout.groups for name, view in group.unpack(rows[group.name]).items()}
 
     def _run(self, rows: Rows, batch: Any, loss: Loss) -> Tensor:
-        batch = nested.apply(lambda tensor: tensor.to(self.device, non_blocking=True), batch)
+        batch = nested.moved(batch, self.device)
         unread = "by='entropy', which needs no labels"
         target = labelled.target(batch, unread) if self.criterion.labelled else None
         output = self._output(rows, self._network, batch)
