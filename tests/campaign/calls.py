@@ -96,7 +96,7 @@ def functions() -> dict[str, Callable[..., Any]]:
     found["Subspace.from_modules"] = ss.Subspace.from_modules
     found["family(x, alpha=…)"] = lambda alpha: family(torch.zeros(4, 3), alpha=alpha)
     del found["family.forward"]
-    left = ("ss.__version__", "ss.studies", "ss.networks", "ss.FileError", "ss.Shape")
+    left = ("ss.__version__", "ss.studies", "ss.networks", "ss.FileError", "ss.UserError", "ss.Shape")
     return {name: one for name, one in found.items() if callable(one) and name not in left}
 
 
