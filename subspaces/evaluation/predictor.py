@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.batchnorm import _NormBase
 
 from subspaces import averages, nested, streams, template
 from subspaces.batchnorm import recalibrate
@@ -173,7 +173,7 @@ class Predictor:
 
     def _renew_statistics(self, network: nn.Module, statistics: Iterable[Any]) -> None:
         self.statistics_images = 0
-        others = (part for part in network.modules() if not isinstance(part, _BatchNorm))
+        others = (part for part in network.modules() if not isinstance(part, _NormBase))
         kept = [(each, each.clone()) for part in others for each in part.buffers(recurse=False)]
 
         def run(module: Any, batch: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.batchnorm import _NormBase
 
 from subspaces import geometry, labelled, nested, norms, sharding, template, values
 from subspaces.batchnorm import recalibrate
@@ -77,7 +77,7 @@ class Losses:
         """Make the batch-norm statistics those of a point."""
         if self._statistics is None:
             return
-        others = (part for part in self._network.modules() if not isinstance(part, _BatchNorm))
+        others = (part for part in self._network.modules() if not isinstance(part, _NormBase))
         kept = [(each, each.clone()) for part in others for each in part.buffers(recurse=False)]
         with _from_the_start(self._statistics), seeded(self._seed, self.device):
             run = partial(self._output, rows)
