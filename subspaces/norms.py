@@ -120,12 +120,8 @@ def discounting_empty(network: nn.Module) -> Iterator[list[nn.Module]]:
     found: list[nn.Module] = []
 
     def discount(norm: nn.Module, inputs: Any, output: Tensor) -> None:
-        if (
-            norm.training
-            and not output.numel()
-            and isinstance(norm, _BatchNorm)
-            and norm.num_batches_tracked is not None
-        ):
+        counted = isinstance(norm, _BatchNorm) and norm.num_batches_tracked is not None  # instance norms do not count
+        if norm.training and counted and not output.numel():
             norm.num_batches_tracked.sub_(1)
             found.append(norm)
 
