@@ -144,7 +144,7 @@ def _tensorboard(run: Run, epoch: int) -> Callable[[dict[str, Any]], None]:
     except ImportError:
         return lambda row: None
     folder = run.folder / "tensorboard"
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.{os.getpid()}"
 
     def append(**content: Any) -> None:
