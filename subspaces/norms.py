@@ -120,9 +120,9 @@ def discounting_empty(network: nn.Module) -> Iterator[list[nn.Module]]:
     found: list[nn.Module] = []
 
     def discount(norm: nn.Module, inputs: Any, output: Tensor) -> None:
-        counted = isinstance(norm, _BatchNorm) and norm.num_batches_tracked is not None  # instance norms do not count
-        if norm.training and counted and not output.numel():
-            norm.num_batches_tracked.sub_(1)
+        count = norm.num_batches_tracked if isinstance(norm, _BatchNorm) else None  # instance norms do not count
+        if norm.training and count is not None and not output.numel():
+            count.sub_(1)
             found.append(norm)
 
     hooks = [norm.register_forward_hook(discount) for norm in tracked(network).values()]
