@@ -6,7 +6,7 @@ import os
 import signal
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -62,10 +62,11 @@ def trains(pause: Pause, out: Path, temporary: Path, method: str, action: Callab
     print(len(multiprocessing.active_children()), "are left")
 
 
-def start(tmp_path: Path, method: str, action: Callable[[], None]) -> Worker:
-    (tmp_path / "temporary").mkdir()
-    errors = tmp_path / "errors"
-    return Worker(trains, tmp_path, tmp_path / "temporary", method, action, errors=errors, children=True)
+@pytest.fixture
+def temporary() -> Iterator[Path]:
+    """A folder with a short name, as sockets need it."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
 
 
 def assert_all_ended(worker: Worker, tmp_path: Path) -> None:
@@ -95,19 +96,16 @@ def is_there(session: int) -> bool:
         ("forkserver", interrupt, "Stopped"),
     ],
 )
-def test_a_training_that_ends_leaves_nothing(method, action, ended, tmp_path):
-    worker = start(tmp_path, method, action)
+def test_a_training_that_ends_leaves_nothing(method, action, ended, tmp_path, temporary):
+    worker = Worker(trains, tmp_path, temporary, method, action, errors=tmp_path / "errors", children=True)
     assert worker.end() == f"{ended}\n0 are left\n"
     assert_all_ended(worker, tmp_path)
-    assert os.listdir(tmp_path / "temporary") == []
+    assert os.listdir(temporary) == []
 
 
 @pytest.mark.parametrize("method", EXECUTION)
-def test_a_training_that_is_killed_leaves_no_process(method, tmp_path):
-    worker = start(tmp_path, method, kill)
-    worker.process.join(SECONDS)
-    assert worker.process.exitcode == -signal.SIGKILL
-    assert worker.output.read() == ""  # when the last that could write has ended
-    worker.output.close()
+def test_a_training_that_is_killed_leaves_no_process(method, tmp_path, temporary):
+    worker = Worker(trains, tmp_path, temporary, method, kill, errors=tmp_path / "errors", children=True)
+    assert worker.end(-signal.SIGKILL) == ""  # which waits for all that could write
     assert_all_ended(worker, tmp_path)
-    assert method == "forkserver" or os.listdir(tmp_path / "temporary") == []  # the socket of the fork server stays
+    assert method == "forkserver" or os.listdir(temporary) == []  # the socket of the fork server stays
