@@ -187,7 +187,7 @@ def test_a_streaming_run_continues_from_the_end_of_an_epoch(folders, tmp_path: P
 
 def trains_files(pause: Pause, root: Path, out: Path, steps: int) -> None:
     """Train on image files that two other processes read, and be killed after some steps."""
-    multiprocessing.set_start_method("fork", force=True)  # or each would import everything anew
+    multiprocessing.set_forkserver_preload(["subspaces.data"])  # all that they need
     execution = dataclasses.replace(EXECUTION, workers=2, evaluate_every=0, checkpoint_seconds=0.0)
     kill = Countdown(steps, lambda: signalled(signal.SIGKILL))
     train_one(PHOTOGRAPHS, out, dataset=data.load("imagenet", root), execution=execution, tick=kill)
