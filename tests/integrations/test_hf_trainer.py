@@ -81,7 +81,7 @@ def test_groups_of_a_family_are_those_of_its_optimiser(tmp_path: Path) -> None:
         body = [p for name, p in model.named_parameters() if not name.startswith("classifier")]
         return [{"params": body}, {"params": head, "lr": 0.5, "weight_decay": 0.0}]
 
-    family = ss.Subspace(classifier().midpoint(), ss.Line(), init="point", groups=get_groups)
+    family = ss.Subspace(classifier(), ss.Line(), init="point", groups=get_groups)
     trainer = SubspaceTrainer(family, arguments(tmp_path, weight_decay=0.1), train_dataset=classified())
     body, head = trainer.create_optimizer().param_groups
     assert (body["weight_decay"], body["lr"]) == (0.1, trainer.args.learning_rate)
