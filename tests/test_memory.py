@@ -31,7 +31,7 @@ def test_every_way_to_run_out_is_recognised():
         huge_storage,
         lambda: np.empty(10**15),
         lambda: bytearray(10**15),
-        lambda: ss.Subspace(ss.networks.MLP, ss.Simplex(10**8)),
+        lambda: ss.Subspace(ss.networks.MLP, ss.Simplex(10**6)),
     ):
         with pytest.raises((RuntimeError, MemoryError)) as caught:
             work()
@@ -49,14 +49,14 @@ def test_more_vertices_than_the_machine_holds_are_refused_before_they_are_made()
         return torch.nn.Linear(1000, 1000)
 
     with pytest.raises(MemoryError, match=r"vertices of 1,001,000 weights need .* GB.*fewer vertices"):
-        ss.Subspace(network, ss.Simplex(10**8))
+        ss.Subspace(network, ss.Simplex(10**6))
     assert len(made) == 1
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--method", "simplex", "--vertices", "10000000"], "--vertices (now 10000000)"),
+        (["--method", "simplex", "--vertices", "1000000"], "--vertices (now 1000000)"),
         (["--pad", "1000000"], "--pad (now 1000000)"),
         (["--pad", "100000000", "--workers", "0", "--no-resident"], "--pad (now 100000000)"),
     ],

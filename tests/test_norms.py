@@ -300,10 +300,6 @@ OTHERS = {
     "by hand": (OwnNorm, "buffer 'mean' of"),
     "by hand, rebound": (lambda: OwnNorm(rebinds=True), "buffer 'mean' of"),
     "in a part": (lambda: nn.Sequential(OwnNorm(), nn.BatchNorm1d(4)), "buffer '0.mean' of"),
-    "spectral norm": (
-        lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4)),
-        r"buffer 'parametrizations.weight.0._u', 'parametrizations.weight.0._v' of",
-    ),
 }
 
 

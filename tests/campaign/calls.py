@@ -91,7 +91,10 @@ def functions() -> dict[str, Callable[..., Any]]:
     family = ss.Subspace(nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)), ss.Simplex(3))
     found = {f"ss.{name}": getattr(ss, name) for name in ss.__all__}
     found |= {f"ss.networks.{name}": getattr(ss.networks, name) for name in ("build", "head_name", "MLP", "LeNet")}
-    methods = (name for name, _ in inspect.getmembers(ss.Subspace, inspect.isfunction) if name in vars(ss.Subspace))
+    own = [vars(each) for each in ss.Subspace.__mro__ if each.__module__.startswith("subspaces.")]
+    methods = (
+        name for name, _ in inspect.getmembers(ss.Subspace, inspect.isfunction) if any(name in each for each in own)
+    )
     found |= {f"family.{name}": getattr(family, name) for name in methods if not name.startswith("_")}
     found["Subspace.from_modules"] = ss.Subspace.from_modules
     found["family(x, alpha=…)"] = lambda alpha: family(torch.zeros(4, 3), alpha=alpha)

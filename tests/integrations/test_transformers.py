@@ -106,7 +106,7 @@ def test_all_vertices_start_at_a_pretrained_model(tmp_path: Path) -> None:
     for index in range(2):
         for name, value in family.vertex(index).items():
             weight = model.get_parameter(name).detach()
-            size = 0.1 * weight.norm() if weight.ndim > 1 else torch.zeros(())
+            size = 0.1 / 2**0.5 * weight.norm() if weight.ndim > 1 else torch.zeros(())
             assert_close((value - weight).norm(), size)
 
 
