@@ -46,9 +46,9 @@ def row(shape: str, start: str, images: Images, setting: Setting, seed: int) -> 
 
 def apart(family: ss.Subspace) -> dict[str, float]:
     """Return the distance and the squared cosine of two vertices, in the mean over pairs."""
-    distances = family.distances()
-    one, other = torch.triu_indices(*distances.l2.shape, offset=1)
-    return {"l2": float(distances.l2[one, other].mean()), "cos2": float(distances.cos2[one, other].mean())}
+    found = family.distances()
+    pairs = ~torch.eye(family.shape.vertices, dtype=torch.bool)
+    return {"l2": float(found.l2[pairs].mean()), "cos2": float(found.cos2[pairs].mean())}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
