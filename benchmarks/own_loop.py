@@ -54,7 +54,7 @@ class Setting:
 SETTINGS = {
     "digits": Setting(MLP, images=1200, epochs=60, warmup=5),
     "mnist": Setting(LeNet, images=10_000, epochs=10, warmup=2, rate=0.025),  # some do not bear 0.1
-    "cifar10": Setting(cresnet8, images=10_000, epochs=10, warmup=2, bfloat16=True),
+    "cifar10": Setting(cresnet8, images=10_000, epochs=6, warmup=2, bfloat16=True),
 }
 
 
