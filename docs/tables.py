@@ -387,6 +387,91 @@ def which() -> str:
     return table(["you need", "take", "accuracy %, ECE %", "standard training has", "measured on"], rows)
 
 
+DATA = {"digits": "digits", "mnist": "MNIST", "cifar10": "CIFAR-10"}
+RATES = {  # what learning rates were tried of, and what it is called
+    "network": "one network",
+    "line": "line",
+    "simplex": "simplex of 3",
+    "layerwise": "line, layerwise",
+    "point": "line, from one point",
+}
+Rows = list[dict[str, Any]]
+
+
+def rows_of(folder: str, *names: str) -> dict[tuple[Any, ...], Rows]:
+    """Return the rows of all files of a folder by their data set and what else is asked for."""
+    found: dict[tuple[Any, ...], Rows] = {}
+    for data in DATA:
+        for file in sorted((ROOT / "results" / folder).glob(f"{data}*.json")):
+            for row in read(f"{folder}/{file.stem}")["rows"]:
+                found.setdefault((data, *(row[name] for name in names)), []).append(row)
+    return found
+
+
+def spread(rows: Rows, name: str, digits: int | None = None) -> str:
+    """Return the mean and the deviation of a number over the seeds."""
+    return quality("accuracy" if name == "pair" else name, summed([row[name] for row in rows]), digits)
+
+
+def labels(noise: float) -> str:
+    """Return how the labels are called."""
+    return f", {100 * noise:.0f} % random labels" if noise else ""
+
+
+def starts(short: bool) -> str:
+    """Return how good families are from each start: the accuracy of the midpoint, or all numbers."""
+    found = rows_of("starts", "label_noise", "shape", "start")
+    cells: dict[str, list[str]] = {}
+    for (data, noise, shape, start), rows in found.items():
+        label = f"{DATA[data]}{labels(noise)}: {shape}"
+        if short:
+            cells.setdefault(label, []).append(spread(rows, "accuracy", 1))
+        else:
+            numbers = [spread(rows, *each) for each in (("accuracy",), ("ece",), ("nll",), ("pair",), ("l2", 1))]
+            cells[f"{label}, {start}"] = numbers
+    columns = dict.fromkeys(key[-1] for key in found)
+    head = ["midpoint, accuracy %", *columns] if short else ["", "accuracy %", "ECE %", "NLL", "two points %", "L2"]
+    return table(head, [[label, *numbers] for label, numbers in cells.items()])
+
+
+def by_rate() -> dict[tuple[str, str], dict[float, list[float]]]:
+    """Return accuracy, ECE and NLL by data set and method at each learning rate; none where a seed diverged."""
+    grid: dict[tuple[str, str], dict[float, list[float]]] = {}
+    for (data, method, factor), rows in rows_of("learning_rate", "method", "factor").items():
+        diverged = any("diverged" in row for row in rows)
+        means = [] if diverged else [statistics.mean(row[name] for row in rows) for name in METRICS]
+        grid.setdefault((data, method), {})[factor] = means
+    return grid
+
+
+def best(cells: dict[float, list[float]]) -> float:
+    """Return the learning rate of the lowest NLL."""
+    return min((factor for factor, means in cells.items() if means), key=lambda factor: cells[factor][-1])
+
+
+def rates(short: bool) -> str:
+    """Return how good networks and midpoints are over learning rates, or at their best one and at one network's."""
+    grid, lines = by_rate(), []
+    factors = sorted({factor for cells in grid.values() for factor in cells})
+    for (data, method), cells in grid.items():
+        own, network = best(cells), best(grid[data, "network"])
+        if short:
+            numbers = [f"{own:g} ×", *(f"{cells[f][2]:.3f}, {100 * cells[f][0]:.1f}" for f in (own, network))]
+        else:
+            numbers = [words(cells.get(factor)) for factor in factors]
+        lines.append([f"{DATA[data]}: {RATES[method]}", *numbers])
+    if short:
+        return table(["NLL, accuracy %", "best rate", "at it", "at the best rate of one network"], lines)
+    return table(["accuracy %, ECE %, NLL", *(f"{factor:g} ×" for factor in factors)], lines)
+
+
+def words(means: list[float] | None) -> str:
+    """Return the metrics at a learning rate that was tried, if they are known."""
+    if not means:
+        return "diverged" if means == [] else ""
+    return ", ".join(quality(name, {"mean": mean, "std": None}) for name, mean in zip(METRICS, means, strict=True))
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "which": which,
     "comparison": partial(comparison, short=True),
@@ -411,6 +496,10 @@ TABLES: dict[str, Callable[[], str]] = {
     "outliers": outliers,
     "selection": selection,
     "reproduced": reproduced,
+    "starts": partial(starts, short=True),
+    "starts, all": partial(starts, short=False),
+    "rates": partial(rates, short=True),
+    "rates, all": partial(rates, short=False),
 }
 
 

@@ -217,7 +217,45 @@ def of_integral() -> Iterator[str]:
     yield f"at most {percent(mnist)} % of the first 1,000 test images of MNIST and {percent(digits, 0)} % of the"
 
 
+def of_guide() -> Iterator[str]:
+    """Yield what the guide says of starts and learning rates in sentences, with the numbers of the files."""
+    starts = tables.rows_of("starts", "label_noise", "shape", "start")
+
+    def said(data: str, start: str, metric: str) -> str:
+        rows = starts[data, 0.4, "simplex of 3, layerwise", start]
+        return str(tables.spread(rows, metric, 1))
+
+    small, alone = "one point, offset 0.1", "independent"
+    yield f"{said('mnist', alone, 'accuracy')} % against {said('mnist', small, 'accuracy')} % with an offset of 0.1"
+    zero, tenth, independent = (
+        said("digits", start, "ece").partition(" ")[0] for start in ("one point, offset 0", small, alone)
+    )
+    yield f"with an ECE of {zero} % at offset 0, {tenth} % at 0.1 and {independent} % from independent vertices"
+
+    yield from of_rates()
+
+
+def of_rates() -> Iterator[str]:
+    grid = tables.by_rate()
+    costs: dict[str, float] = {}
+    for (data, _), cells in grid.items():
+        network = tables.best(grid[data, "network"])
+        costs[data] = max(costs.get(data, 0), cells[network][2] - cells[tables.best(cells)][2])
+        assert tables.best(cells) / network in ((1, 2, 4) if data == "digits" else (0.5, 1, 2))
+        slower, alone = (each[0.5][2] - each[1][2] for each in (cells, grid[data, "network"]))
+        assert slower >= alone or data == "cifar10"
+    yield (
+        f"costs at most {costs['digits']:.3f} of NLL on digits, {costs['mnist']:.3f} on MNIST and "
+        f"{costs['cifar10']:.3f} on CIFAR-10"
+    )
+    network, line = (percent(grid["mnist", method][4][0]) for method in ("network", "line"))
+    yield f"LeNet bears it ({network} %), its line does not ({line} %)"
+    line, network = percent(grid["cifar10", "line"][4][0]), percent(grid["cifar10", "network"][0.5][0])
+    yield f"a line has {line} % at four times the rate, and one network {network} % at half of it"
+
+
 SENTENCES = {
+    "docs/guide.md": list(of_guide()),
     "README.md": list(of_readme()),
     "RESULTS.md": list(of_results()),
     "docs/performance.md": list(of_performance()),

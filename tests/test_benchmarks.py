@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import nn
 
+import subspaces as ss
 from subspaces import data, geometry
 from subspaces.cli import timings
 from subspaces.phases import MEANING, Phase, measured
@@ -258,6 +259,61 @@ def test_the_most_memory_of_some_work_is_counted(benchmarks: Any) -> None:
         return torch.ones(500, dtype=torch.float64) + second.sum()
 
     assert above(work, "cpu") == pytest.approx(16_000, abs=200)
+
+
+# Trained by a user's own loop
+
+SHORT = "--seeds 1 --epochs 2 --images 128"
+
+
+def test_vertices_are_trained_from_every_start(
+    benchmarks: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    starts, file = benchmarks("starts"), tmp_path / "starts.json"
+    starts.main([*SHORT.split(), "--noise", "0.4", "--json", str(file)])
+    found = json.loads(file.read_text())
+    assert {"command", "commit", "hardware", "torch", "threads"} < set(found)
+    assert (found["setting"]["images"], found["setting"]["epochs"]) == (128, 2)
+    rows = {(row["shape"], row["start"]): row for row in found["rows"]}
+    assert list(rows) == [(shape, start) for shape in starts.SHAPES for start in starts.STARTS]
+    assert all(0 <= row[name] <= 1 for row in rows.values() for name in ("accuracy", "ece", "pair", "cos2"))
+    before = {start: rows["line", start]["l2 at the start"] for start in starts.STARTS}
+    same, *apart = (before[f"one point, offset {offset}"] for offset in (0, 0.03, 0.1, 0.3))
+    assert same == 0 < apart[0] < apart[1] < apart[2] < before["independent"]
+    assert apart[1] == pytest.approx(before["independent"] / 10, rel=0.1)  # both √2 of the length of a step
+    assert rows["line", "one point, offset 0"]["l2"] > 0
+    assert len(capsys.readouterr().out.splitlines()) == len(rows)
+
+
+def test_networks_and_subspaces_are_trained_at_every_rate(benchmarks: Any, tmp_path: Path) -> None:
+    rates, file = benchmarks("learning_rate"), tmp_path / "rates.json"
+    rates.main([*SHORT.split(), "--factors", "0.5", "1e30", "--json", str(file)])
+    rows = json.loads(file.read_text())["rows"]
+    assert [(row["method"], row["factor"]) for row in rows] == [(m, f) for m in rates.METHODS for f in (0.5, 1e30)]
+    assert all(row["nll"] > 0 and 0 <= row["accuracy"] <= 1 for row in rows[::2])
+    assert all(row.get("diverged") for row in rows[1::2])
+
+
+def test_the_loop_reads_as_many_images_as_asked_for(benchmarks: Any) -> None:
+    loop, whole = benchmarks("own_loop"), data.load("digits")
+    images = loop.load("digits", None, 300, noise=0.4)
+    assert (len(images.inputs), len(images.train), sum(len(y) for _, y in images.test)) == (300, 3, len(whole.test))
+    assert int((images.labels != whole.train.labels[:300]).sum()) == pytest.approx(0.36 * 300, abs=20)
+
+
+@pytest.mark.parametrize("shape", [ss.Line(), ss.Simplex(3)])
+def test_a_step_moves_the_midpoint_less_than_one_network(shape: ss.Shape) -> None:
+    network, x = nn.Linear(3, 2), torch.randn(4, 3)
+    family = ss.Subspace(network, shape, init="point")
+    alpha = family.sample()
+    (c,) = {tuple(each.tolist()) for each in family.coefficients(alpha).values()}
+    places = {1 / shape.vertices: shape.midpoint(), sum(each**2 for each in c): alpha}
+    before = network.weight.detach().clone()
+    for model, output in ((network, network(x)), (family, family(x, alpha=alpha))):
+        output.square().sum().backward()
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+    for share, place in places.items():
+        torch.testing.assert_close(family.at(place).weight - before, share * (network.weight - before))
 
 
 # Photographs from files

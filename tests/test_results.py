@@ -16,7 +16,7 @@ from subspaces.studies.catalogue import EXHIBITS
 # What is no result: settings (40 % noise, α, learning rates, …), versions, the confidence of an interval.
 SETTINGS = {
     "README.md": set(),
-    "RESULTS.md": {"0.999", "0.1", "0.02", "40", "60", "95"},
+    "RESULTS.md": {"0.999", "0.1", "0.02", "0.025", "0.3", "40", "60", "95"},
 }
 
 
@@ -121,6 +121,21 @@ def test_what_is_said_of_label_noise_holds() -> None:
         assert midpoints["simplex (m = 3)"] > midpoints["line"]
         assert (here["early-stopping", "network"] == max(here.values())) == (level >= 0.4)
         assert (here["label smoothing", "network"] > max(midpoints.values())) == (level < 0.6)
+
+
+def test_what_is_said_of_starts_holds() -> None:
+    found = tables.rows_of("starts", "label_noise", "shape", "start")
+    right = {key: sum(row["accuracy"] for row in rows) / len(rows) for key, rows in found.items()}
+    for data, noise, shape in {key[:3] for key in right}:
+        alone, *offsets = (
+            right[data, noise, shape, start]
+            for start in ("independent", *(f"one point, offset {offset}" for offset in (0, 0.03, 0.1, 0.3)))
+        )
+        assert offsets[2] >= alone - 1e-9
+        if data == "mnist" or noise:
+            assert min(offsets) > alone
+        else:
+            assert max(offsets) - min(alone, *offsets) < 0.005
 
 
 def test_every_exhibit_stands_among_the_results_and_its_verdicts_follow_from_its_intervals() -> None:
