@@ -39,8 +39,8 @@ ORDER = (
         "template",
     ),
     *(
-        "outputs",
         "averages",
+        "outputs",
         "ensembles",
         "features",
         "batchnorm",
