@@ -101,7 +101,8 @@ def _classes(target: Any, found: Tensor) -> Tensor:
 
 def _named(outputs: Outputs | None) -> dict[str, Criterion]:
     """Return the criteria by their names, for networks that return `outputs`."""
-    nll, error, entropy, check = (partial(each, outputs) for each in (_nll, _error, _entropy, _check))
+    nll, error, entropy = (partial(each, outputs) for each in (_nll, _error, _entropy))
+    check = partial(_check, outputs)
     found = (
         Criterion("nll", nll, nll, check=check),
         Criterion("accuracy", error, nll, percent=True, check=check),
