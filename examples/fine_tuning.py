@@ -34,7 +34,7 @@ for seed in range(seeds):
     base = nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
     train(base, x[clean], y[clean], 3 * steps)
     plain, fewer = (train(copy.deepcopy(base), turned[some], y[some], steps) for some in (labelled, fit))
-    lines = (ss.Subspace(base, ss.Line(), init="point", offset=0.5) for _ in range(2))
+    lines = (ss.Subspace(base, ss.Line(), offset=0.5) for _ in range(2))
     line, shorter = (
         train(each, turned[some], y[some], steps) for each, some in zip(lines, (labelled, fit), strict=True)
     )

@@ -13,8 +13,8 @@ from subspaces.integrations.lightning import LightningSubspace, SubspaceCallback
 class Digits(pl.LightningModule):  # noqa: D101
     def __init__(self, shape: ss.Shape | None = None) -> None:
         super().__init__()
-        net = nn.Sequential(nn.Linear(64, 64), nn.BatchNorm1d(64), nn.ReLU(), nn.Linear(64, 10))
-        self.net = ss.Subspace(net, shape) if shape else net
+        make = lambda: nn.Sequential(nn.Linear(64, 64), nn.BatchNorm1d(64), nn.ReLU(), nn.Linear(64, 10))  # noqa: E731
+        self.net = ss.Subspace(make, shape) if shape else make()
         self.penalty = self.net.penalty if shape else lambda: 0.0
 
     def forward(self, x):

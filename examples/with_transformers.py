@@ -18,7 +18,7 @@ train, test = random_split(
 sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
 config = ViTConfig(image_size=8, patch_size=4, num_channels=1, num_labels=10, initializer_range=0.2, **sizes)
 
-family = ss.Subspace(ViTForImageClassification(config), ss.Line())  # of a pretrained one: init="point", offset=0.1
+family = ss.Subspace(lambda: ViTForImageClassification(config), ss.Line())  # or a pretrained model
 settings = TrainingArguments(
     "out", num_train_epochs=8, per_device_train_batch_size=32, per_device_eval_batch_size=100, learning_rate=0.01,
     weight_decay=0.01, eval_strategy="epoch", save_strategy="epoch", save_total_limit=1, use_cpu=True,

@@ -1,16 +1,20 @@
 """The networks that a new family starts from."""
 
-import copy
-import inspect
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
+from torch.nn.utils.parametrizations import _SpectralNorm
+from torch.nn.utils.parametrize import ParametrizationList
+from torch.nn.utils.spectral_norm import SpectralNorm
 
-from subspaces import memory, values
+from subspaces import memory, template, values
 from subspaces.errors import ArgumentError
+from subspaces.layout import Layout
+from subspaces.recurrent import forget, recurrent
 from subspaces.shapes import Shape
 
 Factory = Callable[[], nn.Module]
@@ -22,27 +26,47 @@ def initial_networks(network: nn.Module | Factory, count: int, init: Init) -> li
 
     What the user holds is never changed: the first network is a copy, and the others are new.
     """
-    if init not in ("independent", "point"):
-        raise ArgumentError(f"init={values.shown(init)}: expected 'independent' or 'point'")
     if isinstance(network, nn.Module):
         first = network
-        make: Factory = lambda: redrawn(network)  # noqa: E731
     elif callable(network):
-        make = network
-        first = _made(make)
+        first = _made(network)
     else:
         raise ArgumentError(
             f"Subspace got a {type(network).__name__}: expected an nn.Module or a function that makes one"
         )
     _check_supported(first)
     _check_memory(first, count if init == "point" else 2 * count)
-    others = [first if init == "point" else _made(make) for _ in range(count - 1)]
+    others = [first if init == "point" else _made(network) for _ in range(count - 1)]
     if init != "point" and len({id(other) for other in [first, *others]}) < count:
         raise ArgumentError("the factory returned the same module twice: it must make a new one at each call")
     check_same_architecture([first, *others])
-    if not isinstance(network, nn.Module):
-        _check_same_frozen([first, *others])
-    return [copy.deepcopy(first), *others]
+    if init != "point":
+        _check_same_shared([first, *others])
+    return [template.copied(first), *others]
+
+
+def check_start(network: object, init: Init | None, offset: float | None) -> tuple[Init, float]:
+    """Return how the vertices start and how far apart: drawn by a factory, or at a module with steps away from it."""
+    is_module = isinstance(network, nn.Module)
+    if init not in (None, "independent", "point"):
+        raise ArgumentError(f"init={values.shown(init)}: expected 'independent' or 'point'")
+    if is_module and init == "independent":
+        raise ArgumentError(
+            "init='independent' with a module, which is where all vertices start: pass a function that makes the "
+            "network, Subspace(lambda: MyNet(…), shape), to draw every vertex anew, or leave init out"
+        )
+    init = init or ("point" if is_module else "independent")
+    if offset is None:
+        return init, OFFSET if init == "point" else 0.0
+    if values.number("offset", offset) < 0 or (offset and init != "point"):
+        raise ArgumentError(
+            f"offset={values.shown(offset)}: expected a number of at least 0, and a module or init='point' with it"
+        )
+    return init, float(offset)
+
+
+OFFSET = 0.1
+"""How far vertices that start at one network are from it, relative to each weight."""
 
 
 def _made(factory: Factory) -> nn.Module:
@@ -76,113 +100,52 @@ def _check_supported(module: nn.Module) -> None:
             )
         if isinstance(part, (nn.Embedding, nn.EmbeddingBag)) and part.max_norm is not None:
             raise ArgumentError(f"embedding {name!r} has max_norm, which changes weights in place: pass max_norm=None")
-
-
-def redrawn(network: nn.Module) -> nn.Module:
-    """Return a copy of a network with new weights, or refuse where the old ones were loaded, or of another size."""
-    for name, parameter in network.named_parameters():
-        if parameter.requires_grad and getattr(parameter, LOADED, False):
+        if _has_spectral_norm(part):
             raise ArgumentError(
-                f"parameter {name!r} was loaded by from_pretrained, and the other vertices would be new draws, far "
-                f"from it: {INSTEAD}, {APART}"
+                f"part {name!r} has spectral_norm, whose buffers are the singular vectors of one set of weights and "
+                "belong to no point of a family: remove it, freeze its weight, or use weight_norm"
             )
-    other = copy.deepcopy(network)
-    with torch.no_grad():
-        reinitialise(other, "")
-        for (name, old), new in zip(network.named_parameters(), other.parameters(), strict=True):
-            if old.requires_grad:
-                _check_size(name, old, new)
-                _check_drawn(name, network.get_submodule(name.rpartition(".")[0]), old, new)
-    return other
+    for name, parameter in module.named_parameters():
+        hooked = parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None)
+        if parameter.requires_grad and hooked:
+            raise ArgumentError(
+                f"parameter {name!r} has a gradient hook, which a family cannot keep: remove it from the network, and "
+                "register it on the tensors of family.omega (the gradients of all vertices), or in each step on the "
+                "network inside `with family.point() as net:`"
+            )
 
 
-def reinitialise(module: nn.Module, name: str, drawn: bool = False) -> None:
-    """Draw new weights in place: by each part's `reset_parameters()`, and a network's own `_init_weights(part)`.
+def _has_spectral_norm(part: nn.Module) -> bool:
+    """Say whether a part has a trainable weight with spectral norm, of the new or the old style."""
+    if isinstance(part, ParametrizationList) and any(isinstance(each, _SpectralNorm) for each in part):
+        return any(parameter.requires_grad for parameter in part.parameters())
+    hooks = (hook for hook in part._forward_pre_hooks.values() if isinstance(hook, SpectralNorm))
+    return any(getattr(part, f"{hook.name}_orig").requires_grad for hook in hooks)
 
-    `drawn`: a module that this one is a part of draws the weights of its parts.
+
+def offsets(weight: Tensor, middle: Tensor, size: float, generator: torch.Generator) -> Tensor:
+    """Return what sets m vertices apart that start at a weight, [m, *shape], so that their midpoint stays there.
+
+    d_i = s_i - sum_j c_j s_j, with random steps s_i that are orthogonal to the weight and to each other and `size` times
+    as long as it, and the coefficients c of the midpoint. Where there is no room for that they are zero.
+
+    Args:
+        weight: of the network that all vertices start at.
+        middle: the coefficients of the midpoint, [m].
+        size: of the steps, relative to the weight.
+        generator: draws the steps.
     """
-    whole = getattr(module, "_init_weights", None)
-    needed = 0
-    if callable(whole):
-        taken = inspect.signature(whole)
-        needed = sum(each.default is each.empty and each.kind in _ALONE for each in taken.parameters.values())
-        if needed > 1:
-            if any(p.requires_grad for p in module.parameters()):
-                raise _undrawn(name, module, f"has an _init_weights{taken} that takes more than a part")
-            return  # all of it is shared
-    # Parts first, so that a module that initialises its parts in its own way has the last word.
-    for key, child in module.named_children():
-        reinitialise(child, f"{name}.{key}" if name else key, drawn or needed > 0)
-    reset = _reset(module)
-    if callable(reset):
-        reset()
-    elif not drawn and not callable(whole) and any(p.requires_grad for p in module.parameters(recurse=False)):
-        raise _undrawn(name, module, "has no reset_parameters()")
-    if callable(whole):
-        if needed:
-            module.apply(whole)  # parts first here too: a module may scale what its parts have drawn
-        else:
-            whole()
-
-
-_ALONE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-
-
-def _reset(module: nn.Module) -> Any:
-    return getattr(module, "reset_parameters", None) or getattr(module, "_reset_parameters", None)
-
-
-def _undrawn(name: str, module: nn.Module, why: str) -> ArgumentError:
-    where = f"part {name!r} of the network" if name else "the network"
-    return ArgumentError(
-        f"{where}, a {type(module).__name__}, owns trainable parameters and {why}, so its "
-        f"other vertices cannot be initialised: {INSTEAD}"
-    )
-
-
-def _check_drawn(name: str, owner: nn.Module, old: Tensor, new: Tensor) -> None:
-    """Refuse a matrix that the network's own `_init_weights` has left as it was, of a part that cannot draw itself."""
-    left = old.ndim > 1 and bool((old != old.flatten()[:1]).any()) and torch.equal(old, new)
-    if left and not callable(_reset(owner)) and not callable(getattr(owner, "_init_weights", None)):
-        part, _, key = name.rpartition(".")
-        why = f"has no reset_parameters(), and the network's _init_weights leaves its {key} alone"
-        raise _undrawn(part, owner, why)
-
-
-INSTEAD = "pass a factory, Subspace(lambda: MyNet(…), shape), or init='point' to start all vertices at its weights"
-APART = "with offset=0.1, say, to set them apart"
-LOADED = "_is_hf_initialized"
-"""What transformers writes on parameters that it has read from a file, and not on those that it has drawn."""
-SIZES = 3.0, 32
-"""How many times larger or smaller new weights may be than the old ones, and of how many such a size can be told."""
-
-
-def _check_size(name: str, old: Tensor, new: Tensor) -> None:
-    """Refuse a matrix that is drawn much larger or smaller than it was: it is trained, or initialised elsewhere."""
-    most, least = SIZES
-    before, after = (float(value.abs().square().mean().sqrt()) for value in (old, new))
-    constant = min(before, after) == 0 < max(before, after)  # such as an adapter that begins as nothing
-    if old.ndim > 1 and (constant or (old.numel() >= least and not 1 / most <= before / max(after, 1e-30) <= most)):
-        raise ArgumentError(
-            f"parameter {name!r} is of size {before:.3g} (root mean square) and, drawn anew by reset_parameters(), "
-            f"of size {after:.3g}: the network is trained, an adapter, or initialised in another way; {INSTEAD}, "
-            f"{APART}"
-        )
-
-
-def offsets(weight: Tensor, count: int, size: float, generator: torch.Generator) -> Tensor:
-    """Return steps away from a weight, [count, *shape]: each `size` times as long as it.
-
-    They are orthogonal to it and to each other; where there is no room for that they are zero.
-    """
-    row = weight.detach().flatten()
-    if not row.is_floating_point() or row.numel() <= count or not bool(row.any()):
+    count = len(middle)
+    real = torch.view_as_real(weight.detach()) if weight.is_complex() else weight.detach()
+    row = real.flatten()
+    if row.is_meta or row.numel() <= count or not bool(row.any()):
         return weight.detach().new_zeros(count, *weight.shape)
     draws = torch.randn(row.numel(), count, generator=generator).to(row.device)
     exact = torch.promote_types(row.dtype, torch.float32)
     directions: Tensor = torch.linalg.qr(torch.cat([row[:, None], draws.to(exact)], 1).to(exact))[0][:, 1:]
-    steps: Tensor = size * row.to(exact).norm() * directions.T
-    return steps.to(row.dtype).view(count, *weight.shape)
+    steps = size * row.to(exact).norm() * directions.T
+    steps = (steps - middle.to(steps) @ steps).to(row.dtype).view(count, *real.shape)
+    return torch.view_as_complex(steps.contiguous()) if weight.is_complex() else steps
 
 
 def given_networks(modules: Iterable[nn.Module], shape: Shape) -> list[nn.Module]:
@@ -197,7 +160,7 @@ def given_networks(modules: Iterable[nn.Module], shape: Shape) -> list[nn.Module
             raise ArgumentError(f"network {index} is a {type(network).__name__}: expected an nn.Module")
         _check_supported(network)
     check_same_architecture(networks)
-    _check_same_frozen(networks)
+    _check_same_shared(networks)
     return networks
 
 
@@ -225,13 +188,113 @@ def check_same_architecture(networks: Sequence[nn.Module]) -> None:
                 )
 
 
-def _check_same_frozen(networks: Sequence[nn.Module]) -> None:
-    """Refuse networks that differ in a frozen parameter, which a family shares."""
-    shared = {name: p for name, p in networks[0].named_parameters() if not p.requires_grad}
+def _check_same_shared(networks: Sequence[nn.Module]) -> None:
+    """Refuse networks that differ in what a family shares: a frozen parameter, or the mask of a pruned weight."""
+    shared = _shared(networks[0])
     for index, network in enumerate(networks[1:], 1):
-        for name, value in network.named_parameters():
-            if name in shared and not torch.equal(value, shared[name]):
+        for name, value in _shared(network).items():
+            if not torch.equal(value, shared[name]):
+                remedy = "make it trainable, or " if isinstance(value, nn.Parameter) else ""
                 raise ArgumentError(
-                    f"frozen parameter {name} of network {index} differs from network 0: frozen parameters are "
-                    "shared by the whole family; make it trainable, or give all networks the same values"
+                    f"{name} of network {index} differs from network 0: frozen parameters and masks of pruned weights "
+                    f"are shared by the whole family; {remedy}give all networks the same values"
                 )
+
+
+def _shared(network: nn.Module) -> dict[str, Tensor]:
+    found: dict[str, Tensor] = {f"frozen parameter {name}": p for name, p in network.named_parameters()}
+    found = {name: value for name, value in found.items() if not value.requires_grad}
+    names = {name for name, _ in network.named_parameters()}
+    masks = ((name, value) for name, value in network.named_buffers() if name.endswith("_mask"))
+    return found | {f"mask {name}": value for name, value in masks if f"{name.removesuffix('_mask')}_orig" in names}
+
+
+def applied(
+    function: Callable[[nn.Module], None], network: nn.Module, layout: Layout, omega: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """Return Omega after `network.apply(function)` with the weights of each vertex in turn.
+
+    What the vertices share has to be the same after each of them. An error leaves the network as it was.
+    """
+    rows: list[dict[str, Tensor]] = []
+    after: dict[str, Tensor] = {}
+    with _restored_on_error(network) as shared:
+        for index in range(len(next(iter(omega.values())))):
+            for value, before in shared.values():
+                value.copy_(before)
+            weights = _filled(network, layout, {name: matrix[index] for name, matrix in omega.items()})
+            network.apply(function)
+            rows.append(_read(network, layout, weights))
+            found = {name: value.clone() for name, value in _shared_tensors(network)}
+            after = after or found
+            _check_alike(after, found)
+        template.fill(network, dict.fromkeys(layout.entries))
+        forget(recurrent(network))
+    return {group.name: torch.stack([row[group.name] for row in rows]) for group in layout.groups}
+
+
+def _filled(network: nn.Module, layout: Layout, row: Mapping[str, Tensor]) -> dict[str, nn.Parameter]:
+    """Give a network copies of the weights of one vertex, and return them by all their names."""
+    made: dict[str, nn.Parameter] = {}
+    for group in layout.groups:
+        views = group.unpack(row[group.name])
+        for entry in group.entries:
+            made |= dict.fromkeys(entry.names, nn.Parameter(views[entry.names[0]].clone()))
+    template.fill(network, made)
+    return made
+
+
+def _read(network: nn.Module, layout: Layout, before: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the network's weights as rows of Omega, or refuse those that are not the ones of the layout."""
+    named = network.named_parameters(remove_duplicate=False)
+    found = {name: parameter for name, parameter in named if parameter.requires_grad}
+    for name in (name for name in (*layout.entries, *found) if name not in found or name not in layout.entries):
+        raise ArgumentError(
+            f"apply: the function changed which parameters are trained ({name}): change the network before it becomes "
+            "a family, in the function that makes it"
+        )
+    for name, entry in layout.entries.items():
+        new, old = found[name], before[name]
+        if new is not found[entry.names[0]] or (new.shape, new.dtype) != (old.shape, old.dtype):
+            raise ArgumentError(
+                f"apply: the function made {name} {tuple(new.shape)} {new.dtype}, expected {tuple(old.shape)} "
+                f"{old.dtype}, tied as before: change the network before it becomes a family"
+            )
+    return {group.name: group.pack(found) for group in layout.groups}
+
+
+def _shared_tensors(network: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Yield what all vertices share: frozen parameters and buffers."""
+    yield from ((f"frozen parameter {name}", p) for name, p in network.named_parameters() if not p.requires_grad)
+    yield from ((f"buffer {name}", value) for name, value in network.named_buffers())
+
+
+def _check_alike(first: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> None:
+    for name, value in first.items():
+        if name not in other or not torch.equal(value, other[name]):
+            raise ArgumentError(
+                f"apply: {name} is shared by all vertices, and the function gave it other values at each of them: let "
+                "the function leave it alone, or set it before the network becomes a family"
+            )
+
+
+@contextmanager
+def _restored_on_error(network: nn.Module) -> Iterator[dict[str, tuple[Tensor, Tensor]]]:
+    """Yield what all vertices share, with copies of it; after an error the network has its own again."""
+    parts = [(part, type(part), dict(vars(part))) for part in network.modules()]
+    contents = [(value, dict(value)) for _, _, held in parts for value in held.values() if isinstance(value, dict)]
+    shared = {name: (value, value.clone()) for name, value in _shared_tensors(network)}
+    try:
+        yield shared
+    except BaseException:
+        for part, kind, held in parts:
+            part.__class__ = kind
+            vars(part).clear()
+            vars(part).update(held)
+        for content, old in contents:
+            content.clear()
+            content.update(old)
+        for value, before in shared.values():
+            value.copy_(before)
+        forget(recurrent(network))
+        raise

@@ -100,6 +100,7 @@ def load(path: str | os.PathLike[str], network: nn.Module | Factory, shape: Shap
         shape,
         layerwise,
         init="point",
+        offset=0.0,
         penalised=lambda name, _: name in penalised,
         group=lambda name, _: groups.get(name, "unknown"),
         seed=0,

@@ -1,9 +1,9 @@
 """A family of networks: every point of a line, curve or simplex in weight space is one."""
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,7 @@ from subspaces import geometry, nested, norms, points, randomness, sharding, tem
 from subspaces.ensembles import Average, Ensemble
 from subspaces.errors import ArgumentError
 from subspaces.features import Sampled, similarity, watch
-from subspaces.initial import Factory, Init, given_networks, initial_networks, offsets
+from subspaces.initial import Factory, Init, applied, check_start, given_networks, initial_networks, offsets
 from subspaces.layout import Grouping, Layout, Predicate, is_weight
 from subspaces.norms import KeepingStatistics
 from subspaces.points import Alpha
@@ -33,14 +33,14 @@ class Subspace(ShowingInputs, KeepingStatistics, Selecting):
     network's own inputs. The gradient of a vertex is d loss / d omega_i = c_i(alpha) d loss / d theta.
 
     Args:
-        network: a function that makes a network (called once per vertex), or a module. A module is
-            copied and left alone; it is the first vertex, and the others are new draws by the
-            `reset_parameters()` of its parts or its own `_init_weights(part)`.
+        network: a function that makes a network, called once per vertex, which draws each of them anew;
+            or a module, at whose weights all vertices start. It is copied and left alone.
         shape: `Line()`, `Bezier(bends)`, `Simplex(m)`, or any other `Shape`.
         layerwise: draw one alpha for each layer instead of one for the whole network.
-        init: "independent" vertices, or "point" for all of them at the same weights.
-        offset: with init="point", set the vertices apart by steps of this length, relative to that of each
-            penalised weight; the steps are orthogonal to the weight and to each other.
+        init: "independent" vertices, the default for a function, or "point" for all of them at one network,
+            the default for a module and the only choice there.
+        offset: with init="point", set the vertices apart by random steps of this length, relative to that of each
+            penalised weight and orthogonal to it and to each other (by default 0.1); the midpoint stays.
         penalised: which parameters the penalty and the distances look at; by default all but the
             one-dimensional ones (biases, scales and shifts of norms).
         group: names the optimiser group of a parameter; by default "weights" for the penalised
@@ -69,8 +69,8 @@ class Subspace(ShowingInputs, KeepingStatistics, Selecting):
         shape: Shape,
         layerwise: bool = False,
         *,
-        init: Init = "independent",
-        offset: float = 0.0,
+        init: Init | None = None,
+        offset: float | None = None,
         penalised: Predicate = is_weight,
         group: Grouping | None = None,
         seed: int | None = None,
@@ -81,10 +81,7 @@ class Subspace(ShowingInputs, KeepingStatistics, Selecting):
         values.function("penalised", penalised, "a function of a parameter's name and value")
         if group is not None:
             values.function("group", group, "a function of a parameter's name and value, or None")
-        if values.number("offset", offset) < 0 or (offset and init != "point"):
-            raise ArgumentError(
-                f"offset={values.shown(offset)}: expected a number of at least 0, and init='point' with it"
-            )
+        init, offset = check_start(network, init, offset)
         networks = initial_networks(network, shape.vertices, init)
         self.shape = shape
         self.layerwise = layerwise
@@ -100,8 +97,8 @@ class Subspace(ShowingInputs, KeepingStatistics, Selecting):
         self.show_inputs()
         template.fill(self.template, dict.fromkeys(self.layout.entries))
         seed = int(torch.randint(2**62, ())) if seed is None else values.whole("seed", seed, -(2**63), 2**63 - 1)
-        if offset:
-            self._set_apart(float(offset), torch.Generator().manual_seed(seed))
+        if offset and shape.vertices > 1:
+            self._set_apart(offset, torch.Generator().manual_seed(seed))
         self.register_buffer("rng", randomness.new_state(seed).to(next(iter(self.omega.values())).device))
         if statistics_every is not None:
             values.whole("statistics_every", statistics_every, 1, beside=", or None")
@@ -115,10 +112,18 @@ class Subspace(ShowingInputs, KeepingStatistics, Selecting):
         if self.statistics_every is not None:  # in a process that has made no such family yet
             norms.apart.begin()
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        memo.update(template.memo(self.template))
+        make, args, state = self.__reduce_ex__(2)
+        memo[id(self)] = make(*args)
+        memo[id(self)].__setstate__(copy.deepcopy(state, memo))
+        return memo[id(self)]
+
     def _set_apart(self, size: float, generator: torch.Generator) -> None:
         vertices = [self.vertex(index) for index in range(self.shape.vertices)]
+        middle = self.shape.coefficients(self.shape.midpoint().double())
         for name in (entry.names[0] for group in self.layout.groups if group.penalised for entry in group.entries):
-            steps = offsets(vertices[0][name], len(vertices), size, generator)
+            steps = offsets(vertices[0][name], middle, size, generator)
             for vertex, step in zip(vertices, steps, strict=True):
                 vertex[name].add_(step)
 
@@ -132,7 +137,7 @@ class Subspace(ShowingInputs, KeepingStatistics, Selecting):
         """
         check_shape(shape)
         networks = iter(given_networks(modules, shape))
-        return cls(lambda: copy.deepcopy(next(networks)), shape, layerwise, init="independent", **options)
+        return cls(lambda: template.copied(next(networks)), shape, layerwise, init="independent", **options)
 
     # The points of the family
 
@@ -266,6 +271,26 @@ class Subspace(ShowingInputs, KeepingStatistics, Selecting):
         return Ensemble([self.at(alpha, outside, share=share) for alpha in alphas], average, **options)
 
     # Training
+
+    @torch.no_grad()
+    def apply(self, fn: Callable[[nn.Module], None]) -> Self:
+        """Apply a function such as `init_weights` to the network of every vertex in turn, and keep their weights.
+
+        Frozen parameters and buffers are shared, so the function has to leave them alone or give them the same values
+        each time.
+        """
+        values.function("fn", fn, "a function of a module, such as init_weights")
+        if self.mesh is not None:
+            raise ArgumentError(
+                "apply on a distributed family, whose processes would draw different weights: call family.apply(fn) "
+                "before subspaces.distribute(family)"
+            )
+        found = applied(fn, self.template, self.layout, dict(self.omega.items()))
+        if any(not torch.equal(self.omega[name], value) for name, value in found.items()):
+            for name, value in found.items():
+                self.omega[name].copy_(value)
+            self.keep_statistics(known=not norms.batches(self.template))
+        return self
 
     def forward(
         self,

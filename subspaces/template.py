@@ -2,11 +2,14 @@
 
 import copy
 from collections.abc import Iterable, Mapping
+from types import MethodType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn.utils.prune import BasePruningMethod
+from torch.nn.utils.weight_norm import WeightNorm
 
 from subspaces import checkpointing, nested
 from subspaces.recurrent import forget, recurrent
@@ -64,19 +67,45 @@ def _put(tensors: Iterable[Tensor | None], slots: Iterable[tuple[dict[str, Any],
         kept[key] = tensor
 
 
+def copied(network: nn.Module, known: Mapping[int, Any] | None = None) -> nn.Module:
+    """Return a deep copy of a network; `known` maps the `id` of what is not copied to what stands in its place."""
+    return copy.deepcopy(network, {**memo(network), **(known or {})})
+
+
+def memo(network: nn.Module) -> dict[int, Any]:
+    """Return what `copy.deepcopy` cannot copy in a network, or should not, by `id`: what stands in its place.
+
+    Results of the last call, such as a loss, or the weight that old-style weight norm and pruning compute, are copied
+    without their graph, as torch refuses to. An object outside of the network whose method is a hook is shared.
+    """
+    parts = {id(part): part for part in network.modules()}
+    kept = (value for part in parts.values() for value in vars(part).values())
+    results = (tensor for value in kept for tensor in nested.tensors(value) if not tensor.is_leaf)
+    hooks = (hook for part in parts.values() for name in _HOOKS for hook in vars(part)[name].values())
+    owners = (hook.__self__ for hook in hooks if isinstance(hook, MethodType) and id(hook.__self__) not in parts)
+    return {id(owner): owner for owner in owners} | {id(result): result.detach().clone() for result in results}
+
+
+_HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+
+
 def copy_with(template: nn.Module, parameters: Mapping[str, nn.Parameter], share: bool = False) -> nn.Module:
     """Return a copy of the network with the given parameters, and with `share` the template's own frozen ones."""
-    kept = (value for part in template.modules() for value in vars(part).values())
-    results = (tensor for value in kept for tensor in nested.tensors(value) if not tensor.is_leaf)
-    # What a part kept of its last call, such as a loss, is copied without its graph: torch refuses to.
-    known: dict[int, Tensor] = {id(value): value.detach().clone() for value in results}
-    if share:
-        known |= {id(frozen): frozen for frozen in template.parameters()}
-    network = copy.deepcopy(template, known)
-    fill(network, parameters)
+    network = copied(template, {id(frozen): frozen for frozen in template.parameters()} if share else None)
+    if parameters:
+        fill(network, parameters)
+        _compute_weights(network)
     for part in recurrent(network):
         part._init_flat_weights()
     return network
+
+
+def _compute_weights(network: nn.Module) -> None:
+    """Let old-style weight norm and pruning compute their weights, as they do before each call."""
+    for part in network.modules():
+        for hook in part._forward_pre_hooks.values():
+            if isinstance(hook, (WeightNorm, BasePruningMethod)):
+                hook(part, ())
 
 
 def unwrapped(module: nn.Module) -> nn.Module:

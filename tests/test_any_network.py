@@ -10,13 +10,16 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.utils import parametrizations, rnn
+from torch.nn.utils import parametrizations, prune, rnn
 from torch.testing import assert_close
 
 import subspaces as ss
 
 # Here a family and its networks are compared with the same statistics, whatever they are of.
-pytestmark = pytest.mark.filterwarnings("ignore::subspaces.norms.StatisticsWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::subspaces.norms.StatisticsWarning"),
+    pytest.mark.filterwarnings("ignore:.*weight_norm. is deprecated:FutureWarning"),
+]
 BATCH = 4
 
 
@@ -280,6 +283,12 @@ def normed(norm: nn.Module, dims: int = 2) -> nn.Module:
     return nn.Sequential(kind(2, 4, 2), norm, nn.Tanh(), nn.Flatten(), nn.Linear(4 * 3**dims, 2))
 
 
+def pruned(part: nn.Module) -> nn.Module:
+    """Return a part of whose weights every third one is masked out."""
+    prune.custom_from_mask(part, "weight", torch.arange(part.weight.numel()).view_as(part.weight) % 3 > 0)
+    return part
+
+
 @dataclasses.dataclass(frozen=True)
 class Case:
     """A way to make a network, and a batch for it."""
@@ -288,7 +297,6 @@ class Case:
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     batched: bool = True  # whether the first dimension of all inputs and outputs is the batch
-    copies: bool = True  # whether torch can copy a plain network of this kind after a call
     pickles: bool = True
 
     def family(self, shape: ss.Shape | None = None, **options: Any) -> ss.Subspace:
@@ -359,11 +367,11 @@ CASES = {
     "local_response_norm": Case(lambda: normed(nn.LocalResponseNorm(2)), (images(2),)),
     "collections": Case(Collections, (numbers(BATCH, 3),)),
     "weight_norm": Case(lambda: parametrizations.weight_norm(nn.Linear(3, 4)), (numbers(BATCH, 3),), pickles=False),
-    "spectral_norm": Case(
-        lambda: parametrizations.spectral_norm(nn.Linear(3, 4), n_power_iterations=30),
-        (numbers(BATCH, 3),),
-        pickles=False,
+    "weight_norm_by_hook": Case(lambda: nn.utils.weight_norm(nn.Linear(3, 4)), (numbers(BATCH, 3),)),
+    "weight_norm_recurrent": Case(
+        lambda: First(nn.utils.weight_norm(nn.LSTM(3, 4, batch_first=True), "weight_hh_l0")), (sequence,)
     ),
+    "pruned": Case(lambda: pruned(nn.Linear(3, 4)), (numbers(BATCH, 3),)),
     "orthogonal": Case(lambda: parametrizations.orthogonal(nn.Linear(4, 4)), (numbers(BATCH, 4),), pickles=False),
     "tied": Case(Tied, (tokens(BATCH, 5),)),
     "shared_part": Case(SharedPart, (numbers(BATCH, 3),)),
@@ -372,7 +380,7 @@ CASES = {
     "complex": Case(Complex, (numbers(BATCH, 4),)),
     "buffers": Case(Buffers, (numbers(BATCH, 3),)),
     "asks_its_parameters": Case(AsksItsParameters, (numbers(BATCH, 3),)),
-    "remembers_loss": Case(RemembersLoss, (numbers(BATCH, 3),), copies=False),
+    "remembers_loss": Case(RemembersLoss, (numbers(BATCH, 3),)),
     **{
         f"nested_{sort}": Case(lambda sort=sort: Nested(sort), (numbers(BATCH, 3),))
         for sort in ("dict", "tuple", "list", "namedtuple", "dataclass")
@@ -510,7 +518,7 @@ def test_network_cut_out_is_independent(case: Case):
     assert_same(case(family, ALPHA), expected)
 
 
-@networks("copies")
+@every_network
 def test_copies_after_training_are_whole(case: Case):
     family = trained(case)
     copies = [copy.deepcopy(family)]
@@ -540,7 +548,7 @@ def joined(values: list[Any]) -> list[Tensor]:
     return [torch.cat(column) if column[0].ndim else torch.stack(column).mean() for column in columns]
 
 
-@networks("batched", "copies")
+@networks("batched")
 def test_samples_cut_inputs_and_join_outputs(case: Case):
     family = trained(case)
     twin = copy.deepcopy(family)
@@ -644,13 +652,6 @@ def test_buffers_are_shared_and_copied():
     assert torch.equal(network.positions, family.template.positions)
     for name, buffer in network.named_buffers():
         assert buffer.data_ptr() != family.template.get_buffer(name).data_ptr()
-
-
-def test_spectral_norm_holds_at_every_point():
-    family = trained(CASES["spectral_norm"])
-    network = family.midpoint().train()
-    network(numbers(BATCH, 3))
-    assert_close(torch.linalg.matrix_norm(network.weight, 2), torch.tensor(1.0), rtol=1e-3, atol=0)
 
 
 def test_channels_last_weights_are_views_of_the_row():

@@ -32,11 +32,11 @@ ORDER = (
         "sharding",
         "geometry",
         "norms",
-        "initial",
         "signatures",
         "recurrent",
         "checkpointing",
         "template",
+        "initial",
     ),
     *(
         "averages",

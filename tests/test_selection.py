@@ -166,7 +166,7 @@ def test_statistics_are_those_of_every_point() -> None:
 
 
 def test_training_batches_are_the_same_for_every_point() -> None:
-    family = ss.Subspace(normed, ss.Line(), init="point", seed=0)  # all its points are one network
+    family = ss.Subspace(normed, ss.Line(), init="point", offset=0.0, seed=0)  # all its points are one network
     x, y = inputs(), torch.arange(N) % 3
     for generator in (None, torch.Generator().manual_seed(3)):
         loader = DataLoader(TensorDataset(inputs()), batch_size=20, shuffle=True, generator=generator)

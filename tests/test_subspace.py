@@ -451,7 +451,7 @@ def test_penalty_is_linear_in_beta():
 
 
 def test_penalty_is_one_at_point_init():
-    assert Subspace(Small, Simplex(3), init="point").penalty().item() == pytest.approx(1)
+    assert Subspace(Small, Simplex(3), init="point", offset=0.0).penalty().item() == pytest.approx(1)
 
 
 def test_penalty_and_distances_look_where_the_predicate_says():

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from subspaces.cli import printing
 from subspaces.cli.shared import Quiet
 
 
@@ -26,9 +27,9 @@ def check(
     for folder in runs:
         for path, problems in checked(folder):
             for problem in problems:
-                typer.echo(f"wrong: {problem}")
+                printing.echo(f"wrong: {problem}")
             if not problems and not quiet:
-                typer.echo(f"whole: {path}")
+                printing.echo(f"whole: {path}")
             wrong += len(problems)
     if wrong:
         raise typer.Exit(1)

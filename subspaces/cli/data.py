@@ -57,7 +57,7 @@ def get(
         if limit_gb is not None and not 0 < limit_gb < math.inf:
             raise ArgumentError(f"limit_gb={limit_gb:g}: expected a number of more than 0")
     limit = None if limit_gb is None else int(limit_gb * 10**9)
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), disable=quiet) as bars:
         tasks: dict[str, TaskID] = {}
 
@@ -67,7 +67,7 @@ def get(
             bars.update(tasks[what], completed=done, total=total or None)
 
         sets.get(name, data, progress, base_url=base_url, limit=limit)
-    typer.echo(sets.describe(name, data))
+    printing.echo(sets.describe(name, data))
 
 
 @app.command()
@@ -77,10 +77,10 @@ def check(name: Name, data: Data = ROOT) -> None:
     with reading("bar") as progress:
         problems = sets.check(name, data, progress)
     for problem in problems:
-        typer.echo(f"wrong: {problem}")
+        printing.echo(f"wrong: {problem}")
     if problems:
         raise typer.Exit(1)
-    typer.echo(sets.describe(name, data))
+    printing.echo(sets.describe(name, data))
 
 
 def _check_name(name: str) -> None:

@@ -38,13 +38,13 @@ def demo(
     result = study.run(setting, out, "quiet" if quiet else "bar")
     _show(result.answers, setting)
     for sentence in study.findings(result.answers):
-        typer.echo(f"- {sentence}")
+        printing.echo(f"- {sentence}")
     family = result.lines[-1].family_file
-    typer.echo(f"The last line is {family}; read it with ss.load({str(family)!r}, ss.networks.MLP)")
+    printing.echo(f"The last line is {family}; read it with ss.load({str(family)!r}, ss.networks.MLP)")
     if result.report is None:
-        typer.echo("For the report page: pip install 'subspaces[report]', then the same command again")
+        printing.echo("For the report page: pip install 'subspaces[report]', then the same command again")
     else:
-        typer.echo(f"The report: {result.report.resolve()}")
+        printing.echo(f"The report: {result.report.resolve()}")
 
 
 def _show(answers: "list[Answer]", setting: "Setting") -> None:

@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
+from subspaces.cli import printing
 from subspaces.cli.errors import usage
 from subspaces.cli.options import ROOT
 from subspaces.cli.shared import EXECUTION, Code, Data, Quiet, Trust, completing, option, out_option
 from subspaces.production import exporting
 from subspaces.production.choosing import NAMES
-from subspaces.text import printable
 
 POINT = "Point: which networks"
 
@@ -69,5 +69,5 @@ def export(
         trust=trust,
         progress=not quiet,
     )
-    typer.echo(printable(f"wrote {written}"))
-    typer.echo(printable(f"wrote {written}.md"))
+    printing.echo(f"wrote {written}")
+    printing.echo(f"wrote {written}.md")

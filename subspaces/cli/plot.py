@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from subspaces.cli import printing
 from subspaces.cli.errors import usage
 from subspaces.cli.shared import RunFolders, figure_names, metric_names, option, out_option
 from subspaces.errors import ArgumentError
@@ -43,7 +44,7 @@ def plot(
             raise ArgumentError(f"split={split!r}: the figure {name!r} has no choice of a split, leave it out")
         paths = figures.plot(name, runs, out, metric=metric, split="test" if split is None else split)
     for path in paths:
-        typer.echo(f"wrote {path}")
+        printing.echo(f"wrote {path}")
 
 
 TEXT = inspect.cleandoc(plot.__doc__ or "")

@@ -3,16 +3,18 @@
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 from rich import box
-from rich.console import Console
+from rich.console import Console, ConsoleOptions
 from rich.markup import escape
+from rich.segment import Segment
 from rich.table import Table
 
+from subspaces.text import printable
 from subspaces.training import Recipe
 
 if TYPE_CHECKING:
@@ -38,7 +40,23 @@ def table(*columns: str, title: str = "", caption: str = "", names: str = "", nu
 
 def show(filled: Table, stderr: bool = False) -> None:
     """Print a table as wide as the terminal, or as COLUMNS says; a file or a pipe has no width that it must fit."""
-    Console(width=_width(), stderr=stderr).print(filled)
+    Console(width=_width(), stderr=stderr).print(_Escaped(filled))
+
+
+def echo(text: str, err: bool = False) -> None:
+    """Print one line for people."""
+    typer.echo(printable(text), err=err)
+
+
+class _Escaped:
+    """A table whose cells may hold names of files and classes: what a terminal would obey is printed as an escape."""
+
+    def __init__(self, content: Table) -> None:
+        self.content = content
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        for text, style, control in console.render(self.content, options):
+            yield Segment("\n".join(map(printable, text.split("\n"))), style, control)
 
 
 def _width() -> int:

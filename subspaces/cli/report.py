@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from subspaces.cli import printing
 from subspaces.cli.errors import usage
 from subspaces.cli.shared import RunFolders, out_option
 
@@ -23,4 +22,4 @@ def report(
 
     with usage():
         path = write_report(runs, out)
-    typer.echo(f"wrote {path} ({path.stat().st_size / 1e6:.1f} MB)")
+    printing.echo(f"wrote {path} ({path.stat().st_size / 1e6:.1f} MB)")

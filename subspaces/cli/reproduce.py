@@ -181,16 +181,16 @@ def _tell_obstacles(programs: "list[Program]") -> None:
     """Say once for each bench what is missing."""
     found = {each.plan.bench.name: each.reason for program in programs for each in program.obstacles}
     for bench, reason in found.items():
-        typer.echo(f"not possible here, on {bench}: {reason}")
+        printing.echo(f"not possible here, on {bench}: {reason}")
 
 
 def _show(made: "Reproduced", whole: bool) -> None:
     """Show an exhibit as soon as it is made: its claims, and if it is the only one the tables that they stand on."""
     for table in made.tables() if whole else made.tables()[:1]:
         printing.show_table(table)
-    typer.echo(f"wrote {', '.join(map(str, made.files))}")
+    printing.echo(f"wrote {', '.join(map(str, made.files))}")
     for reason in made.left_out:
-        typer.echo(reason, err=True)
+        printing.echo(reason, err=True)
 
 
 def _show_all(made: "Reproduction") -> None:
@@ -198,5 +198,5 @@ def _show_all(made: "Reproduction") -> None:
     if len(made.exhibits) > 1:
         printing.show_table(made.tables()[0])
     for note in made.notes():
-        typer.echo(f"- {note}")
-    typer.echo(f"wrote {', '.join(map(str, made.files))}")
+        printing.echo(f"- {note}")
+    printing.echo(f"wrote {', '.join(map(str, made.files))}")

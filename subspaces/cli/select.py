@@ -111,14 +111,16 @@ def select(
     else:
         _show(found)
         if out is not None:
-            typer.echo(f"wrote {out}\nwrote {out}.md")
+            printing.echo(f"wrote {out}")
+            printing.echo(f"wrote {out}.md")
 
 
 def _show(found: RunSelection) -> None:
-    typer.echo(f"{found.domain}\n{found.selection}\n")
+    for line in f"{found.domain}\n{found.selection}\n".split("\n"):
+        printing.echo(line)
     title = f"on the {found.others:,} other images"
     listed = printing.table("network", "point", "accuracy %", "nll", title=title, numbers=("accuracy %", "nll"))
     for row in found.rows:
         listed.add_row(row.name, escape(shown(row.alpha)), f"{100 * row.accuracy:.2f}", f"{row.nll:.4f}")
     printing.show(listed)
-    typer.echo("best and worst: of the walk, with hindsight on these images")
+    printing.echo("best and worst: of the walk, with hindsight on these images")

@@ -105,10 +105,10 @@ def _show(made: "Result", as_json: bool) -> None:
     for table in made.tables():
         printing.show_table(table)
     for note in made.notes():
-        typer.echo(f"- {note}")
-    typer.echo(f"wrote {', '.join(map(str, made.files))}")
+        printing.echo(f"- {note}")
+    printing.echo(f"wrote {', '.join(map(str, made.files))}")
     for reason in made.left_out:
-        typer.echo(reason, err=True)
+        printing.echo(reason, err=True)
 
 
 @study_command("comparison")

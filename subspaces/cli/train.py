@@ -55,7 +55,7 @@ def train(
         _show(runs)
         if before:
             names = ", ".join(run.folder.name for run in runs if run.folder in before)
-            typer.echo(f"Finished before, and not trained again: {names}")
+            printing.echo(f"Finished before, and not trained again: {names}")
 
 
 def _summary(run: Run, before: bool) -> dict[str, Any]:

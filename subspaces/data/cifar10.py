@@ -13,6 +13,7 @@ import torch
 
 from subspaces.data import pickles
 from subspaces.data.dataset import DataError, Dataset, Split, check_label_values, missing
+from subspaces.data.reading import open_regular
 
 RECORDS = 10_000  # in each file
 PIXELS = 3 * 32 * 32
@@ -105,18 +106,34 @@ def _read_binary(file: Path, records: int) -> Batch:
 
 
 def _read_python(file: Path, records: int) -> Batch:
-    content = file.read_bytes()
-    published = PYTHON.get(file.name)
-    where = f"{file} (published with {published.bytes:,} bytes)" if published and records == RECORDS else str(file)
-    batch = pickles.read(content, where)
+    content = _published_content(file) if records == RECORDS else file.read_bytes()
+    batch = pickles.read(content, file)
     pixels, labels = batch.get(b"data"), batch.get(b"labels")
     if not isinstance(pixels, np.ndarray) or pixels.shape != (records, PIXELS):
         shape = getattr(pixels, "shape", type(pixels).__name__)
-        raise DataError(f"{where}: data is {shape}, expected ({records}, {PIXELS}): the file was altered, get it again")
+        raise DataError(f"{file}: data is {shape}, expected ({records}, {PIXELS}): the file was altered, get it again")
     if not isinstance(labels, list) or len(labels) != records or not all(type(label) is int for label in labels):
         found = len(labels) if isinstance(labels, list) else type(labels).__name__
-        raise DataError(f"{where}: labels are {found}, expected a list of {records} whole numbers: get the file again")
+        raise DataError(f"{file}: labels are {found}, expected a list of {records} whole numbers: get the file again")
     return pixels, np.array(labels)
+
+
+def _published_content(file: Path) -> bytes:
+    """Return the content of a published pickle, and refuse any other: a pickle of a few bytes can take for ever."""
+    published = PYTHON[file.name]
+    with open_regular(file) as opened:
+        content = opened.read(published.bytes + 1)
+    if len(content) != published.bytes:
+        found = "more" if len(content) > published.bytes else f"{len(content):,}"
+        raise DataError(f"{file}: expected {published.bytes:,} bytes, found {found}: get the file again")
+    _check_md5(content, published, file)
+    return content
+
+
+def _check_md5(content: bytes, published: Published, file: Path) -> None:
+    digest = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    if digest != published.md5:
+        raise DataError(f"{file}: md5 {digest}, published {published.md5}: the file was altered, get it again")
 
 
 def problems(root: Path) -> list[str]:
@@ -125,11 +142,8 @@ def problems(root: Path) -> list[str]:
     for file in find(root):
         try:
             read(file)
+            if file.suffix == ".bin":  # pickles are compared before they are read
+                _check_md5(file.read_bytes(), BINARY[file.name], file)
         except DataError as error:
             found.append(str(error))
-            continue
-        published = (BINARY if file.suffix == ".bin" else PYTHON)[file.name]
-        digest = hashlib.md5(file.read_bytes(), usedforsecurity=False).hexdigest()
-        if digest != published.md5:
-            found.append(f"{file}: md5 {digest}, published {published.md5}: the file was altered")
     return found

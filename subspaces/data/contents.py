@@ -4,7 +4,6 @@ Bytes are read once: a digest of each file is kept beside the images, and used a
 """
 
 import hashlib
-import io
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from subspaces.data import decoded
+from subspaces.data import decoded, decoding, reading
 from subspaces.data.dataset import DataError
 from subspaces.data.listing import Entry, Listing, parts_of, plain
 
@@ -57,13 +56,23 @@ def check(found: Listing, expected: str) -> None:
         )
 
 
-def read_notes(path: Path, *names: str) -> dict[str, npt.NDArray[Any]] | None:
-    """Return arrays of what was noted; None where they are not there or damaged in any way."""
+def read_notes(path: Path, **kinds: str) -> dict[str, npt.NDArray[Any]] | None:
+    """Return arrays of what was noted, of these kinds (of dtype); None where they are not there or damaged."""
     try:
-        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as kept:
-            return {name: kept[name] for name in names}
+        return reading.read_arrays(path, kinds)
     except Exception:  # whatever the damage: they are made again
         return None
+
+
+def packed(texts: Sequence[str]) -> npt.NDArray[np.uint8]:
+    """Return texts as bytes, which one long text among them does not make longer."""
+    return np.frombuffer("\0".join(text.replace("\0", " ") for text in texts).encode(), np.uint8)
+
+
+def unpacked(content: npt.NDArray[np.uint8], count: int) -> list[str] | None:
+    """Return the texts in bytes; None if there are not as many."""
+    texts = content.tobytes().decode("utf-8", "replace").split("\0") if count else []
+    return texts if len(texts) == count else None
 
 
 def _digests(found: Listing) -> list[bytes]:
@@ -81,23 +90,26 @@ def _digests(found: Listing) -> list[bytes]:
 
 def _digest(path: Path) -> bytes:
     try:
-        with open(path, "rb") as file:
+        with decoding.open_file(path) as file:
             return hashlib.file_digest(file, "sha256").digest()
-    except OSError:  # which is said when it is decoded
+    except (OSError, DataError):  # which is said when it is decoded
         return UNREADABLE
 
 
 def _known(folder: Path) -> Kept:
-    notes = read_notes(folder / FILE, "paths", "numbers", "digests")
-    if notes is None or not len(notes["paths"]) == len(notes["numbers"]) == len(notes["digests"]):
+    notes = read_notes(folder / FILE, paths="u", numbers="i", digests="u")
+    if notes is None:
         return {}
-    rows = zip(notes["paths"].tolist(), notes["numbers"].tolist(), notes["digests"], strict=True)
-    return {(path, size, changed): bytes(digest) for path, (size, changed), digest in rows}
+    count = len(notes["numbers"])
+    paths = unpacked(notes["paths"], count)
+    if paths is None or notes["numbers"].shape != (count, 2) or notes["digests"].shape != (count, 32):
+        return {}
+    rows = zip(paths, notes["numbers"].tolist(), notes["digests"], strict=True)
+    return {(path, size, changed): digest.tobytes() for path, (size, changed), digest in rows}
 
 
 def _keep(folder: Path, entries: Sequence[Entry], known: Mapping[tuple[str, int, int], bytes]) -> None:
     digests = np.frombuffer(b"".join(known[entry.stamp] for entry in entries), np.uint8).reshape(-1, 32)
     numbers = np.array([entry.stamp[1:] for entry in entries], np.int64)
-    decoded.write_arrays(
-        folder / FILE, paths=np.array([entry.stamp[0] for entry in entries]), numbers=numbers, digests=digests
-    )
+    paths = packed([entry.stamp[0] for entry in entries])
+    decoded.write_arrays(folder / FILE, paths=paths, numbers=numbers, digests=digests)

@@ -1,5 +1,6 @@
 """What a data set is: images as bytes, labels, and the constants that normalise them."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,7 +69,7 @@ class Files:
 
     def path(self, index: int) -> Path:
         """Return where image `index` is."""
-        return self.root / bytes(self.paths[index]).decode()
+        return self.root / os.fsdecode(self.paths[index])
 
 
 Images = Split | Files

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from subspaces import files, locks
+from subspaces.data import reading
 from subspaces.data.dataset import DataError, Progress
 from subspaces.data.decoding import Pixels
 
@@ -21,11 +22,11 @@ View = Callable[[Path], Pixels]  # an image file as [size, size, 3]
 
 def kept(cache: Path, shape: tuple[int, ...]) -> Pixels | None:
     """Return the array of that shape, mapped from its file; None if there is none or it is not whole."""
-    try:  # copy on write: torch wants arrays that can be written
-        array: Pixels = np.load(cache, mmap_mode="c", allow_pickle=False)
+    try:
+        array = reading.map_array(cache)
     except (OSError, ValueError, EOFError):
         return None
-    return array if array.shape == shape and array.dtype == np.uint8 else None
+    return array if array.shape == shape and array.dtype == np.uint8 and array.flags.c_contiguous else None
 
 
 def build(paths: Sequence[Path], cache: Path | None, size: int, view: View, progress: Progress | None) -> Pixels:

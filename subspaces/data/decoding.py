@@ -1,9 +1,12 @@
 """Image files to arrays, with Pillow."""
 
 import math
+import os
+import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
+from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from subspaces.data.dataset import DataError
+from subspaces.data.reading import open_regular
 from subspaces.errors import ArgumentError, MissingPackageError
 
 if TYPE_CHECKING:
@@ -20,6 +24,10 @@ Pixels = npt.NDArray[np.uint8]  # [H, W, C]
 SCALE, RATIO, TRIES = (0.08, 1.0), (3 / 4, 4 / 3), 10
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "JPEG2000", "AVIF", "HEIF")  # others may run programs
 PIXELS = 10**8  # of one file: more is taken for a mistake, or for a file that is made to fill the memory
+SIDE = 65_535  # pixels of an image's longer side, as many as a JPEG may have
+LARGE = 10**7  # pixels of an image that is decoded alone, since each takes up to 20 bytes
+BYTES = 1 << 30  # of one file: an image with that many pixels has less
+LONGEST = 100  # times the shorter side: of longer images the ends are cut off before they are scaled
 NUMBERS = 4 * TRIES + 1  # that one random view of an image needs
 
 
@@ -33,23 +41,44 @@ def decode(path: Path) -> "Image":
         return image.convert("RGB")
 
 
+_alone = threading.Lock()
+
+
+def open_file(path: Path) -> BufferedReader:
+    """Open a regular file that is not larger than an image can be."""
+    file = open_regular(path)
+    if (size := os.fstat(file.fileno()).st_size) > BYTES:
+        file.close()
+        raise DataError(f"{path}: {size:,} bytes, more than {BYTES:,}, which no image needs that is read here")
+    return file
+
+
 @contextmanager
 def opened(path: Path) -> "Iterator[Image]":
     """Open an image file, and say which one it was where it cannot be opened or decoded."""
     try:
-        from PIL import Image
+        from PIL import Image, UnidentifiedImageError
     except ImportError:
         raise MissingPackageError("reading image files needs Pillow: install it with `pip install pillow`") from None
     try:
-        with Image.open(path, formats=formats()) as image:
-            yield image
-    except FileNotFoundError:
+        file = open_file(path)
+    except (FileNotFoundError, DataError):
         raise
-    except UnreadableError as error:
-        raise DataError(f"{path}: {error}") from None
-    except Exception as error:  # Pillow's decoders raise whatever their libraries do
-        size = path.stat().st_size
-        raise DataError(f"{path}: {size:,} bytes that are not a whole image ({error}): get it again") from None
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise DataError(f"{path}: cannot be opened ({why})") from None
+    with file:
+        size = os.fstat(file.fileno()).st_size
+        try:
+            with Image.open(file, formats=formats()) as image:
+                check_size(image.width, image.height)
+                with _alone if image.width * image.height > LARGE else nullcontext():
+                    yield image
+        except UnreadableError as error:
+            raise DataError(f"{path}: {error}") from None
+        except Exception as error:  # Pillow's decoders raise whatever their libraries do
+            reason = "of no known format" if isinstance(error, UnidentifiedImageError) else error
+            raise DataError(f"{path}: {size:,} bytes that are not a whole image ({reason}): get it again") from None
 
 
 @cache
@@ -83,16 +112,19 @@ def prepared(image: "Image", least: tuple[int, int] | None = None) -> "Image":
     """
     from PIL import Image, ImageOps
 
-    check_size(image.width, image.height)
+    check_size(image.width, image.height)  # before anything is decoded
     if least is not None:
         image.draft("RGB", (2 * least[0], 2 * least[1]))
-    with suppress(Exception):  # notes that cannot be read; if it is the image itself, it cannot be read below either
+    image.load()  # of a damaged image only the first attempt fails, and later ones find nothing
+    with suppress(Exception):  # notes that cannot be read
         image = ImageOps.exif_transpose(image)
     if image.mode == "F":
         raise UnreadableError("its pixels are floating-point numbers of no known range: save it with 8 or 16 bits")
     if image.mode.startswith("I"):  # 0 … 65535, which `convert` would cut off at 255
-        wide = np.asarray(image).astype(np.int64).clip(0, 65535)
-        return Image.fromarray(((wide + 128) // 257).astype(np.uint8))
+        wide = np.asarray(image).clip(0, 65535).astype(np.int32)
+        wide += 128
+        wide //= 257
+        return Image.fromarray(wide.astype(np.uint8))
     if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
         white = Image.new("RGBA", image.size, "white")
         return Image.alpha_composite(white, image.convert("RGBA")).convert("RGB")
@@ -103,6 +135,8 @@ def check_size(width: int, height: int) -> None:
     """Refuse an image that is too large."""
     if width * height > PIXELS:
         raise UnreadableError(f"{width:,} × {height:,} pixels, more than {PIXELS:,}: scale it down")
+    if max(width, height) > SIDE:
+        raise UnreadableError(f"{width:,} × {height:,} pixels, more than {SIDE:,} on one side: scale it down or cut it")
 
 
 def random_box(width: int, height: int, numbers: Sequence[float]) -> tuple[int, int, int, int]:
@@ -139,6 +173,9 @@ def centre_view(image: "Image", resize: int, size: int) -> Pixels:
     from PIL import Image
 
     short = min(image.width, image.height)
+    if max(image.width, image.height) > LONGEST * short:  # scaled, its ends alone could fill the memory
+        left, top = (max(side - LONGEST * short, 0) // 2 for side in image.size)
+        image = image.crop((left, top, image.width - left, image.height - top))
     width, height = resize * image.width // short, resize * image.height // short
     scaled = image.resize((width, height), Image.Resampling.BILINEAR)
     left, top = round((width - size) / 2), round((height - size) / 2)

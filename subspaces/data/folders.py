@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from subspaces.data import reading
 from subspaces.data.dataset import DataError, Dataset, Files
 from subspaces.data.decoded import write_arrays
 
@@ -40,7 +41,8 @@ def load(root: Path) -> Dataset:
 
 def _classes(folder: Path) -> tuple[str, ...]:
     with os.scandir(folder) as entries:
-        found = sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
+        shown = [entry for entry in entries if not entry.name.startswith(".")]
+    found = sorted(entry.name for entry in shown if os.path.isdir(entry.path))
     if not found:
         raise DataError(f"{folder}: holds no folders, expected one for each class with its images")
     return tuple(found)
@@ -57,8 +59,8 @@ def _files(root: Path, part: str, classes: tuple[str, ...]) -> Files:
     paths, counts = stored if stored is not None else _scan(folder, own)
     if stored is None:
         write_arrays(cache, names=np.array(own), stamp=stamp, paths=paths, counts=counts)
-    places = [classes.index(name) for name in own]
-    labels = torch.from_numpy(np.repeat(np.array(places, np.int64), counts))
+    numbers = {name: number for number, name in enumerate(classes)}
+    labels = torch.from_numpy(np.repeat(np.array([numbers[name] for name in own], np.int64), counts))
     return Files(folder, paths, labels)
 
 
@@ -70,7 +72,7 @@ def _scan(folder: Path, classes: tuple[str, ...]) -> tuple[npt.NDArray[Any], npt
         files = sorted(file for file in os.listdir(folder / name) if file.lower().endswith(SUFFIXES))
         if not files:
             raise DataError(f"{folder / name}: holds no images, expected files that end in {', '.join(SUFFIXES)}")
-        paths.extend(f"{name}/{file}".encode() for file in files)
+        paths.extend(os.fsencode(f"{name}/{file}") for file in files)
         counts.append(len(files))
     return np.array(paths), np.array(counts)
 
@@ -78,11 +80,13 @@ def _scan(folder: Path, classes: tuple[str, ...]) -> tuple[npt.NDArray[Any], npt
 def _read(cache: Path, classes: tuple[str, ...], stamp: npt.NDArray[Any]) -> Any:
     """Return the kept list, or None if there is none or a class folder has changed since."""
     try:
-        with np.load(cache, allow_pickle=False) as kept:
-            same = tuple(kept["names"]) == classes and np.array_equal(kept["stamp"], stamp)
-            return (kept["paths"], kept["counts"]) if same else None
+        kept = reading.read_arrays(cache, {"names": "U", "stamp": "i", "paths": "S", "counts": "i"})
     except Exception:  # not there, or damaged in any way: it is written again
         return None
+    paths, counts = kept["paths"], kept["counts"]
+    same = kept["names"].tolist() == list(classes) and np.array_equal(kept["stamp"], stamp)
+    fits = paths.ndim == 1 and counts.shape == (len(classes),) and counts.min() > 0 and counts.sum() == len(paths)
+    return (paths, counts) if same and fits else None
 
 
 def problems(root: Path) -> list[str]:

@@ -1,13 +1,16 @@
 """The user's own images as files: which there are, of which class, which are for the test, and what tells them apart.
 
 DIR/train/<class>/* with DIR/test, DIR/val, DIR/valid or DIR/validation, or DIR/<class>/* alone, of which a fifth is
-for the test. Folders within a class belong to it. Hidden files are passed over.
+for the test. Folders within a class belong to it. Hidden files are passed over, and so is all that is no regular file.
 """
 
 import hashlib
+import itertools
 import os
 import re
+import stat
 import unicodedata
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +30,7 @@ SUFFIXES = (
 TRAIN, TESTS = "train", ("test", "val", "valid", "validation")  # the first that has classes is the test
 SHARE = 0.2  # of the images, for the test, where there is no folder for it
 Flags = npt.NDArray[np.bool_]
+Identity = tuple[int, int]  # the device and the number of a folder on it
 
 
 class Entry(NamedTuple):
@@ -76,12 +80,11 @@ class Listing:
         drawn = np.array([_drawn(entry.path, seed) for entry in self.entries])
         labels = np.array([entry.label for entry in self.entries])
         chosen: Flags = drawn < SHARE
-        for label in range(len(self.classes)):
-            own = np.flatnonzero((labels == label) & good)
-            if len(own):
-                order = own[np.argsort(drawn[own])]
-                chosen[order[0]] = True
-                chosen[order[-1]] = False
+        own = np.flatnonzero(good)
+        order = own[np.lexsort((drawn[own], labels[own]))]
+        firsts = np.unique(labels[order], return_index=True)[1]
+        chosen[order[firsts]] = True
+        chosen[order[np.append(firsts, len(order))[1:] - 1]] = False  # the last of each class
         return chosen
 
 
@@ -108,21 +111,29 @@ def find(root: Path) -> Listing:
             f"{root}/train/<class>/* and {root}/test/<class>/*"
         )
     classes, ignored, entries = tuple(dict.fromkeys(map(plain, names))), 0, list[Entry]()
+    labels, linked = {name: label for label, name in enumerate(classes)}, set[Identity]()
     if len(classes) < 2:
         raise DataError(f"{base}: has one class, {classes[0]!r}: expected a folder for each of two or more classes")
     for part, test in ((base, False), *([(root / separate, True)] if separate else ())):
         own = _folders(part)
+        _check_names(part, own)
         ignored += sum(each.is_file() and _shown(each.name) for each in part.iterdir())
         if unknown := sorted(set(map(plain, own)) - set(classes)):
             raise DataError(f"{part}: has {in_words(unknown)}, which {base} has not: rename or remove what is too much")
         for name in own:
-            found, others = _images(part / name)
+            found, others = _images(part / name, linked)
             ignored += others
-            label = classes.index(plain(name))
             for path, size, changed in sorted(found):
-                entries.append(Entry(os.path.relpath(path, root), label, test, size, changed))
+                entries.append(Entry(os.path.relpath(path, root), labels[plain(name)], test, size, changed))
     _check_classes(base, classes, entries)
     return Listing(root, classes, tuple(entries), separate, ignored)
+
+
+def _check_names(part: Path, names: Sequence[str]) -> None:
+    """Refuse names that only bytes tell apart which are no text: they would be one class."""
+    for name, texts in itertools.groupby(names, plain):
+        if len({unicodedata.normalize("NFC", text) for text in texts}) > 1:
+            raise DataError(f"{part}: several folders are called {name!r}, which is not UTF-8: rename them")
 
 
 def _check_classes(base: Path, classes: Sequence[str], entries: Sequence[Entry]) -> None:
@@ -142,7 +153,7 @@ def in_words(names: Sequence[str]) -> str:
 
 def _folders(folder: Path) -> list[str]:
     with os.scandir(folder) as entries:
-        return sorted((entry.name for entry in entries if entry.is_dir() and _shown(entry.name)), key=plain)
+        return sorted((entry.name for entry in entries if _shown(entry.name) and os.path.isdir(entry.path)), key=plain)
 
 
 def _shown(name: str) -> bool:
@@ -154,30 +165,65 @@ def below(folder: Path) -> list[Path]:
     return [Path(path) for path, _, _ in sorted(_images(folder)[0])]
 
 
-def _images(folder: Path) -> tuple[list[tuple[str, int, int]], int]:
-    """Return the image files below a folder, with sizes and times, and how many other files there are."""
+def _images(folder: Path, linked: set[Identity] | None = None) -> tuple[list[tuple[str, int, int]], int]:
+    """Return the image files below a folder, with sizes and times, and how many other files there are.
+
+    A link to nothing counts as a file, so that it is named when it is read.
+    """
     found, others = [], 0
-    for entry in _walk(folder, {os.path.realpath(folder)}):
-        if entry.name.lower().endswith(SUFFIXES):
-            try:
-                state = entry.stat()
-            except OSError:  # a link to nothing, which is named when it is read
-                state = entry.stat(follow_symlinks=False)
-            found.append((entry.path, state.st_size, state.st_mtime_ns))
+    for path, state in walk(folder, linked):
+        usable = stat.S_ISREG(state.st_mode) or stat.S_ISLNK(state.st_mode)
+        if usable and path.lower().endswith(SUFFIXES):
+            found.append((path, state.st_size, state.st_mtime_ns))
         else:
             others += 1
     return found, others
 
 
-def _walk(folder: str | Path, above: set[str]) -> "Iterator[os.DirEntry[str]]":
-    """Yield all files below a folder; a link to a folder above it is not followed."""
-    with os.scandir(folder) as entries:
-        shown = [entry for entry in entries if _shown(entry.name)]
-    for entry in shown:
-        if not entry.is_dir():
-            yield entry
-        elif (real := os.path.realpath(entry.path)) not in above:
-            yield from _walk(entry.path, {*above, real})
+def walk(folder: str | os.PathLike[str], linked: set[Identity] | None = None) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield the path of everything below a folder but folders and what is hidden, with the state of what it links to.
+
+    Each folder is walked once, however many links lead to it, and none that holds this one.
+
+    Args:
+        folder: where to begin.
+        linked: folders that links have led other walks to, which are yielded and not walked again; new ones are added.
+            Walks that share it look at no entry more than twice, however many links there are.
+    """
+    linked = set() if linked is None else linked
+    seen = {_identity(os.stat(each)) for each in Path(os.path.realpath(folder)).parents}
+    own, through_links = [os.fspath(folder)], deque[str]()  # a folder's own place counts before links to it
+    while own or through_links:
+        through = not own
+        current = through_links.popleft() if through else own.pop()
+        state = os.stat(current)
+        if (key := _identity(state)) in seen:
+            continue
+        seen.add(key)
+        if through and key in linked:
+            yield current, state
+            continue
+        linked.update([key] if through else [])
+        with os.scandir(current) as entries:
+            shown = sorted((entry for entry in entries if _shown(entry.name)), key=lambda entry: entry.name)
+        for entry in shown:
+            state = _state(entry)
+            if not stat.S_ISDIR(state.st_mode):
+                yield entry.path, state
+            else:
+                (through_links if through or entry.is_symlink() else own).append(entry.path)
+
+
+def _identity(state: os.stat_result) -> Identity:
+    return state.st_dev, state.st_ino
+
+
+def _state(entry: "os.DirEntry[str]") -> os.stat_result:
+    """Return the state of what an entry links to, and that of a link to nothing, or to itself."""
+    try:
+        return os.stat(entry.path)
+    except OSError:
+        return os.stat(entry.path, follow_symlinks=False)
 
 
 def _drawn(path: str, seed: int) -> float:

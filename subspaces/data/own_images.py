@@ -195,18 +195,22 @@ def _sums(pixels: Pixels) -> Sums:
 def _kept(cache: Path, number: int, size: int) -> _Decoded | None:
     """Return what is kept; None if it is not there, not whole or not what was written."""
     pixels = decoded.kept(cache.with_name(f"{cache.name}.npy"), (number, size, size, 3))
-    notes = contents.read_notes(cache.with_name(f"{cache.name}.npz"), "sums", "broken", "why")
+    notes = contents.read_notes(cache.with_name(f"{cache.name}.npz"), sums="i", broken="i", why="u")
     if pixels is None or notes is None or notes["sums"].shape != (number, 2, 3):
+        return None
+    broken = notes["broken"].reshape(-1).tolist()
+    why = contents.unpacked(notes["why"], len(broken))
+    if why is None or not all(0 <= index < number for index in broken):
         return None
     some = np.unique(np.linspace(0, number - 1, min(number, LOOKED_AT)).astype(int))
     if not np.array_equal(_sums(pixels[some]), notes["sums"][some]):
         return None
-    return _Decoded(pixels, notes["sums"], dict(zip(notes["broken"].tolist(), notes["why"].tolist(), strict=True)))
+    return _Decoded(pixels, notes["sums"], dict(zip(broken, why, strict=True)))
 
 
 def _keep(path: Path, result: _Decoded) -> None:
     arrays = {"sums": result.sums, "broken": np.array([*result.broken], np.int64)}
-    decoded.write_arrays(path, **arrays, why=np.array([*result.broken.values()], np.str_))
+    decoded.write_arrays(path, **arrays, why=contents.packed([*result.broken.values()]))
 
 
 def _remove_others(folder: Path, name: str) -> None:

@@ -12,6 +12,7 @@ import torch
 from subspaces.data import decoded
 from subspaces.data.dataset import DataError, Dataset, Progress, Split, missing
 from subspaces.data.decoding import Pixels, decode
+from subspaces.data.reading import read_text
 
 MEAN, STD = (0.480, 0.448, 0.397), (0.276, 0.269, 0.282)
 CLASSES, PER_CLASS, VALIDATION = 200, 500, 10_000
@@ -28,7 +29,7 @@ def load(
 ) -> Dataset:
     """Read TinyImageNet from `root` or `root`/tiny-imagenet-200; the first time takes a minute or two."""
     folder = find(root)
-    wnids = sorted(folder.joinpath("wnids.txt").read_text().split())
+    wnids = sorted(read_text(folder / "wnids.txt").split())
     if len(set(wnids)) != classes:
         raise DataError(f"{folder / 'wnids.txt'}: {len(set(wnids))} classes, expected {classes}: get it again")
     train = _split(_train(folder, wnids, per_class), folder / "subspaces-train.npy", progress)
@@ -63,7 +64,7 @@ def _validation(folder: Path, wnids: list[str], count: int) -> Listing:
     source = folder / "val" / "val_annotations.txt"
     numbers = {wnid: number for number, wnid in enumerate(wnids)}
     files, labels = [], []
-    for line, text in enumerate(source.read_text().splitlines(), 1):
+    for line, text in enumerate(read_text(source).splitlines(), 1):
         name, wnid, *_ = [*text.split("\t"), "", ""]
         if wnid not in numbers:
             raise DataError(f"{source}, line {line}: the label {wnid!r} is not in wnids.txt: the file was altered")
@@ -76,7 +77,7 @@ def _validation(folder: Path, wnids: list[str], count: int) -> Listing:
 
 def _names(folder: Path, wnids: list[str]) -> tuple[str, ...]:
     words = folder / "words.txt"
-    lines = words.read_text(encoding="utf-8").splitlines() if words.is_file() else []
+    lines = read_text(words).splitlines() if words.is_file() else []
     readable = {wnid: name for wnid, _, name in (line.partition("\t") for line in lines)}
     return tuple(readable.get(wnid) or wnid for wnid in wnids)
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 
 from subspaces.data.dataset import Progress
+from subspaces.text import printable
 from subspaces.training.signals import Stop
 
 
@@ -30,13 +31,13 @@ def _drawn(wanted: bool) -> Iterator[Progress]:
     from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Bars(*columns, console=Console(stderr=True), disable=not wanted) as shown:
         tasks: dict[str, TaskID] = {}
 
         def show(what: str, done: int, total: int) -> None:
             if what not in tasks:
-                tasks[what] = shown.add_task(what, total=total)
+                tasks[what] = shown.add_task(printable(what), total=total)
             shown.update(tasks[what], completed=done, total=total)
 
         yield show

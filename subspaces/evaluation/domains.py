@@ -2,7 +2,6 @@
 
 from pathlib import Path
 from typing import Any, NamedTuple
-from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -11,10 +10,12 @@ import torch
 from subspaces import values
 from subspaces.data.corruptions import CORRUPTIONS, corrupt, published
 from subspaces.data.dataset import DataError, Dataset, Files, Images, Split, check_label_values
+from subspaces.data.reading import ANY, DAMAGED, map_array, read_arrays
 from subspaces.errors import ArgumentError
 
 ARRAYS = "an .npz file with `images` (uint8 [n, height, width] or [n, height, width, channels]) and `labels`, or a "
 ARRAYS += "folder with images.npy and labels.npy"
+UNPACKED = 1 << 32  # bytes of an array in a compressed .npz file; a .npy file is mapped
 
 
 class Domain(NamedTuple):
@@ -60,13 +61,14 @@ def _arrays(path: Path, dataset: Dataset) -> Split:
     """Read labelled images from arrays."""
     try:
         if path.is_dir():
-            found = {name: np.load(path / f"{name}.npy", allow_pickle=False) for name in ("images", "labels")}
+            found = {name: map_array(path / f"{name}.npy") for name in ("images", "labels")}
         else:
-            with np.load(path, allow_pickle=False) as file:
-                found = {name: file[name] for name in ("images", "labels")}
+            found = read_arrays(path, {"images": ANY, "labels": ANY}, UNPACKED)
     except FileNotFoundError as error:
         raise DataError(f"{path}: there is no {Path(error.filename).name}: expected {ARRAYS}") from None
-    except (KeyError, ValueError, TypeError, AttributeError, EOFError, BadZipFile) as error:
+    except DataError:
+        raise
+    except DAMAGED as error:
         raise DataError(f"{path}: {error}: expected {ARRAYS}") from None
     images, labels = _channels_first(found["images"], path), found["labels"]
     if labels.shape != (len(images),) or labels.dtype.kind not in "iu":

@@ -6,7 +6,6 @@ ensemble and points are written into them. Batch-norm statistics belong to no po
 a batch of that and the whole pass over a split are each captured once as a CUDA graph.
 """
 
-import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from subspaces import averages, nested, streams
+from subspaces import averages, nested, streams, template
 from subspaces.batchnorm import recalibrate
 from subspaces.data import ResidentLoader
 from subspaces.errors import ArgumentError
@@ -77,7 +76,7 @@ class Predictor:
     def prepare(self, weights: Sequence[Weights]) -> list[nn.Module]:
         """Return a network with each of these weights, and batch-norm statistics of its own."""
         while len(self._networks) < len(weights):
-            self._networks.append(copy.deepcopy(self._networks[0]))
+            self._networks.append(template.copied(self._networks[0]))
         for network, each in zip(self._networks, weights, strict=False):
             self._write(network, each)
             if self._statistics is not None:
@@ -87,7 +86,7 @@ class Predictor:
 
     def keep(self, weights: Weights) -> nn.Module:
         """Return a network with these weights that stays as it is, whatever is prepared after it."""
-        return copy.deepcopy(self.prepare([weights])[0])
+        return template.copied(self.prepare([weights])[0])
 
     def __call__(self, weights: Sequence[Weights]) -> dict[str, Iterable[Answers]]:
         """Return what the networks with these weights say, batch by batch, on each split."""
@@ -203,6 +202,8 @@ class GivenNetworks(Predictor):
     ) -> None:
         super().__init__(networks[0], task, splits, statistics, **options)
         self._networks = [network.eval() for network in networks]
+        if any(self._head not in dict(network.named_modules()) for network in networks):
+            self._head = None  # they differ
         if statistics is not None:
             self._networks = [self._renewed(network, statistics) for network in self._networks]
 
@@ -210,11 +211,9 @@ class GivenNetworks(Predictor):
     def _renewed(self, network: nn.Module, statistics: Iterable[Any]) -> nn.Module:
         if not tracked(network):
             return network
-        renewed = copy.deepcopy(network)
+        renewed = template.copied(network)
         self._renew_statistics(renewed, statistics)
         return renewed
-        if any(self._head not in dict(network.named_modules()) for network in networks):
-            self._head = None  # they differ
 
     def prepare(self, weights: Sequence[Any]) -> list[nn.Module]:
         """Return the networks of these numbers."""
@@ -232,7 +231,7 @@ class CapturedPredictor(Predictor):
         super().__init__(*args, **settings)
         (network,) = self._networks
         shared: dict[int, Any] = {id(value): value for value in network.parameters()}
-        self._pupil = copy.deepcopy(network, shared).train()  # the same weights, and the statistics of one batch
+        self._pupil = template.copied(network, shared).train()  # the same weights, and the statistics of one batch
         for norm in tracked(self._pupil).values():
             norm.momentum = 1.0
         self._graph: tuple[torch.cuda.CUDAGraph, list[Tensor]] | None = None

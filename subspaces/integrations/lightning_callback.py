@@ -93,7 +93,7 @@ class SubspaceCallback(Callback):
             with loaders.read_apart(loader) as twin, trainer.precision_plugin.forward_context():
                 batches = (_moved(batch, trainer) for batch in twin)
                 recalibrate(family, batches, batches=None if limit == math.inf else int(limit), forward=self.forward)
-            for buffer, old in others:  # such as the vectors of spectral norm, which move at every call
+            for buffer, old in others:  # which a pass in train mode may change too
                 buffer.copy_(old)
             for value in (value for norm in tracked for value in (norm.running_mean, norm.running_var)):
                 if value is not None:  # each process has seen its own share of the batches

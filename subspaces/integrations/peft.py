@@ -21,7 +21,7 @@ from peft.tuners.lora import LoraLayer
 from peft.utils import ModulesToSaveWrapper
 from torch import Tensor, nn
 
-from subspaces import values
+from subspaces import template, values
 from subspaces.errors import ArgumentError
 from subspaces.points import Alpha
 from subspaces.shapes import Simplex
@@ -50,7 +50,7 @@ def family_of_adapters(model: PeftModel, names: Sequence[str], *, total: float =
     chosen = _check(model, names)
     total = values.number("total", total)
     known = {id(value): value for value in model.parameters() if not value.requires_grad}
-    twin: Any = copy.deepcopy(model, known)
+    twin: Any = template.copied(model, known)
     twin.add_adapter(COMBINED, _config([model.peft_config[name] for name in chosen]))
     twin.set_adapter(COMBINED)
     columns = {name: _fill(layer, chosen) for name, layer in _layers(twin)}
@@ -59,7 +59,7 @@ def family_of_adapters(model: PeftModel, names: Sequence[str], *, total: float =
         twin.delete_adapter(name)
     for name, parameter in twin.named_parameters():
         parameter.requires_grad_(f".{COMBINED}" in name and "lora_A" not in name and "lora_embedding_A" not in name)
-    family = Subspace(twin, Simplex(len(chosen)), init="point", seed=0)
+    family = Subspace(twin, Simplex(len(chosen)), init="point", offset=0.0, seed=0)
     for index, head in enumerate(heads):
         _write(family.vertex(index), index, columns, head, total)
     return family

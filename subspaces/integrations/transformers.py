@@ -38,7 +38,7 @@ class SubspaceTrainer(Trainer):
         statistics_batches: batch-norm statistics are made of at most this many training batches; None: of all.
 
     Example:
-        >>> family = Subspace(model, Line(), init="point", offset=0.1)
+        >>> family = Subspace(model, Line())
         >>> trainer = SubspaceTrainer(family, TrainingArguments("out"), train_dataset=data, beta=1.0)
         >>> trainer.train()
         >>> family.midpoint().save_pretrained("midpoint")

@@ -39,7 +39,7 @@ def spanned(family: Subspace, networks: Sequence[Rows], shape: Shape, seed: int 
     """Return a new family of that shape whose vertices are these weights of the family's network."""
     if len(networks) != shape.vertices:
         raise ArgumentError(f"{len(networks)} networks cannot span {shape}: it has {shape.vertices} vertices")
-    result = Subspace(family.midpoint(), shape, init="point", seed=seed)
+    result = Subspace(family.midpoint(), shape, init="point", offset=0.0, seed=seed)
     for index, network in enumerate(networks):
         places = result.vertex(index)
         for group in family.layout.groups:

@@ -62,7 +62,7 @@ class Apart(Method):
     )
 
     def family(self, network: Factory, seed: int) -> Subspace:
-        return Subspace(network, self.shape(), init=self.init, seed=seed)
+        return Subspace(network, self.shape(), init=self.init, offset=0.0, seed=seed)
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Spanned(Apart):
             )
 
     def family(self, network: Factory, seed: int) -> Subspace:
-        return Subspace(network, self.shape(), self.layerwise, init=self.init, seed=seed)
+        return Subspace(network, self.shape(), self.layerwise, init=self.init, offset=0.0, seed=seed)
 
     @property
     def groups(self) -> int:

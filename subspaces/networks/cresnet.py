@@ -54,10 +54,6 @@ class CResNet20(nn.Module):
                 inputs = width
         self.blocks = nn.Sequential(*blocks)
         self.head = Conv2d(inputs, classes, 1, bias=False)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Draw every convolution from the Kaiming-normal distribution."""
         draw_convolutions(self)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -62,10 +62,6 @@ class ResNet(nn.Module):
                 inputs = expansion * width
         self.blocks = nn.Sequential(*blocks)
         self.head = nn.Linear(inputs, classes)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Draw every convolution from the Kaiming-normal distribution."""
         draw_convolutions(self)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -1,6 +1,5 @@
 """Where the networks of an export come from: a finished run, or a module of the user's own."""
 
-import copy
 import platform
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -34,7 +33,7 @@ RESIZE = 256  # of image files, before their centre is cut out
 
 def plain(network: nn.Module) -> nn.Module:
     """Return a copy in eval mode, in float32, on the CPU, whose numbers lie as their shape says."""
-    copied = copy.deepcopy(network).cpu().float().eval().requires_grad_(False)
+    copied = template.copied(network).cpu().float().eval().requires_grad_(False)
     return copied.to(memory_format=torch.contiguous_format)  # type: ignore[no-any-return, call-overload]
 
 
@@ -137,7 +136,7 @@ class OwnSource:
                     "family: pass statistics=, the training loader"
                 )
         elif statistics is not None:
-            self.module = self._recalibrated(copy.deepcopy(self.module))
+            self.module = self._recalibrated(template.copied(self.module))
 
     def _recalibrated(self, network: nn.Module) -> nn.Module:
         """Make statistics anew, and count the images that they are of."""

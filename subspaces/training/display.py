@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextC
 
 from subspaces import values
 from subspaces.errors import ArgumentError
-from subspaces.text import nearest
+from subspaces.text import nearest, printable
 from subspaces.training.runs import Run
 
 Mode = Literal["bar", "quiet", "json"]
@@ -69,7 +69,7 @@ def display(mode: Mode, tensorboard: bool, stream: TextIO | None = None) -> Iter
 @contextmanager
 def reading(mode: Mode) -> Iterator[Callable[[str, int, int], None]]:
     """Yield a function that shows how far the reading of a data set is; the bar is gone at the end."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     bars = Progress(*columns, console=Console(stderr=True), transient=True, disable=mode != "bar")
     tasks: dict[str, TaskID] = {}
 
@@ -89,7 +89,12 @@ class _Bars:
     """A progress bar for each run, with the newest numbers and the time that is left."""
 
     def __init__(self, stack: ExitStack) -> None:
-        columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeRemainingColumn(),
+        )
         console = Console(stderr=True)
         self.progress = stack.enter_context(Progress(*columns, console=console, refresh_per_second=4))
         self.tasks: dict[Run, TaskID] = {}
@@ -103,7 +108,7 @@ class _Bars:
 
     @staticmethod
     def _title(run: Run) -> str:
-        return f"{run.recipe.name} seed {run.recipe.seed}"
+        return printable(f"{run.recipe.name} seed {run.recipe.seed}")
 
     def tick(self, run: Run, steps: int) -> None:
         self.waiting[run] += steps

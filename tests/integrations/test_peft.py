@@ -34,7 +34,7 @@ def adapted(seed: int = 0, task: str | None = "SEQ_CLS") -> nn.Module:
 
 
 def family_of(network: nn.Module, shape: ss.Shape | None = None) -> ss.Subspace:
-    return ss.Subspace(network, shape or ss.Line(), init="point", offset=0.1, seed=0)
+    return ss.Subspace(network, shape or ss.Line(), seed=0)
 
 
 @pytest.fixture(scope="module")
@@ -65,11 +65,6 @@ def test_vertices_begin_on_the_base() -> None:
         for alpha in ([1, 0, 0], [0, 0, 1], [0.2, 0.3, 0.5]):
             assert_close(family(input_ids=TOKENS, alpha=alpha).logits, expected, atol=0.02, rtol=0)
     assert family.distances().l2[0, 1] > 0.01
-
-
-def test_a_module_with_adapters_is_refused_with_what_to_pass() -> None:
-    with pytest.raises(ValueError, match=r"lora_A.*an adapter.*init='point'.*offset=0.1"):
-        ss.Subspace(adapted(), ss.Line())
 
 
 def test_a_factory_whose_bases_differ_is_refused() -> None:
@@ -150,7 +145,7 @@ def test_the_inputs_are_found_through_any_wrapper(tmp_path: Path) -> None:
 def test_gradients_reach_adapters_through_checkpoints() -> None:
     found = []
     for wanted in (True, False):
-        family = seeded(adapted(), init="point", offset=0.1)
+        family = seeded(adapted())
         if wanted:
             family.gradient_checkpointing_enable()
         torch.manual_seed(1)

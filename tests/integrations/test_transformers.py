@@ -79,8 +79,8 @@ def test_the_signature_shows_the_inputs_of_the_model(make: Any) -> None:
 
 
 @models
-def test_a_module_draws_its_vertices_by_its_own_rule(make: Any) -> None:
-    family = seeded(make(), ss.Simplex(3))
+def test_a_factory_draws_every_vertex_by_the_models_own_rule(make: Any) -> None:
+    family = seeded(make, ss.Simplex(3))
     embeddings = [name for name in family.vertex(0) if name.endswith(("word_embeddings.weight", "wte.weight"))]
     assert len(embeddings) == 1
     for index in range(3):
@@ -92,19 +92,22 @@ def test_a_module_draws_its_vertices_by_its_own_rule(make: Any) -> None:
 
 
 def test_vertices_have_the_scales_of_residual_paths() -> None:
-    family = seeded(language_model(), ss.Simplex(3))
-    for index in range(3):
-        paths = [value for name, value in family.vertex(index).items() if name.endswith("mlp.c_proj.weight")]
-        assert [path.std() for path in paths] == [pytest.approx(0.02 / 2**0.5, rel=0.1)]
+    for network in (language_model, language_model()):
+        family = seeded(network, ss.Simplex(3))
+        for index in range(3):
+            paths = [value for name, value in family.vertex(index).items() if name.endswith("mlp.c_proj.weight")]
+            assert [path.std() for path in paths] == [pytest.approx(0.02 / 2**0.5, rel=0.1)]
 
 
-def test_a_pretrained_model_asks_for_a_point(tmp_path: Path) -> None:
+def test_all_vertices_start_at_a_pretrained_model(tmp_path: Path) -> None:
     classifier().save_pretrained(tmp_path)
     model = BertForSequenceClassification.from_pretrained(tmp_path)
-    with pytest.raises(ValueError, match=r"was loaded by from_pretrained.*init='point'.*offset=0.1"):
-        ss.Subspace(model, ss.Line())
-    family = ss.Subspace(model, ss.Line(), init="point", offset=0.1)
-    assert family.distances().l2[0, 1] > 0
+    family = ss.Subspace(model, ss.Line())
+    for index in range(2):
+        for name, value in family.vertex(index).items():
+            weight = model.get_parameter(name).detach()
+            size = 0.1 * weight.norm() if weight.ndim > 1 else torch.zeros(())
+            assert_close((value - weight).norm(), size)
 
 
 def test_a_language_model_stays_tied_and_writes() -> None:

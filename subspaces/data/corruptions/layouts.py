@@ -13,6 +13,7 @@ from subspaces import values
 from subspaces.data.corruptions.catalogue import CORRUPTIONS, SEVERITIES
 from subspaces.data.dataset import DataError, Files, Split, check_label_values
 from subspaces.data.folders import SUFFIXES
+from subspaces.data.reading import map_array
 from subspaces.text import hint, listed
 
 
@@ -59,11 +60,10 @@ def _array(file: Path) -> npt.NDArray[Any]:
     """Map an array from its file."""
     if not file.is_file():
         raise FileNotFoundError(f"{file}: not found, expected beside the images: unpack the publisher's archive again")
-    try:  # copy on write: torch wants arrays that can be written
-        found: npt.NDArray[Any] = np.load(file, mmap_mode="c", allow_pickle=False)
+    try:
+        return map_array(file)
     except (OSError, ValueError, EOFError) as error:
         raise DataError(f"{file}: cannot be read as an array ({error}): get it again") from error
-    return found
 
 
 def _arrays(root: Path, name: str, severity: int, classes: Sequence[str]) -> Split:
@@ -90,7 +90,9 @@ def _folders(folder: Path, classes: list[str]) -> Files:
     places = {each: place for place, each in enumerate(classes)}
     paths: list[bytes] = []
     labels: list[int] = []
-    for own in sorted(entry.name for entry in os.scandir(folder) if entry.is_dir() and not entry.name.startswith(".")):
+    for own in sorted(
+        entry.name for entry in os.scandir(folder) if os.path.isdir(entry) and not entry.name.startswith(".")
+    ):
         if own not in places:
             raise DataError(
                 f"{folder / own}: the class {own!r} is not among the {len(classes):,} of the data set"
@@ -99,7 +101,7 @@ def _folders(folder: Path, classes: list[str]) -> Files:
         files = sorted(file for file in os.listdir(folder / own) if file.lower().endswith(SUFFIXES))
         if not files:
             raise DataError(f"{folder / own}: holds no images, expected files that end in {', '.join(SUFFIXES)}")
-        paths.extend(f"{own}/{file}".encode() for file in files)
+        paths.extend(os.fsencode(f"{own}/{file}") for file in files)
         labels.extend([places[own]] * len(files))
     if not paths:
         raise DataError(f"{folder}: holds no folders, expected one for each class with its images")
