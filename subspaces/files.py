@@ -144,7 +144,11 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str
     """
     header = {**header, "layout": _layout(tensors)}
     found = checksum(header, tensors)
-    packed = memoryview(safetensors.torch.save(dict(tensors), {**header, "checksum": found}))
+    try:
+        packed = memoryview(safetensors.torch.save(dict(tensors), {**header, "checksum": found}))
+    except KeyError as error:  # from safetensors' table of dtypes
+        names = ", ".join(name for name, value in tensors.items() if value.dtype in error.args)
+        raise ArgumentError(f"the network's {names} has dtype {error}, which safetensors cannot hold") from None
     end = 8 + int.from_bytes(packed[:8], "little")
     names = json.loads(bytes(packed[8:end]))
     names["__metadata__"] = dict(sorted(names["__metadata__"].items()))
