@@ -228,7 +228,11 @@ def _layout(tensors: Mapping[str, Tensor]) -> str:
 
 
 def stored(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return dense copies on the CPU, as a file takes them."""
+    """Return copies on the CPU, as a file takes them; all of them have to be dense tensors."""
+    for name, value in tensors.items():
+        if not isinstance(value, Tensor) or value.layout != torch.strided:
+            kind = f"a tensor with {value.layout}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+            raise ArgumentError(f"the network's state {name!r} is {kind}: only dense tensors can be saved")
     return {name: value.detach().cpu().clone(memory_format=torch.contiguous_format) for name, value in tensors.items()}
 
 

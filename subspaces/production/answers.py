@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import NoneType
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -26,7 +26,7 @@ class Answer:
     Args:
         task: a classification, whose answer are `probabilities` and of an ensemble `disagreement`; a regression, with
             `mean` and, where networks predict one, `variance`; None: outputs as they are, under names of their own.
-        average: of an ensemble's probabilities: "probabilities" or "logits"; empty for one network.
+        average: of an ensemble, as it averages; empty for one network.
         said: whether the user has named the task, so that one number for each example may be that of two classes.
     """
 
@@ -65,8 +65,7 @@ class Answer:
                     "the same"
                 )
             task = replace(task, outputs=task.outputs or ensemble.member_outputs)
-            said = self.said or average == "sigmoid"
-            return replace(self, task=task, said=said, average="logits" if average == "logits" else "probabilities")
+            return replace(self, task=task, said=self.said or average == "sigmoid", average=average)
         if task is not None and average not in ("outputs", "mixture"):
             raise ExportError(
                 f"an ensemble with average={average!r} has no mean of numbers: expected 'mixture' or 'outputs' with "
@@ -97,6 +96,12 @@ class Answer:
             for each in map(self._prediction, outputs):
                 check_first(each, self.task.outputs, "the network's outputs", self.dim, single=self._is_single(each))
 
+    def taken_for(self, outputs: Sequence[Any]) -> Outputs | Literal[""]:
+        """Return what networks say about each class; nothing of one number, or of no classes."""
+        if isinstance(self.task, Classification) and not self._is_single(prediction(outputs[0])):
+            return self.outputs
+        return ""
+
     def _is_single(self, found: Tensor) -> bool:
         return self.name == "classification" and (found.ndim == 1 or (found.ndim == 2 and found.shape[1] == 1))
 
@@ -112,6 +117,9 @@ class Answer:
             if self.said:
                 return found
             instead += ", or outputs='logits' if it is the one logit of two classes"
+        elif self.average == "sigmoid":
+            instead = ", one for each example, as average='sigmoid' takes it; pass task='outputs' for several of them"
+            raise ExportError(f"the members return a tensor of shape {tuple(found.shape)}: expected a logit{instead}")
         fits = {"examples": found.ndim == 2, "tokens": found.ndim == 3, "pixels": found.ndim > 2}[self.task.of]
         if not fits or found.shape[self.dim] < 2:
             raise ExportError(

@@ -57,7 +57,7 @@ def card(made: Made, file: Path, format: str, written: Written | None = None) ->
         f"```python\n{_loading(made, file, format)}\n```",
         _inputs(made, format),
     ]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def _summary(made: Made, file: Path, format: str) -> str:
@@ -159,7 +159,7 @@ def _loading(made: Made, file: Path, format: str) -> str:
     kind = about.kind if format == "safetensors" and about.kind != "network" else format
     count = len(made.network.members) if isinstance(made.network, Ensemble) else 1
     one, several = "network.eval()", "ensemble.eval()"
-    if about.image_shape and about.task == "classification" and about.average in ("", "probabilities"):
+    if about.image_shape and about.task and about.network_outputs and about.average in ("", "probabilities"):
         images = "(images - mean) / std" if about.mean else "images"
         answer = f"network.eval()({images}){SOFTMAX[about.network_outputs]}"
         one, several = f"probabilities = {answer}", f"probabilities = sum({answer} for network in networks) / {count}"

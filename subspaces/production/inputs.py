@@ -46,8 +46,7 @@ class Inputs:
             bound = signature.bind(*args, **(example if keyword else {}))
         except (TypeError, ValueError) as error:
             raise ArgumentError(
-                f"example={values.shown(example)} does not fit the inputs of {type(network).__name__} ({error}): "
-                f"expected {EXPECTED}"
+                f"example= does not fit the inputs of {type(network).__name__} ({error}): expected {EXPECTED}"
             ) from None
         variadic = {
             name: parameter.kind is inspect.Parameter.VAR_KEYWORD for name, parameter in signature.parameters.items()

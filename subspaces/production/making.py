@@ -161,7 +161,8 @@ def _whole(source: Source, chosen: Chosen, progress: Progress) -> Made:
 
 
 def _deviation(places: Sequence[Place], pairs: Sequence[Tensor], answer: Answer) -> Deviation:
-    mixed, fresh = torch.stack(list(pairs), dim=1)  # [points, n, ...] each
+    stacked = torch.stack(list(pairs), dim=1)
+    mixed, fresh = stacked if stacked.is_floating_point() else stacked.float()  # [points, n, ...] each
     apart, changed = (mixed - fresh).abs(), None
     if answer.task is not None and answer.name != "regression":
         dim = answer.dim if answer.dim < 0 else answer.dim + 1
@@ -199,6 +200,7 @@ def _made(network: nn.Module, program: Program | None, source: Source, chosen: C
             if not source.weights or program.answer.said:
                 raise
             program = None  # of weights alone nothing need be known
+    about["task"] = "" if program is None else program.answer.name
     if program is not None:
         about["classes"] = _classes(about["classes"], program.answer, trials[0].expected)
         try:
@@ -206,7 +208,7 @@ def _made(network: nn.Module, program: Program | None, source: Source, chosen: C
         except ArgumentError as error:
             fixed = f"the network does not take another number of them ({in_words(error.__cause__ or error)[:200]})"
         about |= _described(trials, program.names)
-        about |= {"task": program.answer.name, "network_outputs": program.answer.outputs}
+        about["network_outputs"] = program.answer.taken_for(outputs)
     rows, metrics = source.measured()
     if chosen.kind == "family":
         point = source.family.shape.point

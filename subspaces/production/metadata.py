@@ -41,7 +41,7 @@ class Metadata:
         dropout: the rate that the network was built with.
         domain: of a family, what alpha is: "number" or how many barycentric coordinates.
         task: "classification", "tokens", "pixels", "regression", "outputs" (as they are), or "" where it is not known.
-        network_outputs: what the network of a classification returns, from which weights alone are read.
+        network_outputs: what the network of a classification returns for each class, for the reader of weights.
         takes, returns: type and shape of every input and output by name, with n for the number of examples.
         dataset: that it was trained on.
         recipe: all fields of it.
@@ -119,11 +119,11 @@ class Metadata:
             raise ArgumentError(f"average is {values.shown(self.average)}")
         if self.kind == "family" and not re.fullmatch(r"number|[1-9][0-9]{0,5}", self.domain):
             raise ArgumentError(f"domain is {values.shown(self.domain)}")
-        if self.network_outputs not in get_args(Outputs):
+        if self.network_outputs not in ("", *get_args(Outputs)):
             raise ArgumentError(f"network_outputs is {values.shown(self.network_outputs)}")
         if not all(isinstance(each, str) for each in (*self.takes.values(), *self.returns.values())):
             raise ArgumentError(f"takes and returns are {values.shown(self.takes)} and {values.shown(self.returns)}")
-        if self.image_shape:
+        if self.image_shape and self.task:
             self._check_images()
 
     def _check_images(self) -> None:

@@ -51,7 +51,7 @@ def read_weights(path: Path, trust: bool) -> Model:
 
 def _called(networks: Sequence[nn.Module], about: Metadata) -> Call:
     """Return networks as what a model calls; a family takes alpha as well."""
-    answer = answer_of(None, about.network_outputs)  # type: ignore[arg-type]
+    answer = answer_of(None, about.network_outputs or "logits")  # type: ignore[arg-type]
     average = "" if about.kind != "ensemble" else "logits" if about.average == "logits" else "probabilities"
     answer = replace(answer, average=average)
     mean, std = (channels(each, 4) if each else None for each in (about.mean, about.std))

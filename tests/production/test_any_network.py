@@ -8,15 +8,18 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
+import production_cases
 import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.testing import assert_close
+from typer.testing import CliRunner
 
 import subspaces as ss
+from subspaces.cli import app
 from subspaces.errors import UserError
-from subspaces.production.errors import ExportError, ModelError
+from subspaces.production.errors import ModelError
 
 Case = tuple[Callable[[], nn.Module], Any, dict[str, Any]]
 
@@ -98,13 +101,14 @@ def called(network: nn.Module, example: Any) -> Any:
         return network.eval()(*args, **(example if isinstance(example, dict) else {}))
 
 
-def run(path: Path, names: dict[str, Tensor], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def run(path: Path, names: dict[str, Tensor], monkeypatch: pytest.MonkeyPatch, **more: Any) -> dict[str, Any]:
     """Run the lines of a card, in which the inputs have the names that it says."""
     monkeypatch.chdir(path.parent)
     (code,) = re.findall(r"```python\n(.*?)```", card(path), re.DOTALL)
     onnx = path.suffix == ".onnx"
     known: dict[str, Any] = {name: each.numpy() if onnx else each for name, each in names.items()}
-    exec(code, {"torch": torch}, known)
+    known |= {"torch": torch, **more}
+    exec(code, known)
     return {name: torch.as_tensor(each) for name, each in known.items() if isinstance(each, (Tensor, np.ndarray))}
 
 
@@ -127,7 +131,7 @@ def test_weights_need_no_example(name: str, tmp_path: Path) -> None:
         again = make()
         again.load_state_dict(load_file(path), strict=True)
         found = load_file(path)
-        assert list(sorted(found)) == sorted(before)
+        assert sorted(found) == sorted(before)
         assert all(torch.equal(found[key], value) and found[key].dtype == value.dtype for key, value in before.items())
     pair = ss.Ensemble([make(), make()], "outputs")
     found = load_file(ss.export(pair, tmp_path / "pair.safetensors", progress=False))
@@ -173,15 +177,12 @@ def test_a_language_model_takes_and_returns_its_state(tmp_path: Path, monkeypatc
 
 
 def test_a_family_of_language_models_takes_alpha_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    family = ss.Subspace(Recurrent, ss.Line()).train()
-    alpha = torch.tensor(0.3)
-    for suffix in ("pt2", "onnx"):
-        path = tmp_path / f"net.{suffix}"
-        ss.export(family, path, point="family", example=TOKENS, task="tokens", progress=False)
-        found = run(path, {"tokens": TOKENS, "alpha": alpha}, monkeypatch)
-        wanted = called(family.at(0.3), TOKENS)[0].softmax(-1)
-        assert_close(found["probabilities"], wanted, atol=1e-5, rtol=0)
-        assert "`probabilities` are [n, 5, 20]" in card(path)
+    family, path = ss.Subspace(Recurrent, ss.Line()).train(), tmp_path / "net.pt2"
+    ss.export(family, path, point="family", example=TOKENS, task="tokens", progress=False)
+    found = run(path, {"tokens": TOKENS, "alpha": torch.tensor(0.3)}, monkeypatch)
+    wanted = called(family.at(0.3), TOKENS)[0].softmax(-1)
+    assert_close(found["probabilities"], wanted, atol=1e-5, rtol=0)
+    assert "`probabilities` are [n, 5, 20]" in card(path)
 
 
 def test_a_dict_of_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,6 +194,13 @@ def test_a_dict_of_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         assert_close(found["probabilities"], wanted[:2], atol=1e-5, rtol=0)
 
 
+def test_several_decoders_answer_with_the_mean_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    family, path = ss.Subspace(decoder, ss.Line()), tmp_path / "net.pt2"
+    ss.export(family, path, point=[0.1, 0.9], example=VECTORS, task="outputs", progress=False)
+    wanted = called(family.ensemble([0.1, 0.9], average="outputs"), VECTORS)
+    assert_close(run(path, {"input": VECTORS}, monkeypatch)["output"], wanted)
+
+
 def test_two_inputs_of_an_ensemble_of_gaussians(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     family, inputs = ss.Subspace(Two, ss.Line()), [torch.rand(6, 3), VECTORS]
     path = ss.export(family, tmp_path / "a.pt2", point=[0.1, 0.9], example=inputs, task=ss.Regression(), progress=False)
@@ -202,20 +210,19 @@ def test_two_inputs_of_an_ensemble_of_gaussians(tmp_path: Path, monkeypatch: pyt
         assert_close(found[name], getattr(wanted, name), atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("name", ["segmentation", "decoder", "double", "weight norm"])
-def test_programs_compute_what_networks_do(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "suffix"), [("segmentation", "onnx"), ("decoder", "onnx"), ("double", "onnx"), ("weight norm", "pt2")]
+)
+def test_programs_compute_what_networks_do(
+    name: str, suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     make, example, settings = CASES[name]
-    network = make().train()
+    network, task = make().train(), settings.get("task", "")
     wanted = called(network, example)
-    wanted = {"pixels": wanted.softmax(1), "outputs": wanted}.get(settings.get("task", ""), wanted.softmax(-1))
-    taken, returned = (
-        ("images" if example.ndim == 4 else "input"),
-        ("output" if settings.get("task") == "outputs" else "probabilities"),
-    )
-    for suffix in ("pt2", "onnx"):
-        path = ss.export(network, tmp_path / f"net.{suffix}", example=example, **settings, progress=False)
-        found = run(path, {taken: first(example, 1)}, monkeypatch)[returned]
-        assert_close(found, wanted[:1], atol=1e-5, rtol=0)
+    wanted = {"pixels": wanted.softmax(1), "outputs": wanted}.get(task, wanted.softmax(-1))
+    path = ss.export(network, tmp_path / f"net.{suffix}", example=example, **settings, progress=False)
+    found = run(path, {"images" if example.ndim == 4 else "input": first(example, 1)}, monkeypatch)
+    assert_close(found["output" if task == "outputs" else "probabilities"], wanted[:1], atol=1e-5, rtol=0)
 
 
 def test_a_family_of_segmentation_networks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,18 +272,38 @@ class Fixed(nn.Module):
         return x.reshape(6, 2, 2).sum(1)
 
 
-def test_a_batch_that_cannot_vary_is_said_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = ss.export(Fixed(), tmp_path / "net.pt2", example=VECTORS, task="outputs", progress=False)
-    assert_close(run(path, {"x": VECTORS}, monkeypatch)["output"], Fixed()(VECTORS))
+class Branching(nn.Module):
+    """Does something else for few examples, which no program can."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.sum(1) if len(x) > 4 else x.mean(1)
+
+
+@pytest.mark.parametrize("make", [Fixed, Branching])
+def test_a_batch_that_cannot_vary_is_said_to(make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = ss.export(make(), tmp_path / "net.pt2", example=VECTORS, task="outputs", progress=False)
+    assert_close(run(path, {"x": VECTORS}, monkeypatch)["output"], make()(VECTORS))
     assert "It takes 6 examples at a time, as the example has, and no other number" in card(path)
     assert "`x` is float32 [6, 4]." in card(path)
 
 
 def test_the_weights_of_a_network_that_ends_in_a_softmax_predict(tmp_path: Path) -> None:
-    images = torch.rand(3, 1, 8, 8)
+    images, network = torch.rand(3, 1, 2, 2), production_cases.softmaxed(3, (1, 2, 2))
     np.save(tmp_path / "images.npy", images.numpy())
-    network = ss.networks.MLP(64, 10) if hasattr(ss, "networks") else None
-    del network, images
+    how: dict[str, Any] = {"example": images, "network": "production_cases:softmaxed", "progress": False}
+    path = ss.export(network, tmp_path / "net.safetensors", outputs="probabilities", **how)
+    found = ss.predict(path, tmp_path / "images.npy", trust=True, progress=False).predictions
+    wanted = called(network, images)
+    assert [each.probability for each in found] == pytest.approx(wanted.max(1).values.tolist())
+    again = run(path, {"images": images}, pytest.MonkeyPatch(), network=production_cases.softmaxed(3, (1, 2, 2)))
+    assert_close(again["probabilities"].detach(), wanted)
+    for settings in ({"outputs": None}, {"outputs": None, "example": None}):  # which says nothing of probabilities
+        path = ss.export(network, path, **{**how, **settings})
+        with pytest.raises(ModelError, match="expected a classifier of images"):
+            ss.predict(path, tmp_path / "images.npy", trust=True, progress=False)
+    ended = CliRunner().invoke(app, ["predict", str(path), str(tmp_path / "images.npy"), "--trust", "--quiet"])
+    assert ended.exit_code == 1
+    assert len(ended.stderr.splitlines()) == 1
 
 
 class Noisy(nn.Module):
@@ -300,6 +327,7 @@ class Noisy(nn.Module):
         (Two, {"example": [torch.rand(6, 3), VECTORS], "mean": [0.5], "std": [1.0]}, "expected it for one input"),
         (lambda: ss.Ensemble([vectors()], "mixture"), {}, "for numbers task='regression'"),
         (lambda: ss.Ensemble([vectors()]), {"task": "regression"}, "has no mean of numbers"),
+        (lambda: ss.Ensemble([vectors()], "sigmoid"), {}, "expected a logit, one for each example"),
         (lambda: ss.Ensemble([vectors()], outputs="logits"), {"outputs": "probabilities"}, "the ensemble was told"),
     ],
 )
