@@ -128,14 +128,16 @@ def _measured(made: Made) -> Iterator[str]:
 def _checks(made: Made, format: str, written: Written | None) -> Iterator[str]:
     things = "images" if made.about.image_shape else "examples"
     if written is not None and made.program is not None:
+        count = made.program.inputs.count
+        other = "" if made.fixed else ", and on one" if count > 1 else ", and on two"
         yield (
-            f"Read back and run on {made.program.inputs.count} {things}{'' if made.fixed else ', and on one'}: its "
+            f"Read back and run on {_counted(count, things)}{other}: its "
             f"outputs differ from the network's by at most {written.difference:.2g}; more than {TOLERANCE:g} would not "
             "have been written."
         )
         if made.fixed:
             yield (
-                f"It takes {made.program.inputs.count} {things} at a time, as the example has, and no other number: "
+                f"It takes {_counted(count, things)} at a time, as the example has, and no other number: "
                 f"{_text(made.fixed)}."
             )
     else:
@@ -144,14 +146,19 @@ def _checks(made: Made, format: str, written: Written | None) -> Iterator[str]:
         yield written.note
     if (off := made.deviation) is not None and format != "safetensors":
         labels = "" if off.changed is None else f"; {100 * off.changed:.2g} % of the labels are others"
+        outputs = "probabilities" if made.about.classes else "outputs"
         yield (
             f"Batch-norm statistics were measured at {made.about.anchors} points and are mixed between them; at those "
-            f"points they are exact. At {named(off.places)}, between them, the {next(iter(made.about.returns))} of "
-            f"{off.images} {things} differ from those of freshly calibrated networks by at most {off.largest:.2g} and "
-            f"by {off.mean:.2g} on average{labels}."
+            f"points they are exact. At {named(off.places)}, between them, the {outputs} of {off.images} {things} "
+            f"differ from those of freshly calibrated networks by at most {off.largest:.2g} and by {off.mean:.2g} on "
+            f"average{labels}."
         )
     if format == "safetensors" and isinstance(made.network, Subspace) and tracked(made.network.template):
         yield "Batch-norm statistics belong to a point: make them anew for the point that you take (`ss.recalibrate`)."
+
+
+def _counted(count: int, things: str) -> str:
+    return f"{count} {things if count != 1 else things[:-1]}"
 
 
 def _loading(made: Made, file: Path, format: str) -> str:

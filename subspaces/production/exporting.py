@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
@@ -117,6 +118,8 @@ def _of_module(module: nn.Module, point: Point, own: dict[str, Any], progress: P
     """Return the program of a network, an ensemble or a family of the user's own, which stays as it is."""
     if any(map(is_lazy, module.parameters())):
         raise ArgumentError("export got a network with lazy parameters: call it once, so that they get their shapes")
+    if isinstance(module, torch.jit.ScriptModule):
+        raise ArgumentError("export got a ScriptModule: expected the module that it was made of")
     with left_alone([module]):
         source = own_source(module, **own)
         if isinstance(source.module, Subspace):

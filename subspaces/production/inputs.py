@@ -28,12 +28,14 @@ class Inputs:
         names: of all tensors in them, in order. A tensor that is an argument has the argument's name; those in a
             tuple or dict have its name with their place or key, `state_0`.
         keyword: whether a program is called with these names, as the example was a dict.
+        second: whether the batch lies in the second dimension of its length, where there are two.
     """
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     names: tuple[str, ...]
     keyword: bool = False
+    second: bool = False
 
     @classmethod
     def of(cls, network: nn.Module, example: Any) -> Self:
@@ -87,8 +89,8 @@ class Inputs:
     @property
     def batched(self) -> list[int | None]:
         """The dimension of the batch in each tensor: the first one of its length, None where there is none."""
-        n = self.count
-        return [next((dim for dim, size in enumerate(each.shape) if size == n), None) for each in self.tensors]
+        found = [[dim for dim, size in enumerate(each.shape) if size == self.count] for each in self.tensors]
+        return [dims[min(int(self.second), len(dims) - 1)] if dims else None for dims in found]
 
     def resized(self) -> Self:
         """Return one example of several, or two of one."""

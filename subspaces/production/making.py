@@ -15,6 +15,7 @@ from subspaces.errors import ArgumentError, UserError
 from subspaces.evaluation.display import counted
 from subspaces.evaluation.points import Place, to_alpha
 from subspaces.evaluation.record import Description, Row
+from subspaces.evaluation.tasks import Classification
 from subspaces.networks.factories import in_words
 from subspaces.norms import tracked
 from subspaces.production import anchors
@@ -164,7 +165,7 @@ def _deviation(places: Sequence[Place], pairs: Sequence[Tensor], answer: Answer)
     stacked = torch.stack(list(pairs), dim=1)
     mixed, fresh = stacked if stacked.is_floating_point() else stacked.float()  # [points, n, ...] each
     apart, changed = (mixed - fresh).abs(), None
-    if answer.task is not None and answer.name != "regression":
+    if isinstance(answer.task, Classification):
         dim = answer.dim if answer.dim < 0 else answer.dim + 1
         changed = float((mixed.argmax(dim) != fresh.argmax(dim)).float().mean())
     return Deviation(tuple(places), fresh.shape[1], float(apart.max()), float(apart.float().mean()), changed)
@@ -192,10 +193,10 @@ def _made(network: nn.Module, program: Program | None, source: Source, chosen: C
     trials: tuple[Trial, ...] = ()
     fixed = ""
     if program is not None:
-        first, inputs = _inputs(program.eval())
+        first = _inputs(program.eval(), program.inputs)
         outputs = _run(program, first)
         try:
-            trials = (Trial(first, _checked(program.answer, outputs)),)
+            trials = (Trial(first, _checked(program, outputs)),)
         except ArgumentError:
             if not source.weights or program.answer.said:
                 raise
@@ -204,7 +205,7 @@ def _made(network: nn.Module, program: Program | None, source: Source, chosen: C
     if program is not None:
         about["classes"] = _classes(about["classes"], program.answer, trials[0].expected)
         try:
-            trials += (Trial(inputs, program.answer(_run(program, inputs))),)
+            trials += (_another(program),)
         except ArgumentError as error:
             fixed = f"the network does not take another number of them ({in_words(error.__cause__ or error)[:200]})"
         about |= _described(trials, program.names)
@@ -218,13 +219,32 @@ def _made(network: nn.Module, program: Program | None, source: Source, chosen: C
     return Made(network, metadata, program, trials, fixed, _of(rows, chosen), metrics, notes=chosen.notes)
 
 
-def _inputs(program: Program) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """Return what a program takes for the example, and for one example, or two where it is one."""
-    alpha: tuple[Tensor, ...] = ()
-    if isinstance(whole := program.networks[0], WholeFamily):
-        double = any(each.dtype == torch.float64 for each in whole.family.omega.values())
-        alpha = (whole.family.shape.midpoint().to(torch.float64 if double else torch.float32),)
-    return (*program.inputs.tensors, *alpha), (*program.inputs.resized().tensors, *alpha)
+def _another(program: Program) -> Trial:
+    """Return what the program does with one example, or with two where it is one.
+
+    Where the batch lies in states of several layers is not certain: it is where the network takes another number.
+    """
+    try:
+        return _answered(program, _inputs(program, program.inputs.resized()))
+    except ArgumentError:
+        others = replace(program.inputs, second=True)
+        if others.batched == program.inputs.batched:
+            raise
+    trial = _answered(program, _inputs(program, others.resized()))
+    program.inputs = others
+    return trial
+
+
+def _answered(program: Program, tensors: tuple[Tensor, ...]) -> Trial:
+    return Trial(tensors, program.named(_run(program, tensors)))
+
+
+def _inputs(program: Program, inputs: Inputs) -> tuple[Tensor, ...]:
+    """Return what a program takes; a family alpha too."""
+    if not isinstance(whole := program.networks[0], WholeFamily):
+        return tuple(inputs.tensors)
+    double = any(each.dtype == torch.float64 for each in whole.family.omega.values())
+    return *inputs.tensors, whole.family.shape.midpoint().to(torch.float64 if double else torch.float32)
 
 
 @torch.no_grad()
@@ -245,10 +265,11 @@ def _run(program: Program, tensors: Sequence[Tensor]) -> list[Any]:
         ) from error
 
 
-def _checked(answer: Answer, outputs: Sequence[Any]) -> dict[str, Tensor]:
+def _checked(program: Program, outputs: Sequence[Any]) -> dict[str, Tensor]:
     """Return the answer, whose outputs are what they are taken for and hold no NaN."""
+    answer = program.answer
     answer.check(outputs)
-    found = answer(outputs)
+    found = program.named(outputs)
     for name, value in found.items():
         numbers = value.is_floating_point() or value.is_complex()
         if numbers and bool((value.isnan() if answer.task is None else ~value.isfinite()).any()):
@@ -258,11 +279,11 @@ def _checked(answer: Answer, outputs: Sequence[Any]) -> dict[str, Tensor]:
 
 def _classes(given: tuple[str, ...], answer: Answer, expected: Mapping[str, Tensor]) -> tuple[str, ...]:
     """Return the names of the classes, by default numbers."""
-    if "probabilities" not in expected or answer.task is None:
+    if not isinstance(answer.task, Classification):
         if given:
             raise ArgumentError(f"classes={values.shown(list(given))}: expected it with a classification only")
         return ()
-    size = expected["probabilities"].shape[answer.dim]
+    size = next(iter(expected.values())).shape[answer.dim]
     if len(given or range(size)) != size:
         raise ArgumentError(f"classes has {len(given)} names: expected {size}, one for each output of the network")
     return given or tuple(map(str, range(size)))

@@ -11,7 +11,7 @@ from subspaces import geometry, points, template
 from subspaces.norms import tracked
 from subspaces.production import anchors
 from subspaces.production.answers import Answer
-from subspaces.production.inputs import Inputs
+from subspaces.production.inputs import Inputs, unique
 from subspaces.subspace import Subspace
 
 Statistics = Mapping[str, Tensor]
@@ -91,8 +91,13 @@ class Program(nn.Module):
         return [network(*alpha, *holding.args, **holding.kwargs) for network in self.networks]
 
     def answered(self, *tensors: Tensor) -> dict[str, Tensor]:
-        """Return the answer by its names."""
-        return self.answer(self.outputs(*tensors))
+        """Return the answer to some inputs by its names."""
+        return self.named(self.outputs(*tensors))
+
+    def named(self, outputs: Sequence[Any]) -> dict[str, Tensor]:
+        """Return the answer of the networks' outputs by its names, none of which is that of an input."""
+        found = self.answer(outputs)
+        return dict(zip(unique(found, self.names), found.values(), strict=True))
 
 
 def channels(numbers: Sequence[float], dimensions: int) -> Tensor:

@@ -176,6 +176,19 @@ def test_a_language_model_takes_and_returns_its_state(tmp_path: Path, monkeypatc
             ss.predict(tmp_path / f"net.{suffix}", tmp_path / "images.npy", trust=True, progress=False)
 
 
+def test_the_batch_lies_elsewhere_in_the_states_of_layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many layers as examples, and one example, leave open which dimension is the batch."""
+    network = Recurrent()
+    network.lstm = nn.LSTM(8, 6, num_layers=2, batch_first=True)
+    state = (torch.rand(2, 3, 6), torch.rand(2, 3, 6))
+    for count in (1, 2):
+        example = TOKENS[:count], tuple(first(each, count, 1) for each in state)
+        path = ss.export(network, tmp_path / "net.pt2", example=example, task="tokens", progress=False)
+        names = {"tokens": TOKENS, "state_0": state[0], "state_1": state[1]}
+        found = run(path, names, monkeypatch)["probabilities"]
+        assert_close(found, called(network, (TOKENS, state))[0].softmax(-1), atol=1e-5, rtol=0)
+
+
 def test_a_family_of_language_models_takes_alpha_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     family, path = ss.Subspace(Recurrent, ss.Line()).train(), tmp_path / "net.pt2"
     ss.export(family, path, point="family", example=TOKENS, task="tokens", progress=False)
@@ -197,6 +210,7 @@ def test_a_dict_of_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_several_decoders_answer_with_the_mean_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     family, path = ss.Subspace(decoder, ss.Line()), tmp_path / "net.pt2"
     ss.export(family, path, point=[0.1, 0.9], example=VECTORS, task="outputs", progress=False)
+    assert "`input` is float32 [n, 4]" in card(path)
     wanted = called(family.ensemble([0.1, 0.9], average="outputs"), VECTORS)
     assert_close(run(path, {"input": VECTORS}, monkeypatch)["output"], wanted)
 
@@ -304,6 +318,17 @@ def test_the_weights_of_a_network_that_ends_in_a_softmax_predict(tmp_path: Path)
     ended = CliRunner().invoke(app, ["predict", str(path), str(tmp_path / "images.npy"), "--trust", "--quiet"])
     assert ended.exit_code == 1
     assert len(ended.stderr.splitlines()) == 1
+
+
+def test_an_output_may_have_the_name_of_an_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Double(nn.Module):
+        def forward(self, x: Tensor) -> dict[str, Tensor]:
+            return {"x": 2 * x, "of x": x + 1}
+
+    path = ss.export(Double(), tmp_path / "net.onnx", example=VECTORS, task="outputs", progress=False)
+    found = run(path, {"x": VECTORS}, monkeypatch)
+    assert_close(found["x_1"], 2 * VECTORS)
+    assert_close(found["of_x"], VECTORS + 1)
 
 
 class Noisy(nn.Module):
