@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -68,7 +68,7 @@ class Made:
     rows: Sequence[Row] = ()
     metrics: Sequence[Description] = ()
     deviation: Deviation | None = None
-    notes: Sequence[str] = field(default=())
+    notes: Sequence[str] = ()
 
     def state(self) -> dict[str, Tensor]:
         """Return the tensors of the network under its own names; those of members after `members.0.` and so on."""
@@ -112,7 +112,12 @@ def _finished(network: nn.Module, source: Source, chosen: Chosen) -> Made:
     found, inputs = _in_one_precision(network, source.inputs)
     answer, networks = source.answer, [found]
     if isinstance(found, Ensemble):
-        answer = answer.of(found)
+        try:
+            answer = answer.of(found)
+        except ArgumentError:
+            if source.answer.said or not source.weights:
+                raise
+            return _made(network, None, source, chosen)
         if answer.task is not None:
             networks = [_Selected(member, found.select) for member in found.members]
     return _made(network, Program(networks, inputs, answer, *source.normalisation), source, chosen)

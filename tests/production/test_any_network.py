@@ -134,8 +134,9 @@ def test_weights_need_no_example(name: str, tmp_path: Path) -> None:
         assert sorted(found) == sorted(before)
         assert all(torch.equal(found[key], value) and found[key].dtype == value.dtype for key, value in before.items())
     pair = ss.Ensemble([make(), make()], "outputs")
-    found = load_file(ss.export(pair, tmp_path / "pair.safetensors", progress=False))
-    assert all(torch.equal(found[key], value) for key, value in pair.state_dict().items())
+    for given in (None, example):
+        found = load_file(ss.export(pair, tmp_path / "pair.safetensors", example=given, progress=False))
+        assert all(torch.equal(found[key], value) for key, value in pair.state_dict().items())
     family = ss.Subspace(make, ss.Line())
     path = ss.export(family, tmp_path / "family.safetensors", point="family", progress=False)
     loaded = ss.load(path, make)
