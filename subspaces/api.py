@@ -27,7 +27,7 @@ from subspaces.reports import figures
 from subspaces.reports.page import write_report
 from subspaces.reports.reading import Source
 from subspaces.reports.table import as_text, outlier_table, shift_table, text_table
-from subspaces.text import nearest
+from subspaces.text import nearest, one_of
 from subspaces.training.execution import Execution
 from subspaces.training.runs import Run
 from subspaces.training.signals import stop_on_signals
@@ -56,9 +56,11 @@ class Evaluation(Record):
 
     def __getitem__(self, answer: str) -> Row:
         """Return the row of an answer on the test examples: `evaluation["midpoint"].accuracy`."""
-        found = self.answer(answer)
+        found = self.answer(answer) if isinstance(answer, str) else None
         if found is None:
-            raise KeyError(f"{answer!r} was not measured: {nearest(answer, [each.name for each in self.answers])}")
+            raise KeyError(
+                f"{values.shown(answer)} was not measured: {nearest(answer, [each.name for each in self.answers])}"
+            )
         return found
 
     def best(self, *, by: str = "nll", on: str = "validation") -> Alpha:
@@ -67,9 +69,9 @@ class Evaluation(Record):
         The choice is added to `choices`, with what it gives on every split; one that is made on the test examples is
         marked wherever it is shown, because it flatters.
         """
-        if on not in self.splits:
+        if not isinstance(on, str) or on not in self.splits:
             raise ArgumentError(
-                f"on={on!r}: {nearest(on, self.splits)}; pass validation= to choose on held-out examples"
+                f"on={values.shown(on)}: {nearest(on, self.splits)}; pass validation= to choose on held-out examples"
             )
         self.metric(by)
         found = choices.best(self, on, "point", by, lambda row: row.kind == "point")
@@ -86,9 +88,7 @@ class Evaluation(Record):
 
     def table(self, split: str = "test") -> str:
         """Return a table of the answers, and of what was chosen, as text."""
-        if split not in self.splits:
-            raise ArgumentError(f"split={values.shown(split)}: {nearest(str(split), self.splits)}")
-        return text_table([self], split)
+        return text_table([self], one_of("split", split, self.splits))
 
     def shifted(self, answer: str, name: str, severity: int | None = None) -> Row:
         """Return the row of an answer on shifted data: `evaluation.shifted("midpoint", "fog", 3).accuracy`."""
@@ -143,16 +143,22 @@ def plot(name: str, what: Source | Iterable[Source], path: str | os.PathLike[str
         path: a .png or .pdf file.
         options: metric, what is shown; split, the examples it was measured on.
     """
+    for option, value in {"name": name, **options}.items():
+        missing = option == "metric" and value is None
+        if option not in ("name", "metric", "split") or not (isinstance(value, str) or missing):
+            raise ArgumentError(
+                f"plot({option}={values.shown(value)}): expected name=, metric= and split=, each as text"
+            )
     figure = figures.draw(name, what, **options)
     if path is not None:
-        for target in figures.outputs(name, path):
+        for target in figures.outputs(name, values.folder("path", path)):
             figures.save(figure, target)
     return figure
 
 
 def report(what: Source | Sequence[Source], path: str | os.PathLike[str]) -> Path:
     """Write a page about evaluations, files of such, runs or their folders: one HTML file that opens offline."""
-    return write_report(what, path)
+    return write_report(what, values.folder("path", path))
 
 
 Networks = nn.Module | Sequence[nn.Module]
@@ -219,6 +225,9 @@ def evaluate(
         >>> evaluation = ss.evaluate("runs/digits-line-seed0-…")
     """
     wanted = Settings.of(settings)
+    values.flag("trust", trust)
+    if name is not None and not isinstance(name, str):
+        raise ArgumentError(f"name={values.shown(name)}: expected text, what the family is called in tables")
     if not isinstance(progress, bool):
         values.function("progress", progress, "True, False, or a function of (what, done, total)")
     own: dict[str, Any] = {"test": test, "validation": validation, "statistics": statistics, "task": task}

@@ -9,9 +9,9 @@ from operator import length_hint
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
-from torch.optim.swa_utils import update_bn
+from torch import nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.instancenorm import _InstanceNorm
 
 from subspaces import nested, norms, sharding, template, values
 from subspaces.errors import ArgumentError
@@ -44,11 +44,11 @@ def recalibrate(
     forward: Forward | None = None,
     finite: bool = True,
 ) -> Module:
-    """Recompute the running mean and variance of every batch norm from data, in place; return the module.
+    """Recompute the running statistics of every batch and instance norm from data, in place; return the module.
 
     The statistics are reset and become the plain average over the batches of one pass in train mode,
     without autograd, as for stochastic weight averaging; empty batches do not count. Modes and momenta are restored
-    whatever happens, and after an error all buffers too. Without batch norm nothing is run, and a batch
+    whatever happens, and after an error all buffers too. Without such norms nothing is run, and a
     norm that the pass does not reach keeps what it has. Of a distributed family each rank runs its own batches, and
     the statistics are the average over those of all ranks.
 
@@ -64,6 +64,8 @@ def recalibrate(
             your batches, such as `lambda net, batch: net(batch.x, batch.edge_index)`; of a family it gets the point.
         finite: refuse statistics that are not finite, such as those of images with NaN.
     """
+    for name, value in (("outside", outside), ("progress", progress), ("finite", finite)):
+        values.flag(name, value)
     if not isinstance(module, nn.Module):
         raise ArgumentError(f"recalibrate got {values.shown(module)}: expected a network, an Ensemble or a Subspace")
     call: Callable[..., Any] = module
@@ -87,15 +89,14 @@ def recalibrate(
         recalibrate(network, loader, batches=batches, progress=progress, forward=forward, finite=False)
         _share(family, network, finite)
         return module
-    found = {name: part for name, part in module.named_modules() if isinstance(part, _BatchNorm)}
+    found = {name: part for name, part in module.named_modules() if isinstance(part, _NormBase)}
     runner = _Runner(module, call, forward or _run)
     with (
         _restoring(module, list(found.values())),
         closing(_batches(loader, batches, progress)) as stream,
         norms.discounting_empty(module) as emptied,
     ):
-        # update_bn takes the first item of a tuple: the batch goes through whole, the runner reads it.
-        update_bn(((batch,) for batch in stream), runner)
+        _average(module, found.values(), map(runner, stream))
         if emptied and not any(norm.num_batches_tracked for norm in found.values()):
             raise ArgumentError(NOTHING)
         if finite:
@@ -103,6 +104,35 @@ def recalibrate(
     if family is not None:
         family.keep_statistics()
     return module
+
+
+@torch.no_grad()
+def _average(module: nn.Module, found: Iterable[_NormBase], passes: Iterable[Any]) -> None:
+    """Let the statistics become the plain average over passes in train mode."""
+    hooks = [norm.register_forward_pre_hook(_Counting()) for norm in found if isinstance(norm, _InstanceNorm)]
+    try:
+        module.train()
+        for norm in found:
+            norm.reset_running_stats()
+            norm.momentum = None
+        for _ in passes:
+            pass
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+class _Counting:
+    """Makes an instance norm average as batch norm does without a momentum: it neither counts nor knows of that."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, norm: Any, inputs: Any) -> None:
+        if norm.training and norm.track_running_stats and inputs[0].numel():
+            self.count += 1
+            norm.num_batches_tracked += 1
+            norm.momentum = 1 / self.count
 
 
 def _family(module: nn.Module) -> Any:
@@ -124,7 +154,7 @@ def _share(family: Any, network: nn.Module, finite: bool) -> None:
     family.keep_statistics()
 
 
-def _check_finite(found: Mapping[str, _BatchNorm]) -> None:
+def _check_finite(found: Mapping[str, _NormBase]) -> None:
     """Refuse statistics that are not finite; the device is waited for once."""
     statistics = [(name, value) for name, norm in found.items() for value in (norm.running_mean, norm.running_var)]
     tracked = [(name, value) for name, value in statistics if value is not None]
@@ -138,7 +168,7 @@ def _check_finite(found: Mapping[str, _BatchNorm]) -> None:
 
 
 @contextmanager
-def _restoring(module: nn.Module, found: list[_BatchNorm]) -> Iterator[None]:
+def _restoring(module: nn.Module, found: list[_NormBase]) -> Iterator[None]:
     """Restore modes, momenta and settings, and statistics that were not renewed: after an error, all buffers."""
     modes = {part: part.training for part in module.modules()}
     momenta = {norm: norm.momentum for norm in found}
@@ -163,6 +193,10 @@ def _restoring(module: nn.Module, found: list[_BatchNorm]) -> Iterator[None]:
 
 
 def _run(call: Callable[..., Any], batch: Any) -> None:
+    if isinstance(batch, (tuple, list)) and not batch:
+        raise ArgumentError(
+            f"recalibrate got the batch {batch!r}: expected inputs, (inputs, target), or a dict of inputs"
+        )
     try:
         if isinstance(batch, Mapping):
             call(**batch)
@@ -191,7 +225,7 @@ class _Runner(nn.Module):
 
     def forward(self, batch: Any) -> None:
         try:
-            self.run(self.call, nested.apply(self._move, batch))
+            self.run(self.call, nested.moved(batch, self.device))
         except ValueError as error:
             if not str(error).startswith(ONE_VALUE):
                 raise
@@ -199,9 +233,6 @@ class _Runner(nn.Module):
                 f"recalibrate got a batch with one value per channel, which has no variance ({error}): use batches of "
                 "another size, or leave the last one out (drop_last=True)"
             ) from None
-
-    def _move(self, tensor: Tensor) -> Tensor:
-        return tensor.to(self.device, non_blocking=True)
 
 
 def _batches(loader: Iterable[Any], limit: int | None, progress: bool) -> Generator[Any, None, None]:

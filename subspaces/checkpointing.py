@@ -5,9 +5,9 @@ By then a family has taken the weights of the point out of the network, so a par
 ran is remembered together with them.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from contextvars import ContextVar, Token
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,8 +15,7 @@ import torch.utils.checkpoint
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from subspaces import norms
-from subspaces.recurrent import forget, recurrent
+from subspaces import norms, recurrent
 
 
 class Filled(NamedTuple):
@@ -30,16 +29,23 @@ class Filled(NamedTuple):
 
 _running: ContextVar[tuple[Filled, ...]] = ContextVar("_running", default=())
 """The networks that run in this thread, the outermost first."""
+Running = Token[tuple[Filled, ...]]
 
 
-@contextmanager
-def remembering(network: nn.Module, weights: Mapping[str, Tensor], tracking: bool) -> Iterator[None]:
-    """Let checkpointed parts of a network that runs have these weights whenever they run again."""
-    token = _running.set((*_running.get(), Filled(network, weights, tracking)))
-    try:
-        yield
-    finally:
-        _running.reset(token)
+def remember(network: nn.Module, weights: Mapping[str, Tensor], tracking: bool) -> Running:
+    """Let checkpointed parts of a network that runs have these weights whenever they run again, until `forget`."""
+    return _running.set((*_running.get(), Filled(network, weights, tracking)))
+
+
+def forget(running: Running) -> None:
+    """End what `remember` began."""
+    _running.reset(running)
+
+
+def runs_with(weights: Mapping[str, Tensor]) -> bool:
+    """Say whether the innermost network that runs has these weights."""
+    running = _running.get()
+    return bool(running) and running[-1].weights is weights
 
 
 class _Around(nn.Module):
@@ -57,14 +63,16 @@ def _again(function: Callable[..., Any], running: tuple[Filled, ...], *args: Any
     """Call a function while networks have the weights that they had."""
     if not running:
         return function(*args, **kwargs)
-    *others, (network, weights, tracking) = running
+    (network, weights, tracking), *others = running  # the innermost fills last, where one network is there twice
     inner = partial(_again, function, tuple(others))
     named = {f"network.{name}": value for name, value in weights.items()}
-    with remembering(network, weights, tracking), nullcontext() if tracking else norms.untracked(network):
-        try:
+    token = remember(network, weights, tracking)
+    try:
+        with nullcontext() if tracking else norms.untracked(network):
             return functional_call(_Around(network), named, (inner, args, kwargs))
-        finally:
-            forget(recurrent(network))
+    finally:
+        forget(token)
+        recurrent.forget(recurrent.recurrent(network))
 
 
 def _install() -> None:

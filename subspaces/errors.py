@@ -9,5 +9,5 @@ class ArgumentError(UserError, ValueError, TypeError):
     """An argument that is not as expected; `except ValueError` and `except TypeError` catch it too."""
 
 
-class MissingPackageError(UserError, ImportError):
+class MissingPackageError(UserError, ModuleNotFoundError):
     """An optional package that is not installed, or cannot be imported."""

@@ -26,6 +26,12 @@ def exactly(device: torch.device) -> AbstractContextManager[Any]:
     return torch.autocast(device.type, enabled=False) if low else nullcontext()
 
 
+def is_number(value: Tensor) -> bool:
+    """Say whether a tensor is one real number."""
+    plain = value.layout == torch.strided and not value.is_quantized and not value.is_meta
+    return plain and value.numel() == 1 and not value.is_complex() and value.dtype != torch.bool
+
+
 def mix(coefficients: Tensor, omega: Tensor) -> Tensor:
     """Return c^T Omega: [m] or [m, n] times [m, n] -> [n]; half-precision weights are mixed in float32."""
     if sharding.mesh_of(omega) is None:

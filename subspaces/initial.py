@@ -126,8 +126,8 @@ def _has_spectral_norm(part: nn.Module) -> bool:
 def offsets(weight: Tensor, middle: Tensor, size: float, generator: torch.Generator) -> Tensor:
     """Return what sets m vertices apart that start at a weight, [m, *shape], so that their midpoint stays there.
 
-    d_i = s_i - sum_j c_j s_j, with random steps s_i that are orthogonal to the weight and to each other and `size` times
-    as long as it, and the coefficients c of the midpoint. Where there is no room for that they are zero.
+    d_i = s_i - sum_j c_j s_j, with random steps s_i that are orthogonal to the weight and to each other and `size`
+    times as long as it, and the coefficients c of the midpoint. Where there is no room for that they are zero.
 
     Args:
         weight: of the network that all vertices start at.

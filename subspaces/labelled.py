@@ -37,11 +37,14 @@ def target(batch: Any, instead: str) -> Any:
 def numbers(target: Any, device: torch.device, expected: str) -> Tensor:
     """Return targets as a tensor, or say what is wrong with them."""
     try:
-        return torch.as_tensor(target, device=device)
+        found = torch.as_tensor(target, device=device)
     except (TypeError, ValueError, RuntimeError, OverflowError):
+        found = None
+    if found is None or found.layout != torch.strided or found.is_quantized:
         raise ArgumentError(
             f"the targets of a batch are {values.shown(target)}, a {type(target).__name__}: expected {expected}"
-        ) from None
+        )
+    return found
 
 
 def check_classes(labels: Tensor, classes: int, instead: str) -> None:
@@ -61,11 +64,14 @@ def run(network: Any, args: Sequence[Any], named: Mapping[str, Any], call: Calla
     except TypeError as error:
         try:
             inspect.signature(getattr(network, "forward", network)).bind(*args, **named)
-        except (TypeError, ValueError) as misfit:
+            misfit = None
+        except (TypeError, ValueError) as wrong:
+            misfit = wrong
+        if misfit is not None or not any(isinstance(each, Tensor) for each in (*args, *named.values())):
             given = ", ".join([type(each).__name__ for each in args] + [f"{name}=…" for name in named]) or "nothing"
             raise ArgumentError(
-                f"the network does not take the inputs of a batch, ({given}): {misfit}; expected batches of the "
-                "network's inputs and the target, such as (inputs, target) or {'inputs': …, 'labels': …}"
+                f"the network does not take the inputs of a batch, ({given}): {misfit or error}; expected batches of "
+                "the network's inputs and the target, such as (inputs, target) or {'inputs': …, 'labels': …}"
             ) from error
         raise  # a mistake within the network
 

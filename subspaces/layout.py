@@ -13,10 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from subspaces.errors import ArgumentError
-
 Predicate = Callable[[str, nn.Parameter], bool]
-Grouping = Callable[[str, nn.Parameter], str]
 
 
 def is_weight(name: str, parameter: nn.Parameter) -> bool:
@@ -90,8 +87,10 @@ class Layout:
         return {name: entry for group in self.groups for entry in group.entries for name in entry.names}
 
     @classmethod
-    def of(cls, module: nn.Module, penalised: Predicate = is_weight, group: Grouping | None = None) -> "Layout":
-        """Lay out the trainable parameters of `module`."""
+    def of(
+        cls, module: nn.Module, penalised: Predicate = is_weight, labels: Mapping[str, str] | None = None
+    ) -> "Layout":
+        """Lay out the trainable parameters of `module`; `labels` has the optimiser group of each."""
         members: dict[_Key, list[Entry]] = {}
         layers: list[str] = []
         for names, parameter in trainable(module):
@@ -99,8 +98,7 @@ class Layout:
             if layer not in layers:
                 layers.append(layer)
             penalise = penalised(names[0], parameter)
-            label = group(names[0], parameter) if group else "weights" if penalise else "others"
-            _check_label(label, names[0])
+            label = labels[names[0]] if labels is not None else "weights" if penalise else "others"
             entry = Entry(names, layers.index(layer), tuple(parameter.shape), _memory_order(parameter))
             key = _Key(label, parameter.dtype, penalise, _castable(module, names))
             members.setdefault(key, []).append(entry)
@@ -108,7 +106,6 @@ class Layout:
             Group(_unique(key, members), key.label, key.penalised, key.castable, tuple(entries))
             for key, entries in members.items()
         ]
-        _check_names([group.name for group in groups])
         owners = dict(module.named_modules())  # a shared module under its first name
         places = (name for names, _ in trainable(module) for name in names if name.rpartition(".")[0] in owners)
         return cls(tuple(groups), tuple(layers), tuple(places))
@@ -158,16 +155,3 @@ def _unique(key: _Key, keys: Iterable[_Key]) -> str:
     if len({other.castable for other in same}) > 1:
         name += "_layers" if key.castable else "_rest"
     return name
-
-
-def _check_label(label: object, name: str) -> None:
-    if not isinstance(label, str) or not label.isidentifier():
-        raise ArgumentError(f"group() returned {label!r} for parameter {name!r}: expected a name such as 'norms'")
-
-
-def _check_names(names: list[str]) -> None:
-    """Refuse names that cannot be the keys of one `nn.ParameterDict`."""
-    reserved = nn.ParameterDict()
-    for name in names:
-        if names.count(name) > 1 or hasattr(reserved, name):
-            raise ArgumentError(f"group() gives a group the name {name!r}, which is taken: expected another one")

@@ -55,6 +55,20 @@ def tensors(value: Any) -> list[Tensor]:
     return [tensor for part in children(value) or [] for tensor in tensors(part)]
 
 
+def moved(value: Any, device: torch.device) -> Any:
+    """Return `value` with every tensor in it on a device."""
+
+    def move(tensor: Tensor) -> Tensor:
+        if tensor.is_meta and device.type != "meta":
+            raise ArgumentError(
+                f"a batch holds a tensor of shape {tuple(tensor.shape)} on the meta device, which has no numbers: "
+                "expected batches of data"
+            )
+        return tensor.to(device, non_blocking=True)
+
+    return apply(move, value)
+
+
 def batch_size(value: Any) -> int | None:
     """Return the length of the first tensor found in `value`, or None if it holds none."""
     if isinstance(value, Tensor):

@@ -25,6 +25,9 @@ Alpha = float | Sequence[Any] | Tensor | Mapping[str, Any]
 
 def to_alpha(value: Alpha, shape: Shape, like: Tensor, outside: bool) -> Tensor:
     """Return `value` as a tensor on the device and of the dtype of `like`, or say what is wrong with it."""
+    values.flag("outside", outside)
+    if (wrong := _no_number(value, like)) is not None:
+        raise ArgumentError(f"alpha={values.shown(value)} is {wrong}: expected real numbers, {shape.domain}")
     try:
         if isinstance(value, int | float):
             alpha = like.new_zeros(()) + value  # not a constant when traced: compiled once for all numbers
@@ -40,6 +43,22 @@ def to_alpha(value: Alpha, shape: Shape, like: Tensor, outside: bool) -> Tensor:
     if alpha.ndim >= len(shape.point) and alpha.shape[alpha.ndim - len(shape.point) :] == shape.point:
         _check_domain(alpha, shape, outside, value)
     return alpha
+
+
+def _no_number(value: Any, like: Tensor) -> str | None:
+    """Say what a value is that torch cannot read, or would silently make other numbers of; None if it is neither."""
+    if isinstance(value, int | float):
+        return None
+    if isinstance(value, Tensor):
+        if value.is_complex():
+            return "complex"
+        if value.is_quantized or value.layout != torch.strided:
+            return "a quantized tensor" if value.is_quantized else "a sparse tensor"
+        return "a tensor on the meta device, without numbers" if value.is_meta and not like.is_meta else None
+    if isinstance(value, list | tuple):
+        return next((wrong for each in value if (wrong := _no_number(each, like)) is not None), None)
+    kind = getattr(getattr(value, "dtype", None), "kind", "")  # of numpy
+    return "complex" if isinstance(value, complex) or kind == "c" else None
 
 
 def reads_as_point(value: Any, shape: Shape, layout: Layout, batch: int | None) -> bool:

@@ -125,10 +125,12 @@ class Bezier(_Interval):
     bends: int = 1
 
     def __post_init__(self) -> None:
-        if not isinstance(self.bends, int) or isinstance(self.bends, bool) or self.bends < 1:
+        if not values.integer(self.bends) or not 1 <= self.bends <= 1000:
             raise ArgumentError(
-                f"Bezier(bends={self.bends!r}): expected an integer of at least 1; without a bend use Line()"
+                f"Bezier(bends={values.shown(self.bends)}): expected an integer of at most 1000 and at least 1; "
+                "without a bend use Line()"
             )
+        object.__setattr__(self, "bends", int(self.bends))
 
     @property
     def vertices(self) -> int:
@@ -149,8 +151,12 @@ class Simplex(Shape):
     beyond: ClassVar[str] = "finite numbers that sum to 1"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.m, int) or self.m < 2:
-            raise ArgumentError(f"Simplex(m={self.m!r}): expected an integer of at least 2, the number of vertices")
+        if not values.integer(self.m) or not 2 <= self.m <= 10**6:
+            raise ArgumentError(
+                f"Simplex(m={values.shown(self.m)}): expected an integer of at least 2, the number of vertices, and at "
+                "most 1,000,000"
+            )
+        object.__setattr__(self, "m", int(self.m))
 
     @property
     def vertices(self) -> int:

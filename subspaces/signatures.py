@@ -92,6 +92,16 @@ class _OfTheNetwork:
         return self if family is None else getattr(family.template, self.name)
 
 
+def _has(network: nn.Module, name: str) -> bool:
+    """Say whether a network has an attribute, without running a property of it."""
+    if name.startswith("__"):
+        return False
+    kept = (network.__dict__, network._parameters, network._buffers, network._modules)
+    if hasattr(type(network), name) or any(name in each for each in kept):
+        return True
+    return type(network).__getattr__ is not nn.Module.__getattr__ and hasattr(network, name)  # as peft passes on
+
+
 def _copied(function: FunctionType) -> FunctionType:
     """Return a function with the same code and an own signature."""
     parts = function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
@@ -115,6 +125,19 @@ class ShowingInputs(nn.Module):
         """Make the signature of `forward` that of the network; it is a signature of the class."""
         self.most_inputs = most(inputs(self.template))
         self.__class__ = with_inputs_of(self.plain_class or type(self), self.template)
+
+    def __getattr__(self, name: str) -> Any:
+        kept = self.__dict__  # as torch does, with another error
+        for kind in ("_parameters", "_buffers", "_modules"):
+            if kind in kept and name in kept[kind]:
+                return kept[kind][name]
+        if "_modules" in kept and "template" in kept["_modules"] and _has(self.template, name):
+            call = "(…)" if callable(getattr(type(self.template), name, None)) else ""
+            raise AttributeError(
+                f"{self._get_name()!r} object has no attribute {name!r}, the network has it: with family.point() as "
+                f"net: net.{name}{call}"
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return object.__new__, (self.plain_class,), self.__dict__

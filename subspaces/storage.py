@@ -21,9 +21,11 @@ from torch import Tensor, nn
 from subspaces import files, shapes, sharding, values
 from subspaces.errors import ArgumentError
 from subspaces.initial import Factory
+from subspaces.layout import trainable
+from subspaces.optimizer_groups import GetGroups
 from subspaces.shapes import Shape
 from subspaces.subspace import Subspace
-from subspaces.template import unwrapped
+from subspaces.template import emptied, unwrapped
 
 FORMAT = "subspaces"
 VERSION = 2
@@ -67,6 +69,8 @@ def write(module: nn.Module, path: str | os.PathLike[str], shared: bool, notes: 
         "penalised": json.dumps([e.names[0] for g in family.layout.groups if g.penalised for e in g.entries]),
         "groups": json.dumps({e.names[0]: g.label for g in family.layout.groups for e in g.entries}),
     }
+    if family.options is not None:
+        header["options"] = json.dumps(family.options, default=float)  # of a tensor of one number
     if not family.is_calibrated:
         header["calibrated"] = "false"
     if frozen:
@@ -82,9 +86,10 @@ def load(path: str | os.PathLike[str], network: nn.Module | Factory, shape: Shap
     """
     header, tensors = read(path)
     try:
-        described, layerwise, penalised, groups, frozen = _described(header)
+        described, layerwise, penalised, groups, frozen, options = _described(header)
         shape = _shape(described, shape, path)
         _check_count(shape, tensors, path)
+        get_groups = _getting(groups, options)
     except files.DamageError as error:
         raise FileError(f"{path} is damaged ({error}): use another copy") from None
     family = Subspace(
@@ -94,7 +99,7 @@ def load(path: str | os.PathLike[str], network: nn.Module | Factory, shape: Shap
         init="point",
         offset=0.0,
         penalised=lambda name, _: name in penalised,
-        group=lambda name, _: groups.get(name, "unknown"),
+        groups=get_groups,
         seed=0,
     )
     if frozen:
@@ -129,7 +134,7 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, str], dict[str, Tensor
 def _tensors(family: Subspace) -> Iterator[tuple[str, Tensor]]:
     """Yield all tensors of a family with their names in a file; writing into them writes into it."""
     yield "rng", family.rng
-    for name, value in family.template.state_dict(keep_vars=True).items():
+    for name, value in _shared(family).items():
         if not isinstance(value, Tensor):
             raise ArgumentError(f"the network's state {name!r} is a {type(value).__name__}: only tensors can be saved")
         yield f"shared.{name}", value
@@ -141,9 +146,15 @@ def _tensors(family: Subspace) -> Iterator[tuple[str, Tensor]]:
 
 def _frozen(family: Subspace) -> dict[str, str]:
     """Return what each frozen parameter is, in words and as a checksum, by its name in a file."""
-    state = family.template.state_dict(keep_vars=True)
+    state = _shared(family)
     names = [name for name, value in state.items() if isinstance(value, nn.Parameter)]
     return {f"shared.{name}": files.fingerprint(name, _dense(name, state[name])) for name in names}
+
+
+def _shared(family: Subspace) -> dict[str, Any]:
+    """Return the network's state without the weights of a point, also inside `with family.point()`."""
+    with emptied(family.template, family.layout.places):
+        return family.template.state_dict(keep_vars=True)
 
 
 def _check_target(target: Path) -> None:
@@ -178,10 +189,35 @@ def _describe(shape: Shape) -> dict[str, Any]:
     return described
 
 
-def _described(header: dict[str, str]) -> tuple[dict[str, Any], bool, set[str], dict[str, str], dict[str, str]]:
-    """Return the parts of a header: shape, layerwise, names of penalised parameters, groups, and what was left out."""
-    kinds = {"shape": dict, "layerwise": bool, "penalised": list, "groups": dict, "frozen": dict}
-    header = {"frozen": "{}", **header}
+def _getting(labels: dict[str, str], options: list[dict[str, Any]]) -> GetGroups | None:
+    """Return the function that makes the optimiser groups of a file; None if it has those of no function."""
+    if not options:
+        return None
+    places = {f"group{index}": index for index in range(len(options))}
+    strange = [label for label in labels.values() if label not in places]
+    if strange or not all(isinstance(each, dict) and "params" not in each for each in options):
+        raise files.DamageError(f"its header has {len(options)} optimiser groups, and {strange[:1]} is none of them")
+
+    def get_groups(network: nn.Module) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = [{**_tuples(each), "params": []} for each in options]
+        for names, parameter in trainable(network):  # one that is not in the file is refused with all its tensors
+            found[places.get(labels.get(names[0], ""), 0)]["params"].append(parameter)
+        return found
+
+    return get_groups
+
+
+def _tuples(value: Any) -> Any:
+    """Return what was read from JSON with tuples, such as betas, which are lists there."""
+    if isinstance(value, dict):
+        return {key: _tuples(each) for key, each in value.items()}
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+def _described(header: dict[str, str]) -> tuple[Any, ...]:
+    """Return the parts of a header: shape, layerwise, penalised parameters, groups, what was left out, options."""
+    kinds = {"shape": dict, "layerwise": bool, "penalised": list, "groups": dict, "frozen": dict, "options": list}
+    header = {"frozen": "{}", "options": "[]", **header}
     found: list[Any] = []
     for name, kind in kinds.items():
         try:
@@ -193,8 +229,8 @@ def _described(header: dict[str, str]) -> tuple[dict[str, Any], bool, set[str], 
                 f"its header's {name!r} is {str(header.get(name))[:40]!r}, which is no {kind.__name__}"
             )
         found.append(value)
-    shape, layerwise, penalised, groups, frozen = found
-    return shape, layerwise, set(map(str, penalised)), groups, frozen
+    shape, layerwise, penalised, groups, frozen, options = found
+    return shape, layerwise, set(map(str, penalised)), groups, frozen, options
 
 
 def _shape(described: dict[str, Any], given: Shape | None, path: str | os.PathLike[str]) -> Shape:

@@ -1,7 +1,8 @@
 """The network without its weights, which every point of a family fills with its own."""
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from types import MethodType
 from typing import Any
 
@@ -9,9 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.utils.prune import BasePruningMethod
+from torch.nn.utils.stateless import _reparametrize_module
 from torch.nn.utils.weight_norm import WeightNorm
 
-from subspaces import checkpointing, nested
+from subspaces import checkpointing, nested, norms, randomness, values
+from subspaces.errors import ArgumentError
 from subspaces.recurrent import forget, recurrent
 
 
@@ -35,22 +38,90 @@ def call(
     """
     if torch.compiler.is_compiling():  # which follows torch's own way, and has the weights in its graph
         return functional_call(template, dict(weights), args, kwargs)
-    with checkpointing.remembering(template, weights, tracking):
-        return _call(template, weights, args, kwargs)
+    with filled(template, weights, tracking):
+        return template(*args, **kwargs)
 
 
-def _call(template: nn.Module, weights: Mapping[str, Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Do what `functional_call` does, without its look at all parameters and buffers: a tenth of a small step."""
+@contextmanager
+def filled(template: nn.Module, weights: Mapping[str, Tensor], tracking: bool = True) -> Iterator[None]:
+    """Let the network have the given weights, and leave none of them behind.
+
+    This is what `functional_call` does, without its look at all parameters and buffers: a tenth of a small step.
+    """
+    if torch.compiler.is_compiling():
+        with _reparametrize_module(template, dict(weights)):
+            yield
+        return
     parts = recurrent(template)
     slots = [_slot(template, name) for name in weights]
     before = [tensors[key] for tensors, key in slots]
+    token = checkpointing.remember(template, weights, tracking)
     try:
         forget(parts)
         _put(weights.values(), slots)
-        return template(*args, **kwargs)
+        yield
     finally:
+        checkpointing.forget(token)
         _put(before, slots)
         forget(parts)
+
+
+@contextmanager
+def refreshing(template: nn.Module, weights: Mapping[str, Tensor], refresh: Callable[[Any], object]) -> Iterator[None]:
+    """Before each call of the network that has these weights, pass its inputs on; the call itself keeps no statistics.
+
+    What is called of it besides could not be run at another point, so norms that would keep statistics are refused.
+    """
+    inside: list[AbstractContextManager[None]] = []
+
+    def begin(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if checkpointing.runs_with(weights):  # and no family was called meanwhile
+            if not inside:
+                refresh((args, kwargs))
+            inside.append(norms.untracked(template))
+            inside[-1].__enter__()
+
+    def end(*_: Any) -> None:
+        if checkpointing.runs_with(weights) and inside:
+            inside.pop().__exit__(None, None, None)
+
+    def refuse(norm: nn.Module, args: Any) -> None:
+        if norm.training and not inside and checkpointing.runs_with(weights) and not randomness.in_backward():
+            raise ArgumentError(
+                "statistics_every= runs the network's forward at the midpoint, and inside family.point() another of "
+                f"its methods ran {type(norm).__name__}: call the network itself, net(x), or leave statistics_every= "
+                "out and call subspaces.recalibrate before you evaluate"
+            )
+
+    found = norms.tracked(template).values()
+    hooks = [template.register_forward_pre_hook(begin, prepend=True, with_kwargs=True)]
+    hooks += [template.register_forward_hook(end, always_call=True)]
+    hooks += [norm.register_forward_pre_hook(refuse) for norm in found]
+    try:
+        yield
+    finally:
+        while inside:
+            inside.pop().__exit__(None, None, None)
+        for hook in hooks:
+            hook.remove()
+
+
+@contextmanager
+def emptied(template: nn.Module, names: Sequence[str]) -> Iterator[None]:
+    """Take the weights out of a network that is filled just now, as inside `with family.point()`."""
+    slots = [_slot(template, name) for name in names]
+    before = [tensors[key] for tensors, key in slots]
+    _put([None] * len(slots), slots)
+    try:
+        yield
+    finally:
+        _put(before, slots)
+
+
+def is_filled(template: nn.Module, names: Sequence[str]) -> bool:
+    """Say whether the network has weights just now."""
+    tensors, key = _slot(template, names[0])
+    return tensors[key] is not None
 
 
 def _slot(network: nn.Module, name: str) -> tuple[dict[str, Any], str]:
@@ -91,6 +162,7 @@ _HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backw
 
 def copy_with(template: nn.Module, parameters: Mapping[str, nn.Parameter], share: bool = False) -> nn.Module:
     """Return a copy of the network with the given parameters, and with `share` the template's own frozen ones."""
+    values.flag("share", share)
     network = copied(template, {id(frozen): frozen for frozen in template.parameters()} if share else None)
     if parameters:
         fill(network, parameters)

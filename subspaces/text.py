@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from subspaces import values
 from subspaces.errors import ArgumentError
@@ -34,6 +34,14 @@ def closest(name: object, names: Iterable[str]) -> str | None:
     spelled = {each.lower(): each for each in names}
     close = difflib.get_close_matches((name if isinstance(name, str) else values.shown(name)).lower(), spelled, n=1)
     return spelled[close[0]] if close else None
+
+
+def one_of(name: str, value: Any, names: Iterable[str]) -> str:
+    """Return a name that was passed, if it is one of these."""
+    known = list(names)
+    if not isinstance(value, str) or value not in known:
+        raise ArgumentError(f"{name}={values.shown(value)}: {nearest(value, known)}")
+    return value
 
 
 def hint(name: object, names: Iterable[str]) -> str:

@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from numbers import Integral
+from numbers import Complex, Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +23,20 @@ def whole(name: str, value: Any, least: int, most: int | None = None, beside: st
 def number(name: str, value: Any) -> float:
     """Return a finite number; True, False and text are none."""
     try:
-        found = math.nan if isinstance(value, (bool, str, bytes)) else float(value)
+        unreal = isinstance(value, Complex) and not isinstance(value, Real)  # numpy's would lose a part
+        found = math.nan if unreal or isinstance(value, (bool, str, bytes)) else float(value)
     except (TypeError, ValueError, OverflowError, RuntimeError):
         found = math.nan
     if not math.isfinite(found):
         raise ArgumentError(f"{name}={shown(value)}: expected a finite number")
     return found
+
+
+def flag(name: str, value: Any) -> bool:
+    """Return True or False; nothing else is taken for one of them, not even a number."""
+    if not isinstance(value, bool):
+        raise ArgumentError(f"{name}={shown(value)}: expected True or False")
+    return value
 
 
 def integer(value: Any) -> bool:
@@ -80,8 +88,10 @@ def function(name: str, value: Any, expected: str) -> None:
 
 def batches(name: str, loader: Any, *, again: bool = True) -> Iterable[Any]:
     """Return what yields batches, and if `again` does so as often as it is asked."""
-    if not isinstance(loader, Iterable) or isinstance(loader, (str, bytes)):
-        raise ArgumentError(f"{name}={shown(loader)}: expected something that yields batches, such as a DataLoader")
+    if not isinstance(loader, Iterable) or isinstance(loader, (str, bytes, Mapping)) or hasattr(loader, "ndim"):
+        raise ArgumentError(
+            f"{name}={shown(loader)}: expected something that yields batches, such as a DataLoader, or a list of them"
+        )
     if again and isinstance(loader, Iterator):
         raise ArgumentError(f"{name}={shown(loader)}: expected batches that can be walked over again")
     return loader

@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
+from multiprocessing.util import get_temp_dir
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ class Worker:
         self.resume = CONTEXT.Event()
         pause = Pause(self.resume)
         given = (writer, errors, target, pause, arguments)
+        get_temp_dir()  # which it gets as well: one that is killed would leave its own
         self.process = CONTEXT.Process(target=_call, args=given, daemon=not children)
         self.process.start()
         writer.close()

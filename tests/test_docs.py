@@ -25,7 +25,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = (
     *("README.md", "RESULTS.md", "CONTRIBUTING.md", "docs/guide.md", "docs/integrations.md", "docs/performance.md"),
     *("docs/own-images.md", "docs/shift.md", "docs/choosing.md", "docs/production.md", "docs/cluster.md"),
-    *("docs/scale.md", "results/README.md"),
+    *("docs/scale.md", "docs/parameters.md", "results/README.md"),
 )
 COMMAND = typer.main.get_command(app)
 HEADINGS = [
@@ -88,6 +88,23 @@ def test_the_ten_lines_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert names["loss"].requires_grad
 
 
+def test_the_block_of_the_readme_and_the_page_on_parameters_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = trained()
+    names["family"].train()
+    exec(blocks("README.md")[1], names)
+    names["loss"].backward()
+    assert names["features"].shape == (16, 8)
+    (code,) = blocks("docs/parameters.md")
+    exec(code, names)
+    decay, rest, head = names["optimizer"].param_groups
+    assert [group["weight_decay"] for group in (decay, rest, head)] == [0.1, 0, 0]
+    assert [sum(each.shape[1] for each in group["params"]) for group in (decay, rest, head)] == [40, 24, 27]
+    assert [group["lr"] for group in (decay, rest, head)] == [1e-3, 1e-3, 0.01]
+
+
 def test_the_code_of_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names = trained()
@@ -145,7 +162,7 @@ def test_the_code_of_the_page_on_production_runs(tmp_path: Path, monkeypatch: py
 def test_the_code_that_evaluates_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names = trained()
-    _, code, _ = blocks("README.md")
+    *_, code, _ = blocks("README.md")
     exec(code, names)
     assert 0 <= names["evaluation"]["midpoint"].accuracy <= 1
     assert 0 <= float(names["alpha"]) <= 1

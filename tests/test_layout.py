@@ -138,9 +138,8 @@ def test_groups_by_dtype():
 
 
 def test_groups_by_label_and_penalty():
-    layout = Layout.of(
-        Small(), penalised=lambda name, p: name == "conv.weight", group=lambda name, p: name.partition(".")[0]
-    )
+    labels = {name: name.partition(".")[0] for name, _ in Small().named_parameters()}
+    layout = Layout.of(Small(), lambda name, p: name == "conv.weight", labels)
     assert names(layout) == {
         "conv_penalised_layers": ["conv.weight"],
         "conv_free_rest": ["conv.bias"],
@@ -178,22 +177,3 @@ def test_frozen_parameters_are_left_out():
     assert layout.layers == ("norm", "head")
     assert all(not name.startswith("conv") for name in layout.entries)
     assert {name for names, _ in trainable(module) for name in names} == set(layout.entries)
-
-
-@pytest.mark.parametrize("label", [None, 3, "", "no decay", "a.b", True])
-def test_bad_label(label):
-    with pytest.raises(ValueError, match=rf"group\(\) returned {label!r} for parameter 'conv.weight': expected a name"):
-        Layout.of(Small(), group=lambda name, p: label)
-
-
-@pytest.mark.parametrize("label", ["values", "training", "forward"])
-def test_label_that_a_parameter_dict_cannot_hold(label):
-    with pytest.raises(ValueError, match=f"name '{label}', which is taken"):
-        Layout.of(nn.Linear(2, 2, bias=False), group=lambda name, p: label)
-
-
-def test_labels_that_collide():
-    module = nn.ParameterList([torch.zeros(2), torch.zeros(2).double(), torch.zeros(2)])
-    labels = {"0": "a", "1": "a", "2": "a_float32"}
-    with pytest.raises(ValueError, match="name 'a_float32', which is taken"):
-        Layout.of(module, group=lambda name, p: labels[name])

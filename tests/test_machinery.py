@@ -284,6 +284,7 @@ def test_moving_average(use_buffers: bool):
     assert averaged(images()[0]).isfinite().all()  # its random numbers still work
 
 
+@pytest.mark.filterwarnings("ignore::subspaces.norms.RandomPointWarning")
 def test_update_bn_of_a_family():
     module = family()
     loader = [images(seed) for seed in range(4)]
@@ -415,6 +416,7 @@ def test_copies_draw_the_same_points_and_go_their_own_way():
     assert not torch.equal(module.rng, other.rng)
 
 
+@pytest.mark.filterwarnings("ignore::subspaces.norms.RandomPointWarning")
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 @pytest.mark.filterwarnings("ignore::subspaces.norms.StatisticsWarning")
 def test_without_autograd(mode: Callable[[], Any]):

@@ -198,3 +198,170 @@ def test_the_compiler_is_asked_to_keep_out_by_those_alone_who_need_it(monkeypatc
     monkeypatch.setattr(norms, "apart", later)
     pickle.loads(stored)
     assert later.run is not norms.Apart.run
+
+
+# Norms that do not count, and other buffers
+
+
+def instance() -> nn.Module:
+    norm = nn.InstanceNorm1d(4, affine=True, track_running_stats=True)
+    return nn.Sequential(nn.Conv1d(2, 4, 3), norm, nn.ReLU(), nn.Flatten(), nn.Linear(24, 3))
+
+
+def sequences(count: int) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(2)
+    return [torch.randn(6, 2, 8, generator=generator) * (1 + index) + index for index in range(count)]
+
+
+@pytest.mark.parametrize("momentum", [0.1, None])
+def test_instance_norms_are_recalibrated_to_the_plain_average(momentum):
+    torch.manual_seed(0)
+    family = ss.Subspace(instance, ss.Line(), seed=0)
+    family.template[1].momentum = momentum
+    net = ss.recalibrate(family.midpoint(), sequences(3))
+    hidden = [net[0](x).detach() for x in sequences(3)]
+    assert_close(net[1].running_mean, torch.stack([each.mean(2).mean(0) for each in hidden]).mean(0))
+    assert_close(net[1].running_var, torch.stack([each.var(2).mean(0) for each in hidden]).mean(0))
+    assert (net[1].momentum, net.training, len(net[1]._forward_pre_hooks)) == (momentum, True, 0)
+    ss.recalibrate(family, sequences(3))
+    for found, expected in zip(running(family.template), running(net), strict=True):
+        assert_close(found, expected)
+    before = running(net)[0].clone()
+    with pytest.raises(ValueError, match="not finite"):
+        ss.recalibrate(net, [torch.full((2, 2, 8), torch.nan)])
+    assert torch.equal(running(net)[0], before)
+
+
+def test_stale_statistics_of_instance_norms_are_told(tmp_path):
+    torch.manual_seed(0)
+    family, (x,) = ss.Subspace(instance, ss.Line(), seed=0), sequences(1)
+
+    def told(family: ss.Subspace) -> bool:
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            family.eval()(x)
+        assert all("instance-norm statistics" in str(each.message) for each in found)
+        return bool(found)
+
+    assert not told(family)
+    for _ in range(2):
+        family.train()(x)
+        other = ss.Subspace(instance, ss.Line())
+        other.load_state_dict(family.state_dict())
+        ss.save(family, tmp_path / "family.safetensors")
+        read = ss.load(tmp_path / "family.safetensors", instance)
+        assert [told(each) for each in (copy.deepcopy(family), other, read, family)] == [True] * 4
+        ss.recalibrate(family, sequences(2))
+        other.load_state_dict(family.state_dict())
+        assert not told(family)
+        assert not told(other)
+        ss.recalibrate(family.train(), sequences(2))
+    family(x)
+    assert told(family)
+
+
+def test_fresh_statistics_of_instance_norms_are_of_the_midpoint_alone():
+    torch.manual_seed(0)
+    family = ss.Subspace(instance, ss.Line(), seed=0, statistics_every=1)
+    network = family.midpoint().train()
+    for x in sequences(4):
+        family(x)
+        with family.point() as net:
+            net(x)
+        network(x), network(x)
+    for found, expected in zip(running(family.template), running(network), strict=True):
+        assert_close(found, expected)
+    family.eval()(x)
+
+
+class OwnNorm(nn.Module):
+    """A norm as one writes it by hand; `rebinds`: its mean is another tensor after each call."""
+
+    def __init__(self, rebinds: bool = False, scale: float = 1.0) -> None:
+        super().__init__()
+        self.rebinds = rebinds
+        self.weight = nn.Parameter(torch.full((4,), scale))
+        self.register_buffer("mean", torch.zeros(4))
+        self.register_buffer("table", torch.ones(4))
+        self.register_buffer("seen", torch.zeros((), dtype=torch.long))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            self.seen += 1
+            new = 0.9 * self.mean + 0.1 * x.detach().mean(0)
+            if self.rebinds:
+                self.mean = new
+            else:
+                self.mean.copy_(new)
+        return (x - self.mean) * self.weight * self.table
+
+
+OTHERS = {
+    "by hand": (OwnNorm, "buffer 'mean' of"),
+    "by hand, rebound": (lambda: OwnNorm(rebinds=True), "buffer 'mean' of"),
+    "in a part": (lambda: nn.Sequential(OwnNorm(), nn.BatchNorm1d(4)), "buffer '0.mean' of"),
+    "spectral norm": (
+        lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4)),
+        r"buffer 'parametrizations.weight.0._u', 'parametrizations.weight.0._v' of",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("block", [False, True])
+def test_other_buffers_that_training_changed_are_told_once(name, block):
+    make, said = OTHERS[name]
+    torch.manual_seed(0)
+    family, (x,) = ss.Subspace(make, ss.Line(), seed=0), batches(1)
+    family.eval()(x)
+    family.train()
+    if block:
+        with family.point() as net:
+            net(x)
+    else:
+        family(x)
+    family(x)
+    family.keep_statistics()
+    with pytest.warns(StatisticsWarning, match=said) as found:
+        family.eval()(x)
+    assert len(found) == 1
+    assert "recalibrate does not renew" in str(found[0].message)
+    family.train()(x)
+    family.keep_statistics()
+    family.eval()(x)  # said once
+
+
+def test_buffers_that_something_else_changes_are_not_told():
+    torch.manual_seed(0)
+    family, (x,) = (
+        ss.Subspace(lambda: nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4), OwnNorm().eval()), ss.Line()),
+        batches(1),
+    )
+    family.template[2].eval()
+    family(x)
+    family.load_state_dict(family.state_dict())
+    family.to(torch.float64).to(torch.float32)
+    family.template[2].mean.add_(0)  # as DistributedDataParallel does
+    family.eval()(x)
+
+
+def test_passes_at_a_point_renew_what_is_kept_by_hand():
+    torch.manual_seed(0)
+    family, (x,) = ss.Subspace(OwnNorm, ss.Line()), batches(1)
+    family(x)
+    with torch.no_grad():
+        family(x, alpha=family.shape.midpoint())
+    family.eval()(x)
+
+
+def test_loading_a_checkpoint_is_no_training():
+    torch.manual_seed(0)
+    family, other, (x,) = ss.Subspace(OwnNorm, ss.Line()), ss.Subspace(OwnNorm, ss.Line()), batches(1)
+    family(x)
+    other.load_state_dict(family.state_dict())
+    other.eval()(x)
+    copied = copy.deepcopy(family)
+    with pytest.warns(StatisticsWarning, match="'mean'"):
+        copied.eval()(x)
+    family.load_state_dict(other.state_dict())
+    family.eval()(x)

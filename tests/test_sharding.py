@@ -271,6 +271,19 @@ def accumulates(rank: int, world: int, light: bool) -> dict[str, Tensor]:
     return {name: parameter.grad for name, parameter in parallel.named_parameters() if parameter.requires_grad}
 
 
+def enters_a_block(rank: int, world: int, distributed: bool) -> dict[str, Tensor]:
+    """Return the gradients of a block at one point, of a family that is cut or of one that is wrapped."""
+    family = started("line")[0]
+    if distributed:
+        ss.distribute(family)
+    else:
+        ss.reduce_theta(DistributedDataParallel(family))
+    x, y = batch(0, rank, world)
+    with family.point() as net:
+        F.cross_entropy(net(x), y).backward()
+    return {name: whole(omega.grad) for name, omega in family.omega.items()}
+
+
 def checkpoint_of(family: ss.Subspace, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
     model, state = get_state_dict(family, optimizer)
     return {"model": model, "optimizer": state}
@@ -321,6 +334,7 @@ def worker(rank: int, world: int, folder: str, port: int) -> None:
         found["statistics"] = recalibrates(rank)
         found["alpha"] = learns_alpha(rank, world)
         found["accumulated"] = [accumulates(rank, world, light) for light in (False, True)]
+        found["blocks"] = [enters_a_block(rank, world, distributed) for distributed in (True, False)]
         found["said"] = refuses(rank, world, folder)
         writes_checkpoint(rank, world, folder)
     else:
@@ -455,6 +469,15 @@ def test_the_gradient_of_alpha_is_of_all_columns_and_batches(ranks: Ranks) -> No
         F.cross_entropy(family(x, alpha=alpha.requires_grad_()), y).backward()
         for rank in ranks[2]:
             assert_close(rank["alpha"][name], alpha.grad)
+
+
+def test_a_block_at_one_point_has_the_gradients_of_all_batches(ranks: Ranks) -> None:
+    family = started("line")[0]
+    x, y = batch(0, 0, 1)
+    F.cross_entropy(family(x), y).backward()
+    expected = {name: omega.grad for name, omega in family.omega.items()}
+    for rank in ranks[2]:
+        assert_close(rank["blocks"], [expected, expected])
 
 
 def test_a_family_beside_other_parameters_gets_the_gradients_of_plain_wrapping(ranks: Ranks) -> None:

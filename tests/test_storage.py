@@ -26,7 +26,10 @@ from torch.nn.utils.parametrizations import weight_norm
 from subspaces import Bezier, FileError, Line, Shape, Simplex, Subspace, files, load, save
 from subspaces.storage import VERSION, WHOLE
 
-pytestmark = pytest.mark.filterwarnings("ignore::subspaces.norms.StatisticsWarning")  # what is stale here is meant so
+pytestmark = [  # what is stale or drawn here is meant so
+    pytest.mark.filterwarnings("ignore::subspaces.norms.StatisticsWarning"),
+    pytest.mark.filterwarnings("ignore::subspaces.norms.RandomPointWarning"),
+]
 
 
 class Net(nn.Module):
@@ -86,8 +89,10 @@ def frozen() -> nn.Module:
     return net
 
 
-def part_of(name: str, _: nn.Parameter) -> str:
-    return name.partition(".")[0]
+def by_part(network: Any) -> list[dict[str, Any]]:
+    parts = [("norm", {"weight_decay": 0.0, "betas": (0.9, 0.99)}), ("conv", {}), ("head", {"lr": 0.5})]
+    found = [{"params": list(getattr(network, name).parameters()), **options} for name, options in parts]
+    return [*found[:2], {"params": [], "lr": torch.tensor(2.0)}, found[2]]
 
 
 FAMILIES: dict[str, tuple[Callable[[], nn.Module], Callable[[Any], Subspace]]] = {
@@ -104,7 +109,7 @@ FAMILIES: dict[str, tuple[Callable[[], nn.Module], Callable[[Any], Subspace]]] =
     "channels last": (lambda: Net().to(memory_format=torch.channels_last), lambda make: Subspace(make, Line())),
     "weight norm": (lambda: weight_norm(nn.Linear(5, 2)), lambda make: Subspace(make, Line())),
     "predicate": (Net, lambda make: Subspace(make, Line(), penalised=lambda name, _: name == "norm.bias")),
-    "groups": (Net, lambda make: Subspace(make, Line(), group=part_of)),
+    "groups": (Net, lambda make: Subspace(make, Line(), groups=by_part)),
     "from modules": (Net, lambda make: Subspace.from_modules([make(), make()], Line())),
 }
 
@@ -233,11 +238,11 @@ def test_predicate_and_groups_come_back(path):
     assert same(loaded.penalty(), family.penalty())
     family, make = trained("groups")
     save(family, path)
-    assert list(load(path, make).omega) == list(family.omega)
-    options = {"norm": {"weight_decay": 0.0}}
-    assert [len(group["params"]) for group in load(path, make).parameter_groups(**options)] == [
-        len(group["params"]) for group in family.parameter_groups(**options)
-    ]
+    loaded = load(path, make)
+    assert list(loaded.omega) == list(family.omega)
+    groups, expected = loaded.parameter_groups(), family.parameter_groups()
+    assert [len(group.pop("params")) for group in groups] == [len(group.pop("params")) for group in expected]
+    assert groups == expected == [{"weight_decay": 0.0, "betas": (0.9, 0.99)}, {}, {"lr": 2.0}, {"lr": 0.5}]
 
 
 # What is in a file
@@ -766,12 +771,15 @@ def test_a_header_that_promises_a_million_vertices_is_refused_before_they_are_ma
         ("penalised", "7"),
         ("groups", "[]"),
         ("groups", None),
+        ("options", "{}"),
+        ("options", "[3]"),
+        ("options", '[{"params": []}]'),
     ],
 )
 def test_other_bad_metadata_names_the_file(path, key, value):
     save(Subspace(Net, Simplex(3)), path)
     rewritten(path, load_file(path), **{key: value})
-    with pytest.raises(FileError, match=rf"{path} is damaged .*{key}"):
+    with pytest.raises(FileError, match=rf"{path} is damaged .*({key}|optimiser groups)"):
         load(path, Net)
 
 

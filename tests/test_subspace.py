@@ -12,6 +12,7 @@ from scipy import stats
 from torch import Tensor, nn
 
 from subspaces import Bezier, Line, Point, Shape, Simplex, Subspace
+from subspaces.errors import ArgumentError
 
 TARGET = torch.tensor([0, 1, 1, 0, 1])
 
@@ -145,6 +146,7 @@ def test_per_weight_coefficients_are_a_naive_loop(shape):
             torch.testing.assert_close(gradients(family, i)[name], c[..., i] * parameter.grad)
 
 
+@pytest.mark.filterwarnings("ignore::subspaces.norms.RandomPointWarning")
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_objective_is_convex_in_omega_for_a_convex_loss(shape):
     # Appendix A: h(omega) = E_alpha loss(P(alpha, omega)) is convex, because P is linear in omega
@@ -509,32 +511,17 @@ def test_parameter_groups_hold_each_vertex_once():
     assert {id(p) for group in groups for p in group["params"]} == {id(p) for p in family.parameters()}
 
 
-def test_no_weight_decay_on_norms():
-    family = Subspace(Small, Line(), group=lambda name, p: "norms" if name.startswith("norm") else "rest")
-    before = copy.deepcopy(family.vertex(1))
-    optimizer = torch.optim.SGD(family.parameter_groups(norms={"weight_decay": 0}), lr=0.5, weight_decay=0.1)
-    for omega in family.parameters():
-        omega.grad = torch.zeros_like(omega)
-    optimizer.step()
-    for name, value in family.vertex(1).items():
-        expected = before[name] if name.startswith("norm") else (1 - 0.5 * 0.1) * before[name]
-        torch.testing.assert_close(value, expected)
-
-
-def test_groups_of_one_label_stay_together():
-    def make() -> nn.Module:
-        return nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3).double())
-
-    family = Subspace(make, Line(), group=lambda name, p: "all")
-    (group,) = family.parameter_groups(all={"lr": 2})
-    assert len(group["params"]) == 4
-    assert group["lr"] == 2
-
-
 @pytest.mark.parametrize(("name", "hint"), [("other", "did you mean 'others'"), ("bn", "expected one of 'weights'")])
 def test_unknown_parameter_group(name, hint):
-    with pytest.raises(KeyError, match=rf"parameter_groups\({name}=…\): no group of that name; {hint}"):
+    with pytest.raises(ArgumentError, match=rf"parameter_groups\({name}=…\): no group of that name; {hint}"):
         Subspace(Small, Line()).parameter_groups(**{name: {"lr": 1}})
+
+
+def test_options_for_a_group_that_the_network_does_not_have():
+    family = Subspace(lambda: nn.Linear(3, 2, bias=False), Line())
+    assert family.parameter_groups(others={"weight_decay": 0}) == [{"params": [family.omega["weights"]]}]
+    family = Subspace(lambda: nn.LayerNorm(3), Line())
+    assert family.parameter_groups(weights={"lr": 1}) == [{"params": [family.omega["others"]]}]
 
 
 def test_frozen_parameters_do_not_move():

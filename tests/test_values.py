@@ -67,7 +67,7 @@ CALLS: dict[str, dict[str, Callable[[Any], Any]]] = {
     "Subspace": {
         "Subspace": lambda value: ss.Subspace(value, ss.Line()),
         "shape": lambda value: ss.Subspace(make, value),
-        **by_keyword(lambda **given: ss.Subspace(make, ss.Line(), **given), "init", "penalised", "group", "seed"),
+        **by_keyword(lambda **given: ss.Subspace(make, ss.Line(), **given), "init", "penalised", "groups", "seed"),
     },
     "family": {
         "ensemble": family.ensemble,

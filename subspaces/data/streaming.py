@@ -5,9 +5,13 @@ a GPU, and is normalised on the device. What happens to an image is a function o
 so that the batches are the same for any number of workers.
 """
 
+import functools
+import multiprocessing
 import os
+import signal
+import threading
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -24,6 +28,8 @@ from subspaces.data.shares import ALL, Share
 from subspaces.errors import ArgumentError
 from subspaces.randomness import uniform
 from subspaces.streams import permutation, stream
+
+GRACE = 5  # seconds in which a worker that is told to end does
 
 
 class StreamingLoader:
@@ -79,7 +85,8 @@ class StreamingLoader:
             if isinstance(split, Files)
             else _ArrayReader(split, seed, flip, pad, resized_crop)
         )
-        self._loader = DataLoader(
+        self._start = functools.partial(
+            DataLoader[Any],
             reader,
             batch_size=None,  # the reader makes whole batches
             sampler=self._sampler,
@@ -88,7 +95,9 @@ class StreamingLoader:
             persistent_workers=workers > 0,
             prefetch_factor=4 if workers else None,
             generator=torch.Generator().manual_seed(0),  # or it would draw from the global one
+            worker_init_fn=_follow_trainer,
         )
+        self._loader = self._start()
 
     @property
     def sizes(self) -> list[int]:
@@ -116,6 +125,10 @@ class StreamingLoader:
             x = images.to(self.device, non_blocking=True)  # uint8 [n, H, W, C]
             yield self.normalise(x), labels.to(self.device, non_blocking=True)
 
+    def close(self) -> None:
+        """End the worker processes; the next epoch starts new ones."""
+        self._loader = self._start()  # the old one ends its workers when nobody iterates over it
+
     def state_dict(self) -> dict[str, int]:
         """Return where the loader is: a loader that loads it goes on with the next epoch."""
         return {"epoch": self.epoch}
@@ -139,6 +152,29 @@ def _check(split: Images, batch: int, pad: int, resized_crop: bool, size: int, r
         raise ArgumentError(f"pad={pad}, resized_crop=True: expected one of the two ways to crop")
     if size > resize:
         raise ArgumentError(f"size={size}, resize={resize}: expected a centred view that fits into the scaled image")
+
+
+def _follow_trainer(worker: int) -> None:
+    """Let a worker end with the process that started it, to which alone Ctrl-C is left.
+
+    Torch's workers watch their parent, which with the start method forkserver is another process. In either case they
+    end as usual, so that they remove their temporary files.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _end_worker)  # as multiprocessing does to what is left when an interpreter exits
+    threading.Thread(target=_wait_for_trainer, daemon=True).start()
+
+
+def _wait_for_trainer() -> None:
+    trainer = multiprocessing.parent_process()
+    assert trainer is not None
+    trainer.join()
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+
+
+def _end_worker(number: int, frame: object) -> NoReturn:
+    signal.alarm(GRACE)  # which kills a worker that waits for something
+    raise KeyboardInterrupt  # at which torch ends a worker
 
 
 class _Sampler:

@@ -81,11 +81,11 @@ def log_mean(logits: Tensor, average: Average = "probabilities") -> Tensor:
         raise ArgumentError(f"average={average!r}: expected 'probabilities' or 'logits'")
     if len(logits) == 1:
         return logits[0].double().log_softmax(-1)
-    mean = reduce(Tensor.add_, (each.double().softmax(-1) for each in logits)).div_(len(logits))
+    mean: Tensor = reduce(Tensor.add_, (each.double().softmax(-1) for each in logits)).div_(len(logits))
     faint, logs = mean < FAINT, mean.log()
     if not bool(faint.any()):
         return logs
-    exact = reduce(torch.logaddexp, (each.double().log_softmax(-1) for each in logits)) - math.log(len(logits))
+    exact: Tensor = reduce(torch.logaddexp, (each.double().log_softmax(-1) for each in logits)) - math.log(len(logits))
     return torch.where(faint, exact, logs)
 
 

@@ -84,6 +84,8 @@ def average(
 
 def measured_by(usual: Iterable[Metric], more: Mapping[str, Any] | Iterable[Metric] | None) -> list[Metric]:
     """Return a task's metrics and those beside them: ours, or by name what has update, compute and reset."""
+    if more is not None and not isinstance(more, Mapping):
+        more = values.several("metrics", more, "metrics by name, such as {'f1': torchmetrics.F1Score(…)}")
     beside = more.items() if isinstance(more, Mapping) else [(getattr(each, "name", ""), each) for each in more or ()]
     found = [*usual, *(_named(name, each) for name, each in beside)]
     names = [metric.name for metric in found]

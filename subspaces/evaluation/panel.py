@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from subspaces import streams
+from subspaces import nested, streams
 from subspaces.evaluation.classification import Classes
 from subspaces.evaluation.metrics import Metric, Tally
 from subspaces.evaluation.points import Item, Place, row_of
@@ -69,7 +69,7 @@ class Panel:
     def hear(self, batches: Iterable[Any], items: Sequence[Item], *, labelled: bool = True) -> Iterator[Heard]:
         """Yield what the rows of items say, batch by batch."""
         places = list(dict.fromkeys(place for item in items if not item.masks for place in item.points))
-        for number, batch in enumerate(batches):
+        for number, batch in enumerate(batch for batch in batches if not nested.is_empty(batch)):
             rows, said, target = [], {}, None
             if places:
                 networks = [self._networks[place] for place in places]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.batchnorm import _NormBase
 
 from subspaces import averages, nested, streams, template
 from subspaces.batchnorm import recalibrate
@@ -91,7 +91,7 @@ class Predictor:
     def __call__(self, weights: Sequence[Weights]) -> dict[str, Iterable[Answers]]:
         """Return what the networks with these weights say, batch by batch, on each split."""
         networks = self.prepare(weights)
-        return {split: (self.ask(networks, batch) for batch in self.splits[split]) for split in self.splits}
+        return {split: (self.ask(networks, batch) for batch in _filled(self.splits[split])) for split in self.splits}
 
     def dropping(self, weights: Weights, passes: int, seed: int) -> dict[str, Iterable[Answers]]:
         """Return what a network says so many times, each time without other parts of it; members are the passes.
@@ -102,7 +102,7 @@ class Predictor:
         (network,) = self.prepare([weights])
 
         def answers(split: str) -> Iterator[Answers]:
-            for number, batch in enumerate(self.splits[split]):
+            for number, batch in enumerate(_filled(self.splits[split])):
                 yield self.ask_dropping(network, passes, batch, streams.number(seed, "dropout", number))
 
         return {split: answers(split) for split in self.splits}
@@ -125,7 +125,7 @@ class Predictor:
 
         The labels of a batch that is not `labelled` are not looked at: all of them are 0.
         """
-        batch = nested.apply(lambda tensor: tensor.to(self.device, non_blocking=True), batch)
+        batch = nested.moved(batch, self.device)
         target = self.task.target(batch) if labelled else self._zeros(batch)
         with self._settings(seed):
             outputs = [self._run(network, batch) for network in networks]
@@ -173,7 +173,7 @@ class Predictor:
 
     def _renew_statistics(self, network: nn.Module, statistics: Iterable[Any]) -> None:
         self.statistics_images = 0
-        others = (part for part in network.modules() if not isinstance(part, _BatchNorm))
+        others = (part for part in network.modules() if not isinstance(part, _NormBase))
         kept = [(each, each.clone()) for part in others for each in part.buffers(recurse=False)]
 
         def run(module: Any, batch: Any) -> None:
@@ -218,6 +218,18 @@ class GivenNetworks(Predictor):
     def prepare(self, weights: Sequence[Any]) -> list[nn.Module]:
         """Return the networks of these numbers."""
         return [self._networks[number] for number in weights]
+
+    def _run(self, network: nn.Module, batch: Any) -> tuple[Any, Tensor | None]:
+        try:
+            return super()._run(network, batch)
+        except RuntimeError as error:
+            number = self._networks.index(network)
+            if number == 0 or isinstance(error, torch.OutOfMemoryError):
+                raise
+            raise ArgumentError(
+                f"network {number + 1} of {len(self._networks)}, a {type(network).__name__}, fails on a batch that the "
+                f"first one takes ({error}): expected networks that take the same inputs"
+            ) from error
 
     def keep(self, weights: Any) -> nn.Module:
         """Return the network of this number, which nothing changes."""
@@ -288,6 +300,11 @@ class CapturedPredictor(Predictor):
         torch._foreach_zero_(running)  # nothing of before, also where that was infinite
         self._pupil(loader.take(size)[0])
         torch._foreach_add_(sums, running)
+
+
+def _filled(batches: Iterable[Any]) -> Iterator[Any]:
+    """Yield the batches that have examples."""
+    return (batch for batch in batches if not nested.is_empty(batch))
 
 
 def _running(network: nn.Module) -> list[Tensor]:

@@ -6,14 +6,15 @@ of them can be made again without the data, the networks or the definitions.
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from subspaces.errors import ArgumentError
+from subspaces.evaluation.misfits import misfits
 from subspaces.evaluation.schema import LATER, build
-from subspaces.text import nearest
+from subspaces.text import nearest, one_of
 from subspaces.training import seals
 from subspaces.training.recipe import MissingMethodError, Recipe
 from subspaces.training.runs import RunError
@@ -286,7 +287,7 @@ class Record:
             record: Record = build(cls, values)
             if record.key != run:
                 raise ArgumentError(f"its recipe has the key {record.key}, and its seal says {run}")
-            if (wrong := next(_misfits(record), None)) is not None:
+            if (wrong := next(misfits(record), None)) is not None:
                 raise ArgumentError(wrong)
             return record
         except MissingMethodError as error:  # nothing is wrong with the file
@@ -312,10 +313,8 @@ class Record:
 
     def metric(self, name: str) -> Description:
         """Return a metric in words, or name the nearest one."""
-        for each in self.metrics:
-            if each.name == name:
-                return each
-        raise ArgumentError(f"metric={name!r}: {nearest(name, [each.name for each in self.metrics])}")
+        known = {each.name: each for each in self.metrics}
+        return known[one_of("metric", name, known)]
 
     def answer(self, name: str, split: str = "test") -> Row | None:
         """Return the row of an answer on a split; None if it was not measured."""
@@ -338,53 +337,6 @@ def merged(rows: Iterable[Row], new: Iterable[Row]) -> list[Row]:
     """Return rows with new ones in place of those about the same, in an order that does not depend on when."""
     found = {row.key: row for row in (*rows, *new)}
     return sorted(found.values(), key=_order)
-
-
-def _misfits(record: Record) -> Iterator[str]:
-    """Yield in words what of a record does not fit the rest."""
-    yield from (f"dataset has no {name}" for name in ("name", "classes", "splits") if name not in record.dataset)
-    for at, row in enumerate(record.rows):
-        if row.metrics.keys() != record.rows[0].metrics.keys():
-            yield f"rows[{at}] has other metrics than the first row"
-        if not row.alphas:
-            yield f"rows[{at}] has no alphas"
-        for name, curve in (("reliability", row.reliability), ("risk_coverage", row.risk_coverage)):
-            if curve is not None and len({len(column) for column in vars(curve).values()}) > 1:
-                yield f"rows[{at}].{name} has columns of different lengths"
-    names = {each.name for each in record.metrics}
-    for at, shift in enumerate(record.shifts):
-        yield from _misfits_of_rows(f"shifts[{at}]", shift.rows, names)
-    for at, outliers in enumerate(record.outliers):
-        yield from _misfits_of_rows(f"outliers[{at}]", outliers.rows, {each.name for each in outliers.metrics})
-    for kind, keys in (
-        ("shifts", [(each.name, each.severity) for each in record.shifts]),
-        ("outliers", [each.name for each in record.outliers]),
-    ):
-        yield from (f"{kind}[{at}] is there twice" for at, key in enumerate(keys) if key in keys[:at])
-    for at, plane in enumerate(record.planes):
-        lengths = [len(plane.xs)] * len(plane.ys)
-        if any([len(line) for line in grid] != lengths for grid in plane.values.values()):
-            yield f"planes[{at}] has not {len(plane.ys)} lines of {len(plane.xs)} cells"
-    if (shown := record.examples) is not None:
-        k, p = len(shown.labels), len(shown.alphas)
-        fits = {"indices": len(shown.indices) == k, "size": len(shown.size) == 3}
-        fits["images"] = len(shown.images) == (k * math.prod(shown.size) + 2) // 3 * 4  # in base64
-        fits["predicted"] = [len(line) for line in shown.predicted] == [k] * p
-        fits["confidence"] = [len(line) for line in shown.confidence] == [k] * p
-        yield from (
-            f"examples.{name} does not fit {k} images and {p} points" for name, good in fits.items() if not good
-        )
-
-
-def _misfits_of_rows(where: str, rows: list[Row], metrics: set[str]) -> Iterator[str]:
-    """Yield what is wrong with the rows of other examples than those of a split."""
-    if not rows:
-        yield f"{where} has no rows"
-    for at, row in enumerate(rows):
-        if not row.alphas:
-            yield f"{where}.rows[{at}] has no alphas"
-        if not row.metrics or not metrics.issuperset(row.metrics):
-            yield f"{where}.rows[{at}] has other metrics than those that are described"
 
 
 _ROLES = {"along": 0, "midpoint": 0, "vertex": 1, "edge": 2, "grid": 3, "random": 4}

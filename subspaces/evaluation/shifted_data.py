@@ -70,11 +70,11 @@ class Corruptions:
         if self.names is None and folder is not None:
             return tuple(names_in(folder))
         given = "all" if self.names is None else self.names
-        if given in ("all", EXTRA):
+        if isinstance(given, str) and given in ("all", EXTRA):
             return tuple(each.name for each in CORRUPTIONS.values() if given == EXTRA or each.group != EXTRA)
         chosen = [given] if isinstance(given, str) else _some("names", given, "['fog', 'snow'], or 'all'")
         for name in chosen:
-            if name not in CORRUPTIONS:
+            if not isinstance(name, str) or name not in CORRUPTIONS:
                 raise ArgumentError(f"corruptions={values.shown(name)}: {nearest(name, ('all', EXTRA, *CORRUPTIONS))}")
         return tuple(name for name in CORRUPTIONS if name in chosen)
 
@@ -95,7 +95,7 @@ def _some(name: str, value: Any, example: str) -> list[Any]:
 
 def wanted(value: Any) -> Corruptions | Given | None:
     """Return what `corruptions=` stands for."""
-    if value is None or value is False or isinstance(value, Corruptions) or (value == () and values.listed(value)):
+    if value is None or value is False or isinstance(value, Corruptions) or (isinstance(value, tuple) and not value):
         return value or None
     if value is True:
         return Corruptions()

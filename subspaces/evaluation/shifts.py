@@ -34,7 +34,7 @@ def measure_shifts(journal: Journal, items: Sequence[Item], answers: Sequence[An
         rows = panel.measure(each.batches(), some, metrics)
         if not rows:
             raise ArgumentError(f"the loader of {each.name!r} has no examples: expected at least one batch")
-        journal.broken += [(about, each.name, *counts) for about, *counts in panel.broken]
+        journal.broken += [(about, each.name, broken, count) for about, broken, count in panel.broken]
         _add(journal, each, rows)
         tick(1)
 

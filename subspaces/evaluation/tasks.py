@@ -14,7 +14,7 @@ from subspaces.evaluation.classification import Classes, log_mean
 from subspaces.evaluation.metrics import Metric, of_task
 from subspaces.evaluation.regression import Normal, mixture
 from subspaces.outputs import Outputs, check_first, prediction, to_log_pair, to_log_probabilities, to_outputs
-from subspaces.text import Catalogue, listed, nearest
+from subspaces.text import Catalogue, listed, one_of
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,9 @@ class Classification(Task):
     shown: ClassVar[tuple[str, ...]] = ("accuracy", "nll")
 
     def __post_init__(self) -> None:
-        if self.of not in SHAPES:
-            raise ArgumentError(f"of={values.shown(self.of)}: {nearest(self.of, SHAPES)}")
+        one_of("of", self.of, SHAPES)
+        values.flag("shift", self.shift)
+        values.whole("ignore", self.ignore, -(2**63), 2**63 - 1, beside=", the label of what does not count")
         if self.outputs is not None:
             object.__setattr__(self, "outputs", to_outputs("outputs", self.outputs))
 
@@ -196,6 +197,9 @@ class Regression(Task):
     distances: ClassVar[tuple[Metric, ...]] = regression.DISTANCES
     shown: ClassVar[tuple[str, ...]] = ("rmse", "mae")
 
+    def __post_init__(self) -> None:
+        values.flag("log_variance", self.log_variance)
+
     def parts(self, output: Any, target: Any, features: Tensor | None = None) -> tuple[Normal, Tensor]:
         """Return means, variances where there are any, and targets, all [n, d]."""
         mean, variance = averages.moments(output)
@@ -204,7 +208,7 @@ class Regression(Task):
         goal = labelled.numbers(target, mean.device, "numbers, of the shape of what the network returns")
         if mean.is_complex() or goal.is_complex() or bool(goal.isnan().any()):
             raise ArgumentError(
-                f"the network returns {mean.dtype} for targets of {goal.dtype}: expected real numbers, and no target NaN"
+                f"the network returns {mean.dtype} for targets of {goal.dtype}: expected real numbers, no target NaN"
             )
         if mean.numel() != goal.numel() or not mean.ndim or mean.shape[:1] != goal.shape[:1]:
             raise ArgumentError(

@@ -12,8 +12,8 @@ from subspaces.errors import ArgumentError
 from subspaces.subspace import Subspace
 
 REMEDY = (
-    "pass group=, a function that names the group of a parameter, such as group=lambda name, parameter: "
-    "'head' if name.startswith('head') else 'body', or optimizers=lambda family: SGD(family.parameters(), lr=0.1)"
+    "pass groups=, a function that makes the groups of one network, such as groups=lambda module: "
+    "module.configure_optimizers().param_groups, or optimizers=lambda family: SGD(family.parameters(), lr=0.1)"
 )
 
 

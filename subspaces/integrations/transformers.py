@@ -45,6 +45,7 @@ class SubspaceTrainer(Trainer):
     """
 
     label_smoother: Any
+    optimizer: Any
 
     def __init__(
         self,
@@ -85,6 +86,17 @@ class SubspaceTrainer(Trainer):
         family: Subspace = self.model
         decaying = {id(family.omega[group.name]) for group in family.layout.groups if group.penalised}
         return [name for name, parameter in model.named_parameters() if id(parameter) in decaying]
+
+    def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
+        """Make the optimiser of the arguments; a family that was made with `groups=` has its groups there."""
+        family: Subspace = self.model
+        if self.optimizer is None and family.options is not None:
+            given = self.optimizer_cls_and_kwargs or self.get_optimizer_cls_and_kwargs(self.args, family)
+            kind, options = given
+            decay = {"weight_decay": self.args.weight_decay}
+            self.optimizer = kind([{**decay, **group} for group in family.parameter_groups()], **options)
+        found: torch.optim.Optimizer = super().create_optimizer(model)
+        return found
 
     def compute_loss(
         self, model: nn.Module, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None

@@ -12,6 +12,7 @@ from subspaces.errors import ArgumentError
 from subspaces.text import nearest
 
 MOST = 2**31 - 1
+MOST_FLOAT = 1e30  # weights are float32, whose largest number an optimizer's products stay below
 
 
 class Limit(NamedTuple):
@@ -39,7 +40,7 @@ def setting(default: Any, text: str, limit: Limit | None = None, **more: Any) ->
         default: its value where nothing else is said.
         text: what it is for, in a sentence.
         limit: which numbers it may be.
-        more: `most`, the largest integer; `symbol`, what a label calls it; `label`, a function of the value that
+        more: `most`, the largest number; `symbol`, what a label calls it; `label`, a function of the value that
             returns how the name of the method tells it; `ordinary`, the smallest and the largest number that anybody
             has had a use for; `choices`, a function that returns the names it may be; `later`, that older files lack
             it.
@@ -56,7 +57,7 @@ def check(owner: Any, entries: "Iterable[dataclasses.Field[Any]]") -> None:
 
 def checked(entry: "dataclasses.Field[Any]", value: Any, kind: Any) -> Any:
     """Return the value of one field as its type, so that 1 and 1.0 are one configuration."""
-    name, limit, most = entry.name, entry.metadata["limit"], entry.metadata.get("most", MOST)
+    name, limit = entry.name, entry.metadata["limit"]
     parts = typing.get_args(kind)
     if NoneType in parts:
         if value is None:
@@ -65,7 +66,8 @@ def checked(entry: "dataclasses.Field[Any]", value: Any, kind: Any) -> Any:
     value = _typed(name, value, kind)
     if limit is not None and not limit.good(value):
         raise ArgumentError(f"{name}={values.shown(value)}: expected {limit.expected}")
-    if kind is int and value > most:
+    most = entry.metadata.get("most", {int: MOST, float: MOST_FLOAT}.get(kind))
+    if most is not None and value > most:
         raise ArgumentError(f"{name}={values.shown(value)}: expected at most {most:,}")
     names = choices(entry, kind)
     if names and value not in names:

@@ -132,8 +132,8 @@ class Reading:
 
 
 def _by_alpha(rows: Iterable[Row]) -> dict[float, Row]:
-    found = {min(float(alpha) for alpha in row.alphas if not isinstance(alpha, list)): row for row in rows}
-    return dict(sorted(found.items()))
+    numbers = [(row, [float(alpha) for alpha in row.alphas if not isinstance(alpha, list)]) for row in rows]
+    return dict(sorted({min(alphas): row for row, alphas in numbers if alphas}.items()))
 
 
 @dataclass(frozen=True)

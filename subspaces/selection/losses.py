@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.batchnorm import _NormBase
 
 from subspaces import geometry, labelled, nested, norms, sharding, template, values
 from subspaces.batchnorm import recalibrate
@@ -85,7 +85,7 @@ class Losses:
         """Make the batch-norm statistics those of a point."""
         if self._statistics is None:
             return
-        others = (part for part in self._network.modules() if not isinstance(part, _BatchNorm))
+        others = (part for part in self._network.modules() if not isinstance(part, _NormBase))
         kept = [(each, each.clone()) for part in others for each in part.buffers(recurse=False)]
         with _from_the_start(self._statistics), seeded(self._seed, self.device):
             run = partial(self._output, rows)
@@ -120,7 +120,7 @@ class Losses:
         return {name: view for group in self.layout.groups for name, view in group.unpack(rows[group.name]).items()}
 
     def _run(self, rows: Rows, batch: Any, loss: Loss) -> Tensor:
-        batch = nested.apply(lambda tensor: tensor.to(self.device, non_blocking=True), batch)
+        batch = nested.moved(batch, self.device)
         unread = "by='entropy', which needs no labels"
         target = labelled.target(batch, unread) if self.criterion.labelled else None
         output = self._output(rows, self._network, batch)

@@ -1,6 +1,7 @@
 """`family.select`: the best point for a new domain, from a few examples."""
 
 import math
+import sys
 from collections.abc import Iterable
 from typing import Any, Literal
 
@@ -83,12 +84,13 @@ class Selecting:
         """
         found = criterion(by, outputs)
         _check(self, per, search, points, steps, folds, level, seed)
+        seed = int(seed)  # also of numpy
         norms.check_given(self.template, statistics)
         values.batches("loader", loader, again=False)
         if statistics is not None:
             values.batches("statistics", statistics)
         if batches is not None:
-            values.whole("batches", batches, 1, beside=", or None for all")
+            values.whole("batches", batches, 1, sys.maxsize, beside=", or None for all")
         devices = [self.device] if self.device.type == "cuda" else []
         with torch.random.fork_rng(devices), torch.inference_mode(False):
             losses = Losses(self, loader, found, statistics, batches, seed)
@@ -143,9 +145,9 @@ def _check(
 ) -> None:
     if family.shape.vertices < 2:
         raise ArgumentError(f"select: {family.shape} has one point, there is nothing to choose from; expected a family")
-    if per not in ("network", "layer"):
+    if not isinstance(per, str) or per not in ("network", "layer"):
         raise ArgumentError(f"per={values.shown(per)}: expected 'network' or 'layer'")
-    if search not in (None, "grid", "gradient"):
+    if search is not None and (not isinstance(search, str) or search not in ("grid", "gradient")):
         raise ArgumentError(f"search={values.shown(search)}: expected 'grid', 'gradient', or None for what fits")
     if search == "grid" and (family.shape.point or per == "layer"):
         raise ArgumentError(

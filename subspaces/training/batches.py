@@ -48,6 +48,11 @@ class Stream:
     def __iter__(self) -> Iterator[Batch]:
         return iter(self.loader)
 
+    def close(self) -> None:
+        """End the processes that read the images; the next epoch starts new ones."""
+        self._iterator = None
+        self.loader.close()
+
     def state_dict(self) -> dict[str, Tensor]:
         """Return where the loader is."""
         return {"epoch": torch.tensor(self.loader.epoch), "batches": self.position.clone()}

@@ -1,7 +1,11 @@
 """What a person, or another program, sees of training while it runs."""
 
+import io
 import json
+import os
+import socket
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, Literal, TextIO, get_args
@@ -9,7 +13,7 @@ from typing import Any, Literal, TextIO, get_args
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from subspaces import values
+from subspaces import files, values
 from subspaces.errors import ArgumentError
 from subspaces.text import nearest, printable
 from subspaces.training.runs import Run
@@ -23,7 +27,6 @@ class Display:
     def __init__(self, mode: Mode, tensorboard: bool, stack: ExitStack, stream: TextIO | None) -> None:
         self.mode = mode
         self.tensorboard = tensorboard
-        self.stack = stack
         self.stream = stream
         self.bars = _Bars(stack) if mode == "bar" else None
         self.writers: dict[Run, Callable[[dict[str, Any]], None]] = {}
@@ -31,7 +34,7 @@ class Display:
     def begin(self, run: Run, epoch: int, done: int, batches: int) -> None:
         """Show a run that has so many epochs behind it, and so many of the batches of the next; it may begin again."""
         if self.tensorboard:
-            self.writers[run] = self.stack.enter_context(_tensorboard(run, epoch))
+            self.writers[run] = _tensorboard(run, epoch)
         if self.bars is not None:
             self.bars.begin(run, epoch * batches + done, run.recipe.epochs * batches)
 
@@ -129,23 +132,31 @@ class _Bars:
 HELD_OUT = ("validation_accuracy", "test_accuracy")
 
 
-@contextmanager
-def _tensorboard(run: Run, epoch: int) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """Yield a function that writes a row of the log for TensorBoard; it does nothing where that is missing."""
+def _tensorboard(run: Run, epoch: int) -> Callable[[dict[str, Any]], None]:
+    """Return a function that writes a row of the log for TensorBoard; it does nothing where that is missing.
+
+    The rows are written here, not by a thread of TensorBoard's, whose errors name no file.
+    """
     try:
-        from torch.utils.tensorboard import SummaryWriter
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.summary.writer.record_writer import RecordWriter
     except ImportError:
-        yield lambda row: None
-        return
-    # What an interrupted run wrote after its last checkpoint comes again.
-    writer = SummaryWriter(str(run.folder / "tensorboard"), purge_step=epoch + 1)
+        return lambda row: None
+    folder = run.folder / "tensorboard"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.{os.getpid()}"
+
+    def append(**content: Any) -> None:
+        record = io.BytesIO()
+        RecordWriter(record).write(Event(wall_time=time.time(), **content).SerializeToString())
+        files.append(path, record.getvalue())
 
     def write(row: dict[str, Any]) -> None:
-        for name, value in row.items():
-            if name != "epoch":
-                writer.add_scalar(name, value, row["epoch"])
+        numbers = [Summary.Value(tag=name, simple_value=value) for name, value in row.items() if name != "epoch"]
+        append(step=row["epoch"], summary=Summary(value=numbers))
 
-    try:
-        yield write
-    finally:
-        writer.close()
+    append(file_version="brain.Event:2")
+    # What an interrupted run wrote after its last checkpoint comes again.
+    append(step=epoch + 1, session_log=SessionLog(status=SessionLog.START))
+    return write

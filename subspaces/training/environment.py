@@ -4,6 +4,7 @@ import dataclasses
 import os
 import platform
 import subprocess
+import tomllib
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ import torch
 
 from subspaces.training.execution import Execution
 from subspaces.version import __version__
+
+DESCRIBE = ("describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*")
 
 
 def environment(execution: Execution, processes: int = 1) -> dict[str, Any]:
@@ -33,21 +36,25 @@ def environment(execution: Execution, processes: int = 1) -> dict[str, Any]:
 def commit() -> str | None:
     """Return the commit of the source tree, with a plus sign if it has changed since; None outside of one.
 
-    Where the tree is a copy, such as in a container, SUBSPACES_COMMIT says which.
+    Where the tree is a copy, such as in a container, SUBSPACES_COMMIT says which. A repository that this package was
+    only installed below is not its source tree.
     """
     if named := os.environ.get("SUBSPACES_COMMIT"):
         return named
-    here = Path(__file__).parent
+    top = Path(__file__).resolve().parents[2]
     try:
+        project = tomllib.loads((top / "pyproject.toml").read_text()).get("project", {})
+        if project.get("name") != __name__.partition(".")[0]:
+            return None
         found = subprocess.run(
-            ["git", "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"],
-            cwd=here,
+            ["git", "--git-dir", top / ".git", "--work-tree", top, *DESCRIBE],
+            cwd=top,
             capture_output=True,
             text=True,
             check=True,
             timeout=10,
         )
-    except (OSError, subprocess.SubprocessError):
+    except (OSError, ValueError, subprocess.SubprocessError):
         return None
     return found.stdout.strip()
 

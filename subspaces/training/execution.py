@@ -1,6 +1,7 @@
 """Where a recipe is trained, and how fast."""
 
 import dataclasses
+import math
 import re
 from dataclasses import dataclass
 from typing import Literal
@@ -45,7 +46,7 @@ class Execution:
     evaluate_batches: int = setting(
         50, "Batches for batch-norm statistics of these evaluations; early-stopping: 50.", POSITIVE
     )
-    checkpoint_seconds: float = setting(60.0, "Seconds between checkpoints.", NATURAL)
+    checkpoint_seconds: float = setting(60.0, "Seconds between checkpoints.", NATURAL, most=math.inf)
     ray: str | None = setting(
         None,
         "Train on a Ray cluster. HOST:PORT: that one; auto, or nothing: that of RAY_ADDRESS or of this machine, else a "

@@ -82,12 +82,19 @@ def read_json(path: Path, run: str | None, remedy: str) -> Sealed:
 def parse(content: bytes, where: object, remedy: str) -> dict[str, Any]:
     """Return JSON that must be an object."""
     try:
-        value = json.loads(content)
+        value = json.loads(content, parse_int=_whole)
         if not isinstance(value, dict):
             raise ArgumentError(f"expected an object, found a {type(value).__name__}")
     except (ValueError, RecursionError) as error:
         raise RunError(f"{where} is damaged ({error}): {remedy}") from None
     return value
+
+
+def _whole(digits: str) -> int:
+    """Return an integer of a JSON file; a larger one than any that is written cannot become a float or an array."""
+    if len(digits) > 20:
+        raise ArgumentError(f"a number of {len(digits)} digits")
+    return int(digits)
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, str], run: str) -> None:

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -135,11 +135,20 @@ class Trainer:
         while self.pending:
             self.pending.pop(0)[1]()
 
-    def steps(self, until: int | None = None) -> Iterator[None]:
+    def steps(self, until: int | None = None) -> Generator[None]:
         """Train to the end, or until so many epochs are done; wherever this yields, the next steps are due.
 
         Whoever drives it makes them (`advance`), for this run alone or for several at once, and tells it (`took`).
+        Where it ends, or is closed, so do the processes that read images.
         """
+        try:
+            yield from self._steps(until)
+        finally:
+            for loader in (self.engine.loader, *self.others.values()):
+                if isinstance(loader, Stream):
+                    loader.close()
+
+    def _steps(self, until: int | None) -> Iterator[None]:
         sizes = self.engine.loader.sizes
         while self.epoch < (self.run.recipe.epochs if until is None else until):
             with self._on_stream():

@@ -1,6 +1,6 @@
 """Runs that take turns on one device, a step of each at a time."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from subspaces.data import Dataset, ResidentLoader
@@ -39,7 +39,12 @@ class Crew:
         if len(trainers) > 1 or trainers[0].stacked:
             Stack([trainer.engine for trainer in trainers])
         self.until = until
-        self.steps = {trainer: trainer.steps(until) for trainer in trainers}
+        self.steps: dict[Trainer, Generator[None]] = {trainer: trainer.steps(until) for trainer in trainers}
+
+    def close(self) -> None:
+        """Leave all runs where they are."""
+        for steps in self.steps.values():
+            steps.close()
 
     def turn(self, tick: Tick) -> list[Failure]:
         """Make the next steps of all, and tell of each; return what went wrong with those that failed."""
@@ -102,7 +107,14 @@ class Turns:
 
         The runs of a crew are trained as one program, as far as they are at the same place.
         """
-        waiting, failures = [list(crew) for crew in crews if crew], list[Failure]()
+        try:
+            return self._train([list(crew) for crew in crews if crew], until)
+        finally:
+            for crew in self.running:
+                crew.close()
+
+    def _train(self, waiting: list[list[Run]], until: int | None) -> list[Failure]:
+        failures = list[Failure]()
         while waiting or self.running:
             before = self._count()
             for crew in self.running:

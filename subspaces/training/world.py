@@ -5,11 +5,14 @@ same decisions: what one alone can know, such as whether a run is finished, whet
 clock says, is asked here, by all of them in the same order.
 """
 
+import gc
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -122,6 +125,42 @@ def joined(execution: Execution) -> Iterator[tuple[World, Execution]]:
         if ours:
             with suppress(RuntimeError):  # of a process that is gone
                 dist.destroy_process_group()
+            _wait_for_threads()
+
+
+def _wait_for_threads() -> None:
+    """Wait until gloo's threads have dropped the tensors of the last collectives; two seconds at most.
+
+    A thread of gloo needs the GIL to drop a tensor, which may be after the collective has returned. Before Python 3.14
+    one that asks for it while the interpreter ends is terminated, and with it the process, by SIGABRT. The threads do
+    not end with the group, as DTensor's caches keep that. So the GIL is free here until all of them have slept for an
+    interval: one that waits for the GIL, or for a core, would have run in it.
+    """
+    gc.collect()  # a group that is freed joins its threads
+    before: list[str] = []
+    for _ in range(100):
+        now = _thread_states()
+        if now is None:
+            time.sleep(0.3)
+            return
+        if now == before and all("(sleeping)" in state for state in now):
+            return
+        before = now
+        time.sleep(0.02)
+
+
+def _thread_states() -> list[str] | None:
+    """Return what Linux says of each of gloo's threads: asleep or not, and how often it ran; None elsewhere."""
+    tasks = Path("/proc/self/task")
+    if not tasks.is_dir():
+        return None
+    found = []
+    for task in sorted(tasks.iterdir()):
+        with suppress(OSError):  # of a thread that has ended
+            status = (task / "status").read_text()
+            if "gloo_runloop" in status.partition("\n")[0]:
+                found.append(status)
+    return found
 
 
 def _world(execution: Execution) -> World:

@@ -96,7 +96,7 @@ def functions() -> dict[str, Callable[..., Any]]:
     found["Subspace.from_modules"] = ss.Subspace.from_modules
     found["family(x, alpha=…)"] = lambda alpha: family(torch.zeros(4, 3), alpha=alpha)
     del found["family.forward"]
-    left = ("ss.__version__", "ss.studies", "ss.networks", "ss.FileError", "ss.Shape")
+    left = ("ss.__version__", "ss.studies", "ss.networks", "ss.FileError", "ss.UserError", "ss.Shape")
     return {name: one for name, one in found.items() if callable(one) and name not in left}
 
 
@@ -138,7 +138,7 @@ class Calls:
                 label = (
                     f"a good {one.name}" if one.name != wrong and one.name in good else chance.choice(sorted(values))
                 )
-                if label == "nn.ReLU()" and one.name in ("group", "penalised", "forward", "select"):
+                if label == "nn.ReLU()" and one.name in ("groups", "penalised", "forward", "select"):
                     label = "5"  # what a function of the caller's says is its own affair
                 given[one.name], told[one.name] = values.get(label, good.get(one.name)), label
                 if one.kind is one.POSITIONAL_ONLY:

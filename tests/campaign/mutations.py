@@ -72,7 +72,8 @@ def damage(how: str, file: Path, donors: Path, chance: random.Random) -> tuple[s
         file.unlink()
         return how, [file]
     if how == "swapped":
-        other = chance.choice([path for path in sorted(file.parent.iterdir()) if path.is_file() and path != file])
+        others = [path for path in sorted(file.parent.iterdir()) if path.is_file() and path != file]
+        other = chance.choice(others or [file])  # it may be the only one, whose content stays
         mine, theirs = file.read_bytes(), other.read_bytes()
         file.write_bytes(theirs)
         other.write_bytes(mine)

@@ -202,11 +202,13 @@ class Instances(nn.Module):
         return out
 
 
-def test_instance_norm_needs_no_training_batches() -> None:
+def test_statistics_of_instance_norm_are_made_for_each_point() -> None:
     one = family(ss.Line(), Instances)
-    found = ss.evaluate(one, test=TEST, grid=(0.2,), progress=False)
+    with pytest.raises(ValueError, match=r"instance norm \(norm\).*pass statistics="):
+        ss.evaluate(one, test=TEST, grid=(0.2,), progress=False)
+    found = ss.evaluate(one, test=TEST, statistics=TRAINING, grid=(0.2,), progress=False)
     for row in found.rows:
-        check(row, [logits(one.at(alpha), TEST) for alpha in row.alphas])
+        check(row, [logits(ss.recalibrate(one.at(alpha), TRAINING).eval(), TEST) for alpha in row.alphas])
 
 
 def test_other_statistics_stay_while_those_of_batch_norm_are_made() -> None:

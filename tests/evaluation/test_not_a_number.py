@@ -140,7 +140,7 @@ def test_a_threshold_is_never_nan() -> None:
 def test_a_metric_of_another_library_is_nan() -> None:
     import torchmetrics
 
+    more = {"top": torchmetrics.Accuracy("multiclass", num_classes=3)}
     with pytest.warns(PredictionWarning):
-        more = {"top": torchmetrics.Accuracy("multiclass", num_classes=3)}
         found = ss.evaluate(NaN(), test=CLEAN, metrics=more, progress=False)
     assert math.isnan(found["midpoint"].top)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import resealed, unsealed
+from helpers import resealed
 
 from subspaces.evaluation.record import (
     Answered,
@@ -112,6 +112,14 @@ DAMAGES: list[tuple[Callable[[Any], Any], str]] = [
     (lambda values: values.update(more=1), "unexpected keyword argument 'more'"),
     (lambda values: values.update(environment=None), "environment is None"),
     (lambda values: values["dataset"].pop("splits"), "dataset has no splits"),
+    (lambda values: values["dataset"].update(classes=3), r"dataset\.classes is 3"),
+    (lambda values: values["dataset"].update(splits=[]), r"dataset\.splits is \[\]"),
+    (lambda values: values["shape"].update(kind={}), r"shape\.kind is {}"),
+    (lambda values: values["statistics"].update(images=float("nan")), r"statistics\.images is nan"),
+    (lambda values: values["environment"].update(execution="x"), r"environment\.execution is 'x'"),
+    (lambda values: values["metrics"][0].update(goal=10**400), "a number of 401 digits"),
+    (lambda values: values["rows"][0].update(alphas=[float("nan")]), r"rows\[0\]\.alphas\[0\] is nan"),
+    (lambda values: values["rows"][1].update(alphas=[[]]), r"rows\[1\]\.alphas\[0\] is \[\]"),
     (lambda values: values["rows"][1].update(alphas=None), r"rows\[1\]\.alphas is None"),
     (lambda values: values["rows"][1].update(alphas=[]), r"rows\[1\] has no alphas"),
     (lambda values: values["rows"][0].update(role=3), r"rows\[0\]\.role is 3"),
@@ -155,9 +163,9 @@ DAMAGES: list[tuple[Callable[[Any], Any], str]] = [
 def test_what_is_damaged_is_named(damage: Callable[[Any], Any], message: str, tmp_path: Path) -> None:
     record().write(tmp_path)
     path = tmp_path / "evaluation.json"
-    whole = unsealed(path)
+    whole = path.read_bytes()
     resealed(path, damage)
-    assert unsealed(path) != whole
+    assert path.read_bytes() != whole
     with pytest.raises(RunError, match=rf"evaluation\.json is damaged \(.*{message}.*\): remove it and evaluate anew"):
         Record.read(tmp_path)
 

@@ -75,6 +75,20 @@ def test_a_step_has_the_penalty_once(tmp_path: Path, make: Any, data: Any, optio
     assert_close(without.omega["others"], with_it.omega["others"], atol=1e-6, rtol=0)
 
 
+def test_groups_of_a_family_are_those_of_its_optimiser(tmp_path: Path) -> None:
+    def get_groups(model: nn.Module) -> list[dict[str, Any]]:
+        head = [p for name, p in model.named_parameters() if name.startswith("classifier")]
+        body = [p for name, p in model.named_parameters() if not name.startswith("classifier")]
+        return [{"params": body}, {"params": head, "lr": 0.5, "weight_decay": 0.0}]
+
+    family = ss.Subspace(classifier(), ss.Line(), init="point", groups=get_groups)
+    trainer = SubspaceTrainer(family, arguments(tmp_path, weight_decay=0.1), train_dataset=classified())
+    body, head = trainer.create_optimizer().param_groups
+    assert (body["weight_decay"], body["lr"]) == (0.1, trainer.args.learning_rate)
+    assert (head["weight_decay"], head["lr"]) == (0.0, 0.5)
+    assert sum(map(len, (body["params"], head["params"]))) == len(family.omega)
+
+
 def test_weights_decay_and_norms_and_biases_do_not(tmp_path: Path) -> None:
     family = seeded(classifier)
     trainer = SubspaceTrainer(family, arguments(tmp_path, weight_decay=0.1), train_dataset=classified())

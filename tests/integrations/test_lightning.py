@@ -427,9 +427,9 @@ def test_groups_are_those_of_the_family() -> None:
 
 
 def test_groups_of_parts_need_the_same_groups_in_the_family() -> None:
-    with pytest.raises(ValueError, match=r"1 of the 2 parameters.*'weights'.*pass group=.*or optimizers="):
+    with pytest.raises(ValueError, match=r"1 of the 2 parameters.*'weights'.*pass groups=.*or optimizers="):
         trainer(max_epochs=1).fit(wrapped(Headed), loader())
-    module = wrapped(Headed, group=lambda name, _: "head" if name.startswith("net.4") else "body")
+    module = wrapped(Headed, groups=lambda net: net.configure_optimizers().param_groups)
     run = trainer(max_epochs=1)
     run.fit(module, loader())
     head, body = run.optimizers[0].param_groups

@@ -41,14 +41,22 @@ SECONDS = 60.0
 
 @pytest.fixture(scope="module")
 def ray() -> Iterator[Any]:
-    """Ray, where it is installed, with a token of the tests' own; it reads once, when imported, whether to use one."""
+    """Ray, where it is installed, with a token and a folder of the tests' own.
+
+    It reads once, when imported, whether to use a token. Sockets have short names, and pytest's folders long ones.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="ray"))
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_TMPDIR", str(folder))
         if "ray" not in sys.modules:
             patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
             patch.setenv("RAY_AUTH_MODE", "token")
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.delenv("RAY_ADDRESS", raising=False)
-        yield pytest.importorskip("ray")
+        try:
+            yield pytest.importorskip("ray")
+        finally:
+            until(lambda: removed(folder))
 
 
 @pytest.fixture(scope="module")
@@ -56,16 +64,14 @@ def address(ray: Any) -> Iterator[str]:
     """A cluster of two machines with a core each, which are processes here."""
     from ray.cluster_utils import Cluster as Machines
 
-    folder = tempfile.mkdtemp(prefix="ray")  # sockets have short names
     options = {"num_cpus": 1, "include_dashboard": False, "object_store_memory": 80 * 2**20}
-    machines = Machines(initialize_head=True, head_node_args={**options, "temp_dir": folder})
+    machines = Machines(initialize_head=True, head_node_args=options)
     try:
         machines.add_node(**options)
         yield machines.address
     finally:
         ray.shutdown()
         machines.shutdown()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +97,12 @@ def until(true: Callable[[], Any]) -> Any:
         assert time.monotonic() < end
         time.sleep(0.02)
     return found
+
+
+def removed(folder: Path) -> bool:
+    """Remove a folder that processes which are about to end may still write to."""
+    shutil.rmtree(folder, ignore_errors=True)
+    return not folder.exists()
 
 
 def same(runs: list[Run], tmp_path: Path, **settings: Any) -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import multiprocessing
 import os
 import signal
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from processes import SECONDS, Pause, Worker
+from processes import Pause, Worker
 from training_cases import CPU, DIGITS, Countdown, assert_same_end, made_dataset, train_one
 
 from subspaces import data
@@ -186,6 +187,7 @@ def test_a_streaming_run_continues_from_the_end_of_an_epoch(folders, tmp_path: P
 
 def trains_files(pause: Pause, root: Path, out: Path, steps: int) -> None:
     """Train on image files that two other processes read, and be killed after some steps."""
+    multiprocessing.set_forkserver_preload(["subspaces.data"])  # all that they need
     execution = dataclasses.replace(EXECUTION, workers=2, evaluate_every=0, checkpoint_seconds=0.0)
     kill = Countdown(steps, lambda: signalled(signal.SIGKILL))
     train_one(PHOTOGRAPHS, out, dataset=data.load("imagenet", root), execution=execution, tick=kill)
@@ -200,10 +202,7 @@ def test_a_run_that_is_killed_while_others_read_its_files_ends_the_same_with_any
     execution = dataclasses.replace(EXECUTION, evaluate_every=0)
     train = functools.partial(train_one, PHOTOGRAPHS, dataset=folders)
     whole = train(out=tmp_path / "whole", execution=dataclasses.replace(execution, workers=0))
-    worker = Worker(trains_files, folders.train.root.parent, tmp_path, steps, children=True)
-    worker.process.join(SECONDS)
-    assert worker.process.exitcode == -signal.SIGKILL
-    worker.output.close()  # those that read it are still there for some seconds, and would keep it open
+    Worker(trains_files, folders.train.root.parent, tmp_path, steps, children=True).end(-signal.SIGKILL)
     _, progress = Run.under(tmp_path, PHOTOGRAPHS).load_checkpoint()
     assert 4 * progress["epoch"] + progress["done"] == steps
     assert_same_end(train(out=tmp_path, execution=dataclasses.replace(execution, workers=1)), whole)

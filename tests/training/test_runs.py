@@ -1,10 +1,13 @@
 """Run folders: what is in them, what is refused, and who may write."""
 
 import dataclasses
+import importlib.util
 import os
 import platform
 import re
+import shutil
 import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,7 @@ from processes import Pause, Worker
 from training_cases import CPU, DIGITS, Countdown, contents, digits, make_mlp, nothing, rows, train_one
 
 import subspaces as ss
-from subspaces.training import Recipe, Run, RunError, TrainingError, seals
+from subspaces.training import Recipe, Run, RunError, TrainingError, environment, seals
 from subspaces.training.loop import train_runs
 from subspaces.training.signals import stop_on_signals
 from subspaces.training.turns import Turns, Watchers
@@ -73,6 +76,33 @@ def test_the_environment_says_what_made_it(tmp_path: Path, monkeypatch: pytest.M
     assert start["threads"] == torch.get_num_threads()
     assert start["execution"] == dataclasses.asdict(CPU)
     assert start["time"].startswith("20")
+
+
+@pytest.mark.parametrize(
+    ("name", "inner", "known"), [("subspaces", True, True), ("x", True, False), (None, False, False)]
+)
+def test_the_commit_is_that_of_the_source_tree_alone(tmp_path: Path, name: str | None, inner: bool, known: bool):
+    """Not that of a repository in which the package happens to be installed."""
+    top = tmp_path / "top"
+    package = top / "subspaces" / "training"
+    package.mkdir(parents=True)
+    shutil.copy(environment.__file__, package)
+    if name:
+        (top / "pyproject.toml").write_text(f'[project]\nname = "{name}"\n')
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b.c"]
+    where = top if inner else tmp_path
+    for command in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "first"]):
+        subprocess.run([*git, *command], cwd=where, check=True)
+    spec = importlib.util.spec_from_file_location("subspaces.training.copied", package / "environment.py")
+    assert spec is not None
+    assert spec.loader is not None
+    copied = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(copied)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("SUBSPACES_COMMIT", raising=False)
+        found = copied.commit()
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=where, check=True, capture_output=True, text=True).stdout
+    assert found == (head[:12] if known else None)
 
 
 def test_every_start_is_noted(tmp_path: Path):

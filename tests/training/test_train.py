@@ -2,10 +2,13 @@
 
 import dataclasses
 import os
+import re
+import resource
 import signal
 from pathlib import Path
 
 import pytest
+from processes import Pause, Worker
 from training_cases import CPU, DIGITS, Countdown, contents, digits, jsonl, rows
 
 from subspaces.training import RECIPES, Recipe, Run, RunError, Stopped, train
@@ -143,6 +146,28 @@ def test_the_log_is_written_for_tensorboard(tmp_path: Path):
         assert found == [(row["epoch"], pytest.approx(row[name])) for row in run.log()]
 
 
+def full(pause: Pause, out: Path) -> None:
+    """Show a run where no file may have more than 1,000 bytes."""
+    run = Run.under(out, RECIPE)
+    run.folder.mkdir()
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+    with display("quiet", tensorboard=True) as shown:
+        shown.begin(run, 0, 0, 1)
+        try:
+            for epoch in range(1, 100):
+                shown.report(run, {"epoch": epoch, "loss": 0.5})
+        except OSError as error:
+            print(error)
+
+
+def test_a_full_disk_names_the_log_for_tensorboard(tmp_path: Path):
+    pytest.importorskip("tensorboard")
+    said = Worker(full, tmp_path).end()
+    assert said.count("\n") == 1  # and no traceback of a thread
+    assert re.search("File too large: could not be written, make room on the disk: '.*/tensorboard/.*tfevents", said)
+
+
 def stopped(out: Path, steps: int) -> Run:
     """A run that a signal ended after so many steps of 6 to an epoch, seen by TensorBoard."""
     run = Run.under(out, RECIPE)
@@ -161,13 +186,8 @@ def test_a_half_written_line_after_the_checkpoint_is_no_obstacle(tmp_path: Path)
     assert [row["epoch"] for row in run.log()] == [1, 2]
 
 
-def test_tensorboard_has_every_epoch_once_however_often_a_run_was_killed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_tensorboard_has_every_epoch_once_however_often_a_run_was_killed(tmp_path: Path):
     reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    files = pytest.importorskip("tensorboard.summary.writer.event_file_writer")
-    # TensorBoard reads files of one second by a number of theirs, as text: 10 comes before 9.
-    monkeypatch.setattr(files, "_global_uid", files.AtomicCounter(100))
     run = stopped(tmp_path, 8)
     state, log = (run.folder / "state.safetensors").read_bytes(), (run.folder / "log.jsonl").read_text()
     quietly(RECIPE, out=tmp_path, tensorboard=True)

@@ -87,7 +87,7 @@ def _options(run: Reading, recipe: Recipe) -> list[str]:
     execution = record.environment.get("execution", {})
     usual = "bfloat16" if str(execution.get("device")).startswith("cuda") else "float32"
     precision = execution.get("precision", usual)
-    return options if precision == usual else [*options, "--precision", precision]
+    return options if precision == usual else [*options, "--precision", str(precision)]
 
 
 def _simplex(points: Sequence[Row], vertices: int) -> list[str]:

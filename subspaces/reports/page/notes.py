@@ -58,7 +58,7 @@ def trained_on(record: Record) -> str:
 def _by_chance(groups: Sequence[Group], answers: Sequence[Answer], images: int) -> list[str]:
     """Say how far apart accuracies of one run each may be without a reason."""
     accuracy = sum(answer.spread("accuracy").mean for answer in answers) / len(answers)
-    if any(len(group.runs) > 1 for group in groups) or math.isnan(accuracy):
+    if any(len(group.runs) > 1 for group in groups) or not 0 <= accuracy <= 1:
         return []
     margin = 196 * math.sqrt(2 * accuracy * (1 - accuracy) / images)
     once = "one seed and " if any(group.recipe is not None for group in groups) else ""

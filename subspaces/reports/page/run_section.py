@@ -17,6 +17,7 @@ from subspaces.evaluation.record import Alpha, Choice, Examples, Plane, Row
 from subspaces.reports.page.commands import changed, reproduce
 from subspaces.reports.page.notes import asked, statistics_check, trained_on
 from subspaces.reports.reading import Reading
+from subspaces.training.runs import RunError
 
 SIDE = 64  # pixels of a picture; larger images are made smaller
 SINGULAR = {"vertices": "vertex", "checkpoints": "checkpoint", "members": "member", "networks": "network"}
@@ -35,6 +36,8 @@ def run_section(
     base, differing = ("", {}) if run.recipe is None else changed(run.recipe)
     fields = {} if run.recipe is None else run.recipe.to_dict()
     single_answer = places.get("vertex", places.get("random"))
+    if not run.record.answers:
+        raise RunError(f"{run.folder} was not evaluated to the end: run `subspaces evaluate {run.folder}`")
     answered = run.record.answers[0]
     own = run.record.answer(answered.name, split)
     middle = _middle(run)

@@ -1,0 +1,230 @@
+"""The patterns of public training scripts, each with a family in the place of its network."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.testing import assert_close
+
+import subspaces as ss
+
+
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    torch.manual_seed(0)
+
+
+def gradients(family: ss.Subspace, alpha: Any, plain: nn.Module) -> None:
+    """Compare the gradient of every vertex with c_i times that of a plain network at the point."""
+    named = {name: p.grad for name, p in plain.named_parameters()}
+    for group in family.layout.groups:
+        expected = torch.outer(family.coefficients(alpha)[group.name], group.pack(named))
+        assert_close(family.omega[group.name].grad, expected)
+
+
+class Embedding(nn.Sequential):
+    def __init__(self) -> None:
+        super().__init__(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3))
+
+
+def test_siamese_networks_compare_two_inputs_at_one_point() -> None:
+    family, pairs = ss.Subspace(Embedding, ss.Line()), torch.randn(2, 6, 5)
+    same = torch.randint(2, (6,)).float()
+
+    def loss(net: nn.Module) -> Tensor:
+        return F.mse_loss(torch.exp(-(net(pairs[0]) - net(pairs[1])).abs().sum(1)), same)
+
+    alpha = family.sample()
+    with family.point(alpha) as net:
+        loss(net).backward()
+    loss(plain := family.at(alpha)).backward()
+    gradients(family, alpha, plain)
+
+
+def test_triplets_are_embedded_at_one_point() -> None:
+    family, (anchor, close, far) = ss.Subspace(Embedding, ss.Simplex(3)), torch.randn(3, 6, 5)
+    optimizer = torch.optim.Adam(family.parameters(), lr=0.05)
+    losses = []
+    for _ in range(20):
+        with family.point() as net:
+            loss = F.triplet_margin_loss(net(anchor), net(close), net(far))
+        optimizer.zero_grad()
+        (loss + family.penalty()).backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.5 * losses[0]
+    with family.point(0.5 * torch.tensor([1.0, 1.0, 0.0])) as net:
+        assert torch.equal(net(anchor), net(anchor))
+
+
+class VAE(nn.Module):
+    """That of pytorch/examples, in small."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc1, self.mean, self.log_variance = nn.Linear(12, 8), nn.Linear(8, 2), nn.Linear(8, 2)
+        self.fc3, self.fc4 = nn.Linear(2, 8), nn.Linear(8, 12)
+
+    def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        hidden = self.fc1(x).relu()
+        return self.mean(hidden), self.log_variance(hidden)
+
+    def decode(self, z: Tensor) -> Tensor:
+        return self.fc4(self.fc3(z).relu()).sigmoid()
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        mean, log_variance = self.encode(x)
+        z = mean + torch.exp(log_variance / 2) * torch.randn_like(mean)
+        return self.decode(z), mean, log_variance
+
+
+def test_a_variational_autoencoder_decodes() -> None:
+    family, x = ss.Subspace(VAE, ss.Line()), torch.rand(4, 12)
+    found, mean, log_variance = family(x)
+    divergence = -0.5 * (1 + log_variance - mean.square() - log_variance.exp()).sum()
+    (F.binary_cross_entropy(found, x, reduction="sum") + divergence).backward()
+    assert all(omega.grad is not None for omega in family.parameters())
+    family.eval()
+    z = torch.randn(3, 2)
+    with pytest.raises(AttributeError, match=r"with family.point\(\) as net: net.decode\(…\)"):
+        family.decode(z)
+    with torch.no_grad(), family.point() as net:
+        assert_close(net.decode(z), family.midpoint().decode(z))
+
+
+class LanguageModel(nn.Module):
+    """That of pytorch/examples, in small: tied weights and a hidden state that the script keeps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder, self.rnn, self.decoder = nn.Embedding(9, 6), nn.LSTM(6, 6, 2), nn.Linear(6, 9)
+        self.decoder.weight = self.encoder.weight
+
+    def init_hidden(self, batch: int) -> tuple[Tensor, Tensor]:
+        weight = next(self.parameters())
+        return weight.new_zeros(2, batch, 6), weight.new_zeros(2, batch, 6)
+
+    def forward(self, tokens: Tensor, hidden: Any) -> tuple[Tensor, Any]:
+        found, hidden = self.rnn(self.encoder(tokens), hidden)
+        return self.decoder(found).log_softmax(-1), hidden
+
+
+def test_an_lstm_language_model_keeps_its_hidden_state() -> None:
+    family, tokens = ss.Subspace(LanguageModel, ss.Line()), torch.randint(9, (3, 4, 2))
+    optimizer = torch.optim.SGD(family.parameters(), lr=0.1)
+    with pytest.raises(AttributeError, match=r"net.init_hidden\(…\)"):
+        family.init_hidden(2)
+    with family.point() as net:
+        hidden = net.init_hidden(2)
+    for part in tokens:
+        hidden = tuple(each.detach() for each in hidden)
+        optimizer.zero_grad()
+        with family.point() as net:
+            found, hidden = net(part[:-1], hidden)
+            F.nll_loss(found.flatten(0, 1), part[1:].flatten()).backward()
+        torch.nn.utils.clip_grad_norm_(family.parameters(), 0.25)
+        optimizer.step()
+    family.eval()
+    plain = family.midpoint()
+    with torch.no_grad(), family.point() as net:
+        state, expected = net.init_hidden(1), plain.init_hidden(1)
+        for token in torch.tensor([[[3]], [[5]]]):
+            found, state = net(token, state)
+            wanted, expected = plain(token, expected)
+            assert_close(found, wanted)
+
+
+def test_both_losses_of_a_gans_discriminator_are_of_one_network() -> None:
+    discriminator = ss.Subspace(lambda: nn.Sequential(nn.Linear(5, 8), nn.LeakyReLU(), nn.Linear(8, 1)), ss.Line())
+    generator = ss.Subspace(lambda: nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 5)), ss.Line())
+    real, fake = torch.randn(6, 5), generator(torch.randn(6, 2))
+    ones, zeros = torch.ones(6, 1), torch.zeros(6, 1)
+
+    def loss(net: nn.Module) -> Tensor:
+        score = F.binary_cross_entropy_with_logits
+        return score(net(real), ones) + score(net(fake.detach()), zeros)
+
+    alpha = discriminator.sample()
+    with discriminator.point(alpha) as net:
+        loss(net).backward()
+    loss(plain := discriminator.at(alpha)).backward()
+    gradients(discriminator, alpha, plain)
+    with discriminator.point() as net:
+        F.binary_cross_entropy_with_logits(net(fake), ones).backward()
+    assert all(omega.grad.norm() > 0 for omega in generator.parameters())
+
+
+class Agent(nn.Module):
+    """That of cleanrl's PPO, in small."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.critic = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+        self.actor = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
+
+    def get_value(self, x: Tensor) -> Tensor:
+        return self.critic(x)
+
+    def get_action_and_value(self, x: Tensor, action: Tensor | None = None) -> tuple[Tensor, ...]:
+        policy = torch.distributions.Categorical(logits=self.actor(x))
+        action = policy.sample() if action is None else action
+        return action, policy.log_prob(action), policy.entropy(), self.critic(x)
+
+
+def test_the_ratio_of_an_agent_is_that_of_one_point() -> None:
+    family, states = ss.Subspace(Agent, ss.Line()), torch.randn(10, 4)
+    alpha = family.sample()
+    with torch.no_grad(), family.point(alpha) as agent:
+        action, before, _, value = agent.get_action_and_value(states)
+        assert torch.equal(value, agent.get_value(states))
+    with family.point(alpha) as agent:
+        _, after, entropy, value = agent.get_action_and_value(states, action)
+        ratio = (after - before).exp()
+        assert_close(ratio, torch.ones(10))
+        (value.square().mean() - (ratio * torch.randn(10)).mean() - 0.01 * entropy.mean()).backward()
+    assert all(omega.grad.norm() > 0 for omega in family.parameters())
+    with pytest.raises(AttributeError, match=r"net.get_value\(…\)"):
+        family.get_value(states)
+
+
+def test_no_decay_for_bias_and_layer_norm_by_name() -> None:
+    def make() -> nn.Module:
+        parts = {"dense": nn.Linear(4, 4), "LayerNorm": nn.LayerNorm(4), "classifier": nn.Linear(4, 2)}
+        return nn.ModuleDict(parts)
+
+    def get_groups(model: nn.Module) -> list[dict[str, Any]]:
+        no_decay = ["bias", "LayerNorm.weight"]
+        named = list(model.named_parameters())
+        decayed = [p for n, p in named if not any(nd in n for nd in no_decay)]
+        spared = [p for n, p in named if any(nd in n for nd in no_decay)]
+        return [{"params": decayed, "weight_decay": 0.5}, {"params": spared, "weight_decay": 0.0}]
+
+    family = ss.Subspace(make, ss.Line(), groups=get_groups)
+    before = [{name: value.clone() for name, value in family.vertex(index).items()} for index in range(2)]
+    optimizer = torch.optim.AdamW(family.parameter_groups(), lr=0.1)
+    for omega in family.parameters():
+        omega.grad = torch.zeros_like(omega)
+    optimizer.step()
+    for index, vertex in enumerate(before):
+        for name, value in family.vertex(index).items():
+            spared = "bias" in name or "LayerNorm" in name
+            assert_close(value, vertex[name] * (1 if spared else 1 - 0.1 * 0.5))
+
+
+def test_the_closure_of_lbfgs_evaluates_one_point() -> None:
+    family, x = ss.Subspace(lambda: nn.Linear(3, 1), ss.Line()), torch.randn(20, 3)
+    y = x @ torch.tensor([[1.0], [2.0], [3.0]]) + 4
+    optimizer = torch.optim.LBFGS(family.parameters(), line_search_fn="strong_wolfe")
+    alpha = family.sample()
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        with family.point(alpha) as net:
+            loss = F.mse_loss(net(x), y)
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    assert F.mse_loss(family(x, alpha=alpha), y) < 1e-3
