@@ -220,7 +220,7 @@ def _each(function: Callable[[Tensor, bool], Any], outputs: Any) -> Any:
 def _check_classes(prediction: Tensor, inputs: Any) -> None:
     """Refuse one number for each example of a batch, where the softmax would go over the batch."""
     entered = nested.tensors(inputs)
-    batch = len(entered[0]) if entered and entered[0].ndim > 1 else None
+    batch = entered[0].shape[0] if entered and entered[0].ndim > 1 else None  # len() makes it a constant in an export
     if prediction.shape[1:] == (batch,):
         raise ArgumentError(
             f"the members return a tensor of shape ({batch},) for a batch of {batch}: expected [batch, classes]; pass "

@@ -144,7 +144,11 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str
     """
     header = {**header, "layout": _layout(tensors)}
     found = checksum(header, tensors)
-    packed = memoryview(safetensors.torch.save(dict(tensors), {**header, "checksum": found}))
+    try:
+        packed = memoryview(safetensors.torch.save(dict(tensors), {**header, "checksum": found}))
+    except KeyError as error:  # from safetensors' table of dtypes
+        names = ", ".join(name for name, value in tensors.items() if value.dtype in error.args)
+        raise ArgumentError(f"the network's {names} has dtype {error}, which safetensors cannot hold") from None
     end = 8 + int.from_bytes(packed[:8], "little")
     names = json.loads(bytes(packed[8:end]))
     names["__metadata__"] = dict(sorted(names["__metadata__"].items()))
@@ -224,7 +228,11 @@ def _layout(tensors: Mapping[str, Tensor]) -> str:
 
 
 def stored(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return dense copies on the CPU, as a file takes them."""
+    """Return copies on the CPU, as a file takes them; all of them have to be dense tensors."""
+    for name, value in tensors.items():
+        if not isinstance(value, Tensor) or value.layout != torch.strided:
+            kind = f"a tensor with {value.layout}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+            raise ArgumentError(f"the network's state {name!r} is {kind}: only dense tensors can be saved")
     return {name: value.detach().cpu().clone(memory_format=torch.contiguous_format) for name, value in tensors.items()}
 
 

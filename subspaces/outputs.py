@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from subspaces import values
+from subspaces import averages, values
 from subspaces.errors import ArgumentError
 from subspaces.text import nearest
 
@@ -24,6 +24,16 @@ def to_outputs(name: str, value: Any) -> Outputs:
     if found not in known:
         raise ArgumentError(f"{name}={values.shown(value)}: {nearest(str(found), known)}")
     return found  # type: ignore[return-value]
+
+
+def prediction(output: Any, expected: str = "logits, or an output with .logits") -> Tensor:
+    """Return the tensor in the output of a classifier that is its prediction: the `logits`, or the first of a tuple."""
+    found = averages.logits(output)
+    found = found[0] if isinstance(found, (tuple, list)) and found else found
+    if not isinstance(found, Tensor) or not found.is_floating_point():
+        kind = f"tensor of {found.dtype}" if isinstance(found, Tensor) else type(output).__name__
+        raise ArgumentError(f"the network returns a {kind}: expected {expected}")
+    return found
 
 
 def are_probabilities(value: Tensor, dim: int = -1, *, single: bool = False) -> bool:

@@ -75,15 +75,7 @@ def write(module: nn.Module, path: str | os.PathLike[str], shared: bool, notes: 
         header["calibrated"] = "false"
     if frozen:
         header["frozen"] = json.dumps(frozen)
-    return sharding.on_first(family.mesh, lambda: _written(target, tensors, header))
-
-
-def _written(target: Path, tensors: dict[str, Tensor], header: dict[str, str]) -> str:
-    try:
-        return files.write_tensors(target, tensors, header)
-    except KeyError as error:  # from safetensors' table of dtypes
-        names = ", ".join(name for name, value in tensors.items() if value.dtype in error.args)
-        raise ArgumentError(f"the network's {names} has dtype {error}, which safetensors cannot hold") from None
+    return sharding.on_first(family.mesh, lambda: files.write_tensors(target, tensors, header))
 
 
 def load(path: str | os.PathLike[str], network: nn.Module | Factory, shape: Shape | None = None) -> Subspace:

@@ -151,7 +151,7 @@ def test_the_code_of_the_page_on_production_runs(tmp_path: Path, monkeypatch: py
     (code,) = blocks("docs/production.md")
     exec(code, names)
     with torch.no_grad():
-        torch.testing.assert_close(names["probabilities"], names["net"](names["images"]).softmax(-1))
+        torch.testing.assert_close(names["probabilities"], names["net"](names["inputs"]).softmax(-1))
     assert "3: cat, dog, owl" in (tmp_path / "net.pt2.md").read_text()
 
 

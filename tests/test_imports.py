@@ -40,8 +40,8 @@ ORDER = (
         "initial",
     ),
     *(
-        "outputs",
         "averages",
+        "outputs",
         "ensembles",
         "features",
         "batchnorm",

@@ -306,6 +306,46 @@ def test_one_logit_is_that_of_the_second_of_two_classes() -> None:
 GOOD = batched(inputs(), torch.arange(N) % 3)
 
 
+class Ending(nn.Module):
+    """A network and what it ends in."""
+
+    def __init__(self, end: Callable[[Tensor], Tensor], classes: int = 3) -> None:
+        super().__init__()
+        self.net, self.end = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, classes)), end
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.end(self.net(x))
+
+
+@pytest.mark.parametrize("by", ["nll", "accuracy", "entropy"])
+@pytest.mark.parametrize(
+    ("outputs", "end", "plain", "classes"),
+    [
+        ("probabilities", lambda x: x.softmax(1), lambda x: x, 3),
+        ("log_probabilities", lambda x: x.log_softmax(1), lambda x: x, 3),
+        ("probabilities", torch.sigmoid, lambda x: x, 1),
+    ],
+)
+def test_networks_that_end_in_probabilities(by: Any, outputs: Any, end: Any, plain: Any, classes: int) -> None:
+    """They choose as those without that end do; unsaid, probabilities are refused."""
+    families = [family_of(ss.Line(), lambda end=end: Ending(end, classes)) for end in (end, plain)]
+    examples = [(inputs(), torch.arange(N) % max(classes, 2))]
+    if outputs == "probabilities":
+        with pytest.raises(ValueError, match=r"look like probabilities.*pass outputs='probabilities'"):
+            families[0].select(examples, by=by)
+    how: dict[str, Any] = {"by": by, "folds": 0, "points": 5}
+    found, wanted = families[0].select(examples, outputs=outputs, **how), families[1].select(examples, **how)
+    for name in ("alpha", "midpoint", "value"):
+        assert getattr(found, name) == pytest.approx(getattr(wanted, name), abs=1e-6)
+
+
+def test_a_probability_of_zero_leaves_a_path_finite() -> None:
+    family = family_of(ss.Simplex(2), lambda: Ending(lambda x: (200 * x).softmax(1)))
+    for by in ("nll", "entropy"):
+        selection = family.select(GOOD, by=by, outputs="probabilities", folds=0, steps=3)
+        assert all(map(math.isfinite, (selection.midpoint, selection.value, selection.worst.value)))
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -314,6 +354,9 @@ GOOD = batched(inputs(), torch.arange(N) % 3)
         ({"per": "weight"}, r"per='weight': expected 'network' or 'layer'"),
         ({"search": "random"}, r"search='random': expected 'grid'"),
         ({"search": "grid", "per": "layer"}, r"search='grid': a grid is for one number.*expected 'gradient'"),
+        ({"outputs": "softmax"}, r"outputs='softmax': expected one of 'logits', 'probabilities'"),
+        ({"outputs": "probabilities"}, r"outputs='probabilities': the network's outputs are none"),
+        ({"outputs": "logits", "by": squared}, r"outputs='logits': a function by= gets outputs as they are"),
         ({"points": 1}, r"points=1: expected at least 2"),
         ({"steps": 0}, r"steps=0: expected at least 1"),
         ({"folds": -1}, r"folds=-1: expected at least 0"),

@@ -13,7 +13,7 @@ from subspaces.evaluation import classification, regression
 from subspaces.evaluation.classification import Classes, log_mean
 from subspaces.evaluation.metrics import Metric, of_task
 from subspaces.evaluation.regression import Normal, mixture
-from subspaces.outputs import Outputs, check_first, to_log_pair, to_log_probabilities, to_outputs
+from subspaces.outputs import Outputs, check_first, prediction, to_log_pair, to_log_probabilities, to_outputs
 from subspaces.text import Catalogue, listed, one_of
 
 
@@ -119,7 +119,7 @@ class Classification(Task):
 
     def parts(self, output: Any, target: Any, features: Tensor | None = None) -> tuple[Classes, Tensor]:
         """Return logits or log-probabilities [n, classes] and labels [n], without those that do not count."""
-        logits = _prediction(output)
+        logits = prediction(output)
         labels = labelled.numbers(target, logits.device, "class numbers")
         if labels.is_complex() or (labels.is_floating_point() and not _binary(logits, labels)):
             raise ArgumentError(
@@ -163,7 +163,7 @@ class Classification(Task):
 
     def check_output(self, output: Any) -> None:
         """Refuse probabilities that were to be taken for logits, and what is not what `outputs` says."""
-        found = _prediction(output)
+        found = prediction(output)
         if found.ndim:
             dim = 1 if self.of == "pixels" and found.ndim > 2 else -1
             check_first(found, self.outputs, "the network's outputs", dim, single=self._is_single(found))
@@ -180,17 +180,6 @@ class Classification(Task):
         logits = torch.stack([member.logs for member in members]) if len(members) > 1 else members[0].logs[None]
         features = members[0].features if len(members) == 1 else None
         return Classes(log_mean(logits, average), features)  # type: ignore[arg-type]
-
-
-def _prediction(output: Any) -> Tensor:
-    """Return the logits or probabilities in the output of a classifier."""
-    found = averages.logits(output)
-    found = found[0] if isinstance(found, (tuple, list)) and found else found
-    if not isinstance(found, Tensor) or not found.is_floating_point():
-        raise ArgumentError(
-            f"the network returns a {type(output).__name__}: expected logits, or an output with .logits"
-        )
-    return found
 
 
 @dataclass(frozen=True)

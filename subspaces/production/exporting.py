@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
@@ -15,6 +16,8 @@ from subspaces.errors import ArgumentError
 from subspaces.evaluation.display import bars
 from subspaces.evaluation.run_subject import OneRun, run_subjects
 from subspaces.evaluation.subject import left_alone
+from subspaces.evaluation.tasks import Task
+from subspaces.outputs import Outputs
 from subspaces.production import formats
 from subspaces.production.cards import card
 from subspaces.production.choosing import Point, choose, selected
@@ -37,6 +40,8 @@ def export(
     point: Point = "midpoint",
     format: Format | None = None,
     example: Any = None,
+    task: Task | Literal["tokens", "pixels", "regression", "outputs"] | None = None,
+    outputs: Outputs | None = None,
     classes: Sequence[str] | None = None,
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
@@ -50,19 +55,27 @@ def export(
 ) -> Path:
     """Write a network, an ensemble or a whole family as one file for production, with a card; return its path.
 
-    The program takes images, float32 [n, C, H, W] in [0, 1] for any n, normalises them inside and returns probabilities
-    [n, classes]; an ensemble also returns by how much its members disagree, [n]; a family also takes alpha.
+    Of images, a program takes float32 [n, C, H, W] in [0, 1] for any n, normalises them inside and returns
+    probabilities [n, classes]; an ensemble also returns by how much its members disagree, [n]; a family also takes
+    alpha. Of other inputs it takes what the network does, under its names.
 
     Args:
-        what: a finished run or its folder; or a network, an `Ensemble` or a `Subspace`, which returns logits.
+        what: a finished run or its folder; or a network, an `Ensemble` or a `Subspace`.
         path: the file, by default named by the run and the point, in the current folder. Its card lies beside it, with
             .md added to the name.
         point: of a run or a family: "midpoint", "selected" (by `subspaces select`), "ensemble" (as the method answers),
             "family" (alpha is an input), a point such as 0.3 or [0.2, 0.3, 0.5], or several points.
         format: "safetensors" (weights alone), "pt2" (torch.export) or "onnx"; by default as the path ends, else pt2.
-        example: of a module, a few inputs, [n, C, H, W] from 0 to 1; a run brings its own, and the next six.
+        example: of a module, a few inputs as it is to be called: a tensor, such as images [n, C, H, W] from 0 to 1, a
+            tuple of inputs, or a dict of them by keyword. Weights alone need none. A run brings its own, and the next
+            eight.
+        task: of a module, what it returns: by default `Classification()`, of logits [n, classes]; "tokens", "pixels",
+            "regression", a task as `evaluate` takes it, or "outputs" for outputs as they are, such as Q-values,
+            images or several tensors.
+        outputs: what the network of a classification returns: "logits", "probabilities" (it ends in a softmax or
+            sigmoid) or "log-probabilities". By default logits; what looks like probabilities is refused.
         classes: of a module, their names; by default numbers.
-        mean, std: of a module, what the program normalises with, for each channel.
+        mean, std: of a module of one input, what the program normalises with, for each channel.
         statistics: of a module, training batches as the network gets them, for batch-norm statistics at the point.
         name: of a module, what it is called in its card.
         network: of a module, its name as `subspaces.networks.build` takes it, for `subspaces predict` to build it.
@@ -74,6 +87,7 @@ def export(
     Example:
         >>> ss.export("runs/digits-line-seed0-…", "midpoint.onnx")
         >>> ss.export(family, "pair.pt2", point=[0.1, 0.9], example=images, statistics=loader)
+        >>> ss.export(agent, "q.onnx", example=observations, task="outputs")
     """
     if not isinstance(what, (nn.Module, Run, str, os.PathLike)):
         raise ArgumentError(
@@ -82,8 +96,9 @@ def export(
     target = None if path is None else _target(path)
     chosen = check_format(format, path)
     formats.check_libraries(chosen)
-    own = {"example": example, "classes": classes, "mean": mean, "std": std, "statistics": statistics}
-    own |= {"name": name, "network": network}
+    own = {"example": example, "task": task, "outputs": outputs, "classes": classes, "mean": mean, "std": std}
+    own |= {"statistics": statistics, "name": name, "network": network}
+    weights = chosen == "safetensors"
     with bars(progress) as shown:
         if isinstance(what, nn.Module):
             if target is None:
@@ -91,11 +106,11 @@ def export(
             for option, value in (("statistics_batches", statistics_batches), ("data", data)):
                 if value is not None:
                     raise ArgumentError(f"{option}={values.shown(value)}: it is for runs; a module takes statistics=")
-            return write(_of_module(what, point, own, shown), target, chosen)
+            return write(_of_module(what, point, {**own, "weights": weights}, shown), target, chosen)
         for option, value in own.items():
             if value is not None:
                 raise ArgumentError(f"{option}={values.shown(value)}: a run brings its own; expected it with a module")
-        made, usual = of_run(what, point, statistics_batches, data, trust, shown)
+        made, usual = of_run(what, point, statistics_batches, data, trust, shown, weights)
         return write(made, target or _target(f"{usual}.{chosen}"), chosen)
 
 
@@ -103,6 +118,8 @@ def _of_module(module: nn.Module, point: Point, own: dict[str, Any], progress: P
     """Return the program of a network, an ensemble or a family of the user's own, which stays as it is."""
     if any(map(is_lazy, module.parameters())):
         raise ArgumentError("export got a network with lazy parameters: call it once, so that they get their shapes")
+    if isinstance(module, torch.jit.ScriptModule):
+        raise ArgumentError("export got a ScriptModule: expected the module that it was made of")
     with left_alone([module]):
         source = own_source(module, **own)
         if isinstance(source.module, Subspace):
@@ -122,13 +139,14 @@ def of_run(
     data: str | os.PathLike[str] | None,
     trust: bool,
     progress: Progress,
+    weights: bool = False,
 ) -> tuple[Made, str]:
     """Return the program of a point of a run, and what its file is usually called."""
     run = what if isinstance(what, Run) else Run.open(values.folder("export", what))
     if batches is not None:
         values.whole("statistics_batches", batches, 1, 10**6)
     execution = Execution(device="cpu", precision="float32")
-    source = RunSource(run_subjects(data, execution, trust)(run), batches)
+    source = RunSource(run_subjects(data, execution, trust)(run), batches, weights)
     named = isinstance(point, str) and point == "selected"
     chosen = selected(run) if named else choose(point, source.terms, source.answers, source.seed)
     return make(source, chosen, progress), f"{source.name}-{chosen.short}"
@@ -138,21 +156,21 @@ def write(made: Made, target: Path, format: str) -> Path:
     """Write an export and its card, each whole or not at all; the file comes first, so that no card is without one."""
     if format == "safetensors":
         _write_tensors(made, target)
-        said = card(made, target, format, None)
+        said = card(made, target, format)
     else:
         written = {"pt2": formats.pt2, "onnx": formats.onnx}[format](made)
         files.write(target, written.content)
-        said = card(made, target, format, written)
+        said = card(written.made, target, format, written)
     files.write(target.with_name(f"{target.name}.md"), said.encode())
     return target
 
 
 def _write_tensors(made: Made, target: Path) -> None:
     """Write weights, and read them back."""
-    if made.family is not None:
+    if isinstance(made.network, Subspace):
         notes = {name: value for name, value in made.about.flat().items() if name not in ("format", "version")}
         notes = {f"export.{name}": value for name, value in notes.items()}
-        storage.write(made.family, target, shared=True, notes=notes)
+        storage.write(made.network, target, shared=True, notes=notes)
         storage.read(target)
         return
     wanted = files.stored(made.state())

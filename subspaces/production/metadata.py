@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args, get_origin
 
 from subspaces import values
+from subspaces.ensembles import Average
 from subspaces.errors import ArgumentError
+from subspaces.outputs import Outputs
 from subspaces.production.errors import ModelError
 
 FORMAT = "subspaces-export"
@@ -30,14 +32,17 @@ class Metadata:
         name: what was exported, such as the name of a run.
         point: where in the family it lies, in words.
         network: a registered name (`mlp`, `timm:resnet18`, `package.module:factory`), or the class of a module.
-        classes: their names, in the order of the probabilities.
-        image_shape: channels, height and width.
+        classes: their names, in the order of the probabilities; none where there are no classes.
+        image_shape: channels, height and width; none where it does not take images.
         mean, std: what the program normalises with, for each channel; none where it does not.
         alphas: the points of the networks.
         average: of the members of an ensemble.
         resize: the length to which the shorter side of an image file is scaled before its centre is cut out.
         dropout: the rate that the network was built with.
         domain: of a family, what alpha is: "number" or how many barycentric coordinates.
+        task: "classification", "tokens", "pixels", "regression", "outputs" (as they are), or "" where it is not known.
+        network_outputs: what the network of a classification returns for each class, for the reader of weights.
+        takes, returns: type and shape of every input and output by name, with n for the number of examples.
         dataset: that it was trained on.
         recipe: all fields of it.
         statistics_images: from how many images batch-norm statistics were made; 0 where there are none.
@@ -50,8 +55,8 @@ class Metadata:
     name: str
     point: str
     network: str
-    classes: tuple[str, ...]
-    image_shape: tuple[int, ...]
+    classes: tuple[str, ...] = ()
+    image_shape: tuple[int, ...] = ()
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
     alphas: tuple[Any, ...] = ()
@@ -59,6 +64,10 @@ class Metadata:
     resize: int = 0
     dropout: float = 0.0
     domain: str = ""
+    task: str = "classification"
+    network_outputs: str = "logits"
+    takes: dict[str, str] = field(default_factory=dict)
+    returns: dict[str, str] = field(default_factory=dict)
     dataset: str = ""
     recipe: dict[str, Any] = field(default_factory=dict)
     statistics_images: int = 0
@@ -85,7 +94,20 @@ class Metadata:
             made._check()
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise ModelError(f"{where} is damaged (its metadata: {error}): use another copy") from None
+        made.check_images(where)
         return made
+
+    def check_images(self, where: object) -> None:
+        """Refuse what is no classifier of images, which alone predicts from files here."""
+        images = self.takes.get("images", "float32 [n, …]" if not self.takes else "")
+        if self.task == "classification" and self.image_shape and images.startswith("float32 [n"):
+            return
+        described = [", ".join(f"{name} {kind}" for name, kind in each.items()) for each in (self.takes, self.returns)]
+        what = "takes {} and returns {}".format(*described) if all(described) else "holds the weights of a network"
+        raise ModelError(
+            f"{where} {what[:300]}: expected a classifier of images, float32 [n, C, H, W], which was exported with "
+            "example=images; load this one as its card says"
+        )
 
     def _check(self) -> None:
         """Refuse what no export has."""
@@ -93,10 +115,23 @@ class Metadata:
             raise ArgumentError(f"kind is {values.shown(self.kind)}")
         if len(self.network) > 1000 or len(self.point) > 1000:
             raise ArgumentError(f"network and point are {values.shown(self.network)} and {values.shown(self.point)}")
+        if self.average not in ("", *get_args(Average)):
+            raise ArgumentError(f"average is {values.shown(self.average)}")
+        if self.kind == "family" and not re.fullmatch(r"number|[1-9][0-9]{0,5}", self.domain):
+            raise ArgumentError(f"domain is {values.shown(self.domain)}")
+        if self.network_outputs not in ("", *get_args(Outputs)):
+            raise ArgumentError(f"network_outputs is {values.shown(self.network_outputs)}")
+        if not all(isinstance(each, str) for each in (*self.takes.values(), *self.returns.values())):
+            raise ArgumentError(f"takes and returns are {values.shown(self.takes)} and {values.shown(self.returns)}")
+        if self.image_shape and self.task:
+            self._check_images()
+
+    def _check_images(self) -> None:
+        """Refuse what no classifier of images has."""
         if not 1 <= len(self.classes) <= CLASSES or not all(isinstance(each, str) for each in self.classes):
             raise ArgumentError(f"classes are {values.shown(self.classes)}")
         shape = self.image_shape
-        if not 1 <= len(shape) <= 8 or not all(values.integer(n) and 1 <= n <= SIDE for n in shape):
+        if len(shape) != 3 or not all(values.integer(n) and 1 <= n <= SIDE for n in shape):
             raise ArgumentError(f"image_shape is {values.shown(shape)}")
         if math.prod(shape) > NUMBERS:
             raise ArgumentError(f"image_shape is {shape}, of more than {NUMBERS:,} numbers")
@@ -106,21 +141,17 @@ class Metadata:
             raise ArgumentError(f"mean and std are of {len(self.mean)} and {len(self.std)} channels")
         if not 0 <= self.dropout <= 1:
             raise ArgumentError(f"dropout is {values.shown(self.dropout)}")
-        if self.resize and (len(shape) != 3 or shape[1] != shape[2] or not shape[1] <= self.resize <= SIDE):
+        if self.resize and (shape[1] != shape[2] or not shape[1] <= self.resize <= SIDE):
             raise ArgumentError(f"resize is {values.shown(self.resize)}, of images of shape {shape}")
-        if self.average not in ("", "probabilities", "logits"):
-            raise ArgumentError(f"average is {values.shown(self.average)}")
-        if self.kind == "family" and not re.fullmatch(r"number|[1-9][0-9]{0,5}", self.domain):
-            raise ArgumentError(f"domain is {values.shown(self.domain)}")
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """The names of what the program returns."""
+        """The names of what a classifier of images returns."""
         return ("probabilities", "disagreement") if self.kind == "ensemble" else ("probabilities",)
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The names of what the program takes."""
+        """The names of what a classifier of images takes."""
         return ("images", "alpha") if self.kind == "family" else ("images",)
 
 

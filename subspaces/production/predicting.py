@@ -161,9 +161,8 @@ def _predictions(
     model: Model, found: Sequence[Path], top: int, skipped: list[Skipped], progress: Progress
 ) -> Iterator[Prediction]:
     """Yield what the model says, batch by batch."""
-    if len(model.about.image_shape) != 3:
-        raise ModelError(f"{model.where} takes inputs of shape {model.about.image_shape}, which are no images")
-    form = Form(*model.about.image_shape, resize=model.about.resize)
+    channels, height, width = model.about.image_shape
+    form = Form(channels, height, width, model.about.resize)
     size = max(1, min(BATCH, NUMBERS // (form.channels * form.height * form.width)))
     tick = counted(progress, "images", 0, len(found))
     names: list[str] = []

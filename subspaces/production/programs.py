@@ -1,90 +1,34 @@
-"""What is exported: modules from images in [0, 1] to probabilities, with the normalisation inside."""
+"""What is exported: modules from named tensors to named tensors, with the normalisation of images inside."""
 
-from collections.abc import Callable, Mapping, Sequence
+import inspect
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from subspaces import averages, geometry, points, template
-from subspaces.ensembles import Ensemble
+from subspaces import geometry, points, template
 from subspaces.norms import tracked
 from subspaces.production import anchors
-from subspaces.production.errors import ExportError
+from subspaces.production.answers import Answer
+from subspaces.production.inputs import Inputs, unique
 from subspaces.subspace import Subspace
 
 Statistics = Mapping[str, Tensor]
 """Means and variances of batch norms at all anchors, by the names of their buffers: [k, channels] each."""
 
 
-class Program(nn.Module):
-    """From images, float32 [n, C, H, W] in [0, 1], to probabilities [n, classes]."""
+class WholeFamily(nn.Module):
+    """The network at alpha: theta = c(alpha)^T Omega is computed inside."""
 
-    inputs: tuple[str, ...] = ("images",)
-    outputs: tuple[str, ...] = ("probabilities",)
-    mean: Tensor | None
-    std: Tensor | None
-
-    def __init__(self, mean: Sequence[float], std: Sequence[float], dimensions: int = 4) -> None:
+    def __init__(self, family: Subspace, statistics: Statistics) -> None:
         super().__init__()
-        for name, values in (("mean", mean), ("std", std)):
-            shaped = torch.tensor(list(values)).view(-1, *[1] * (dimensions - 2)) if values else None
-            self.register_buffer(name, shaped)
-
-    def normalised(self, images: Tensor) -> Tensor:
-        """Return images as the network gets them."""
-        return images if self.mean is None or self.std is None else (images - self.mean) / self.std
-
-
-class OneNetwork(Program):
-    """The probabilities of one network."""
-
-    def __init__(self, network: nn.Module, *normalisation: Any) -> None:
-        super().__init__(*normalisation)
-        self.network = network
-
-    def forward(self, images: Tensor) -> Tensor:
-        return _softmax(_logits(self.network(self.normalised(images))))
-
-
-class Several(Program):
-    """The average of several networks, and by how much they disagree, as `Ensemble.predict` has them."""
-
-    outputs = ("probabilities", "disagreement")
-
-    def __init__(self, ensemble: Ensemble, *normalisation: Any) -> None:
-        super().__init__(*normalisation)
-        if ensemble.average not in ("probabilities", "logits"):
-            raise ExportError(
-                f"an ensemble with average={ensemble.average!r} has no probabilities of classes: expected one that "
-                "averages 'probabilities' or 'logits'"
-            )
-        self.members, self.average = ensemble.members, ensemble.average
-        self.select: Callable[[Any], Any] = ensemble.select or (lambda output: output)
-
-    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        x = self.normalised(images)
-        logits = torch.stack([_logits(self.select(member(x))) for member in self.members])  # [k, n, classes]
-        each = averages.softmax(logits, -1)
-        mean = averages.mean(each) if self.average == "probabilities" else _softmax(averages.mean(logits))
-        disagreement = averages.doubt(each, -1).disagreement
-        assert disagreement is not None
-        return mean, disagreement
-
-
-class WholeFamily(Program):
-    """The network at alpha, which is a second input: theta = c(alpha)^T Omega is computed inside."""
-
-    inputs = ("images", "alpha")
-
-    def __init__(self, family: Subspace, statistics: Statistics, *normalisation: Any) -> None:
-        super().__init__(*normalisation)
         self.family = family
         self.names = list(statistics)
         for index, name in enumerate(self.names):
             self.register_buffer(f"statistics_{index}", statistics[name])
 
-    def forward(self, images: Tensor, alpha: Tensor) -> Tensor:
+    def forward(self, alpha: Tensor, *args: Any, **kwargs: Any) -> Any:
         family = self.family
         alpha = anchors.inside(family.shape, alpha)
         c = points.coefficients(alpha, family.shape, family.layout)
@@ -97,7 +41,68 @@ class WholeFamily(Program):
             for index, name in enumerate(self.names):
                 mixed = basis @ getattr(self, f"statistics_{index}")
                 filled[name] = mixed.clamp(min=0) if name.endswith("running_var") else mixed  # a parabola may dip
-        return _softmax(_logits(template.call(family.template, filled, (self.normalised(images),), {})))
+        return template.call(family.template, filled, args, kwargs)
+
+
+class Program(nn.Module):
+    """From tensors, under the names of a network's inputs, to what its networks answer: one tensor or several.
+
+    Args:
+        networks: one, several that answer together, or a `WholeFamily`, which takes alpha after the inputs.
+        inputs: the example, which says where in a network's arguments the tensors go.
+        answer: what is returned of the networks' outputs.
+        mean, std: what images are normalised with, for each channel.
+    """
+
+    mean: Tensor | None
+    std: Tensor | None
+
+    def __init__(
+        self,
+        networks: Sequence[nn.Module],
+        inputs: Inputs,
+        answer: Answer,
+        mean: Sequence[float] = (),
+        std: Sequence[float] = (),
+    ) -> None:
+        super().__init__()
+        self.networks, self.inputs, self.answer = nn.ModuleList(networks), inputs, answer
+        self.whole = isinstance(networks[0], WholeFamily)
+        self.names = (*inputs.names, "alpha") if self.whole else inputs.names
+        first = inputs.tensors[0]
+        for name, numbers in (("mean", mean), ("std", std)):
+            self.register_buffer(name, channels(numbers, first.ndim).to(first.dtype) if numbers else None)
+
+        def forward(*tensors: Tensor, **named: Tensor) -> Any:
+            found = tuple(self.answered(*tensors, *(named[name] for name in self.names[len(tensors) :])).values())
+            return found if len(found) > 1 else found[0]
+
+        names = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in self.names]
+        forward.__signature__ = inspect.Signature(names)  # type: ignore[attr-defined]
+        self.forward = forward
+
+    def outputs(self, *tensors: Tensor) -> list[Any]:
+        """Return what each network says."""
+        given = list(tensors)
+        alpha = [given.pop()] if self.whole else []
+        if self.mean is not None and self.std is not None:
+            given[0] = (given[0] - self.mean) / self.std
+        holding = self.inputs.holding(given)
+        return [network(*alpha, *holding.args, **holding.kwargs) for network in self.networks]
+
+    def answered(self, *tensors: Tensor) -> dict[str, Tensor]:
+        """Return the answer to some inputs by its names."""
+        return self.named(self.outputs(*tensors))
+
+    def named(self, outputs: Sequence[Any]) -> dict[str, Tensor]:
+        """Return the answer of the networks' outputs by its names, none of which is that of an input."""
+        found = self.answer(outputs)
+        return dict(zip(unique(found, self.names), found.values(), strict=True))
+
+
+def channels(numbers: Sequence[float], dimensions: int) -> Tensor:
+    """Return a number for each channel of inputs of so many dimensions."""
+    return torch.tensor(list(numbers)).view(-1, *[1] * (dimensions - 2))
 
 
 def statistics_of(networks: Sequence[nn.Module]) -> dict[str, Tensor]:
@@ -109,15 +114,3 @@ def statistics_of(networks: Sequence[nn.Module]) -> dict[str, Tensor]:
                 if value is not None:
                     found.setdefault(f"{name}.{kind}", []).append(value.detach().clone())
     return {name: torch.stack(values) for name, values in found.items()}
-
-
-def _logits(output: Any) -> Tensor:
-    found = averages.logits(output)
-    if not isinstance(found, Tensor) or found.ndim != 2 or found.shape[1] < 2:
-        what = f"a tensor of shape {tuple(found.shape)}" if isinstance(found, Tensor) else f"a {type(found).__name__}"
-        raise ExportError(f"the network returns {what}: expected logits of shape [n, classes] of two classes or more")
-    return found
-
-
-def _softmax(logits: Tensor) -> Tensor:
-    return averages.softmax(logits[None], -1)[0]

@@ -51,6 +51,7 @@ def open_model(
                 "point='family': which network shall answer? Expected 'midpoint' or a point such as 0.3"
             )
         made, _ = of_run(place, chosen, None, data, trust, progress)
+        assert made.program is not None
         return Model(place, made.about, called(made.program))
     if not place.is_file():
         raise ModelError(f"{place} is no file: expected one of `subspaces export`, or the folder of a run")

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from subspaces import memory, nested, template, values
+from subspaces import labelled, memory, nested, norms, template, values
 from subspaces.batchnorm import recalibrate
 from subspaces.data import Files
 from subspaces.data.decoding import centre_view, decode
@@ -19,10 +19,14 @@ from subspaces.evaluation.integrity import measured_of
 from subspaces.evaluation.points import Place, to_alpha
 from subspaces.evaluation.record import FILE, Description, Row
 from subspaces.evaluation.run_subject import RunSubject
+from subspaces.evaluation.tasks import Classification, Task
 from subspaces.networks.factories import in_words
 from subspaces.networks.registry import check_name
 from subspaces.norms import tracked
+from subspaces.outputs import Outputs
+from subspaces.production.answers import Answer, answer_of
 from subspaces.production.errors import ExportError
+from subspaces.production.inputs import Inputs
 from subspaces.subspace import Subspace
 from subspaces.training.environment import commit
 from subspaces.version import __version__
@@ -32,8 +36,8 @@ RESIZE = 256  # of image files, before their centre is cut out
 
 
 def plain(network: nn.Module) -> nn.Module:
-    """Return a copy in eval mode, in float32, on the CPU, whose numbers lie as their shape says."""
-    copied = template.copied(network).cpu().float().eval().requires_grad_(False)
+    """Return a copy in eval mode, on the CPU, whose numbers lie as their shape says."""
+    copied = template.copied(network).cpu().eval().requires_grad_(False)
     return copied.to(memory_format=torch.contiguous_format)  # type: ignore[no-any-return, call-overload]
 
 
@@ -50,7 +54,10 @@ def versions() -> dict[str, str]:
 class RunSource:
     """A finished run, whose training images make the batch-norm statistics, as for its evaluation."""
 
-    def __init__(self, subject: RunSubject, batches: int | None) -> None:
+    answer = Answer(Classification())
+
+    def __init__(self, subject: RunSubject, batches: int | None, weights: bool = False) -> None:
+        self.weights = weights
         self.subject, self.terms, self.answers, self.seed = subject, subject.terms, subject.answers, subject.seed
         self.name = subject.run.folder.name
         self._predictor = subject.predictor([], batches)
@@ -81,8 +88,7 @@ class RunSource:
             "dropout": recipe.dropout,
             "classes": tuple(data.classes),
             "image_shape": tuple(data.image_shape),
-            "mean": tuple(map(float, data.mean)),
-            "std": tuple(map(float, data.std)),
+            **dict(zip(("mean", "std"), self.normalisation, strict=True)),
             "resize": RESIZE if data.streaming else 0,
             "dataset": data.name,
             "recipe": recipe.to_dict(),
@@ -90,6 +96,17 @@ class RunSource:
             "commit": str((starts[-1] if starts else {}).get("commit") or "unknown"),
             "versions": versions(),
         }
+
+    @property
+    def normalisation(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Mean and std of each channel."""
+        data = self.subject.images_of
+        return tuple(map(float, data.mean)), tuple(map(float, data.std))
+
+    @property
+    def inputs(self) -> Inputs:
+        """The example: some test images."""
+        return Inputs((self.images,), {}, ("images",))
 
     @cached_property
     def images(self) -> Tensor:
@@ -117,24 +134,20 @@ class OwnSource:
     def __init__(
         self,
         module: nn.Module,
-        example: Tensor,
+        inputs: Inputs | None,
+        answer: Answer,
         classes: Sequence[str],
-        mean: Sequence[float],
-        std: Sequence[float],
+        normalisation: tuple[tuple[float, ...], tuple[float, ...]],
         statistics: Iterable[Any] | None,
         name: str,
         network: str,
+        weights: bool,
     ) -> None:
-        self.module, self.images, self.classes, self.name = template.unwrapped(module), example, classes, name
-        self.mean, self.std, self.registered = mean, std, network
+        self.module, self.inputs, self.answer, self.classes, self.name = module, inputs, answer, classes, name
+        self.normalisation, self.registered, self.weights = normalisation, network, weights
         self._statistics, self.statistics_images = statistics, 0
         if isinstance(self.module, Subspace):
             self.terms, self.answers = Family(self.module.shape), usual(self.module.shape)
-            if statistics is None and (norms := tracked(self.module.template)):
-                raise ArgumentError(
-                    f"the network has batch norm ({next(iter(norms))}), whose statistics belong to no point of a "
-                    "family: pass statistics=, the training loader"
-                )
         elif statistics is not None:
             self.module = self._recalibrated(template.copied(self.module))
 
@@ -146,9 +159,9 @@ class OwnSource:
 
         def run(module: Any, batch: Any) -> None:
             nonlocal seen
-            inputs = batch[0] if isinstance(batch, (tuple, list)) and batch else batch
+            args, named = labelled.inputs(batch)
             try:
-                module(**inputs) if isinstance(inputs, dict) else module(inputs)
+                module(*args, **named)
             except Exception as error:  # of the network, which need not be ours
                 if memory.ran_out(error):
                     raise
@@ -156,7 +169,7 @@ class OwnSource:
                     f"statistics= has a batch that the network fails on ({in_words(error)[:300]}): expected batches as "
                     "the network gets them, such as images or (images, targets)"
                 ) from error
-            seen += nested.batch_size(inputs) or 0
+            seen += nested.batch_size((args, named)) or 0
 
         recalibrate(network, self._statistics, forward=run)
         self.statistics_images = seen
@@ -173,20 +186,18 @@ class OwnSource:
     def network(self, place: Place) -> nn.Module:
         """Return the network at a point, with statistics of its own."""
         assert isinstance(self.module, Subspace)
+        norms.check_given(self.module.template, self._statistics)
         return plain(self._recalibrated(self.module.at(to_alpha(place))))
 
     @property
     def about(self) -> dict[str, Any]:
         """What the file says of it."""
-        inner = self.module.template if isinstance(self.module, Subspace) else self.module
-        inner = inner.members[0] if isinstance(inner, Ensemble) else inner
         return {
             "name": self.name,
-            "network": self.registered or type(inner).__name__,
+            "network": self.registered or type(inner(self.module)).__name__,
             "classes": tuple(self.classes),
-            "image_shape": tuple(self.images.shape[1:]),
-            "mean": tuple(map(float, self.mean)),
-            "std": tuple(map(float, self.std)),
+            "image_shape": tuple(self.inputs.tensors[0].shape[1:]) if self.inputs and self.inputs.is_images else (),
+            **dict(zip(("mean", "std"), self.normalisation, strict=True)),
             "statistics_images": self.statistics_images,
             "commit": commit() or "unknown",
             "versions": versions(),
@@ -202,13 +213,17 @@ Source = RunSource | OwnSource
 
 def own_source(
     module: nn.Module,
-    example: Any,
-    classes: Sequence[str] | None,
-    mean: Sequence[float] | None,
-    std: Sequence[float] | None,
-    statistics: Iterable[Any] | None,
-    name: str | None,
-    network: str | None,
+    *,
+    example: Any = None,
+    task: Task | str | None = None,
+    outputs: Outputs | None = None,
+    classes: Sequence[str] | None = None,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+    statistics: Iterable[Any] | None = None,
+    name: str | None = None,
+    network: str | None = None,
+    weights: bool = False,
 ) -> OwnSource:
     """Return a module of the user's own as what is exported, after a look at what comes with it."""
     found = [] if classes is None else [str(each) for each in values.several("classes", classes, "a list of names")]
@@ -217,36 +232,37 @@ def own_source(
             raise ArgumentError(f"{label}={values.shown(text)}: expected text")
     if network is not None:
         check_name(network)
-    images = _images(example)
-    means, stds = (_numbers(label, each) for label, each in (("mean", mean), ("std", std)))
-    if len(means) != len(stds) or len(means) not in (0, images.shape[1]):
-        raise ArgumentError(
-            f"mean={values.shown(mean)}, std={values.shown(std)}: expected one of each for the {images.shape[1]} "
-            "channels of the example, or neither"
-        )
-    if stds and min(stds) <= 0:
-        raise ArgumentError(f"std={values.shown(std)}: expected numbers above 0")
+    answer, module = answer_of(task, outputs), template.unwrapped(module)
+    inputs = None if weights and example is None else Inputs.of(inner(module), example)
+    numbers = _numbers("mean", mean), _numbers("std", std)
+    _check_normalisation(inputs, *numbers)
     if statistics is not None:
         values.batches("statistics", statistics)
-    return OwnSource(module, images, found, means, stds, statistics, name or "network", network or "")
+    return OwnSource(module, inputs, answer, found, numbers, statistics, name or "network", network or "", weights)
 
 
-def _images(example: Any) -> Tensor:
-    """Return the example as float32 on the CPU, or say what was expected."""
-    expected = "a few inputs of the network as it is to be called, such as torch.rand(16, 3, 32, 32)"
-    if not isinstance(example, Tensor):
-        raise ArgumentError(f"example={values.shown(example)}: expected {expected}")
-    there = f"a tensor of shape {tuple(example.shape)} and {example.dtype}"
-    if example.layout != torch.strided or example.is_meta or example.ndim < 2 or not example.numel():
-        raise ArgumentError(f"example is {there}: expected {expected}")
-    if not example.is_floating_point():
-        raise ArgumentError(f"example is {there}: expected floats from 0 to 1; divide bytes by 255")
-    if not bool(example.isfinite().all()):
-        raise ArgumentError(f"example is {there} with NaN or infinity: expected {expected}")
-    return example.detach().cpu().float()
+def inner(module: nn.Module) -> nn.Module:
+    """Return the network in a family, or the first of an ensemble, whose inputs are those of the whole."""
+    found = module.template if isinstance(module, Subspace) else module
+    return found.members[0] if isinstance(found, Ensemble) else found
 
 
-def _numbers(name: str, given: Any) -> list[float]:
+def _check_normalisation(inputs: Inputs | None, mean: Sequence[float], std: Sequence[float]) -> None:
+    """Refuse numbers that are not one for each channel of the example."""
+    given = f"mean={values.shown(list(mean))}, std={values.shown(list(std))}"
+    channels = len(mean)
+    if inputs is not None and (mean or std):
+        first = inputs.tensors[0]
+        if len(inputs.names) > 1 or first.ndim < 2 or not first.is_floating_point():
+            raise ArgumentError(f"{given}: expected it for one input of floats; this takes {inputs.described()}")
+        channels = first.shape[1]
+    if not len(mean) == len(std) == (channels if mean or std else 0):
+        raise ArgumentError(f"{given}: expected one of each for the {channels} channels of the example, or neither")
+    if std and min(std) <= 0:
+        raise ArgumentError(f"std={values.shown(list(std))}: expected numbers above 0")
+
+
+def _numbers(name: str, given: Any) -> tuple[float, ...]:
     """Return one number for each channel, or none."""
     found = [] if given is None else values.several(name, given, "a list with one number for each channel")
-    return [values.number(name, each) for each in found]
+    return tuple(values.number(name, each) for each in found)

@@ -4,23 +4,23 @@ A file of a few bytes can name a network of any size. It is built without memory
 for real only if the file holds its weights.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from subspaces import files, storage, values
-from subspaces.ensembles import Ensemble
 from subspaces.errors import ArgumentError
 from subspaces.networks import registry
 from subspaces.networks.factories import is_factory
 from subspaces.norms import tracked
+from subspaces.production.answers import answer_of
 from subspaces.production.errors import ModelError
 from subspaces.production.metadata import FORMAT, VERSION, Metadata
-from subspaces.production.models import Model, called
-from subspaces.production.programs import OneNetwork, Program, Several
+from subspaces.production.models import Call, Model
+from subspaces.production.programs import channels
 
 HEADER = 1 << 23  # bytes of the description of the tensors, which takes many times that when it is read
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -41,14 +41,27 @@ def read_weights(path: Path, trust: bool) -> Model:
     except files.DamageError as error:
         raise ModelError(f"{path} is damaged ({error}): use another copy") from None
     if about.kind == "network":
-        program: Program = OneNetwork(_network(path, about, tensors, trust), about.mean, about.std)
+        networks = [_network(path, about, tensors, trust)]
     elif about.kind == "ensemble":
-        members = [_network(path, about, each, trust) for each in _members(path, tensors)]
-        average: Any = "logits" if about.average == "logits" else "probabilities"
-        program = Several(Ensemble(members, average), about.mean, about.std)
+        networks = [_network(path, about, each, trust) for each in _members(path, tensors)]
     else:
         raise ModelError(f"{path} is damaged (its metadata says that it is a family): use another copy")
-    return Model(path, about, called(program.eval()))
+    return Model(path, about, _called(networks, about))
+
+
+def _called(networks: Sequence[nn.Module], about: Metadata) -> Call:
+    """Return networks as what a model calls; a family takes alpha as well."""
+    answer = answer_of(None, about.network_outputs or "logits")  # type: ignore[arg-type]
+    average = "" if about.kind != "ensemble" else "logits" if about.average == "logits" else "probabilities"
+    answer = replace(answer, average=average)
+    mean, std = (channels(each, 4) if each else None for each in (about.mean, about.std))
+
+    def call(images: Tensor, *alpha: Tensor) -> list[Tensor]:
+        scaled = images if mean is None or std is None else (images - mean) / std
+        at = {"alpha": alpha[0]} if alpha else {}
+        return list(answer([network(scaled, **at) for network in networks]).values())
+
+    return call
 
 
 def _members(path: Path, tensors: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:
@@ -88,13 +101,7 @@ def _family(path: Path, header: dict[str, str], tensors: dict[str, Tensor], trus
     if not first or sum(vertices) != count * sum(each.numel() for each in first.values()):
         raise ModelError(f"{path} is damaged (its vertices are of several sizes): use another copy")
     family = storage.load(path, _built(path, about, trust)).eval()
-    program = OneNetwork(family, about.mean, about.std)
-
-    def call(images: Tensor, alpha: Tensor) -> list[Tensor]:
-        logits = family(program.normalised(images), alpha=alpha)
-        return [logits.softmax(-1)]
-
-    return Model(path, about, call)
+    return Model(path, about, _called([family], about))
 
 
 def _built(path: Path, about: Metadata, trust: bool) -> nn.Module:
@@ -105,8 +112,6 @@ def _built(path: Path, about: Metadata, trust: bool) -> nn.Module:
             f"{path} names the network {about.network!r}; to build it would import module {module!r} and call "
             f"{factory!r}: pass --trust (trust=True) if you trust it"
         )
-    if len(about.image_shape) != 3:
-        raise ModelError(f"{path} takes inputs of shape {about.image_shape}, which are no images")
     shape = (about.image_shape[0], about.image_shape[1], about.image_shape[2])
     try:
         return registry.build(about.network, classes=len(about.classes), image_shape=shape, dropout=about.dropout)

@@ -3,14 +3,16 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from subspaces import averages, labelled, values
+from subspaces import labelled, values
 from subspaces.errors import ArgumentError
+from subspaces.outputs import Outputs, check_first, prediction, to_log_pair, to_log_probabilities, to_outputs
 from subspaces.text import nearest
 
 Loss = Callable[[Any, Any], Tensor]
@@ -26,6 +28,8 @@ class Criterion:
     """What is followed by its gradient: the loss itself, or one like it that has a gradient."""
     labelled: bool = True
     percent: bool = False  # what is shown is 1 - loss
+    check: Callable[[Any], None] | None = None
+    """Refuses the outputs of a first batch that are not what the loss takes them for."""
 
     def value(self, losses: Tensor) -> float:
         """Return what is shown for the losses of some examples."""
@@ -33,33 +37,52 @@ class Criterion:
         return 1 - mean if self.percent else mean
 
 
-def logits(output: Any) -> Tensor:
-    """Return logits [n, classes] of an output in float64; one logit is that of the second of two classes."""
-    found = averages.logits(output)
-    found = found[0] if isinstance(found, (tuple, list)) and found else found
-    if isinstance(found, Tensor) and found.is_floating_point() and found.ndim in (1, 2):
-        wide = found.double().reshape(len(found), -1)
-        return wide if wide.shape[1] > 1 else torch.cat([torch.zeros_like(wide), wide], 1)
-    shape = f" of shape {tuple(found.shape)}" if isinstance(found, Tensor) else ""
-    raise ArgumentError(
-        f"the network returns a {type(found).__name__}{shape}: expected logits [n, classes], or an output with "
-        ".logits; for anything else pass by=, a function of (output, target) that returns a loss for each example"
-    )
+EXPECTED = (
+    "logits [n, classes], or an output with .logits; for anything else pass by=, a function of (output, target) that "
+    "returns a loss for each example"
+)
 
 
-def _nll(output: Any, target: Any) -> Tensor:
-    found = logits(output)
-    return F.cross_entropy(found, _classes(target, found), reduction="none")
+def _prediction(output: Any) -> Tensor:
+    """Return the logits or probabilities of an output, [n, classes], or [n] where there is one for each example."""
+    found = prediction(output, EXPECTED)
+    if found.ndim not in (1, 2):
+        raise ArgumentError(f"the network returns a Tensor of shape {tuple(found.shape)}: expected {EXPECTED}")
+    return found.squeeze(1) if found.ndim == 2 and found.shape[1] == 1 else found
 
 
-def _error(output: Any, target: Any) -> Tensor:
-    found = logits(output)
-    wrong = (found.argmax(1) != _classes(target, found)).double()
-    return wrong.where(~found.log_softmax(1).isnan().any(1), math.nan)  # such a point is not chosen
+def _check(outputs: Outputs | None, output: Any) -> None:
+    found = _prediction(output)
+    check_first(found, outputs, "the network's outputs", single=found.ndim == 1)
 
 
-def _entropy(output: Any, target: Any) -> Tensor:
-    logs = logits(output).log_softmax(1)
+def log_probabilities(output: Any, outputs: Outputs | None = None) -> Tensor:
+    """Return log-probabilities [n, classes] of an output in float64; one number is for the second of two classes.
+
+    A probability of 0 counts as the smallest number of its type, since no mean is known of infinite losses.
+    """
+    found = _prediction(output)
+    if outputs == "probabilities":
+        tiny = torch.finfo(found.dtype).tiny
+        found = found.double().clamp(min=tiny)
+        return torch.stack([(1 - found).clamp(min=tiny), found], 1).log() if found.ndim == 1 else found.log()
+    found = found.double()
+    return to_log_pair(found, outputs) if found.ndim == 1 else to_log_probabilities(found, outputs)
+
+
+def _nll(outputs: Outputs | None, output: Any, target: Any) -> Tensor:
+    logs = log_probabilities(output, outputs)
+    return F.nll_loss(logs, _classes(target, logs), reduction="none")
+
+
+def _error(outputs: Outputs | None, output: Any, target: Any) -> Tensor:
+    logs = log_probabilities(output, outputs)
+    wrong = (logs.argmax(1) != _classes(target, logs)).double()
+    return wrong.where(~logs.isnan().any(1), math.nan)  # such a point is not chosen
+
+
+def _entropy(outputs: Outputs | None, output: Any, target: Any) -> Tensor:
+    logs = log_probabilities(output, outputs)
     return -(logs.exp() * logs).sum(1)
 
 
@@ -76,23 +99,30 @@ def _classes(target: Any, found: Tensor) -> Tensor:
     return classes
 
 
-CRITERIA = {
-    each.name: each
-    for each in (
-        Criterion("nll", _nll, _nll),
-        Criterion("accuracy", _error, _nll, percent=True),
-        Criterion("entropy", _entropy, _entropy, labelled=False),
+def _named(outputs: Outputs | None) -> dict[str, Criterion]:
+    """Return the criteria by their names, for networks that return `outputs`."""
+    nll, error, entropy = (partial(each, outputs) for each in (_nll, _error, _entropy))
+    check = partial(_check, outputs)
+    found = (
+        Criterion("nll", nll, nll, check=check),
+        Criterion("accuracy", error, nll, percent=True, check=check),
+        Criterion("entropy", entropy, entropy, labelled=False, check=check),
     )
-}
+    return {each.name: each for each in found}
 
 
-def criterion(by: str | Loss) -> Criterion:
-    """Return a criterion by its name, or that of a function."""
+CRITERIA = _named(None)
+
+
+def criterion(by: str | Loss, outputs: Outputs | None = None) -> Criterion:
+    """Return a criterion by its name, or that of a function, for networks that return `outputs` (None: logits)."""
     if isinstance(by, str):
         if by not in CRITERIA:
             raise ArgumentError(f"by={by!r}: {nearest(by, CRITERIA)}, or a function of (output, target)")
-        return CRITERIA[by]
+        return CRITERIA[by] if outputs is None else _named(to_outputs("outputs", outputs))[by]
     values.function("by", by, f"one of {', '.join(CRITERIA)}, or a function of (output, target)")
+    if outputs is not None:
+        raise ArgumentError(f"outputs={outputs!r}: a function by= gets outputs as they are; expected it with a name")
     return Criterion(getattr(by, "__name__", "loss"), by, by)
 
 

@@ -61,6 +61,14 @@ class Losses:
         self._statistics = statistics if norms.tracked(self._network) else None
         self._limit, self._seed = batches, seed
 
+    def check(self) -> None:
+        """Refuse a network whose outputs on the first batch, at the midpoint, are not what the criterion takes."""
+        if self.criterion.check is not None:
+            with torch.no_grad():
+                rows = self.rows(self.shape.coefficients(self.shape.midpoint().to(self.device, torch.float64)))
+                batch = nested.apply(lambda tensor: tensor.to(self.device), self._batches[0])
+                self.criterion.check(self._output(rows, self._network, batch))
+
     def rows(self, coefficients: Tensor) -> Rows:
         """Return the weights at coefficients [m], or [L, m] for each layer, connected to these for autograd."""
         with torch.autocast(self.device.type, enabled=False):

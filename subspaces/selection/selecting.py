@@ -10,6 +10,7 @@ from torch import Tensor
 
 from subspaces import norms, values
 from subspaces.errors import ArgumentError
+from subspaces.outputs import Outputs
 from subspaces.selection import rule
 from subspaces.selection.criteria import Criterion, Loss, criterion
 from subspaces.selection.losses import Family, Losses
@@ -30,6 +31,7 @@ class Selecting:
         loader: Iterable[Any],
         by: By | Loss = "nll",
         *,
+        outputs: Outputs | None = None,
         statistics: Iterable[Any] | None = None,
         batches: int | None = 100,
         per: Per = "network",
@@ -60,6 +62,9 @@ class Selecting:
             by: "nll", "accuracy" (by gradient, the nll is followed and the accuracy decides how far), "entropy", which
                 needs no labels: batches are inputs, or the last of a tuple is ignored; or a function of
                 (output, target) that returns a loss for each example, [n].
+            outputs: what the network returns, for a `by` of these names: "logits", "probabilities" (it ends in a
+                softmax or sigmoid) or "log-probabilities". By default logits; a network whose first batch looks like
+                probabilities is refused.
             statistics: training batches, from which batch-norm statistics are made at every point that is measured;
                 between the marks of a path they are kept.
             batches: use at most this many of them; None: all.
@@ -77,7 +82,7 @@ class Selecting:
             >>> print(selection)
             >>> network = ss.recalibrate(family.at(selection.alpha), train_loader)
         """
-        found = criterion(by)
+        found = criterion(by, outputs)
         _check(self, per, search, points, steps, folds, level, seed)
         seed = int(seed)  # also of numpy
         norms.check_given(self.template, statistics)
@@ -91,6 +96,7 @@ class Selecting:
             losses = Losses(self, loader, found, statistics, batches, seed)
             if losses.examples < 1:
                 raise ArgumentError("select got a loader without examples: expected at least one batch of them")
+            losses.check()
             layerwise, gridded = per == "layer", search != "gradient" and not self.shape.point and per == "network"
             procedure: Search = (
                 Grid(losses, points, level, seed) if gridded else Path(losses, layerwise, steps, level, seed)

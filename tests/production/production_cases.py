@@ -1,5 +1,6 @@
 """The networks of runs, made without the code that exports them."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -38,3 +39,8 @@ class Truth:
     def together(self, *alphas: Any) -> Any:
         x = (self.images - self.dataset.mean[0]) / self.dataset.std[0]
         return ss.Ensemble([self.network(alpha) for alpha in alphas]).predict(x)
+
+
+def softmaxed(classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
+    """Return a network that ends in a softmax."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(image_shape), classes), nn.Softmax(1))

@@ -20,8 +20,7 @@ from subspaces.evaluation.run_subject import run_subjects
 from subspaces.production import anchors
 from subspaces.production.choosing import choose
 from subspaces.production.errors import ExportError
-from subspaces.production.making import make
-from subspaces.production.programs import Several
+from subspaces.production.making import make, make_own
 from subspaces.production.sources import RunSource, own_source
 from subspaces.shapes import Shape
 from subspaces.training import Execution, Run
@@ -76,7 +75,7 @@ def test_a_simplex_is_its_networks_at_vertices_and_on_the_middles_of_edges(
     right = truth("simplex")
     for place in ([0.0, 1.0, 0.0], [0.5, 0.0, 0.5]):
         with torch.no_grad():
-            found = made.program(right.images, torch.tensor(place))
+            found = made.program(right.images, torch.tensor(place))  # type: ignore[misc]
         assert_close(found, right.probabilities(place), atol=1e-6, rtol=0)
     assert made.deviation is not None
     assert made.about.anchors == 6
@@ -86,7 +85,7 @@ def test_a_simplex_is_its_networks_at_vertices_and_on_the_middles_of_edges(
 def test_a_family_without_batch_norm_is_exact_everywhere() -> None:
     family = ss.Subspace(lambda: nn.Sequential(nn.Flatten(), nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)), ss.Bezier())
     x = torch.rand(3, 1, 2, 2)
-    source = own_source(family, x, None, None, None, None, None, None)
+    source = own_source(family, example=x)
     made = make(source, choose("family", source.terms, source.answers), lambda *_: None)
     with torch.no_grad():
         for alpha in (0.0, 0.123, 0.77):
@@ -97,8 +96,9 @@ def test_a_family_without_batch_norm_is_exact_everywhere() -> None:
 def test_an_ensemble_that_averages_logits_says_their_probabilities() -> None:
     networks = [nn.Sequential(nn.Flatten(), nn.Linear(4, 3)) for _ in range(2)]
     ensemble, x = ss.Ensemble(networks, "logits"), torch.rand(3, 1, 2, 2)
+    program = make_own(own_source(ensemble, example=x)).program
     with torch.no_grad():
-        said, expected = Several(ensemble, (), ())(x), ensemble.predict(x)
+        said, expected = program(x), ensemble.predict(x)  # type: ignore[misc]
     assert_close(said[0], expected.output.softmax(-1))
     assert_close(said[1], expected.disagreement)
 
