@@ -148,7 +148,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str
         packed = memoryview(safetensors.torch.save(dict(tensors), {**header, "checksum": found}))
     except KeyError as error:  # from safetensors' table of dtypes
         names = ", ".join(name for name, value in tensors.items() if value.dtype in error.args)
-        raise ArgumentError(f"the network's {names} has dtype {error}, which safetensors cannot hold") from None
+        raise ArgumentError(f"the state {names} has dtype {error}, which safetensors cannot hold") from None
     end = 8 + int.from_bytes(packed[:8], "little")
     names = json.loads(bytes(packed[8:end]))
     names["__metadata__"] = dict(sorted(names["__metadata__"].items()))
@@ -232,7 +232,7 @@ def stored(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     for name, value in tensors.items():
         if not isinstance(value, Tensor) or value.layout != torch.strided:
             kind = f"a tensor with {value.layout}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
-            raise ArgumentError(f"the network's state {name!r} is {kind}: only dense tensors can be saved")
+            raise ArgumentError(f"the state {name!r} is {kind}: only dense tensors can be saved")
     return {name: value.detach().cpu().clone(memory_format=torch.contiguous_format) for name, value in tensors.items()}
 
 

@@ -304,7 +304,7 @@ def test_the_loop_reads_as_many_images_as_asked_for(benchmarks: Any) -> None:
 @pytest.mark.parametrize("shape", [ss.Line(), ss.Simplex(3)])
 def test_a_step_moves_the_midpoint_less_than_one_network(shape: ss.Shape) -> None:
     network, x = nn.Linear(3, 2), torch.randn(4, 3)
-    family = ss.Subspace(network, shape, init="point")
+    family = ss.Subspace(network, shape, offset=0.0)
     alpha = family.sample()
     (c,) = {tuple(each.tolist()) for each in family.coefficients(alpha).values()}
     places = {1 / shape.vertices: shape.midpoint(), sum(each**2 for each in c): alpha}

@@ -66,7 +66,8 @@ class Losses:
         if self.criterion.check is not None:
             with torch.no_grad():
                 rows = self.rows(self.shape.coefficients(self.shape.midpoint().to(self.device, torch.float64)))
-                batch = nested.apply(lambda tensor: tensor.to(self.device), self._batches[0])
+                batch = nested.moved(self._batches[0], self.device)
+                self._target(batch)  # an unknown form is named as such
                 self.criterion.check(self._output(rows, self._network, batch))
 
     def rows(self, coefficients: Tensor) -> Rows:
@@ -121,10 +122,13 @@ class Losses:
 
     def _run(self, rows: Rows, batch: Any, loss: Loss) -> Tensor:
         batch = nested.moved(batch, self.device)
-        unread = "by='entropy', which needs no labels"
-        target = labelled.target(batch, unread) if self.criterion.labelled else None
+        target = self._target(batch)
         output = self._output(rows, self._network, batch)
         return self._checked(loss(output, target), nested.batch_size(labelled.inputs(batch)))
+
+    def _target(self, batch: Any) -> Any:
+        unread = "by='entropy', which needs no labels"
+        return labelled.target(batch, unread) if self.criterion.labelled else None
 
     def _output(self, rows: Rows, network: nn.Module, batch: Any) -> Any:
         """Return what the network with these weights says about a batch."""

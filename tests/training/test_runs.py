@@ -140,7 +140,7 @@ def test_a_checkpoint_is_whole_or_not_there(tmp_path: Path):
     before = (run.folder / "state.safetensors").read_bytes()
     with pytest.raises(TypeError):
         run.save_checkpoint({"a": torch.zeros(3)}, {"epoch": object()})
-    with pytest.raises(AttributeError):
+    with pytest.raises(ValueError, match="only dense tensors"):
         run.save_checkpoint({"a": None}, {"epoch": 2})  # type: ignore[dict-item]
     assert (run.folder / "state.safetensors").read_bytes() == before
     assert not list(run.folder.glob(".*.partial"))
