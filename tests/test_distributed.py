@@ -14,6 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.testing import assert_close
 
 import subspaces as ss
+from subspaces.training.world import leave
 
 pytestmark = pytest.mark.skipif(
     not (dist.is_available() and dist.is_gloo_available()), reason="torch was built without gloo"
@@ -77,7 +78,7 @@ def worker(rank: int, folder: str) -> None:
             steps.append({"state": state(family), "gradients": gradients(family)})
         history[name] = {"started": started, "steps": steps}
     torch.save(history, f"{folder}/rank{rank}.pt")
-    dist.destroy_process_group()
+    leave()
 
 
 @pytest.fixture(scope="module")

@@ -27,6 +27,7 @@ from torch.profiler import profile
 from torch.testing import assert_close
 
 import subspaces as ss
+from subspaces.training.world import leave
 
 pytestmark = pytest.mark.skipif(
     not (dist.is_available() and dist.is_gloo_available()), reason="torch was built without gloo"
@@ -340,7 +341,7 @@ def worker(rank: int, world: int, folder: str, port: int) -> None:
     else:
         found["six"] = trains(rank, world, "six", parallel=False)
         found["continued"] = continues(rank, world, folder, distributed=True)
-    dist.destroy_process_group()
+    leave()
     if world == 2:
         found["page"] = reads_the_page(rank, world, folder, port)
     torch.save(found, f"{folder}/world{world}rank{rank}.pt")

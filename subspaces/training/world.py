@@ -123,9 +123,20 @@ def joined(execution: Execution) -> Iterator[tuple[World, Execution]]:
         ) from None
     finally:
         if ours:
-            with suppress(RuntimeError):  # of a process that is gone
-                dist.destroy_process_group()
-            _wait_for_threads()
+            leave()
+
+
+def leave() -> None:
+    """Destroy all process groups of this process, so that it can end.
+
+    A group that is freed joins its threads, which wait for ever if one of them needs the GIL meanwhile, so they are
+    waited for before it too.
+    """
+    _wait_for_threads()
+    with suppress(RuntimeError):  # of a process that is gone
+        dist.destroy_process_group()
+    gc.collect()
+    _wait_for_threads()
 
 
 def _wait_for_threads() -> None:
@@ -136,7 +147,6 @@ def _wait_for_threads() -> None:
     not end with the group, as DTensor's caches keep that. So the GIL is free here until all of them have slept for an
     interval: one that waits for the GIL, or for a core, would have run in it.
     """
-    gc.collect()  # a group that is freed joins its threads
     before: list[str] = []
     for _ in range(100):
         now = _thread_states()

@@ -19,6 +19,7 @@ from torch.testing import assert_close
 
 import subspaces as ss
 from subspaces.integrations.transformers import SubspaceTrainer
+from subspaces.training.world import leave
 
 
 def loader() -> DataLoader[Any]:
@@ -108,7 +109,7 @@ def test_the_penalty_below_a_wrapper_of_many_processes(tmp_path: Path) -> None:
         ss.save(model, tmp_path / "family.safetensors")
         assert_same(vertices(ss.load(tmp_path / "family.safetensors", classifier)), vertices(family))
     finally:
-        dist.destroy_process_group()
+        leave()
 
 
 @pytest.fixture(autouse=True)
