@@ -3,6 +3,7 @@
 import functools
 import gc
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import typer.testing
 from subspaces.training.environment import commit
 
 gc.disable()  # until all is imported: see `pytest_collection_finish`
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # onnxruntime's, which also leaves a file
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -22,6 +24,13 @@ def _a_key_of_the_tests_own(tmp_path_factory: pytest.TempPathFactory) -> Iterato
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
         yield
+
+
+@pytest.fixture
+def temporary() -> Iterator[Path]:
+    """A folder for temporary files, with a short name, as sockets need it."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
 
 
 @pytest.fixture(scope="session", autouse=True)

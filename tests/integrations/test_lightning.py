@@ -4,6 +4,7 @@ import copy
 import pickle
 import re
 import runpy
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -218,9 +219,12 @@ def test_a_compiled_family_is_found() -> None:
 
 @pytest.mark.filterwarnings(r"ignore:It is recommended to use `self.log\('(accuracy|at_zero)'")
 @BOTH
-def test_two_processes_make_statistics_of_all_batches(make: Any) -> None:
+def test_two_processes_make_statistics_of_all_batches(
+    make: Any, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if torch.cuda.is_initialized():
         pytest.skip("a process with a CUDA device in use cannot be forked")
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))  # where Lightning leaves a folder
     module = make()
     run = trainer(callbacks=[SubspaceCallback()], strategy="ddp_fork", devices=2, max_epochs=1, num_sanity_val_steps=0)
     run.fit(module, loader(), HELD_OUT)

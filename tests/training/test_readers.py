@@ -6,7 +6,7 @@ import os
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -60,13 +60,6 @@ def trains(pause: Pause, out: Path, temporary: Path, method: str, action: Callab
     except (Stopped, ArithmeticError, KeyboardInterrupt) as error:
         print(type(error).__name__)
     print(len(multiprocessing.active_children()), "are left")
-
-
-@pytest.fixture
-def temporary() -> Iterator[Path]:
-    """A folder with a short name, as sockets need it."""
-    with tempfile.TemporaryDirectory() as folder:
-        yield Path(folder)
 
 
 def assert_all_ended(worker: Worker, tmp_path: Path) -> None:
