@@ -15,7 +15,7 @@ import typer.testing
 from subspaces.training.environment import commit
 
 gc.disable()  # until all is imported: see `pytest_collection_finish`
-os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # onnxruntime's, which also leaves a file
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # of tests that import onnxruntime themselves: it leaves a file
 
 
 @pytest.fixture(scope="session", autouse=True)

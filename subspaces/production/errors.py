@@ -1,8 +1,11 @@
 """What can be wrong with an export, or with a file that was given as one."""
 
 import importlib
+import os
 
 from subspaces.errors import ArgumentError, MissingPackageError
+
+TELEMETRY = "ORT_DISABLE_TELEMETRY"
 
 
 class ExportError(ArgumentError):
@@ -19,9 +22,20 @@ def install(library: str, what: str, extra: str) -> ImportError:
 
 
 def require(what: str, extra: str, *libraries: str) -> None:
-    """Refuse to begin something whose libraries are missing."""
-    for library in libraries:
-        try:
-            importlib.import_module(library)
-        except ImportError:
-            raise install(library, what, extra) from None
+    """Import the libraries that something needs, or say which is missing.
+
+    onnxruntime sends telemetry and leaves a file in the folder of temporary files, unless a variable of the environment
+    is set when it is first imported.
+    """
+    before = os.environ.get(TELEMETRY)
+    os.environ[TELEMETRY] = "1"
+    try:
+        for library in libraries:
+            try:
+                importlib.import_module(library)
+            except ImportError:
+                raise install(library, what, extra) from None
+    finally:
+        os.environ.pop(TELEMETRY)
+        if before is not None:
+            os.environ[TELEMETRY] = before

@@ -1,6 +1,7 @@
 """Exports compute what the networks do, without this package, and say what they are."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -344,3 +345,17 @@ def test_a_network_that_cannot_be_traced_is_named(tmp_path: Path) -> None:
     with pytest.raises(ExportError, match=r"torch\.export cannot trace the network"):
         ss.export(Odd(), tmp_path / "own.pt2", **OWN)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_onnxruntime_sends_nothing_and_leaves_no_file(tmp_path):
+    script = "from torch import nn, rand; import os, subspaces as ss; " + (
+        "ss.export(nn.Linear(3, 2), 'net.onnx', example=rand(4, 3), progress=False); "
+        "print(os.environ.get('ORT_DISABLE_TELEMETRY'))"
+    )
+    (tmp_path / "tmp").mkdir()
+    environment = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
+    environment |= {"TMPDIR": str(tmp_path / "tmp")}
+    command = [sys.executable, "-W", "ignore", "-c", script]
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False)
+    assert ended.stdout.strip() == "None", ended.stderr
+    assert list((tmp_path / "tmp").iterdir()) == []
