@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from subspaces import averages, nested, values
 from subspaces.averages import Doubt, Gaussian
 from subspaces.errors import ArgumentError
-from subspaces.outputs import ENOUGH, Outputs, check_first, to_log_pair, to_log_probabilities, to_outputs
+from subspaces.outputs import OutputCheck, Outputs, to_log_pair, to_log_probabilities, to_outputs
 from subspaces.text import nearest
 
 Average = Literal["probabilities", "logits", "outputs", "sigmoid", "mixture"]
@@ -97,7 +97,7 @@ class Ensemble(nn.Module):
                 f"output={output!r}, average={average!r}: expected 'probabilities', or 'log-probabilities' with "
                 "average='probabilities' or 'sigmoid'"
             )
-        self._checked = False
+        self._output_check = OutputCheck(self.member_outputs, "the members' outputs")
 
     def outputs(self, *args: Any, **kwargs: Any) -> Any:
         """Return what is averaged of every member, stacked: [k, batch, classes]."""
@@ -164,13 +164,12 @@ class Ensemble(nn.Module):
             )
         if found and self.average == "probabilities":
             _check_classes(found[0], inputs)
-        if self._checked or torch.compiler.is_compiling() or torch._C._get_tracing_state():
+        if torch.compiler.is_compiling() or self._output_check.done or torch._C._get_tracing_state():
             return
         if found and (self.average != "logits" or self.member_outputs):  # a mean of logits is one, whatever they are
             single = self.average == "sigmoid"
             dim = -1 if single else averages.class_dim(found[0], self.dim)
-            check_first(found[0], self.member_outputs, "the members' outputs", dim, single=single)
-        self._checked = all(each[0].numel() >= ENOUGH for each in found)
+            self._output_check(found[0], dim, single=single)
 
     def _mean(self, stacked: Tensor, prediction: bool) -> Tensor:
         """Return the average of one tensor of every member, [k, ...]."""

@@ -71,7 +71,8 @@ def run(network: Any, args: Sequence[Any], named: Mapping[str, Any], call: Calla
             given = ", ".join([type(each).__name__ for each in args] + [f"{name}=…" for name in named]) or "nothing"
             raise ArgumentError(
                 f"the network does not take the inputs of a batch, ({given}): {misfit or error}; expected batches of "
-                "the network's inputs and the target, such as (inputs, target) or {'inputs': …, 'labels': …}"
+                "the network's inputs and the target, such as (inputs, target) or {'inputs': …, 'labels': …}; for any "
+                "others evaluate and recalibrate take forward=, a function of (network, batch)"
             ) from error
         raise  # a mistake within the network
 

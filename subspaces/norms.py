@@ -69,11 +69,17 @@ def kind(norms: Iterable[_NormBase]) -> str:
 
 
 def moving(network: nn.Module) -> dict[str, tuple[Tensor, int]]:
-    """Return the floating-point buffers of a network by name, with torch's counts of changes in place."""
+    """Return the floating-point buffers of a network by name, with torch's counts of changes in place.
+
+    Those that are not saved, such as caches and tables of positions, and single numbers, such as counters, are left
+    out.
+    """
+    parts = {name: part for name, part in network.named_modules() if part._non_persistent_buffers_set}
+    unsaved = {f"{name}.{key}".lstrip(".") for name, part in parts.items() for key in part._non_persistent_buffers_set}
     return {
         name: (value, value._version)
         for name, value in network.named_buffers()
-        if value.is_floating_point() and not value.is_inference()
+        if value.is_floating_point() and value.ndim and not value.is_inference() and name not in unsaved
     }
 
 
@@ -198,9 +204,13 @@ class KeepingStatistics(nn.Module):
         if not self.is_calibrated:
             named = STALE.format(kind=kind(tracked(self.template).values()))
             warnings.warn(named, StatisticsWarning, stacklevel=depth + 1)
-        if self._moved and self._tell("moved"):
+        self.check_moved(depth)
+
+    def check_moved(self, depth: int = 4) -> None:
+        """Warn, once, of buffers that training changed and that are those of no point."""
+        if self._moved and not _unreadable() and self._tell("moved"):
             shown = ", ".join(map(repr, self._moved[:3])) + (", …" if len(self._moved) > 3 else "")
-            warnings.warn(MOVED.format(names=f"buffer {shown}"), StatisticsWarning, stacklevel=depth + 1)
+            warnings.warn(MOVED.format(names=f"buffer {shown}"), StatisticsWarning, stacklevel=depth + 2)
 
     def check_mode(self, alpha: Any, depth: int = 4) -> None:
         """Warn, once, of predictions at random points: in train mode without gradient."""

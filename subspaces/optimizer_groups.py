@@ -71,6 +71,8 @@ def parameter_groups(
             raise ArgumentError(f"parameter_groups({name}=…): no group of that name; {nearest(name, known)}")
         if not isinstance(given, Mapping):
             raise ArgumentError(f"parameter_groups({name}={values.shown(given)}): expected a dict of options")
+        if taken := [key for key in _PARAMETERS if key in given]:
+            raise ArgumentError(f"parameter_groups({name}={{{taken[0]!r}: …}}): expected options, such as 'lr', only")
     found = []
     for index, label in enumerate(labels):
         rows = [omega[group.name] for group in layout.groups if group.label == label]

@@ -1,5 +1,6 @@
 """What the outputs of a classifier are: logits, probabilities or log-probabilities."""
 
+import math
 from typing import Any, Literal, get_args
 
 import torch
@@ -36,47 +37,64 @@ def prediction(output: Any, expected: str = "logits, or an output with .logits")
     return found
 
 
-def are_probabilities(value: Tensor, dim: int = -1, *, single: bool = False) -> bool:
-    """Return whether all rows along `dim` lie in [0, 1] and sum to one; with `single`, whether all lie in [0, 1].
-
-    Args:
-        value: the outputs of a batch, of which NaN is no probability.
-        dim: the dimension of the classes.
-        single: whether each number stands alone: the second of two classes.
-    """
-    if not value.numel():
-        return False
-    exact = value.detach().double()
-    inside = bool(((exact >= 0) & (exact <= 1)).all())
-    if single or not inside:
-        return inside
+def are_probabilities(value: Tensor, dim: int = -1) -> bool:
+    """Return whether all rows along `dim` lie in [0, 1] and sum to one."""
+    exact = value.double()
     tolerance = TOLERANCE if value.dtype in (torch.float32, torch.float64) else 10 * TOLERANCE
-    return bool(((exact.sum(dim) - 1).abs() <= tolerance).all())
+    return bool(((exact >= 0) & (exact <= 1)).all()) and bool(((exact.sum(dim) - 1).abs() <= tolerance).all())
 
 
-def check_first(value: Tensor, outputs: Outputs | None, who: str, dim: int = -1, *, single: bool = False) -> None:
-    """Refuse the outputs of a first batch that are not what they are taken for.
+class OutputCheck:
+    """Refuses outputs that are not what they are taken for, from one batch after the other until that is clear.
+
+    Rows of several classes are judged by the first that is finite. Numbers that each stand for the second of two
+    classes are judged when one lies outside [0, 1], or when there are several different ones inside.
 
     Args:
-        value: the outputs.
         outputs: what the user says that they are; None: nothing, and they are taken for logits.
         who: whose outputs they are, for the error.
-        dim: the dimension of the classes.
-        single: whether each number stands alone: the second of two classes.
     """
-    range_, function = ("numbers in [0, 1]", "sigmoid") if single else ("rows in [0, 1] that sum to one", "softmax")
-    if outputs is None and (not single or value.numel() >= ENOUGH) and are_probabilities(value, dim, single=single):
-        raise ArgumentError(
-            f"{who} look like probabilities ({range_}), and were to be taken for logits: pass outputs='probabilities' "
-            f"if the network ends in a {function}, or outputs='logits' if these are logits"
-        )
-    given = value.exp() if outputs == "log-probabilities" else value
-    if outputs in (None, "logits") or not given.isfinite().all() or are_probabilities(given, dim, single=single):
-        return
-    raise ArgumentError(
-        f"outputs={outputs!r}: {who} are none, expected {range_}"
-        f"{' of their exponentials' if given is not value else ''}; pass outputs='logits' for logits"
-    )
+
+    def __init__(self, outputs: Outputs | None, who: str = "the network's outputs") -> None:
+        self.outputs, self.who = outputs, who
+        self.done = outputs == "logits"
+        self._seen, self._low, self._high = 0, math.inf, -math.inf
+
+    def __call__(self, value: Tensor, dim: int = -1, *, single: bool = False) -> None:
+        """Look at the outputs of a batch, whose classes lie along `dim`; `single`: each number stands alone."""
+        if self.done:
+            return
+        given = value.detach().exp() if self.outputs == "log-probabilities" else value.detach()
+        rows = given.reshape(-1, 1) if single else given.movedim(dim, -1).flatten(0, -2)
+        rows = rows[rows.isfinite().all(-1)]
+        if not rows.numel():
+            return
+        found = self._are_probabilities(rows) if single else are_probabilities(rows)
+        if found is not None:
+            self.done = True
+            self._judge(found, single)
+
+    def _are_probabilities(self, numbers: Tensor) -> bool | None:
+        """Return whether all numbers so far lie in [0, 1]; None where a few, or equal ones, do so by chance."""
+        self._seen += numbers.numel()
+        self._low, self._high = min(self._low, float(numbers.min())), max(self._high, float(numbers.max()))
+        if self._low < 0 or self._high > 1:
+            return False
+        return True if self._seen >= ENOUGH and self._low < self._high else None
+
+    def _judge(self, found: bool, single: bool) -> None:
+        range_, function = ("numbers in [0, 1]", "sigmoid") if single else ("rows in [0, 1] that sum to one", "softmax")
+        if self.outputs is None and found:
+            raise ArgumentError(
+                f"{self.who} look like probabilities ({range_}), and were to be taken for logits: pass "
+                f"outputs='probabilities' if the network ends in a {function}, or outputs='logits' if these are logits"
+            )
+        if self.outputs is not None and not found:
+            of = " of their exponentials" if self.outputs == "log-probabilities" else ""
+            raise ArgumentError(
+                f"outputs={self.outputs!r}: {self.who} are none, expected {range_}{of}; pass outputs='logits' for "
+                "logits"
+            )
 
 
 def to_log_probabilities(value: Tensor, outputs: Outputs | None, dim: int = -1) -> Tensor:

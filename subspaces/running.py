@@ -192,6 +192,7 @@ class Running(ShowingInputs, KeepingStatistics):
         weights = self._weights(self._point(alpha), alpha is None, outside, cast)
         tracking = not (training and self.statistics_every)
         modes = [(part, part.training) for part in network.modules()]
+        versions = template.versions(weights)
         try:
             refresh = partial(self._refresh, cast)
             fresh = _NOTHING if tracking else template.refreshing(network, weights, refresh)
@@ -203,6 +204,11 @@ class Running(ShowingInputs, KeepingStatistics):
                     part.training = mode
         if before is not None:
             self.look_again(before)
+        if changed := [name for name, version in template.versions(weights).items() if versions[name] != version]:
+            raise ArgumentError(
+                f"the block of family.point() wrote into {changed[0]!r} in place, which is lost, as the weights of a "
+                "point are computed from the vertices: write into family.vertex(index), or call family.apply(function)"
+            )
 
     def _weights(self, point: Any, drawn: bool, outside: bool, cast: torch.dtype | None) -> dict[str, Tensor]:
         """Return the weights of a point, `drawn` here or given, for their places in the network."""

@@ -168,6 +168,7 @@ class Subspace(Running, Selecting):
         base. Whatever moves, casts or changes these in the network (`.to("cuda")`, `.half()`) does so in the family.
         """
         coefficients = self.coefficients(alpha, outside)
+        self.check_moved()
         self._check_same(coefficients, self.mesh)
         weights = self.theta(coefficients)
         parameters: dict[str, nn.Parameter] = {}

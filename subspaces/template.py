@@ -118,6 +118,13 @@ def emptied(template: nn.Module, names: Sequence[str]) -> Iterator[None]:
         _put(before, slots)
 
 
+def versions(weights: Mapping[str, Tensor]) -> dict[str, int]:
+    """Return how often each weight was written in place; nothing where torch does not count."""
+    if torch.compiler.is_compiling():
+        return {}
+    return {name: weight._version for name, weight in weights.items() if not weight.is_inference()}
+
+
 def is_filled(template: nn.Module, names: Sequence[str]) -> bool:
     """Say whether the network has weights just now."""
     tensors, key = _slot(template, names[0])

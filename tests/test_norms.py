@@ -361,3 +361,36 @@ def test_loading_a_checkpoint_is_no_training():
         copied.eval()(x)
     family.load_state_dict(other.state_dict())
     family.eval()(x)
+
+
+def test_other_buffers_are_told_of_before_networks_are_taken_out_and_measured():
+    (x,) = batches(1)
+    labelled = [(x, torch.arange(len(x)) % 4)]
+    for use in (
+        lambda family: family.midpoint(),
+        lambda family: family.ensemble([0.1, 0.9]),
+        lambda family: family.select(labelled),
+        lambda family: ss.evaluate(family, test=labelled, progress=False),
+    ):
+        family = ss.Subspace(OwnNorm, ss.Line(), seed=0)
+        family(x)
+        with pytest.warns(StatisticsWarning, match="buffer 'mean' of"):
+            use(family)
+
+
+def test_caches_and_counters_are_nothing_to_tell():
+    class Cached(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.last = nn.Linear(4, 4)
+            self.register_buffer("cache", None, persistent=False)
+            self.register_buffer("step", torch.tensor(0.0))
+
+        def forward(self, x):
+            self.cache = x.detach() * 2
+            self.step += self.training
+            return self.last(x)
+
+    family = ss.Subspace(lambda: nn.Sequential(Cached()), ss.Line(), seed=0)
+    family(batches(1)[0])
+    family.eval()(batches(1)[0])

@@ -185,3 +185,9 @@ def test_what_cannot_be_the_groups_of_a_family(message: str) -> None:
 def test_groups_is_a_function() -> None:
     with pytest.raises(ss.UserError, match=r"groups=\[\]: expected a function"):
         ss.Subspace(Net, ss.Line(), groups=[])
+
+
+def test_options_are_no_parameters() -> None:
+    family = ss.Subspace(lambda: nn.Linear(3, 2), ss.Line())
+    with pytest.raises(ss.UserError, match=r"'params': …}.: expected options"):
+        family.parameter_groups(others={"params": []})

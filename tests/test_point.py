@@ -307,3 +307,20 @@ def test_families_are_copied_and_pickled_as_before():
     assert copy.deepcopy(family).mine == 3
     empty = object.__new__(ss.Subspace)
     assert not hasattr(empty, "embed")
+
+
+def _load(net: nn.Module) -> None:
+    net.load_state_dict(nn.Linear(3, 2).state_dict())
+
+
+def _zero(net: nn.Module) -> None:
+    nn.init.zeros_(net.weight)
+
+
+@pytest.mark.parametrize("write", [_load, _zero])
+def test_weights_that_are_written_in_a_block_are_not_lost_without_a_word(write):
+    family = ss.Subspace(lambda: nn.Linear(3, 2), ss.Line())
+    before = {name: value.clone() for name, value in family.state_dict().items()}
+    with pytest.raises(ss.UserError, match=r"wrote into '\w+' in place, which is lost"), family.point(0.5) as net:
+        write(net)
+    assert all(torch.equal(value, before[name]) for name, value in family.state_dict().items())

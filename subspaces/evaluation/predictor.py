@@ -24,6 +24,7 @@ from subspaces.graphs import captured
 from subspaces.networks import registry
 from subspaces.networks.dropout import dropping
 from subspaces.norms import tracked
+from subspaces.outputs import OutputCheck
 from subspaces.randomness import seeded
 from subspaces.training.batches import Stream
 
@@ -43,8 +44,6 @@ class Predictor:
     """Predicts with any weights of one network, which is changed."""
 
     _head: str | None = None
-    _checked = False
-    """Whether an output was looked at."""
 
     def __init__(
         self,
@@ -59,6 +58,7 @@ class Predictor:
         forward: Forward | None = None,  # by default as the task takes a batch apart
     ) -> None:
         self._forward = forward or task.run
+        self._output_check = OutputCheck(getattr(task, "outputs", None))
         self.device = next((each.device for each in network.parameters()), torch.device("cpu"))
         self.task, self.splits, self.seed, self.dtype = task, splits, seed, dtype
         named = network.named_parameters(remove_duplicate=False)
@@ -136,9 +136,8 @@ class Predictor:
         return torch.zeros(size, dtype=torch.int64, device=self.device)
 
     def _answers(self, outputs: Sequence[tuple[Any, Tensor | None]], target: Any) -> Answers:
-        if not self._checked and outputs:
-            self.task.check_output(outputs[0][0])
-            self._checked = True
+        if outputs and not self._output_check.done:
+            self.task.check_output(outputs[0][0], self._output_check)
         parts = [self.task.parts(output, target, features) for output, features in outputs]
         return Answers([part for part, _ in parts], parts[0][1])
 

@@ -13,7 +13,7 @@ from subspaces.evaluation import classification, regression
 from subspaces.evaluation.classification import Classes, log_mean
 from subspaces.evaluation.metrics import Metric, of_task
 from subspaces.evaluation.regression import Normal, mixture
-from subspaces.outputs import Outputs, check_first, prediction, to_log_pair, to_log_probabilities, to_outputs
+from subspaces.outputs import OutputCheck, Outputs, prediction, to_log_pair, to_log_probabilities, to_outputs
 from subspaces.text import Catalogue, listed, one_of
 
 
@@ -53,8 +53,8 @@ class Task:
         args, named = self.inputs(batch)
         return labelled.run(network, args, named, lambda: network(*args, **named))
 
-    def check_output(self, output: Any) -> None:
-        """Refuse a network whose output on a first batch is not what the task takes it for."""
+    def check_output(self, output: Any, check: OutputCheck) -> None:
+        """Refuse a network whose outputs are not what the task takes them for; called until `check` is done."""
 
     def parts(self, output: Any, target: Any, features: Tensor | None = None) -> tuple[Any, Any]:
         """Return what a network says about each example, and the targets of these."""
@@ -161,12 +161,12 @@ class Classification(Task):
             return torch.stack([torch.zeros_like(single), single], 1)
         return to_log_pair(averages.wide(single), self.outputs)
 
-    def check_output(self, output: Any) -> None:
+    def check_output(self, output: Any, check: OutputCheck) -> None:
         """Refuse probabilities that were to be taken for logits, and what is not what `outputs` says."""
         found = prediction(output)
         if found.ndim:
             dim = 1 if self.of == "pixels" and found.ndim > 2 else -1
-            check_first(found, self.outputs, "the network's outputs", dim, single=self._is_single(found))
+            check(found, dim, single=self._is_single(found))
 
     def _is_single(self, output: Tensor) -> bool:
         return self.of == "examples" and (output.ndim == 1 or (output.ndim == 2 and output.shape[1] == 1))

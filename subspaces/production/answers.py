@@ -12,7 +12,7 @@ from subspaces import averages, nested, values
 from subspaces.ensembles import Ensemble
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.tasks import SHAPES, Classification, Regression, Task, task_of, with_outputs
-from subspaces.outputs import Outputs, check_first, prediction, to_log_pair, to_log_probabilities
+from subspaces.outputs import OutputCheck, Outputs, prediction, to_log_pair, to_log_probabilities
 from subspaces.production.errors import ExportError
 from subspaces.production.inputs import named_tensors, unique
 
@@ -94,7 +94,7 @@ class Answer:
         """Refuse outputs of a first batch that are not what the task takes them for."""
         if isinstance(self.task, Classification):
             for each in map(self._prediction, outputs):
-                check_first(each, self.task.outputs, "the network's outputs", self.dim, single=self._is_single(each))
+                OutputCheck(self.task.outputs)(each, self.dim, single=self._is_single(each))
 
     def taken_for(self, outputs: Sequence[Any]) -> Outputs | Literal[""]:
         """Return what networks say about each class; nothing of one number, or of no classes."""

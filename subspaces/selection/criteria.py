@@ -1,7 +1,7 @@
 """By what points are compared: a loss for each example."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from subspaces import labelled, values
 from subspaces.errors import ArgumentError
-from subspaces.outputs import Outputs, check_first, prediction, to_log_pair, to_log_probabilities, to_outputs
+from subspaces.outputs import OutputCheck, Outputs, prediction, to_log_pair, to_log_probabilities, to_outputs
 from subspaces.text import nearest
 
 Loss = Callable[[Any, Any], Tensor]
@@ -28,8 +28,8 @@ class Criterion:
     """What is followed by its gradient: the loss itself, or one like it that has a gradient."""
     labelled: bool = True
     percent: bool = False  # what is shown is 1 - loss
-    check: Callable[[Any], None] | None = None
-    """Refuses the outputs of a first batch that are not what the loss takes them for."""
+    check: Callable[[Iterable[Any]], None] | None = None
+    """Refuses outputs, one for each batch, that are not what the loss takes them for."""
 
     def value(self, losses: Tensor) -> float:
         """Return what is shown for the losses of some examples."""
@@ -51,9 +51,14 @@ def _prediction(output: Any) -> Tensor:
     return found.squeeze(1) if found.ndim == 2 and found.shape[1] == 1 else found
 
 
-def _check(outputs: Outputs | None, output: Any) -> None:
-    found = _prediction(output)
-    check_first(found, outputs, "the network's outputs", single=found.ndim == 1)
+def _check(outputs: Outputs | None, several: Iterable[Any]) -> None:
+    """Look at the outputs of one batch after the other until it is clear what they are."""
+    check = OutputCheck(outputs)
+    for output in several:
+        found = _prediction(output)
+        check(found, single=found.ndim == 1)
+        if check.done:
+            return
 
 
 def log_probabilities(output: Any, outputs: Outputs | None = None) -> Tensor:

@@ -62,13 +62,17 @@ class Losses:
         self._limit, self._seed = batches, seed
 
     def check(self) -> None:
-        """Refuse a network whose outputs on the first batch, at the midpoint, are not what the criterion takes."""
+        """Refuse a network whose outputs at the midpoint are not what the criterion takes them for."""
         if self.criterion.check is not None:
             with torch.no_grad():
                 rows = self.rows(self.shape.coefficients(self.shape.midpoint().to(self.device, torch.float64)))
-                batch = nested.moved(self._batches[0], self.device)
-                self._target(batch)  # an unknown form is named as such
-                self.criterion.check(self._output(rows, self._network, batch))
+                self.criterion.check(self._outputs(rows))
+
+    def _outputs(self, rows: Rows) -> Iterator[Any]:
+        for batch in self._batches:
+            moved = nested.moved(batch, self.device)
+            self._target(moved)  # an unknown form is named as such
+            yield self._output(rows, self._network, moved)
 
     def rows(self, coefficients: Tensor) -> Rows:
         """Return the weights at coefficients [m], or [L, m] for each layer, connected to these for autograd."""

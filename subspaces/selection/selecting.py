@@ -86,6 +86,8 @@ class Selecting:
         _check(self, per, search, points, steps, folds, level, seed)
         seed = int(seed)  # also of numpy
         norms.check_given(self.template, statistics)
+        if isinstance(self, norms.KeepingStatistics):
+            self.check_moved(depth=1)
         values.batches("loader", loader, again=False)
         if statistics is not None:
             values.batches("statistics", statistics)

@@ -187,3 +187,34 @@ def test_an_output_that_does_not_fit_says_what_would(of):
     with pytest.raises(ss.UserError, match=expected[of]) as error:
         ss.evaluate(Ending(SEVERAL["logits"]), test=[(torch.randn(4, 4), torch.zeros(4, 2).long())], task=of)
     assert f"of='{of}'" not in str(error.value)
+
+
+# Batches that say too little alone
+
+
+@pytest.mark.parametrize("ends", [SEVERAL, SINGLE], ids=["several", "single"])
+def test_small_batches_and_nan_do_not_hide_probabilities(ends):
+    x, y = (torch.cat(parts) for parts in zip(*data(2), strict=True))
+    x = torch.cat([torch.full((1, 4), torch.nan), x])
+    small = list(zip(x.split(1), torch.cat([y[:1], y]).split(1), strict=True))
+    network = Ending(ends["probabilities"], 2)
+    with pytest.raises(ss.UserError, match="look like probabilities"):
+        ss.evaluate(network, test=small, progress=False)
+    with pytest.raises(ss.UserError, match="look like probabilities"):
+        ss.Subspace(lambda: network, ss.Line(), init="point").select(small[1:])
+    ensemble = ss.Ensemble([network], "probabilities" if ends is SEVERAL else "sigmoid")
+    ensemble(x[:1])
+    with pytest.raises(ss.UserError, match="look like probabilities"):
+        [ensemble(one) for one, _ in small]
+
+
+def test_a_head_that_begins_at_zero_is_no_sigmoid():
+    network = Ending(SINGLE["logits"], 1)
+    nn.init.zeros_(network.last.weight)
+    nn.init.zeros_(network.last.bias)
+    assert measured(network)["nll"] == pytest.approx(math.log(2))
+
+
+def test_another_form_of_batch_names_forward():
+    with pytest.raises(ss.UserError, match="take forward=, a function of"):
+        ss.evaluate(Recurrent().eval(), test=batches(), progress=False)
