@@ -23,13 +23,13 @@ import torch.nn.functional as F
 from torch import nn
 
 import subspaces as ss
-from subspaces import data
-from subspaces.memory import keep_memory
+from subspaces.core.memory import keep_memory
+from subspaces.experiments import data
+from subspaces.experiments.training.batches import evaluation_batches, training_batches
+from subspaces.experiments.training.environment import commit, processor
+from subspaces.experiments.training.execution import Execution
+from subspaces.experiments.training.recipe import Recipe
 from subspaces.networks import CResNet20
-from subspaces.training.batches import evaluation_batches, training_batches
-from subspaces.training.environment import commit, processor
-from subspaces.training.execution import Execution
-from subspaces.training.recipe import Recipe
 
 EVERY = (None, 1, 5, 10, 50)
 TURN = 50

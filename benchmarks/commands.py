@@ -22,15 +22,15 @@ from typing import Any
 
 from timing import CACHES, Record
 
-from subspaces.phases import MEANING
+from subspaces.core.phases import MEANING
 
 COMMAND = [sys.executable, "-m", "subspaces", "--timings"]
 HEAD = re.compile(r"^\W*phase\s+seconds\s+share\W*$", re.MULTILINE)
 ROW = re.compile(rf"^\W*({'|'.join([*MEANING, 'other', 'total'])})\s+(\d+\.\d+)\s+\d+%\W*$", re.MULTILINE)
 ABOUT = """
 import json
-from subspaces.training.environment import environment
-from subspaces.training.execution import Execution
+from subspaces.experiments.training.environment import environment
+from subspaces.experiments.training.execution import Execution
 print(json.dumps(environment(Execution().resolved())))
 """
 

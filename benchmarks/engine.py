@@ -24,15 +24,15 @@ import torch
 from plain import Loop
 from timing import CACHES, CLOCKS, Pace, Record, Run, compared
 
-from subspaces import data
-from subspaces.data.loading import SIZES
-from subspaces.training.engine import Engine
-from subspaces.training.environment import commit, environment
-from subspaces.training.execution import Execution
-from subspaces.training.recipe import Recipe
-from subspaces.training.recipes import RECIPES
-from subspaces.training.stack import Stack
-from subspaces.training.step import GRAPH_STEPS
+from subspaces.experiments import data
+from subspaces.experiments.data.loading import SIZES
+from subspaces.experiments.training.engine import Engine
+from subspaces.experiments.training.environment import commit, environment
+from subspaces.experiments.training.execution import Execution
+from subspaces.experiments.training.recipe import Recipe
+from subspaces.experiments.training.recipes import RECIPES
+from subspaces.experiments.training.stack import Stack
+from subspaces.experiments.training.step import GRAPH_STEPS
 
 METHODS: dict[str, dict[str, Any]] = {
     "standard": {},

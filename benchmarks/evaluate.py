@@ -18,12 +18,12 @@ from typing import Any
 import torch
 
 import subspaces as ss
-from subspaces import data
 from subspaces.evaluation.points import plan
 from subspaces.evaluation.run_subject import RunSubject
 from subspaces.evaluation.walking import Measuring
-from subspaces.training import Execution, Run
-from subspaces.training.environment import environment
+from subspaces.experiments import data
+from subspaces.experiments.training import Execution, Run
+from subspaces.experiments.training.environment import environment
 
 KEPT = ("config.json", "environment.json", "family.safetensors", "log.jsonl", "result.json")
 

@@ -17,11 +17,11 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 
 import subspaces as ss
-from subspaces import data
-from subspaces.files import write_json
-from subspaces.methods.rates import warmup_cosine
+from subspaces.core.files import write_json
+from subspaces.experiments import data
+from subspaces.experiments.methods.rates import warmup_cosine
+from subspaces.experiments.training.environment import commit, processor
 from subspaces.networks import MLP, CResNet20, LeNet
-from subspaces.training.environment import commit, processor
 
 Batches = list[tuple[Tensor, Tensor]]
 METRICS = ("accuracy", "ece", "nll")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from subspaces.files import write_json
+from subspaces.core.files import write_json
 
 SIZES = [(500, 375)] * 7 + [(375, 500)] * 2 + [(500, 333)]  # width and height: most of ImageNet's are about these
 QUALITY = 91  # of the JPEG files, which then have about 110 KB each, as those of ImageNet in the mean

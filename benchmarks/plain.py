@@ -10,12 +10,12 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 from torch.utils.data import DataLoader, Dataset
 
-from subspaces import data
+from subspaces.experiments import data
+from subspaces.experiments.training.batches import training_batches
+from subspaces.experiments.training.execution import Execution
+from subspaces.experiments.training.recipe import Recipe
 from subspaces.networks import registry
 from subspaces.networks.convolution import Conv2d
-from subspaces.training.batches import training_batches
-from subspaces.training.execution import Execution
-from subspaces.training.recipe import Recipe
 
 Batch = tuple[Tensor, Tensor]
 

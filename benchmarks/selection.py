@@ -21,16 +21,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from subspaces import streams
-from subspaces.data.corruptions import CORRUPTIONS
+from subspaces.core import streams
+from subspaces.core.selection import rule
 from subspaces.evaluation import domains, run_selection
+from subspaces.evaluation.corruptions import CORRUPTIONS
 from subspaces.evaluation.panel import Panel
 from subspaces.evaluation.points import GRID, Item, kind
 from subspaces.evaluation.run_subject import RunSubject, run_subjects
 from subspaces.evaluation.shifted_data import Corruptions, shifted_sets
-from subspaces.selection import rule
-from subspaces.training.execution import Execution
-from subspaces.training.runs import Run
+from subspaces.experiments.training.execution import Execution
+from subspaces.experiments.training.runs import Run
 
 USUAL = [each.name for each in CORRUPTIONS.values() if each.group != "extra"]
 LEVEL = 0.05

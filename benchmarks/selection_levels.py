@@ -18,16 +18,16 @@ import torch
 from torch import Tensor
 
 import subspaces as ss
-from subspaces.data.corruptions import CORRUPTIONS
+from subspaces.core.selection import rule
+from subspaces.core.selection.criteria import CRITERIA
+from subspaces.core.selection.losses import Losses
+from subspaces.core.selection.search import Grid
 from subspaces.evaluation import domains
+from subspaces.evaluation.corruptions import CORRUPTIONS
 from subspaces.evaluation.run_subject import run_subjects
-from subspaces.selection import rule
-from subspaces.selection.criteria import CRITERIA
-from subspaces.selection.losses import Losses
-from subspaces.selection.search import Grid
-from subspaces.training import Execution, Run
-from subspaces.training.batches import evaluation_batches, statistics_batches
-from subspaces.training.environment import processor
+from subspaces.experiments.training import Execution, Run
+from subspaces.experiments.training.batches import evaluation_batches, statistics_batches
+from subspaces.experiments.training.environment import processor
 
 EXAMPLES, LEVELS, MIDDLE = (20, 100, 300), (0.05, 0.3, 1.0), 10
 

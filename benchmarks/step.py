@@ -31,8 +31,8 @@ from timing import CLOCKS, Pace, Record, compared
 from torch import nn
 
 import subspaces as ss
-from subspaces.memory import keep_memory
-from subspaces.training.environment import commit, processor
+from subspaces.core.memory import keep_memory
+from subspaces.experiments.training.environment import commit, processor
 
 WARMUP = 3  # steps before anything is measured
 MODES = ("eager", "compiled")

@@ -31,10 +31,10 @@ from subjects import SUBJECTS
 from timing import Record
 from torch import Tensor
 
-from subspaces.data import Files, StreamingLoader, decoding, folders
-from subspaces.memory import keep_memory
-from subspaces.training.environment import commit, environment
-from subspaces.training.execution import Execution
+from subspaces.core.memory import keep_memory
+from subspaces.experiments.data import Files, StreamingLoader, decoding, folders
+from subspaces.experiments.training.environment import commit, environment
+from subspaces.experiments.training.execution import Execution
 
 CLASSES = 10
 Batch = tuple[Tensor, Tensor]

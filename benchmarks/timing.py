@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from subspaces.files import write_json
+from subspaces.core.files import write_json
 
 Run = Callable[[int], int]
 """Makes at least so many steps, and returns how many."""

@@ -7,26 +7,26 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from subspaces import networks
-from subspaces.batchnorm import recalibrate
-from subspaces.distributed import distribute, reduce_theta
-from subspaces.ensembles import Ensemble
+from subspaces.core.batchnorm import recalibrate
+from subspaces.core.distributed import distribute, reduce_theta
+from subspaces.core.ensemble import Ensemble
+from subspaces.core.family import Subspace
+from subspaces.core.features import Sampled
+from subspaces.core.memory import keep_memory
+from subspaces.core.selection import Selection
+from subspaces.core.shapes import Bezier, Line, Point, Shape, Simplex
+from subspaces.core.storage import FileError, load, save
 from subspaces.errors import UserError
-from subspaces.features import Sampled
-from subspaces.memory import keep_memory
-from subspaces.selection import Selection
-from subspaces.shapes import Bezier, Line, Point, Shape, Simplex
-from subspaces.storage import FileError, load, save
-from subspaces.subspace import Subspace
+from subspaces.export import export, predict
 from subspaces.version import __version__
 
 if TYPE_CHECKING:
-    from subspaces import studies
-    from subspaces.api import Evaluation, evaluate, plot, report
     from subspaces.evaluation import Classification, Corruptions, Metric, Regression, Task, check
-    from subspaces.production import export, predict
-    from subspaces.studies.compare import compare
-    from subspaces.studies.reproduce import reproduce
-    from subspaces.training import Recipe, train
+    from subspaces.evaluation.api import Evaluation, evaluate, plot, report
+    from subspaces.experiments import studies
+    from subspaces.experiments.studies.compare import compare
+    from subspaces.experiments.studies.reproduce import reproduce
+    from subspaces.experiments.training import Recipe, train
 
 __all__ = [
     "Bezier",
@@ -71,23 +71,19 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Import what is not the core when it is first asked for, so that the core stays quick to import."""
     if name in ("Recipe", "train"):
-        from subspaces import training
+        from subspaces.experiments import training
 
         return getattr(training, name)
     if name in ("Evaluation", "evaluate", "plot", "report"):
-        from subspaces import api
+        from subspaces.evaluation import api
 
         return getattr(api, name)
     if name in ("Answer", "Classification", "Corruptions", "Metric", "Regression", "Task", "check"):
         from subspaces import evaluation
 
         return getattr(evaluation, name)
-    if name in ("export", "predict"):
-        from subspaces import production
-
-        return getattr(production, name)
     if name in ("compare", "reproduce"):
-        return getattr(importlib.import_module(f"subspaces.studies.{name}"), name)
+        return getattr(importlib.import_module(f"subspaces.experiments.studies.{name}"), name)
     if name == "studies":
-        return importlib.import_module("subspaces.studies")
+        return importlib.import_module("subspaces.experiments.studies")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -4,7 +4,6 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
-from subspaces import values
 from subspaces.errors import ArgumentError
 
 SMALL = dict(enumerate(["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"], 1))
@@ -20,6 +19,15 @@ class Named(Protocol):
 T = TypeVar("T", bound=Named)
 
 
+def shown(value: Any) -> str:
+    """Return a value as Python writes it, cut where it is long."""
+    try:
+        text = repr(value)
+    except Exception:  # of an object whose own text fails, or of an endless number
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= 80 else f"{text[:77]}…"
+
+
 def nearest(name: object, names: Iterable[str]) -> str:
     """Return a hint that names the closest of `names`, and a few of them if none is close."""
     known = list(names)
@@ -32,7 +40,7 @@ def nearest(name: object, names: Iterable[str]) -> str:
 def closest(name: object, names: Iterable[str]) -> str | None:
     """Return the one of `names` that was probably meant; None if none is close."""
     spelled = {each.lower(): each for each in names}
-    close = difflib.get_close_matches((name if isinstance(name, str) else values.shown(name)).lower(), spelled, n=1)
+    close = difflib.get_close_matches((name if isinstance(name, str) else shown(name)).lower(), spelled, n=1)
     return spelled[close[0]] if close else None
 
 
@@ -40,7 +48,7 @@ def one_of(name: str, value: Any, names: Iterable[str]) -> str:
     """Return a name that was passed, if it is one of these."""
     known = list(names)
     if not isinstance(value, str) or value not in known:
-        raise ArgumentError(f"{name}={values.shown(value)}: {nearest(value, known)}")
+        raise ArgumentError(f"{name}={shown(value)}: {nearest(value, known)}")
     return value
 
 
@@ -93,7 +101,7 @@ class Catalogue(Mapping[str, T], Generic[T]):
     def find(self, name: object) -> T:
         """Return the thing of that name, or say which one may have been meant."""
         if not isinstance(name, str) or name not in self._things:
-            raise ArgumentError(f"unknown {self.kind} {values.shown(name)}: {nearest(name, self._things)}")
+            raise ArgumentError(f"unknown {self.kind} {shown(name)}: {nearest(name, self._things)}")
         return self._things[name]
 
     def __getitem__(self, name: str) -> T:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import subspaces as ss
-from subspaces.training import seals
+from subspaces.experiments.training import seals
 
 quick = settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from subspaces.evaluation import Corruptions
-from subspaces.training import Execution
-from subspaces.training.recipe import all_fields
+from subspaces.experiments.training import Execution
+from subspaces.experiments.training.recipe import all_fields
 
 ALL = [f"digits-{name}" for name in ("standard", "line", "simplex", "ema", "sam", "integral")]  # each field has a user
 
@@ -114,7 +114,7 @@ NETWORK = {"data": Row("--data there", "data", Path("there")), "device": Row("--
 
 COMMANDS = {
     "demo": Command(
-        "subspaces.demo:run",
+        "subspaces.experiments.demo:run",
         [],
         {
             "out": Row("--out other", "out", Path("other")),
@@ -126,12 +126,12 @@ COMMANDS = {
         (),
     ),
     "train": Command(
-        "subspaces.training.api:train_recipes",
+        "subspaces.experiments.training.api:train_recipes",
         ALL,
         {**of_fields(method=CURVE), **output(table=False), "seeds": SEEDS},
     ),
     "evaluate": Command(
-        "subspaces.api:evaluate_runs",
+        "subspaces.evaluation.api:evaluate_runs",
         ["one", "two"],
         {
             "grid": Row("--grid 0 0.5 0.25", "grid", (0.0, 0.25, 0.5)),
@@ -182,7 +182,7 @@ COMMANDS = {
         ("run",),
     ),
     "compare": Command(
-        "subspaces.studies.compare:run",
+        "subspaces.experiments.studies.compare:run",
         ALL,
         {
             **of_fields(method=CURVE),
@@ -194,7 +194,7 @@ COMMANDS = {
         },
     ),
     "study noise": Command(
-        "subspaces.studies.noise:run",
+        "subspaces.experiments.studies.noise:run",
         [*ALL, *LISTS],
         {
             **of_fields(("label_noise",), method=CURVE),
@@ -209,7 +209,7 @@ COMMANDS = {
         },
     ),
     "study integral": Command(
-        "subspaces.studies.integral:run",
+        "subspaces.experiments.studies.integral:run",
         ALL,
         {
             **of_fields(("label_noise",), method=BOTH_INTEGRAL),
@@ -219,7 +219,7 @@ COMMANDS = {
         },
     ),
     "study instability": Command(
-        "subspaces.studies.instability:run",
+        "subspaces.experiments.studies.instability:run",
         ["digits-standard"],
         {
             **of_fields(
@@ -238,7 +238,7 @@ COMMANDS = {
         ("recipe",),
     ),
     "reproduce": Command(
-        "subspaces.studies.reproduce:run",
+        "subspaces.experiments.studies.reproduce:run",
         ["along", "--json"],  # which tells no costs, that take a while
         {
             **{name: row for name, row in of_fields().items() if name in EXECUTION},
@@ -264,7 +264,7 @@ COMMANDS = {
         ("runs",),
     ),
     "export": Command(
-        "subspaces.production.exporting:export",
+        "subspaces.export.exporting:export",
         ["one"],
         {
             "point": Row("--point 0.1 0.9", "point", ["0.1", "0.9"]),
@@ -278,7 +278,7 @@ COMMANDS = {
         ("run",),
     ),
     "predict": Command(
-        "subspaces.production.predicting:predict",
+        "subspaces.export.predicting:predict",
         ["one.pt2", "two.png"],
         {
             "top": Row("--top 3", "top", 3),
@@ -290,7 +290,7 @@ COMMANDS = {
         ("model", "inputs"),
     ),
     "data get": Command(
-        "subspaces.data:get",
+        "subspaces.experiments.data:get",
         ["mnist"],
         {
             "data": Row("--data other", "root", Path("other")),
@@ -300,7 +300,7 @@ COMMANDS = {
         ("name",),
     ),
     "data check": Command(
-        "subspaces.data:check", ["mnist"], {"data": Row("--data other", "root", Path("other"))}, ("name",)
+        "subspaces.experiments.data:check", ["mnist"], {"data": Row("--data other", "root", Path("other"))}, ("name",)
     ),
 }
 ELSEWHERE = {  # tested by what they print, and `code` by what can be imported
@@ -309,7 +309,11 @@ ELSEWHERE = {  # tested by what they print, and `code` by what can be imported
     "data list": set(),
     "data get": {"quiet"},
     "predict": {"code", "format", "out"},
-    **{name: {"code"} for name, command in COMMANDS.items() if command.calls.startswith("subspaces.studies")},
+    **{
+        name: {"code"}
+        for name, command in COMMANDS.items()
+        if command.calls.startswith("subspaces.experiments.studies")
+    },
     **{name: {"code"} for name in ("train", "evaluate", "export")},
     "reproduce": {"scale", "on", "dry_run", "quiet", "as_json"},
     "select": {"code", "as_json", "out"},

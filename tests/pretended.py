@@ -17,7 +17,7 @@ import pytest
 from subspaces.evaluation.answers import ANSWERS, Family
 from subspaces.evaluation.cache import Measured
 from subspaces.evaluation.record import Record
-from subspaces.training import Execution, Recipe, Run
+from subspaces.experiments.training import Execution, Recipe, Run
 
 sys.path.insert(0, str(Path(__file__).parent / "reports"))
 import made_runs
@@ -80,7 +80,9 @@ class Pretended:
     def patch(self, patch: pytest.MonkeyPatch, module: str) -> None:
         """Put the stand-ins in the place of the names that a module has imported."""
         place = importlib.import_module(module)
-        patch.setattr("subspaces.training.feasible.check", lambda *_: None)  # a network without dropout will do
+        patch.setattr(
+            "subspaces.experiments.training.feasible.check", lambda *_: None
+        )  # a network without dropout will do
         for name in ("train", "train_recipes", "evaluate", "evaluate_together"):
             if hasattr(place, name):
                 patch.setattr(place, name, getattr(self, name))

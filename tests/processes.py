@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["subspaces.studies", "subspaces.cli", "torch._dynamo"])
+CONTEXT.set_forkserver_preload(["subspaces.experiments.studies", "subspaces.cli", "torch._dynamo"])
 SECONDS = 100  # until a process that does not end is a failure
 
 

@@ -9,7 +9,7 @@ import pytest
 from torch import Tensor, nn
 
 import subspaces as ss
-from subspaces.training import Run
+from subspaces.experiments.training import Run
 
 SETTINGS: dict[str, Any] = {"epochs": 1, "batch": 300, "validation": 200, "network": "retrained:network"}
 QUIET: dict[str, Any] = {"show": "quiet", "tensorboard": False, "device": "cpu"}

@@ -14,13 +14,14 @@ import torch
 from torch import nn
 
 import subspaces as ss
-from subspaces import data, geometry
 from subspaces.cli import timings
-from subspaces.phases import MEANING, Phase, measured
-from subspaces.training import Execution, Recipe
-from subspaces.training.engine import Engine
-from subspaces.training.recipes import find
-from subspaces.training.stack import Stack
+from subspaces.core import geometry
+from subspaces.core.phases import MEANING, Phase, measured
+from subspaces.experiments import data
+from subspaces.experiments.training import Execution, Recipe
+from subspaces.experiments.training.engine import Engine
+from subspaces.experiments.training.recipes import find
+from subspaces.experiments.training.stack import Stack
 
 FOLDER = Path(__file__).parent.parent / "benchmarks"
 CPU = Execution(device="cpu").resolved()

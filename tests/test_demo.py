@@ -9,11 +9,11 @@ import torch
 from typer.testing import CliRunner
 
 import subspaces as ss
-from subspaces import demo
 from subspaces.cli import app
 from subspaces.evaluation.record import Record
+from subspaces.experiments import demo
+from subspaces.experiments.training import Run
 from subspaces.reports.answers import Answer
-from subspaces.training import Run
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def test_the_report_and_the_plane_are_there(done: tuple[Path, demo.Result]) -> N
 
 def test_nothing_is_trained_twice(done: tuple[Path, demo.Result], monkeypatch: pytest.MonkeyPatch) -> None:
     out, result = done
-    monkeypatch.setattr("subspaces.training.groups.train_runs", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr("subspaces.experiments.training.groups.train_runs", lambda *_: pytest.fail("trained again"))
     again = demo.run(demo.Setting(seeds=2, epochs=3), out, "quiet")
     assert [one.by_seeds for one in again.answers] == [one.by_seeds for one in result.answers]
 

@@ -17,9 +17,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import subspaces as ss
-from subspaces import evaluation, methods, networks, training
+from subspaces import evaluation, networks
 from subspaces.cli import app
-from subspaces.studies.catalogue import EXHIBITS
+from subspaces.experiments import methods, training
+from subspaces.experiments.studies.catalogue import EXHIBITS
 
 ROOT = Path(__file__).parent.parent
 PAGES = (

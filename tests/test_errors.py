@@ -9,11 +9,12 @@ from torch import nn
 
 import subspaces as ss
 from subspaces.errors import ArgumentError
-from subspaces.training import RunError, TrainingError
+from subspaces.experiments.training import RunError, TrainingError
 
 BUG = """
 import sys
-from subspaces import cli, data
+from subspaces import cli
+from subspaces.experiments import data
 
 def broken(*_, **__):
     raise {kind}("a bug inside the package")

@@ -12,13 +12,13 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 import subspaces as ss
+from subspaces.core.norms import StatisticsWarning
+from subspaces.experiments.studies.catalogue import VERDICTS
+from subspaces.experiments.studies.catalogue.costs import Estimates
+from subspaces.experiments.studies.catalogue.program import plan
+from subspaces.experiments.studies.reproduce import run
+from subspaces.experiments.studies.setting import Setting
 from subspaces.networks import CResNet20
-from subspaces.norms import StatisticsWarning
-from subspaces.studies.catalogue import VERDICTS
-from subspaces.studies.catalogue.costs import Estimates
-from subspaces.studies.catalogue.program import plan
-from subspaces.studies.reproduce import run
-from subspaces.studies.setting import Setting
 
 pytestmark = [
     pytest.mark.gpu,

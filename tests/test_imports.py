@@ -11,55 +11,31 @@ import pytest
 import subspaces
 
 ROOT = Path(subspaces.__file__).parent
-ORDER = (
-    *(
-        "errors",
-        "importing",
-        "version",
-        "phases",
-        "locks",
-        "memory",
-        "files",
-        "values",
-        "text",
-        "shapes",
-        "randomness",
-        "streams",
-        "layout",
-        "nested",
-        "labelled",
-        "points",
-        "sharding",
-        "geometry",
-        "norms",
-        "signatures",
-        "recurrent",
-        "optimizer_groups",
-        "checkpointing",
-        "template",
-        "initial",
-    ),
-    *(
-        "averages",
-        "outputs",
-        "ensembles",
-        "features",
-        "batchnorm",
-        "selection",
-        "running",
-        "subspace",
-        "distributed",
-        "storage",
-        "integrations",
-        "graphs",
-        "networks",
-        "data",
-        "methods",
-        "training",
-        "evaluation",
-    ),
-    *("reports", "api", "studies", "production", "demo", "cli", "__main__"),
-)
+BASE = {"errors", "text", "version"}  # which every folder may import
+KNOWS = {
+    "errors": set(),
+    "text": {"errors"},
+    "version": set(),
+    "core": set(),
+    "networks": set(),
+    "evaluation": {"core"},
+    "reports": {"core", "evaluation"},
+    "export": {"core", "networks", "evaluation"},
+    "integrations": {"core"},
+    "experiments": {"core", "networks", "evaluation", "reports", "export"},
+    "cli": {"core", "networks", "evaluation", "reports", "export", "experiments"},
+    "__main__": {"cli"},
+    "importing": set(),
+}
+"""What each folder may import beside itself and what all may."""
+PENDING = {
+    "evaluation": {"networks", "experiments", "reports"},
+    "reports": {"experiments"},
+    "export": {"experiments"},
+    "cli": {"importing"},
+}
+for _folder, _others in PENDING.items():  # what is still to be moved
+    KNOWS[_folder] |= _others
 FILES = sorted(ROOT.rglob("*.py"))
 
 
@@ -89,9 +65,7 @@ def violations(where: str, names: list[str]) -> list[str]:
     for name in names:
         top, _, rest = name.partition(".")
         if top == "subspaces":
-            target = rest.partition(".")[0]
-            known = target in ORDER and ORDER.index(target) < ORDER.index(where)
-            if target != where and (not known or (where == "networks" and target not in ("errors", "text"))):
+            if rest.partition(".")[0] not in KNOWS[where] | BASE | {where}:
                 wrong.append(name)
         elif top == "typer" and where != "cli":
             wrong.append(name)
@@ -105,7 +79,7 @@ modules = pytest.mark.parametrize(
 
 @modules
 def test_every_module_has_its_place_and_imports_only_from_those_before_it(file):
-    assert place(file) in ORDER, f"{file.name} is new: give it a place in ORDER"
+    assert place(file) in KNOWS, f"{file.name} is new: say in KNOWS what it may import"
     assert violations(place(file), imported(file)) == []
 
 
@@ -159,8 +133,8 @@ STUDIES = ("compare", "noise", "integral", "instability")
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_no_study_imports_another(name: str) -> None:
-    others = {f"subspaces.studies.{other}" for other in STUDIES if other != name}
-    found = imported(ROOT / "studies" / f"{name}.py")
+    others = {f"subspaces.experiments.studies.{other}" for other in STUDIES if other != name}
+    found = imported(ROOT / "experiments" / "studies" / f"{name}.py")
     assert not [each for each in found if {each, each.rpartition(".")[0]} & others]
 
 
@@ -183,17 +157,17 @@ def test_printing_is_noticed():
 @pytest.mark.parametrize(
     ("where", "code", "expected"),
     [
-        ("storage", "from subspaces.subspace import Subspace\nimport subspaces.shapes", []),
-        ("shapes", "from subspaces.subspace import Subspace", ["subspaces.subspace.Subspace"]),
-        ("shapes", "from subspaces import storage", ["subspaces.storage"]),
-        ("shapes", "from . import storage", ["subspaces.storage"]),
-        ("shapes", "def f():\n    import subspaces.cli", ["subspaces.cli"]),
-        ("shapes", "import subspaces", ["subspaces"]),
-        ("shapes", "from subspaces.unheard import of", ["subspaces.unheard.of"]),
-        ("storage", "import typer", ["typer"]),
-        ("cli", "import typer\nfrom subspaces import demo", []),
+        ("evaluation", "from subspaces.core.family import Subspace\nimport subspaces.core.shapes", []),
+        ("core", "from subspaces.evaluation import tasks", ["subspaces.evaluation.tasks"]),
+        ("core", "from subspaces import cli", ["subspaces.cli"]),
+        ("core", "from . import cli", ["subspaces.cli"]),
+        ("core", "def f():\n    import subspaces.cli", ["subspaces.cli"]),
+        ("core", "import subspaces", ["subspaces"]),
+        ("core", "from subspaces.unheard import of", ["subspaces.unheard.of"]),
+        ("core", "import typer", ["typer"]),
+        ("cli", "import typer\nfrom subspaces.experiments import demo", []),
         ("networks", "from subspaces.networks import small\nimport torch", []),
-        ("networks", "from subspaces.shapes import Line", ["subspaces.shapes.Line"]),
+        ("networks", "from subspaces.core.shapes import Line", ["subspaces.core.shapes.Line"]),
     ],
 )
 def test_the_rule_itself(where, code, expected):
@@ -207,7 +181,16 @@ def test_relative_imports_in_a_sub_package_are_resolved():
 
 HEAVY = {
     "subspaces": {
-        *("sklearn", "torchmetrics", "matplotlib", "plotly", "typer", "lightning", "ray", "subspaces.training"),
+        *(
+            "sklearn",
+            "torchmetrics",
+            "matplotlib",
+            "plotly",
+            "typer",
+            "lightning",
+            "ray",
+            "subspaces.experiments.training",
+        ),
         "torch._dynamo",
     },
     "subspaces.cli": {

@@ -19,10 +19,10 @@ from typer.testing import CliRunner, Result
 import subspaces as ss
 from subspaces import cli
 from subspaces.evaluation import ANSWERS, Record
-from subspaces.methods import METHODS, Method, setting
+from subspaces.experiments.methods import METHODS, Method, setting
+from subspaces.experiments.training import RECIPES, Recipe, Run, RunError
 from subspaces.networks import MLP
 from subspaces.reports.reading import gather
-from subspaces.training import RECIPES, Recipe, Run, RunError
 
 OUTSIDE = Path(__file__).parent / "outside"
 MODULE = "outside_baseline"

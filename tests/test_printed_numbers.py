@@ -10,10 +10,10 @@ import pytest
 from pretended import Pretended, drawn, made
 from typer.testing import CliRunner, Result
 
-from subspaces import demo
 from subspaces.cli import app
 from subspaces.evaluation.record import Choice, Record, Row
-from subspaces.training import RECIPES, Run
+from subspaces.experiments import demo
+from subspaces.experiments.training import RECIPES, Run
 
 
 def call(*arguments: object) -> Result:
@@ -107,7 +107,7 @@ def expected(record: Record) -> list[tuple[str, str, dict[str, float]]]:
 
 @pytest.fixture
 def evaluated(records: list[tuple[Path, Record]], monkeypatch: pytest.MonkeyPatch) -> list[tuple[Path, Record]]:
-    monkeypatch.setattr("subspaces.api.evaluate_runs", lambda *_, **__: [record for _, record in records])
+    monkeypatch.setattr("subspaces.evaluation.api.evaluate_runs", lambda *_, **__: [record for _, record in records])
     return records
 
 
@@ -157,7 +157,7 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Run]:
     """A network and a line; the network was there before."""
     recipes = [replace(RECIPES["digits-standard"], seed=7), RECIPES["digits-line"]]
     runs = [Run.under(tmp_path, recipe) for recipe in recipes]
-    monkeypatch.setattr("subspaces.training.api.train_recipes", lambda *_, **__: runs)
+    monkeypatch.setattr("subspaces.experiments.training.api.train_recipes", lambda *_, **__: runs)
     monkeypatch.setattr(Run, "result", property(lambda run: RESULTS[run.recipe.method]))
     monkeypatch.setattr(Run, "finished", property(lambda run: run.recipe.seed == 7))
     return runs
@@ -188,7 +188,7 @@ def test_train_says_the_same_as_json(trained: list[Run]) -> None:
 @pytest.fixture
 def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Pretended, Result]:
     stand_in = Pretended()
-    stand_in.patch(monkeypatch, "subspaces.demo")
+    stand_in.patch(monkeypatch, "subspaces.experiments.demo")
     monkeypatch.setattr(demo, "write_page", lambda groups, path, pairs: path)
     command = ("demo", "--seeds", 3, "--epochs", 4, "--label-noise", 0.3, "--out", tmp_path, "--quiet")
     return stand_in, call(*command)

@@ -11,7 +11,7 @@ import pytest
 from sentences import ROOT, SENTENCES, compared, demo, minutes, tables
 
 import subspaces as ss
-from subspaces.studies.catalogue import EXHIBITS
+from subspaces.experiments.studies.catalogue import EXHIBITS
 
 # What is no result: settings (40 % noise, α, learning rates, …), versions, the confidence of an interval.
 SETTINGS = {

@@ -7,14 +7,14 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from subspaces import data as sets
 from subspaces.cli import printing
 from subspaces.cli.errors import usage
 from subspaces.cli.options import ROOT
 from subspaces.cli.shared import Data, Quiet, data_names, option
 from subspaces.errors import ArgumentError
+from subspaces.experiments import data as sets
+from subspaces.experiments.training.display import reading
 from subspaces.text import nearest
-from subspaces.training.display import reading
 
 app = typer.Typer(help="List, fetch and check data sets.", no_args_is_help=True)
 Name = Annotated[

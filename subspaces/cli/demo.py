@@ -11,7 +11,7 @@ from subspaces.cli.shared import Quiet, out_option
 from subspaces.evaluation import statistics
 
 if TYPE_CHECKING:
-    from subspaces.demo import Setting
+    from subspaces.experiments.demo import Setting
     from subspaces.reports.answers import Answer
 
 
@@ -28,7 +28,7 @@ def demo(
     """
     import torch
 
-    from subspaces import demo as study
+    from subspaces.experiments import demo as study
 
     if out.exists() and not out.is_dir():
         raise typer.BadParameter(f"{out} is a file", param_hint="--out")

@@ -16,13 +16,13 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from subspaces import memory
-from subspaces.data import DataWarning
+from subspaces.core import memory
 from subspaces.errors import ArgumentError, UserError
+from subspaces.experiments.data import DataWarning
+from subspaces.experiments.training import Execution, Stopped
+from subspaces.experiments.training.recipe import all_fields
+from subspaces.experiments.training.world import started
 from subspaces.text import printable
-from subspaces.training import Execution, Stopped
-from subspaces.training.recipe import all_fields
-from subspaces.training.world import started
 
 EXPECTED = (UserError, OSError)
 BUG = (

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from subspaces import api, files
 from subspaces.cli import printing
 from subspaces.cli.errors import usage
 from subspaces.cli.options import ROOT, corruption_names, one_of, with_fields
@@ -24,14 +23,16 @@ from subspaces.cli.shared import (
     json_option,
     option,
 )
+from subspaces.core import files
 from subspaces.errors import ArgumentError
+from subspaces.evaluation import api
 from subspaces.evaluation.changes import EXTRA
 from subspaces.evaluation.record import Record
 from subspaces.evaluation.settings import PLANE_PANEL, POINTS_PANEL, SHIFT_PANEL, Settings
 from subspaces.evaluation.settings import POINTS as MOST_POINTS
 from subspaces.evaluation.shifted_data import Corruptions
+from subspaces.experiments.training import Execution, Run
 from subspaces.reports import table
-from subspaces.training import Execution, Run
 
 OWN = ("grid", "through", "corruptions", "outliers")  # which are typed in another way
 FIELDS = tuple(entry.name for entry in dataclasses.fields(Settings) if entry.name not in (*OWN, "precision"))

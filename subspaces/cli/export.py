@@ -9,8 +9,8 @@ from subspaces.cli import printing
 from subspaces.cli.errors import usage
 from subspaces.cli.options import ROOT
 from subspaces.cli.shared import EXECUTION, Code, Data, Quiet, Trust, completing, option, out_option
-from subspaces.production import exporting
-from subspaces.production.choosing import NAMES
+from subspaces.export import exporting
+from subspaces.export.choosing import NAMES
 
 POINT = "Point: which networks"
 

@@ -16,16 +16,16 @@ from typer.core import TyperCommand
 
 from subspaces import networks
 from subspaces.cli.shared import completing, data_names
-from subspaces.data import NAMES, loading
-from subspaces.data.corruptions import CORRUPTIONS
 from subspaces.evaluation.answers import ANSWERS
 from subspaces.evaluation.changes import EXTRA
-from subspaces.methods import own_fields
-from subspaces.methods.fields import choices
-from subspaces.methods.rates import SCHEDULES
+from subspaces.evaluation.corruptions import CORRUPTIONS
+from subspaces.experiments.data import NAMES, loading
+from subspaces.experiments.methods import own_fields
+from subspaces.experiments.methods.fields import choices
+from subspaces.experiments.methods.rates import SCHEDULES
+from subspaces.experiments.training.execution import ADDRESS
+from subspaces.experiments.training.recipe import COMMON, Recipe
 from subspaces.text import listed, nearest
-from subspaces.training.execution import ADDRESS
-from subspaces.training.recipe import COMMON, Recipe
 
 Command = TypeVar("Command", bound=Callable[..., None])
 ROOT = Path(loading.ROOT)

@@ -10,14 +10,14 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from subspaces import files
 from subspaces.cli import printing
 from subspaces.cli.errors import usage
 from subspaces.cli.options import ROOT
 from subspaces.cli.shared import Code, Data, Quiet, Trust, completing, option, out_option
+from subspaces.core import files
 from subspaces.errors import ArgumentError
-from subspaces.production import predicting
-from subspaces.production.predicting import Predictions
+from subspaces.export import predicting
+from subspaces.export.predicting import Predictions
 from subspaces.text import nearest, printable
 
 FORMATS = ("table", "csv", "json")

@@ -14,11 +14,11 @@ from rich.markup import escape
 from rich.segment import Segment
 from rich.table import Table
 
+from subspaces.experiments.training import Recipe
 from subspaces.text import printable
-from subspaces.training import Recipe
 
 if TYPE_CHECKING:
-    from subspaces.studies import tables
+    from subspaces.experiments.studies import tables
 
 WIDE = 172  # columns, for a difference and its interval on one line
 NARROW = 120  # for means with their deviations
@@ -78,7 +78,7 @@ def show_table(given: "tables.Table") -> None:
 
 def show_plan(recipes: list[Recipe], folder: Path, as_json: bool) -> None:
     """Print what would be done for each run."""
-    from subspaces.studies.setting import states
+    from subspaces.experiments.studies.setting import states
 
     planned = states(recipes, folder)
     if as_json:

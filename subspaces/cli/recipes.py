@@ -10,10 +10,10 @@ from rich.table import Table
 from subspaces.cli import printing
 from subspaces.cli.errors import usage
 from subspaces.cli.shared import json_option, recipe_names
+from subspaces.experiments.training import RECIPES, Recipe
+from subspaces.experiments.training.recipe import all_fields
+from subspaces.experiments.training.recipes import find
 from subspaces.reports.naming import in_words
-from subspaces.training import RECIPES, Recipe
-from subspaces.training.recipe import all_fields
-from subspaces.training.recipes import find
 
 
 def recipes(

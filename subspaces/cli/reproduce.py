@@ -11,13 +11,13 @@ from subspaces.cli import printing, shared
 from subspaces.cli.errors import usage
 from subspaces.cli.options import ROOT, with_fields
 from subspaces.cli.shared import completing, option
-from subspaces.training import Execution
+from subspaces.experiments.training import Execution
 
 if TYPE_CHECKING:
-    from subspaces.studies.catalogue import Plan, Reproduced
-    from subspaces.studies.catalogue.costs import Estimates
-    from subspaces.studies.catalogue.program import Program
-    from subspaces.studies.reproduce import Reproduction
+    from subspaces.experiments.studies.catalogue import Plan, Reproduced
+    from subspaces.experiments.studies.catalogue.costs import Estimates
+    from subspaces.experiments.studies.catalogue.program import Program
+    from subspaces.experiments.studies.reproduce import Reproduction
 
 LIST = "list"
 UNITS = ((86400, "days"), (3600, "h"), (60, "min"), (1, "s"))
@@ -25,13 +25,13 @@ ESTIMATE = "times are estimates: a few steps of each network were timed on this 
 
 
 def _names() -> list[str]:
-    from subspaces.studies.catalogue import EXHIBITS
+    from subspaces.experiments.studies.catalogue import EXHIBITS
 
     return [LIST, "all", *EXHIBITS]
 
 
 def _scales() -> list[str]:
-    from subspaces.studies.catalogue import SCALES
+    from subspaces.experiments.studies.catalogue import SCALES
 
     return list(SCALES)
 
@@ -82,10 +82,10 @@ def reproduce(
 
     Example: subspaces reproduce along betas --scale paper --data data
     """
-    from subspaces.studies.catalogue.costs import Estimates
-    from subspaces.studies.catalogue.program import plan
-    from subspaces.studies.reproduce import run
-    from subspaces.studies.setting import Setting
+    from subspaces.experiments.studies.catalogue.costs import Estimates
+    from subspaces.experiments.studies.catalogue.program import plan
+    from subspaces.experiments.studies.reproduce import run
+    from subspaces.experiments.studies.setting import Setting
 
     with usage("out", "seeds", "scale", "on"):
         shared.check_output(quiet, as_json)

@@ -7,18 +7,18 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from subspaces import files
 from subspaces.cli import printing
 from subspaces.cli.errors import usage
 from subspaces.cli.options import ROOT, with_fields
 from subspaces.cli.shared import EXECUTION, Code, Data, Trust, completing, json_option, option, out_option
-from subspaces.data.corruptions import CORRUPTIONS
+from subspaces.core import files
+from subspaces.core.selection.criteria import CRITERIA
+from subspaces.core.selection.selection import shown
 from subspaces.evaluation import run_selection
+from subspaces.evaluation.corruptions import CORRUPTIONS
 from subspaces.evaluation.run_selection import RunSelection
-from subspaces.production import exporting
-from subspaces.selection.criteria import CRITERIA
-from subspaces.selection.selection import shown
-from subspaces.training import Execution
+from subspaces.experiments.training import Execution
+from subspaces.export import exporting
 
 DEVICE = ("device", "precision", "workers")
 DOMAIN = "The new domain"

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from subspaces.data import SOURCES
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.metrics import METRICS
+from subspaces.experiments.data import SOURCES
+from subspaces.experiments.training import RECIPES
 from subspaces.reports.figures import KINDS
-from subspaces.training import RECIPES
 
 RECIPE = "Recipe: what is trained (what is not given is as in the recipe)"
 COMPARISON = "Comparison: what is compared with what"

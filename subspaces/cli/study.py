@@ -15,11 +15,11 @@ from subspaces.cli.options import ROOT, Several, complete, with_fields
 from subspaces.cli.shared import COMPARISON, Recipes, metric_names, option, recipe_names
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.settings import PASSES
-from subspaces.training import Execution, Recipe
+from subspaces.experiments.training import Execution, Recipe
 
 if TYPE_CHECKING:
-    from subspaces.studies.setting import Setting
-    from subspaces.studies.tables import Result
+    from subspaces.experiments.studies.setting import Setting
+    from subspaces.experiments.studies.tables import Result
 
 RATES = "0.05 0.1 0.2 0.4 0.8"
 SHARED = "Study: what is shared, and how many branch"
@@ -76,7 +76,7 @@ def study_command(out: str, without: Collection[str] = ()) -> Callable[[Build], 
 
         @wraps(build)
         def command(dry_run: bool, quiet: bool, as_json: bool, seeds: Any, code: Any, **fields: Any) -> None:
-            from subspaces.studies.setting import Setting
+            from subspaces.experiments.studies.setting import Setting
 
             arguments = {one.name: fields.pop(one.name) for one in mine}
             with usage("out", *arguments):
@@ -134,7 +134,7 @@ def compare(
 
     Example: subspaces compare digits-standard digits-line digits-simplex --seeds 0 1 2 -o comparison
     """
-    from subspaces.studies.compare import plan, run
+    from subspaces.experiments.studies.compare import plan, run
 
     return plan(recipes, ask(ensembles=ensembles or None, dropout_passes=dropout_passes), reference), run
 
@@ -167,7 +167,7 @@ def instability(
 
     Example: subspaces study instability digits-standard --shared 0 4 15 30 45 --seeds 0 1 -o instability
     """
-    from subspaces.studies.instability import MODELS, plan, run
+    from subspaces.experiments.studies.instability import MODELS, plan, run
 
     return plan(recipe, ask(), shared or None, models or MODELS, draws), run
 
@@ -194,8 +194,8 @@ def integral(
 
     Example: subspaces study integral --data data --seeds 0 1 2 -o integral
     """
-    from subspaces.studies.integral import RECIPES, plan, run
-    from subspaces.studies.noise_levels import LEVELS
+    from subspaces.experiments.studies.integral import RECIPES, plan, run
+    from subspaces.experiments.studies.noise_levels import LEVELS
 
     return plan(recipes or RECIPES, ask(), levels or LEVELS), run
 
@@ -227,8 +227,8 @@ def noise(
 
     Example: subspaces study noise cifar10-standard cifar10-simplex --validation 5000 --seeds 0 1 -o noise
     """
-    from subspaces.studies import noise as study
-    from subspaces.studies.noise_levels import LEVELS, plan_levels
+    from subspaces.experiments.studies import noise as study
+    from subspaces.experiments.studies.noise_levels import LEVELS, plan_levels
 
     lists = {"dropout": dropout_rates or study.RATES, "label_smoothing": smoothing_rates or study.RATES}
     asked = ask(ensembles=ensembles or None, dropout_passes=dropout_passes)

@@ -5,9 +5,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from subspaces import phases
 from subspaces.cli import printing
-from subspaces.phases import Timings
+from subspaces.core import phases
+from subspaces.core.phases import Timings
 
 HELP = f"Say at the end where the time went: {'; '.join(f'{name}: {text}' for name, text in phases.MEANING.items())}."
 

@@ -11,9 +11,9 @@ from rich.markup import escape
 from subspaces.cli import printing, shared
 from subspaces.cli.errors import usage
 from subspaces.cli.options import ROOT, with_fields
-from subspaces.training import Execution, Recipe, Run, api, feasible
-from subspaces.training.display import Mode
-from subspaces.training.world import started
+from subspaces.experiments.training import Execution, Recipe, Run, api, feasible
+from subspaces.experiments.training.display import Mode
+from subspaces.experiments.training.world import started
 
 
 @with_fields(Execution, shared.EXECUTION)

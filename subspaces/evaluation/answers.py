@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from subspaces.core.shapes import Point, Shape
 from subspaces.evaluation.points import Item, Place, average_of, kind, to_place
 from subspaces.evaluation.record import Answered
-from subspaces.shapes import Point, Shape
 from subspaces.text import Catalogue, listed
 
 SOUP = "soup"

@@ -8,12 +8,12 @@ from typing import Any
 
 from torch import Tensor
 
-from subspaces import locks
+from subspaces.core import locks
 from subspaces.evaluation.classification import Classes
 from subspaces.evaluation.metrics import of_task, tally
 from subspaces.evaluation.run_subject import RunSubject
 from subspaces.evaluation.schema import build
-from subspaces.training import seals
+from subspaces.experiments.training import seals
 
 SCHEMA = 1
 REMEDY = "remove it, and what it holds is measured again"

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from subspaces.data.dataset import Progress
 from subspaces.evaluation.display import counted
 from subspaces.evaluation.journal import Journal
 from subspaces.evaluation.metrics import Tally
@@ -12,6 +11,7 @@ from subspaces.evaluation.points import plan
 from subspaces.evaluation.predictor import Predictor
 from subspaces.evaluation.record import Check, Plane
 from subspaces.evaluation.subject import Subject
+from subspaces.experiments.data.dataset import Progress
 
 SIDE = 5  # cells of the plane's grid in each direction, from edge to edge, where statistics are checked
 

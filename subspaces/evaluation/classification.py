@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from subspaces.ensembles import Average
+from subspaces.core.ensemble import Average
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.metrics import METRICS, Metric, average
 from subspaces.evaluation.record import Reliability

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 
-from subspaces.data.dataset import Progress
+from subspaces.experiments.data.dataset import Progress
+from subspaces.experiments.training.signals import Stop
 from subspaces.text import printable
-from subspaces.training.signals import Stop
 
 
 @contextmanager

@@ -7,11 +7,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from subspaces import values
-from subspaces.data.corruptions import CORRUPTIONS, corrupt, published
-from subspaces.data.dataset import DataError, Dataset, Files, Images, Split, check_label_values
-from subspaces.data.reading import ANY, DAMAGED, map_array, read_arrays
+from subspaces.core import checks
 from subspaces.errors import ArgumentError
+from subspaces.evaluation.corruptions import CORRUPTIONS, corrupt, published
+from subspaces.experiments.data.dataset import DataError, Dataset, Files, Images, Split, check_label_values
+from subspaces.experiments.data.reading import ANY, DAMAGED, map_array, read_arrays
 
 ARRAYS = "an .npz file with `images` (uint8 [n, height, width] or [n, height, width, channels]) and `labels`, or a "
 ARRAYS += "folder with images.npy and labels.npy"
@@ -54,7 +54,7 @@ def check_domain(corruption: str | None, severity: int, images: Path | None) -> 
         )
     if corruption is not None:
         CORRUPTIONS.find(corruption)
-    values.whole("severity", severity, 1, 5)
+    checks.whole("severity", severity, 1, 5)
 
 
 def _arrays(path: Path, dataset: Dataset) -> Split:

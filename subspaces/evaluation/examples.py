@@ -17,7 +17,7 @@ from torch import Tensor
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.points import Place, to_alpha, to_place
 from subspaces.evaluation.record import Examples, Record
-from subspaces.training import seals
+from subspaces.experiments.training import seals
 
 FILE = "predictions.safetensors"
 KEPT = 100_000  # examples of a split

@@ -6,11 +6,11 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from subspaces import storage, values
+from subspaces.core import checks, storage
 from subspaces.evaluation import record
-from subspaces.training import seals
-from subspaces.training.recipe import Recipe
-from subspaces.training.runs import FAMILY, LOG, STATE, TRAINED, Run, RunError
+from subspaces.experiments.training import seals
+from subspaces.experiments.training.recipe import Recipe
+from subspaces.experiments.training.runs import FAMILY, LOG, STATE, TRAINED, Run, RunError
 
 TRUNKS = ".trunks"
 OF_A_RUN = ("config.json", "environment.json", LOG, STATE, FAMILY, "result.json")
@@ -27,7 +27,7 @@ def check(runs: Folder | Iterable[Folder]) -> list[str]:
         >>> ss.check("runs")
         []
     """
-    several = values.all_of("check", runs, (str, os.PathLike), "a run folder, or several of them")
+    several = checks.all_of("check", runs, (str, os.PathLike), "a run folder, or several of them")
     return [problem for folder in several for _, problems in checked(Path(folder)) for problem in problems]
 
 

@@ -12,7 +12,7 @@ from subspaces.evaluation.points import Item, kind
 from subspaces.evaluation.record import FILE, REMEDY, About, Record, Row
 from subspaces.evaluation.settings import Settings
 from subspaces.evaluation.subject import Subject
-from subspaces.training import seals
+from subspaces.experiments.training import seals
 
 SECONDS = 3.0  # between two writes: what a kill may lose
 SHARE = 10  # times as long as a write took is measured before the next

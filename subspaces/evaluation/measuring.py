@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from subspaces.data.dataset import Progress
+from subspaces.core.phases import phase
 from subspaces.errors import ArgumentError
 from subspaces.evaluation import choices, examples, outliers, shifted_data
 from subspaces.evaluation.answers import ANSWERS, SOUP
@@ -16,7 +16,7 @@ from subspaces.evaluation.settings import Settings
 from subspaces.evaluation.shifts import measure_shifts
 from subspaces.evaluation.subject import Subject
 from subspaces.evaluation.walking import Walk
-from subspaces.phases import phase
+from subspaces.experiments.data.dataset import Progress
 from subspaces.text import listed
 
 

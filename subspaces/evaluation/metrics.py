@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from subspaces import values
+from subspaces.core import checks
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.record import Description
 from subspaces.text import Catalogue
@@ -85,7 +85,7 @@ def average(
 def measured_by(usual: Iterable[Metric], more: Mapping[str, Any] | Iterable[Metric] | None) -> list[Metric]:
     """Return a task's metrics and those beside them: ours, or by name what has update, compute and reset."""
     if more is not None and not isinstance(more, Mapping):
-        more = values.several("metrics", more, "metrics by name, such as {'f1': torchmetrics.F1Score(…)}")
+        more = checks.several("metrics", more, "metrics by name, such as {'f1': torchmetrics.F1Score(…)}")
     beside = more.items() if isinstance(more, Mapping) else [(getattr(each, "name", ""), each) for each in more or ()]
     found = [*usual, *(_named(name, each) for name, each in beside)]
     names = [metric.name for metric in found]
@@ -103,7 +103,7 @@ def _named(name: str, found: Any) -> Metric:
         return found
     if not all(callable(getattr(found, part, None)) for part in ("update", "compute", "reset")):
         raise ArgumentError(
-            f"metrics={{{name!r}: {values.shown(found)}}}: expected a Metric, or one of torchmetrics such as "
+            f"metrics={{{name!r}: {checks.shown(found)}}}: expected a Metric, or one of torchmetrics such as "
             "{'f1': torchmetrics.F1Score('multiclass', num_classes=10)}"
         )
     higher = getattr(found, "higher_is_better", None)

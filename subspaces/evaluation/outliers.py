@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from subspaces import values
-from subspaces.data import NAMES
-from subspaces.data.loading import OWN
+from subspaces.core import checks
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.classification import Classes, log_mean
 from subspaces.evaluation.record import Description
 from subspaces.evaluation.subject import Subject
+from subspaces.experiments.data import NAMES
+from subspaces.experiments.data.loading import OWN
 from subspaces.text import hint
 
 KEPT = 95  # percent of the test examples
@@ -154,24 +154,24 @@ def wanted(value: Any) -> Wanted:
     if value is None or (isinstance(value, (list, tuple)) and not value):
         return {}
     if isinstance(value, Mapping):
-        return {str(name): values.batches(f"outliers={{{name!r}: …}}", loader) for name, loader in value.items()}
+        return {str(name): checks.batches(f"outliers={{{name!r}: …}}", loader) for name, loader in value.items()}
     several = list(value) if isinstance(value, (list, tuple)) else [value]
     if all(isinstance(each, (str, os.PathLike)) for each in several):
         return dict(map(_known, several))
     if not isinstance(value, Iterable):
-        raise ArgumentError(f"outliers={values.shown(value)}: expected {EXPECTED}")
-    return {"outliers": values.batches("outliers", value)}
+        raise ArgumentError(f"outliers={checks.shown(value)}: expected {EXPECTED}")
+    return {"outliers": checks.batches("outliers", value)}
 
 
 def _known(name: str | os.PathLike[str]) -> tuple[str, Path | None]:
     """Return a data set, or a folder, by what it is called."""
     if name in NAMES and name != OWN:
         return str(name), None
-    folder = values.folder("outliers", name)
+    folder = checks.folder("outliers", name)
     if not folder.is_dir():
         known = [each for each in NAMES if each != OWN]
         expected = f"{', '.join(known)} or the path of a folder with images{hint(str(name), known)}"
-        raise ArgumentError(f"outliers={values.shown(str(name))}: expected {expected}")
+        raise ArgumentError(f"outliers={checks.shown(str(name))}: expected {expected}")
     return folder.resolve().name, folder.resolve()
 
 

@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from subspaces.data.dataset import Progress
 from subspaces.errors import ArgumentError
 from subspaces.evaluation import outliers
 from subspaces.evaluation.display import counted
@@ -16,6 +15,7 @@ from subspaces.evaluation.panel import Panel, lacking
 from subspaces.evaluation.points import Item, row_of
 from subspaces.evaluation.record import Answered, Outliers, Row, merged
 from subspaces.evaluation.shifts import thinned
+from subspaces.experiments.data.dataset import Progress
 
 
 def measure_outliers(journal: Journal, items: Sequence[Item], answers: Sequence[Answered], progress: Progress) -> None:

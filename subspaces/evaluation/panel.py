@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from subspaces import nested, streams
+from subspaces.core import nested, streams
 from subspaces.evaluation.classification import Classes
 from subspaces.evaluation.metrics import Metric, Tally
 from subspaces.evaluation.points import Item, Place, row_of

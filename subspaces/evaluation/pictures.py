@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from subspaces import nested, values
-from subspaces.data import Files, Images, StreamingLoader, unlabelled
-from subspaces.data.pixels import grey
+from subspaces.core import checks, nested
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.tasks import Task
+from subspaces.experiments.data import Files, Images, StreamingLoader, unlabelled
+from subspaces.experiments.data.pixels import grey
 
 PIXELS = 2000 * 32 * 32  # of a batch on a GPU
 LEAST = 250  # images in one, and on a CPU
@@ -74,7 +74,7 @@ def pictures_in(batch: Any, task: Task, scale: Scale) -> Pictures:
     found = next((each for each in nested.tensors(task.inputs(batch)) if _are_images(each)), None)
     if found is None:
         raise ArgumentError(
-            f"corruptions=…: a batch is {values.shown(type(batch).__name__)} without images; expected a tensor "
+            f"corruptions=…: a batch is {checks.shown(type(batch).__name__)} without images; expected a tensor "
             "[n, 1 or 3, height, width] among its inputs, or loaders of your own: corruptions={'rain': {1: loader}}"
         )
 

@@ -15,17 +15,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from subspaces import geometry
+from subspaces.core import geometry
+from subspaces.core.alpha import to_alpha
+from subspaces.core.family import Subspace
+from subspaces.core.layout import Layout
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.answers import middle_of
 from subspaces.evaluation.points import Place, coefficients, kind, outline, vertex_names
 from subspaces.evaluation.record import Corner, Drawn, Plane
 from subspaces.evaluation.run_subject import RunSubject
 from subspaces.evaluation.subject import Subject
-from subspaces.layout import Layout
-from subspaces.points import to_alpha
-from subspaces.subspace import Subspace
-from subspaces.training.runs import Run
+from subspaces.experiments.training.runs import Run
 
 MARGIN = 0.2  # of the extent of the three networks, on every side
 SPLIT = "test"

@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 import torch
 
-from subspaces import randomness, streams
+from subspaces.core import randomness, streams
+from subspaces.core.shapes import Shape
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.record import About, Alpha, Row
-from subspaces.shapes import Shape
 
 Place = float | tuple[float, ...]
 """An alpha that can be the key of a dict."""

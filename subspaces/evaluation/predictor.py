@@ -14,19 +14,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from subspaces import averages, nested, streams, template
-from subspaces.batchnorm import recalibrate
-from subspaces.data import ResidentLoader
+from subspaces.core import averages, functional, nested, streams
+from subspaces.core.batchnorm import recalibrate
+from subspaces.core.features import watch
+from subspaces.core.graphs import captured
+from subspaces.core.norms import tracked
+from subspaces.core.outputs import OutputCheck
+from subspaces.core.randomness import seeded
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.tasks import Task
-from subspaces.features import watch
-from subspaces.graphs import captured
+from subspaces.experiments.data import ResidentLoader
+from subspaces.experiments.training.batches import Stream
 from subspaces.networks import registry
 from subspaces.networks.dropout import dropping
-from subspaces.norms import tracked
-from subspaces.outputs import OutputCheck
-from subspaces.randomness import seeded
-from subspaces.training.batches import Stream
 
 Weights = Mapping[str, Tensor]
 Forward = Callable[[Any, Any], Any]
@@ -76,7 +76,7 @@ class Predictor:
     def prepare(self, weights: Sequence[Weights]) -> list[nn.Module]:
         """Return a network with each of these weights, and batch-norm statistics of its own."""
         while len(self._networks) < len(weights):
-            self._networks.append(template.copied(self._networks[0]))
+            self._networks.append(functional.copied(self._networks[0]))
         for network, each in zip(self._networks, weights, strict=False):
             self._write(network, each)
             if self._statistics is not None:
@@ -86,7 +86,7 @@ class Predictor:
 
     def keep(self, weights: Weights) -> nn.Module:
         """Return a network with these weights that stays as it is, whatever is prepared after it."""
-        return template.copied(self.prepare([weights])[0])
+        return functional.copied(self.prepare([weights])[0])
 
     def __call__(self, weights: Sequence[Weights]) -> dict[str, Iterable[Answers]]:
         """Return what the networks with these weights say, batch by batch, on each split."""
@@ -210,7 +210,7 @@ class GivenNetworks(Predictor):
     def _renewed(self, network: nn.Module, statistics: Iterable[Any]) -> nn.Module:
         if not tracked(network):
             return network
-        renewed = template.copied(network)
+        renewed = functional.copied(network)
         self._renew_statistics(renewed, statistics)
         return renewed
 
@@ -242,7 +242,7 @@ class CapturedPredictor(Predictor):
         super().__init__(*args, **settings)
         (network,) = self._networks
         shared: dict[int, Any] = {id(value): value for value in network.parameters()}
-        self._pupil = template.copied(network, shared).train()  # the same weights, and the statistics of one batch
+        self._pupil = functional.copied(network, shared).train()  # the same weights, and the statistics of one batch
         for norm in tracked(self._pupil).values():
             norm.momentum = 1.0
         self._graph: tuple[torch.cuda.CUDAGraph, list[Tensor]] | None = None

@@ -14,10 +14,10 @@ from typing import Any, Literal
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.misfits import misfits
 from subspaces.evaluation.schema import LATER, build
+from subspaces.experiments.training import seals
+from subspaces.experiments.training.recipe import MissingMethodError, Recipe
+from subspaces.experiments.training.runs import RunError
 from subspaces.text import nearest, one_of
-from subspaces.training import seals
-from subspaces.training.recipe import MissingMethodError, Recipe
-from subspaces.training.runs import RunError
 
 SCHEMA = 2
 FILE = "evaluation.json"

@@ -10,7 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from subspaces import averages
+from subspaces.core import averages
 from subspaces.evaluation.metrics import METRICS, Metric, average
 
 INTERVAL = 0.9

@@ -11,18 +11,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from subspaces import files, values
-from subspaces.data.dataset import Progress
+from subspaces.core import checks, files
 from subspaces.evaluation.answers import middle_of
 from subspaces.evaluation.cache import Measured, Shelf
 from subspaces.evaluation.classification import log_mean
 from subspaces.evaluation.display import bars, counted
 from subspaces.evaluation.run_subject import OneRun, RunSubject, run_subjects
-from subspaces.training import sharing
-from subspaces.training.execution import Execution, Precision
-from subspaces.training.feasible import DATA
-from subspaces.training.runs import Run, RunError
-from subspaces.training.signals import stop_on_signals
+from subspaces.experiments.data.dataset import Progress
+from subspaces.experiments.training import sharing
+from subspaces.experiments.training.execution import Execution, Precision
+from subspaces.experiments.training.feasible import DATA
+from subspaces.experiments.training.runs import Run, RunError
+from subspaces.experiments.training.signals import stop_on_signals
 
 FILE = "ensembles.json"
 ALIKE = DATA  # what decides which images are asked about
@@ -46,7 +46,7 @@ def evaluate_together(
     `evaluate`.
     """
     open_run = run_subjects(data, Execution(device=device, precision=precision, workers=workers).resolved(), trust)
-    groups = [values.several("groups", group, "lists of runs") for group in values.several("groups", groups, "lists")]
+    groups = [checks.several("groups", group, "lists of runs") for group in checks.several("groups", groups, "lists")]
     members = [[open_run(run if isinstance(run, Run) else Run.open(run)) for run in group] for group in groups]
     for group in members:
         _check(group)

@@ -10,7 +10,10 @@ from typing import Any
 
 import torch
 
-from subspaces import streams, values
+from subspaces.core import checks, streams
+from subspaces.core.alpha import Alpha
+from subspaces.core.selection import Searched, Selection
+from subspaces.core.selection.criteria import CRITERIA
 from subspaces.errors import ArgumentError
 from subspaces.evaluation import domains
 from subspaces.evaluation.domains import Domain
@@ -18,14 +21,11 @@ from subspaces.evaluation.metrics import METRICS, tally
 from subspaces.evaluation.points import GRID, kind
 from subspaces.evaluation.predictor import Predictor
 from subspaces.evaluation.run_subject import OneRun, RunSubject, run_subjects
-from subspaces.points import Alpha
-from subspaces.selection import Searched, Selection
-from subspaces.selection.criteria import CRITERIA
+from subspaces.experiments.training import batches as images_of
+from subspaces.experiments.training import seals
+from subspaces.experiments.training.execution import Execution
+from subspaces.experiments.training.runs import FAMILY, Run, RunError
 from subspaces.text import nearest
-from subspaces.training import batches as images_of
-from subspaces.training import seals
-from subspaces.training.execution import Execution
-from subspaces.training.runs import FAMILY, Run, RunError
 
 FILE = "selection.json"
 MEASURED = ("accuracy", "nll")
@@ -91,7 +91,7 @@ def select_run(
         trust: also build the network of a run that somebody else has trained.
     """
     check(corruption, severity, images, examples, by, per)
-    opened = run if isinstance(run, Run) else Run.open(values.folder("run", run))
+    opened = run if isinstance(run, Run) else Run.open(checks.folder("run", run))
     subject = run_subjects(data, execution or Execution(), trust)(opened)
     if kind(subject.shape) == "single":
         raise ArgumentError(f"{subject.name} is one network, there is nothing to choose from: expected a family")
@@ -107,7 +107,7 @@ def select_run(
 def check(corruption: str | None, severity: int, images: Path | None, examples: int, by: str, per: str) -> None:
     """Refuse what cannot be chosen so, before anything is read."""
     domains.check_domain(corruption, severity, images)
-    values.whole("examples", examples, 2, 10**6)
+    checks.whole("examples", examples, 2, 10**6)
     if by not in CRITERIA:
         raise ArgumentError(f"by={by!r}: {nearest(by, CRITERIA)}")
     if per not in ("network", "layer"):
@@ -116,7 +116,7 @@ def check(corruption: str | None, severity: int, images: Path | None, examples: 
 
 def read_selection(run: OneRun) -> RunSelection:
     """Return what `subspaces select` has chosen for a run; an error says how to choose where it has not."""
-    opened = run if isinstance(run, Run) else Run.open(values.folder("run", run))
+    opened = run if isinstance(run, Run) else Run.open(checks.folder("run", run))
     path = opened.folder / FILE
     again = f"choose again: subspaces select {opened.folder} --corruption fog, say"
     if not seals.there(path, again):

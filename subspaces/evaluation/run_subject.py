@@ -11,27 +11,27 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from subspaces import data as datasets
-from subspaces import storage, values
-from subspaces.data import Dataset, Images, ResidentLoader, Split
-from subspaces.data.pixels import Normalise
+from subspaces.core import checks, storage
+from subspaces.core.family import Subspace
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.answers import Family
 from subspaces.evaluation.pictures import Pictures, fitted, in_batches, squares
 from subspaces.evaluation.predictor import CapturedPredictor, Predictor
 from subspaces.evaluation.subject import PIXELS, Constants, Subject, small_pictures
 from subspaces.evaluation.tasks import Classification
-from subspaces.subspace import Subspace
-from subspaces.training import sharing
-from subspaces.training.batches import evaluation_batches, fits_memory, statistics_batches, statistics_seed
-from subspaces.training.engine import build_family
-from subspaces.training.execution import Execution
-from subspaces.training.feasible import data_of
-from subspaces.training.images import load_data
-from subspaces.training.recipe import Recipe
-from subspaces.training.runs import Run, RunError
-from subspaces.training.sharing import Waiting
-from subspaces.training.signals import Stop, stop_on_signals
+from subspaces.experiments import data as datasets
+from subspaces.experiments.data import Dataset, Images, ResidentLoader, Split
+from subspaces.experiments.data.pixels import Normalise
+from subspaces.experiments.training import sharing
+from subspaces.experiments.training.batches import evaluation_batches, fits_memory, statistics_batches, statistics_seed
+from subspaces.experiments.training.engine import build_family
+from subspaces.experiments.training.execution import Execution
+from subspaces.experiments.training.feasible import data_of
+from subspaces.experiments.training.images import load_data
+from subspaces.experiments.training.recipe import Recipe
+from subspaces.experiments.training.runs import Run, RunError
+from subspaces.experiments.training.sharing import Waiting
+from subspaces.experiments.training.signals import Stop, stop_on_signals
 
 R = TypeVar("R")
 VIEW = 256 / 224  # of files, to which the shorter side is scaled before the middle is taken, as in `StreamingLoader`
@@ -200,7 +200,7 @@ def run_subjects(
     data: str | os.PathLike[str] | None, execution: Execution, trust: bool = False
 ) -> Callable[[Run], RunSubject]:
     """Return a function that gives each run's subject, one for each folder, with data that runs may share."""
-    data, execution = None if data is None else values.folder("data", data), execution.resolved()
+    data, execution = None if data is None else checks.folder("data", data), execution.resolved()
 
     read: dict[tuple[Any, ...], Dataset] = {}
 

@@ -8,16 +8,16 @@ from typing import Any, Literal
 
 from torch import nn
 
-from subspaces import values
+from subspaces.core import checks
 from subspaces.errors import ArgumentError
 from subspaces.evaluation import outliers, shifted_data
 from subspaces.evaluation.answers import ANSWERS
 from subspaces.evaluation.points import GRID
 from subspaces.evaluation.subject import Subject
-from subspaces.methods import fields
-from subspaces.methods.fields import between, setting
+from subspaces.experiments.methods import fields
+from subspaces.experiments.methods.fields import between, setting
+from subspaces.experiments.training.execution import Precision
 from subspaces.text import nearest
-from subspaces.training.execution import Precision
 
 ChooseOn = Literal["auto", "validation", "test"]
 PASSES = 20  # of MC-dropout
@@ -79,8 +79,8 @@ class Settings:
         fields.check(self, [entry for entry in dataclasses.fields(self) if not isinstance(entry.default, tuple)])
         object.__setattr__(self, "corruptions", shifted_data.wanted(self.corruptions))
         object.__setattr__(self, "outliers", outliers.wanted(self.outliers))
-        self._set("grid", values.number, "a list of finite numbers, such as [0, 0.5, 1]", POINTS)
-        batches = partial(values.whole, least=1, most=10**6, beside=" batches each")
+        self._set("grid", checks.number, "a list of finite numbers, such as [0, 0.5, 1]", POINTS)
+        batches = partial(checks.whole, least=1, most=10**6, beside=" batches each")
         self._set("check_statistics", batches, "a list of numbers of batches, such as [10, 50]", CHECKS)
         self._set("answers", lambda _, name: ANSWERS.find(name).name, "a list of answers, such as ['midpoint']", None)
         self._set("through", _network, "a list of run folders, such as ['runs/a', 'runs/b:0.3']", None)
@@ -89,7 +89,7 @@ class Settings:
 
     def _set(self, name: str, check: Callable[[str, Any], Any], expected: str, most: int | None) -> None:
         """Keep a setting that has several values as a tuple of them, each checked."""
-        found = values.several(name, getattr(self, name), expected, most)
+        found = checks.several(name, getattr(self, name), expected, most)
         object.__setattr__(self, name, tuple(check(name, each) for each in found))
 
     @property
@@ -111,4 +111,4 @@ class Settings:
 
 def _network(name: str, value: Any) -> Any:
     """Return what names a network of a plane: a run folder, with or without a point, or a module."""
-    return value if isinstance(value, nn.Module) else values.folder(name, value)
+    return value if isinstance(value, nn.Module) else checks.folder(name, value)

@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from subspaces import values
-from subspaces.data.corruptions import CORRUPTIONS, SEVERITIES, corrupt, names_in, published
+from subspaces.core import checks
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.changes import EXTRA
+from subspaces.evaluation.corruptions import CORRUPTIONS, SEVERITIES, corrupt, names_in, published
 from subspaces.evaluation.subject import Subject
 from subspaces.text import listed, nearest
 
@@ -48,13 +48,13 @@ class Corruptions:
     classes: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
-        folder = None if self.folder is None else values.folder("folder", self.folder)
-        whole = [values.whole("severities", each, 1, 5) for each in _some("severities", self.severities, "[1, 3, 5]")]
-        self._set(folder=folder, severities=tuple(sorted(set(whole))), seed=values.whole("seed", self.seed, 0, 2**31))
+        folder = None if self.folder is None else checks.folder("folder", self.folder)
+        whole = [checks.whole("severities", each, 1, 5) for each in _some("severities", self.severities, "[1, 3, 5]")]
+        self._set(folder=folder, severities=tuple(sorted(set(whole))), seed=checks.whole("seed", self.seed, 0, 2**31))
         for name in ("mean", "std"):
             if (given := getattr(self, name)) is not None:
                 numbers = _some(name, [given] if isinstance(given, (int, float)) else given, "one for each channel")
-                self._set(**{name: tuple(values.number(name, each) for each in numbers)})
+                self._set(**{name: tuple(checks.number(name, each) for each in numbers)})
         if (self.mean is None) != (self.std is None) or min(self.std or (1.0,)) <= 0:
             raise ArgumentError(f"mean={self.mean}, std={self.std}: expected both, std above 0")
         if self.classes is not None:
@@ -75,7 +75,7 @@ class Corruptions:
         chosen = [given] if isinstance(given, str) else _some("names", given, "['fog', 'snow'], or 'all'")
         for name in chosen:
             if not isinstance(name, str) or name not in CORRUPTIONS:
-                raise ArgumentError(f"corruptions={values.shown(name)}: {nearest(name, ('all', EXTRA, *CORRUPTIONS))}")
+                raise ArgumentError(f"corruptions={checks.shown(name)}: {nearest(name, ('all', EXTRA, *CORRUPTIONS))}")
         return tuple(name for name in CORRUPTIONS if name in chosen)
 
     @property
@@ -87,9 +87,9 @@ class Corruptions:
 
 
 def _some(name: str, value: Any, example: str) -> list[Any]:
-    found = values.several(name, value, f"a list, such as {example}")
+    found = checks.several(name, value, f"a list, such as {example}")
     if not found:
-        raise ArgumentError(f"{name}={values.shown(value)}: expected at least one, such as {example}")
+        raise ArgumentError(f"{name}={checks.shown(value)}: expected at least one, such as {example}")
     return found
 
 
@@ -103,9 +103,9 @@ def wanted(value: Any) -> Corruptions | Given | None:
         return _given(value)
     if isinstance(value, os.PathLike) or (isinstance(value, str) and _is_folder(value)):
         return Corruptions(folder=value)
-    if isinstance(value, str) or values.listed(value):
+    if isinstance(value, str) or checks.listed(value):
         return Corruptions(value)
-    raise ArgumentError(f"corruptions={values.shown(value)}: expected {EXPECTED}")
+    raise ArgumentError(f"corruptions={checks.shown(value)}: expected {EXPECTED}")
 
 
 def _is_folder(text: str) -> bool:
@@ -119,7 +119,7 @@ def _given(loaders: Mapping[Any, Any]) -> Given:
         by_severity = each if isinstance(each, Mapping) else {0: each}
         for severity, loader in by_severity.items():
             where = f"corruptions={{{name!r}: …}}"
-            found[str(name), values.whole(f"{where}: severity", severity, 0)] = values.batches(where, loader)
+            found[str(name), checks.whole(f"{where}: severity", severity, 0)] = checks.batches(where, loader)
     if not found:
         raise ArgumentError("corruptions={}: expected at least one loader, such as {'rain': {1: loader}}")
     return found

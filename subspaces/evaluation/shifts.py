@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from subspaces.data.dataset import Progress
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.display import counted
 from subspaces.evaluation.journal import Journal
@@ -12,6 +11,7 @@ from subspaces.evaluation.points import Item, kind
 from subspaces.evaluation.record import Answered, Row, Shift, merged
 from subspaces.evaluation.shifted_data import ShiftedSet, order, shifted_sets
 from subspaces.evaluation.subject import Subject
+from subspaces.experiments.data.dataset import Progress
 
 PAIRS = 6  # of opposite points along a line or curve, the midpoint among them, which are 11 points
 

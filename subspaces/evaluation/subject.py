@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from subspaces import nested, norms, template
-from subspaces.data import Images
-from subspaces.ensembles import Average, Ensemble
+from subspaces.core import functional, nested, norms
+from subspaces.core.ensemble import Average, Ensemble
+from subspaces.core.family import Subspace
+from subspaces.core.shapes import Point, Shape, Simplex
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.answers import Family, usual
 from subspaces.evaluation.examples import same_order
@@ -22,12 +23,11 @@ from subspaces.evaluation.pictures import Pictures, Scale, in_batches, pictures_
 from subspaces.evaluation.points import Place, to_alpha
 from subspaces.evaluation.predictor import Forward, GivenNetworks, Predictor
 from subspaces.evaluation.tasks import Classification, Task, with_outputs
-from subspaces.shapes import Point, Shape, Simplex
-from subspaces.subspace import Subspace
-from subspaces.training.engine import spread
-from subspaces.training.environment import environment
-from subspaces.training.execution import Execution, Precision
-from subspaces.training.recipe import Recipe
+from subspaces.experiments.data import Images
+from subspaces.experiments.training.engine import spread
+from subspaces.experiments.training.environment import environment
+from subspaces.experiments.training.execution import Execution, Precision
+from subspaces.experiments.training.recipe import Recipe
 
 Loaders = Mapping[str, Iterable[Any]]
 """The batches of each split, by its name: "test", and perhaps "validation"."""
@@ -233,7 +233,7 @@ def subject_of(
     how: How,
 ) -> Subject:
     """Return a family, an ensemble, a network or several of them as what is measured on loaders."""
-    several, alone = list(networks), template.unwrapped(networks[0]) if len(networks) == 1 else None
+    several, alone = list(networks), functional.unwrapped(networks[0]) if len(networks) == 1 else None
     if isinstance(alone, Subspace):
         return FamilySubject(alone, task, loaders, statistics, name or "family", how)
     if isinstance(alone, Ensemble):

@@ -7,13 +7,13 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from subspaces import averages, labelled, values
+from subspaces.core import averages, checks, labelled
+from subspaces.core.outputs import OutputCheck, Outputs, prediction, to_log_pair, to_log_probabilities, to_outputs
 from subspaces.errors import ArgumentError
 from subspaces.evaluation import classification, regression
 from subspaces.evaluation.classification import Classes, log_mean
 from subspaces.evaluation.metrics import Metric, of_task
 from subspaces.evaluation.regression import Normal, mixture
-from subspaces.outputs import OutputCheck, Outputs, prediction, to_log_pair, to_log_probabilities, to_outputs
 from subspaces.text import Catalogue, listed, one_of
 
 
@@ -102,8 +102,8 @@ class Classification(Task):
 
     def __post_init__(self) -> None:
         one_of("of", self.of, SHAPES)
-        values.flag("shift", self.shift)
-        values.whole("ignore", self.ignore, -(2**63), 2**63 - 1, beside=", the label of what does not count")
+        checks.flag("shift", self.shift)
+        checks.whole("ignore", self.ignore, -(2**63), 2**63 - 1, beside=", the label of what does not count")
         if self.outputs is not None:
             object.__setattr__(self, "outputs", to_outputs("outputs", self.outputs))
 
@@ -198,7 +198,7 @@ class Regression(Task):
     shown: ClassVar[tuple[str, ...]] = ("rmse", "mae")
 
     def __post_init__(self) -> None:
-        values.flag("log_variance", self.log_variance)
+        checks.flag("log_variance", self.log_variance)
 
     def parts(self, output: Any, target: Any, features: Tensor | None = None) -> tuple[Normal, Tensor]:
         """Return means, variances where there are any, and targets, all [n, d]."""

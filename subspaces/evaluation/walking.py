@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from subspaces.data.dataset import Progress
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.classification import temperature
 from subspaces.evaluation.display import counted
@@ -21,6 +20,7 @@ from subspaces.evaluation.record import About, Row
 from subspaces.evaluation.soup import greedy
 from subspaces.evaluation.subject import Subject
 from subspaces.evaluation.tasks import Classification
+from subspaces.experiments.data.dataset import Progress
 
 FITTED = 10_000  # validation examples to which a temperature is fitted, at most
 

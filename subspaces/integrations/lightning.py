@@ -10,13 +10,13 @@ from lightning.pytorch import Callback, LightningModule
 from lightning.pytorch.core.hooks import CheckpointHooks, DataHooks, ModelHooks
 from torch import Tensor, nn
 
-from subspaces import norms, template, values
+from subspaces.core import checks, functional, norms
+from subspaces.core.alpha import Alpha
+from subspaces.core.family import Subspace
+from subspaces.core.shapes import Shape
 from subspaces.errors import ArgumentError
 from subspaces.integrations import optimizers
 from subspaces.integrations.lightning_callback import SubspaceCallback
-from subspaces.points import Alpha
-from subspaces.shapes import Shape
-from subspaces.subspace import Subspace
 
 __all__ = ["LightningSubspace", "SubspaceCallback"]
 
@@ -60,15 +60,15 @@ class LightningSubspace(LightningModule):
         **options: Any,
     ) -> None:
         super().__init__()
-        if values.number("beta", beta) < 0:
-            raise ArgumentError(f"beta={values.shown(beta)}: expected a number of at least 0")
+        if checks.number("beta", beta) < 0:
+            raise ArgumentError(f"beta={checks.shown(beta)}: expected a number of at least 0")
         if options.get("statistics_every") is not None:
             raise ArgumentError(
                 "statistics_every would run a training step twice: leave it out, the module's SubspaceCallback makes "
                 "the statistics before each validation"
             )
         if optimizers is not None:
-            values.function("optimizers", optimizers, "a function of the family")
+            checks.function("optimizers", optimizers, "a function of the family")
         self.family = Subspace(module, shape, **options)
         self.beta = beta
         self._make_optimizers = optimizers
@@ -135,7 +135,7 @@ class LightningSubspace(LightningModule):
             if name not in STEPS and not (hasattr(ModelHooks, name) and "_model_" not in name):
                 return method()
             with _answering(inner, method):
-                output = self.family() if name in STEPS else template.call(inner, self._middle(), (), {})
+                output = self.family() if name in STEPS else functional.call(inner, self._middle(), (), {})
         return self._penalised(output) if name == "training_step" else output
 
     @torch.no_grad()

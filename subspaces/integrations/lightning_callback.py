@@ -11,11 +11,11 @@ from lightning.pytorch.trainer.states import RunningStage
 from lightning.pytorch.utilities.seed import isolate_rng
 from torch import Tensor, nn
 
-from subspaces import norms, values
-from subspaces.batchnorm import Forward, recalibrate
+from subspaces.core import checks, norms
+from subspaces.core.batchnorm import Forward, recalibrate
+from subspaces.core.family import Subspace
 from subspaces.errors import ArgumentError
 from subspaces.integrations import loaders
-from subspaces.subspace import Subspace
 
 
 class SubspaceCallback(Callback):
@@ -36,9 +36,9 @@ class SubspaceCallback(Callback):
         self, loader: Iterable[Any] | None = None, batches: int | None = None, forward: Forward | None = None
     ) -> None:
         if batches is not None:
-            values.whole("batches", batches, 1, beside=", or None for all of them")
+            checks.whole("batches", batches, 1, beside=", or None for all of them")
         if forward is not None:
-            values.function("forward", forward, "a function of (net, batch)")
+            checks.function("forward", forward, "a function of (net, batch)")
         self.loader = loader
         self.batches = batches
         self.forward = forward

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from subspaces import values
+from subspaces.core import checks
 from subspaces.errors import ArgumentError
 
 Restore = Callable[[], Any]
@@ -26,7 +26,7 @@ def read_apart(loader: Iterable[Any], *others: Any) -> Iterator[Iterable[Any]]:
     """
     if isinstance(loader, Iterator):
         raise ArgumentError(
-            f"the train loader is an iterator, {values.shown(loader)}, which can be read only once: pass a loader for "
+            f"the train loader is an iterator, {checks.shown(loader)}, which can be read only once: pass a loader for "
             "the batch-norm statistics, loader=DataLoader(…)"
         )
     restore = [each for part in (loader, *others) for each in _restores(part)]

@@ -7,9 +7,9 @@ from typing import Any
 from torch import nn
 from torch.optim import Optimizer
 
-from subspaces import template, values
+from subspaces.core import checks, functional
+from subspaces.core.family import Subspace
 from subspaces.errors import ArgumentError
-from subspaces.subspace import Subspace
 
 REMEDY = (
     "pass groups=, a function that makes the groups of one network, such as groups=lambda module: "
@@ -28,11 +28,11 @@ def standing_in(family: Subspace) -> Iterator[dict[nn.Parameter, str]]:
             parameter = nn.Parameter(vertex[entry.names[0]])
             stand_ins |= dict.fromkeys(entry.names, parameter)
             groups[parameter] = group.name
-    template.fill(family.template, stand_ins)
+    functional.fill(family.template, stand_ins)
     try:
         yield groups
     finally:
-        template.fill(family.template, dict.fromkeys(stand_ins))
+        functional.fill(family.template, dict.fromkeys(stand_ins))
 
 
 def found_in(value: Any) -> list[Optimizer]:
@@ -67,5 +67,5 @@ def _check_whole(name: str, members: set[int], stand_ins: Mapping[nn.Parameter, 
     if missing:
         raise ArgumentError(
             f"configure_optimizers gives a group {len(wanted) - len(missing)} of the {len(wanted)} parameters that the "
-            f"family keeps together as {values.shown(name)}, and a family cannot train them apart: {REMEDY}"
+            f"family keeps together as {checks.shown(name)}, and a family cannot train them apart: {REMEDY}"
         )

@@ -21,11 +21,11 @@ from peft.tuners.lora import LoraLayer
 from peft.utils import ModulesToSaveWrapper
 from torch import Tensor, nn
 
-from subspaces import template, values
+from subspaces.core import checks, functional
+from subspaces.core.alpha import Alpha
+from subspaces.core.family import Subspace
+from subspaces.core.shapes import Simplex
 from subspaces.errors import ArgumentError
-from subspaces.points import Alpha
-from subspaces.shapes import Simplex
-from subspaces.subspace import Subspace
 from subspaces.text import nearest
 
 COMBINED = "combined"
@@ -48,9 +48,9 @@ def family_of_adapters(model: PeftModel, names: Sequence[str], *, total: float =
         >>> model.save_pretrained("adapters", selected_adapters=["both"])
     """
     chosen = _check(model, names)
-    total = values.number("total", total)
+    total = checks.number("total", total)
     known = {id(value): value for value in model.parameters() if not value.requires_grad}
-    twin: Any = template.copied(model, known)
+    twin: Any = functional.copied(model, known)
     twin.add_adapter(COMBINED, _config([model.peft_config[name] for name in chosen]))
     twin.set_adapter(COMBINED)
     columns = {name: _fill(layer, chosen) for name, layer in _layers(twin)}
@@ -84,10 +84,10 @@ def _check(model: Any, names: Sequence[str]) -> list[str]:
     """Return the names of adapters, or say why they do not make a family."""
     if not isinstance(model, PeftModel):
         raise ArgumentError(f"family_of_adapters got a {type(model).__name__}: expected a model of peft")
-    chosen = values.several("names", names, "a list of adapters, such as ['first', 'second']")
+    chosen = checks.several("names", names, "a list of adapters, such as ['first', 'second']")
     for name in chosen:
         if name not in model.peft_config:
-            raise ArgumentError(f"names has {values.shown(name)}: {nearest(str(name), list(model.peft_config))}")
+            raise ArgumentError(f"names has {checks.shown(name)}: {nearest(str(name), list(model.peft_config))}")
         config: Any = model.peft_config[name]
         plain = isinstance(config, LoraConfig) and not config.use_dora and config.bias == "none"
         if not plain or config.target_parameters:
@@ -95,7 +95,7 @@ def _check(model: Any, names: Sequence[str]) -> list[str]:
                 f"adapter {name!r} is of another kind: expected LoRA of layers, without DoRA and without trained biases"
             )
     if len(set(chosen)) < max(len(chosen), 2):
-        raise ArgumentError(f"names={values.shown(names)}: expected at least two different adapters")
+        raise ArgumentError(f"names={checks.shown(names)}: expected at least two different adapters")
     return chosen
 
 

@@ -14,11 +14,11 @@ from transformers import Trainer
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.trainer import TRAINING_ARGS_NAME
 
-from subspaces import storage, values
-from subspaces.batchnorm import recalibrate
+from subspaces.core import checks, storage
+from subspaces.core.batchnorm import recalibrate
+from subspaces.core.family import Subspace
 from subspaces.errors import ArgumentError
 from subspaces.integrations import loaders
-from subspaces.subspace import Subspace
 
 FILE = "family.safetensors"
 """The file of a checkpoint that holds the family; `subspaces.load` reads it."""
@@ -57,10 +57,10 @@ class SubspaceTrainer(Trainer):
         statistics_batches: int | None = 100,
         **options: Any,
     ) -> None:
-        if values.number("beta", beta) < 0:
-            raise ArgumentError(f"beta={values.shown(beta)}: expected a number of at least 0")
+        if checks.number("beta", beta) < 0:
+            raise ArgumentError(f"beta={checks.shown(beta)}: expected a number of at least 0")
         if statistics_batches is not None:
-            values.whole("statistics_batches", statistics_batches, 1, beside=", or None for all")
+            checks.whole("statistics_batches", statistics_batches, 1, beside=", or None for all")
         super().__init__(model, args, *others, **options)
         if not isinstance(self.model, Subspace):
             kind = type(self.model).__name__

@@ -11,9 +11,9 @@ from subspaces.evaluation.cache import Measured, Shelf
 from subspaces.evaluation.record import Answered, Row
 from subspaces.evaluation.run_ensembles import FILE
 from subspaces.evaluation.statistics import Difference, Spread, paired, spread
+from subspaces.experiments.training.recipe import Recipe
+from subspaces.experiments.training.runs import Run, RunError
 from subspaces.reports.reading import Curve, Group, Reading, value
-from subspaces.training.recipe import Recipe
-from subspaces.training.runs import Run, RunError
 
 Seeds = tuple[int, ...]
 Scores = dict[Seeds, dict[str, float]]

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from subspaces.methods import METHODS
-from subspaces.training.recipe import Recipe, all_fields
+from subspaces.experiments.methods import METHODS
+from subspaces.experiments.training.recipe import Recipe, all_fields
 
 ABSENT = ("validation", "dropout", "label_smoothing", "trunk", "branch")  # not worth a word where they are 0
 

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from subspaces import values
+from subspaces.core import checks
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.integrity import measured_of
 from subspaces.evaluation.points import kind
 from subspaces.evaluation.record import Record, Row
 from subspaces.evaluation.statistics import deviation
+from subspaces.experiments.training.recipe import Recipe
+from subspaces.experiments.training.runs import Run, RunError
 from subspaces.reports.naming import labels, place
 from subspaces.text import nearest
-from subspaces.training.recipe import Recipe
-from subspaces.training.runs import Run, RunError
 
 Array = NDArray[np.float64]
 Source = str | os.PathLike[str] | Run | Record
@@ -229,7 +229,7 @@ def grouped(runs: Iterable[Reading]) -> list[Group]:
 
 def _read(sources: Source | Iterable[Source]) -> list[Reading]:
     """Read runs, folders and files once each; a folder in which no run was begun is passed over."""
-    several = values.all_of("runs", sources, (str, os.PathLike, Run, Record), "run folders, or files of evaluations")
+    several = checks.all_of("runs", sources, (str, os.PathLike, Run, Record), "run folders, or files of evaluations")
     found: dict[Any, Reading] = {}
     for source in several:
         whole = isinstance(source, (Run, Record)) or Path(source).is_file()

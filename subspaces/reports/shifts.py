@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from subspaces.data.corruptions import CORRUPTIONS
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.changes import EXTRA, answered_by_all, relative_change
+from subspaces.evaluation.corruptions import CORRUPTIONS
 from subspaces.evaluation.record import About, Description, Outliers, Record, Row, Shift
 from subspaces.evaluation.statistics import Spread, spread
+from subspaces.experiments.training.runs import RunError
 from subspaces.reports.answers import Answer, Seeds, own
 from subspaces.reports.reading import Group, Reading, value
 from subspaces.text import nearest
-from subspaces.training.runs import RunError
 
 ORDER = ("noise", "blur", "weather", "digital", EXTRA, "given")
 SPLIT = "test"  # whose examples are shifted

@@ -161,8 +161,8 @@ def _archive(name: str, make: Callable[[], tuple[str, bytes]]) -> Callable[[Path
         before = verdict.snapshot(folder)
 
         def unpack() -> None:
-            from subspaces.data import archives
-            from subspaces.data.dataset import DataError
+            from subspaces.experiments.data import archives
+            from subspaces.experiments.data.dataset import DataError
 
             try:
                 archives.unpack(folder / file, folder / "into")

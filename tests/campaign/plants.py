@@ -29,13 +29,13 @@ class Plant:
 
 
 def _unchecked_digest() -> None:
-    from subspaces import files
+    from subspaces.core import files
 
     files.check = lambda header, tensors: None
 
 
 def _torn_write() -> None:
-    from subspaces import files
+    from subspaces.core import files
 
     def write(path: Path, *content: bytes) -> None:
         with open(path, "wb") as file:
@@ -47,7 +47,7 @@ def _torn_write() -> None:
 
 
 def _no_fsync() -> None:
-    from subspaces import files
+    from subspaces.core import files
 
     class System:
         fsync = staticmethod(lambda number: None)
@@ -59,7 +59,7 @@ def _no_fsync() -> None:
 
 
 def _forgotten_progress() -> None:
-    from subspaces.training.runs import Run
+    from subspaces.experiments.training.runs import Run
 
     load = Run.load_checkpoint
 
@@ -97,7 +97,7 @@ def _current_folder() -> None:
 
 
 def _open_pickle() -> None:
-    from subspaces.data import cifar10, pickles
+    from subspaces.experiments.data import cifar10, pickles
 
     cifar10._published_content = lambda file: file.read_bytes()
     pickles.read = lambda content, where: pickle.loads(content, encoding="bytes")

@@ -79,7 +79,7 @@ def stop_after(steps: int) -> Callable[[], None]:
     """Return what stops a training by a signal after so many steps."""
 
     def install() -> None:
-        from subspaces.training.engine import Engine
+        from subspaces.experiments.training.engine import Engine
 
         advance, left = Engine.advance, [steps]
 

@@ -88,7 +88,7 @@ def warm_up(home: Path) -> None:
     for module in pkgutil.walk_packages(subspaces.__path__, "subspaces."):
         if not module.name.endswith(("__main__", "kernels")) and ".integrations." not in module.name:
             importlib.import_module(module.name)
-    importlib.import_module("subspaces.data").load("digits")  # which a process reads once
+    importlib.import_module("subspaces.experiments.data").load("digits")  # which a process reads once
     cli = importlib.import_module("subspaces.cli")
     cli.app = typer.main.get_command(cli.app)  # which every call would make anew
     cli.build = lambda: cli.app

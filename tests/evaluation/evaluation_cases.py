@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from sklearn.metrics import accuracy_score, brier_score_loss, log_loss
 
 import subspaces as ss
-from subspaces import data
 from subspaces.evaluation import Row
 from subspaces.evaluation.classification import Classes
+from subspaces.experiments import data
+from subspaces.experiments.training import Execution, Run
+from subspaces.experiments.training.batches import statistics_batches
 from subspaces.networks import MLP
-from subspaces.training import Execution, Run
-from subspaces.training.batches import statistics_batches
 
 CPU = Execution(device="cpu").resolved()
 Array = NDArray[np.float64]

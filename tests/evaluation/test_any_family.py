@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 import subspaces as ss
 from subspaces.evaluation import Row
 from subspaces.evaluation.examples import pictures
-from subspaces.training.batches import evaluation_batches, statistics_batches
+from subspaces.experiments.training.batches import evaluation_batches, statistics_batches
 
 
 @torch.no_grad()

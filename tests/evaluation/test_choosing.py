@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import subspaces as ss
-from subspaces import randomness
+from subspaces.core import randomness
 from subspaces.evaluation import choices, points
 from subspaces.evaluation.examples import Predictions, said
 from subspaces.evaluation.metrics import of_task

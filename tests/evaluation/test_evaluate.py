@@ -15,8 +15,8 @@ from evaluation_cases import CPU, Independent, check_row, evaluate, softmax
 import subspaces as ss
 from subspaces.evaluation import Record, Row
 from subspaces.evaluation.examples import pictures
-from subspaces.training import Run, RunError
-from subspaces.training.batches import statistics_batches
+from subspaces.experiments.training import Run, RunError
+from subspaces.experiments.training.batches import statistics_batches
 
 
 def described(rows: list[Row]) -> list[tuple[Any, ...]]:

@@ -15,10 +15,10 @@ from evaluation_cases import Independent, check_row, evaluate
 from helpers import resealed, unsealed
 
 import subspaces as ss
-from subspaces import files, storage
+from subspaces.core import files, storage
 from subspaces.evaluation import Record, journal
 from subspaces.evaluation.predictor import Predictor
-from subspaces.training import Run, RunError, Stopped
+from subspaces.experiments.training import Run, RunError, Stopped
 
 
 def comparable(folder: Path) -> dict[str, Any]:
@@ -198,7 +198,7 @@ def test_where_it_went_on_is_noted_and_a_precision_that_is_asked_for_is_kept(
     (folder,) = runs("line")
     (first,) = evaluate(folder, grid=())
     assert "later" not in first.environment
-    monkeypatch.setattr("subspaces.training.environment.processor", lambda: "another machine")
+    monkeypatch.setattr("subspaces.experiments.training.environment.processor", lambda: "another machine")
     for alpha in (0.1, 0.2):
         (record,) = evaluate(folder, grid=(alpha,), precision="float32")
     assert record.environment["hardware"] == first.environment["hardware"]

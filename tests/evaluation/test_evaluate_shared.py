@@ -16,8 +16,8 @@ from subspaces.evaluation import Record
 from subspaces.evaluation.cache import Measured, Shelf
 from subspaces.evaluation.predictor import Predictor
 from subspaces.evaluation.run_ensembles import evaluate_together
-from subspaces.training import Run
-from subspaces.training.display import Display
+from subspaces.experiments.training import Run
+from subspaces.experiments.training.display import Display
 
 Runs = Callable[..., list[Path]]
 SMALL: dict[str, Any] = {"device": "cpu", "grid": (0.0, 0.5, 1.0)}

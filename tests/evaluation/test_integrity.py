@@ -13,9 +13,9 @@ from helpers import resealed
 from typer.testing import CliRunner
 
 import subspaces as ss
-from subspaces import files
 from subspaces.cli import app
-from subspaces.training import Run
+from subspaces.core import files
+from subspaces.experiments.training import Run
 
 Runs = Callable[..., list[Path]]
 runner = CliRunner()

@@ -12,10 +12,11 @@ from family_cases import LOADERS, TEST, family, normless
 from torch import nn
 
 import subspaces as ss
-from subspaces import data, streams
+from subspaces.core import streams
+from subspaces.experiments import data
+from subspaces.experiments.training import Run
+from subspaces.experiments.training.batches import evaluation_batches, statistics_batches, statistics_seed
 from subspaces.networks.dropout import dropping
-from subspaces.training import Run
-from subspaces.training.batches import evaluation_batches, statistics_batches, statistics_seed
 
 PASSES = 3
 

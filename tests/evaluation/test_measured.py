@@ -8,7 +8,7 @@ from helpers import resealed
 
 from subspaces.evaluation.cache import Measured, Shelf
 from subspaces.evaluation.metrics import of_task
-from subspaces.training import RunError
+from subspaces.experiments.training import RunError
 
 
 def measured(number: int, precision: str = "float32") -> Measured:

@@ -12,7 +12,7 @@ import subspaces as ss
 from subspaces.evaluation.points import plan, to_place
 from subspaces.evaluation.predictor import Predictor
 from subspaces.evaluation.run_ensembles import evaluate_together
-from subspaces.training import Run
+from subspaces.experiments.training import Run
 
 CPU: dict[str, Any] = {"device": "cpu", "progress": False}
 

@@ -16,12 +16,12 @@ from sklearn.metrics import roc_auc_score, roc_curve
 from torch import nn
 
 import subspaces as ss
-from subspaces import data
-from subspaces.data import Split
 from subspaces.evaluation import outlying
 from subspaces.evaluation.classification import Classes
 from subspaces.evaluation.outliers import METRICS, auroc, fpr95, mutual_information, scores
 from subspaces.evaluation.pictures import fitted
+from subspaces.experiments import data
+from subspaces.experiments.data import Split
 
 ELSEWHERE = [(x + 2, torch.full_like(y, 77)) for x, y in TEST[:2]]  # labels are not looked at
 LINE: dict[str, Any] = {"grid": (0.0, 0.5, 1.0)}

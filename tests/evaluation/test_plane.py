@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 import subspaces as ss
 from subspaces.evaluation import Plane, Record
 from subspaces.evaluation.plane import parse_network
+from subspaces.experiments.training import Run, RunError, seals
+from subspaces.experiments.training.batches import statistics_batches
 from subspaces.networks import MLP
-from subspaces.training import Run, RunError, seals
-from subspaces.training.batches import statistics_batches
 
 Array = NDArray[np.float64]
 Runs = Callable[..., list[Path]]

@@ -25,7 +25,7 @@ from subspaces.evaluation.record import (
     Row,
     Shift,
 )
-from subspaces.training.runs import RunError
+from subspaces.experiments.training.runs import RunError
 
 METRICS = {"accuracy": 0.5, "nll": 2}
 

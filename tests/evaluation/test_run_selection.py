@@ -17,15 +17,15 @@ from torch.nn import functional as F
 from typer.testing import CliRunner
 
 import subspaces as ss
-from subspaces import data as datasets
-from subspaces import streams
 from subspaces.cli import app
-from subspaces.data.corruptions import corrupt
-from subspaces.data.dataset import DataError
+from subspaces.core import streams
 from subspaces.evaluation import domains
+from subspaces.evaluation.corruptions import corrupt
 from subspaces.evaluation.run_selection import FILE, RunSelection, read_selection, select_run
-from subspaces.training import Execution, Run, RunError
-from subspaces.training.batches import statistics_batches
+from subspaces.experiments import data as datasets
+from subspaces.experiments.data.dataset import DataError
+from subspaces.experiments.training import Execution, Run, RunError
+from subspaces.experiments.training.batches import statistics_batches
 
 CPU = Execution(device="cpu")
 FEW: dict[str, Any] = {"corruption": "contrast", "statistics_batches": 2, "examples": 40, "execution": CPU}

@@ -16,18 +16,18 @@ from sklearn.metrics import log_loss
 from torch import Tensor, nn
 
 import subspaces as ss
-from subspaces import data
-from subspaces.data import Files, Split, StreamingLoader
-from subspaces.data.corruptions import CORRUPTIONS, corrupt
 from subspaces.evaluation import panel
 from subspaces.evaluation.changes import averaged, mean_changes, relative_change
 from subspaces.evaluation.classification import Classes
+from subspaces.evaluation.corruptions import CORRUPTIONS, corrupt
 from subspaces.evaluation.panel import Heard, Panel, in_large_parts
 from subspaces.evaluation.pictures import in_batches
 from subspaces.evaluation.record import Record, Row
 from subspaces.evaluation.run_subject import run_subjects
 from subspaces.evaluation.subject import How, subject_of
-from subspaces.training import Execution, Run
+from subspaces.experiments import data
+from subspaces.experiments.data import Files, Split, StreamingLoader
+from subspaces.experiments.training import Execution, Run
 
 DARK: Batches = [(x - 0.5, y) for x, y in TEST]
 HEADLINES = ["accuracy", "nll", "brier", "ece"]

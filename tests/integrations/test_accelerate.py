@@ -18,8 +18,8 @@ from hf_models import arguments, assert_same, classified, classifier, seeded, ve
 from torch.testing import assert_close
 
 import subspaces as ss
+from subspaces.experiments.training.world import leave
 from subspaces.integrations.transformers import SubspaceTrainer
-from subspaces.training.world import leave
 
 
 def loader() -> DataLoader[Any]:

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, DistributedSampler
 
 import subspaces as ss
-from subspaces import norms
+from subspaces.core import norms
 
 pytest.importorskip("lightning", reason="needs lightning: pip install '.[lightning]'")
 
@@ -98,7 +98,7 @@ class Idle(SubspaceCallback):
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None: ...
 
 
-@pytest.mark.filterwarnings("ignore::subspaces.norms.StatisticsWarning")  # as it should be without the callback
+@pytest.mark.filterwarnings("ignore::subspaces.core.norms.StatisticsWarning")  # as it should be without the callback
 @pytest.mark.parametrize("own", [False, True], ids=["global", "own"])
 @BOTH
 def test_training_is_the_same_bit_by_bit_with_the_callback(make: Any, own: bool) -> None:

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.utils.data import BatchSampler, ConcatDataset, DataLoader, Dataset, RandomSampler, WeightedRandomSampler
 
-from subspaces.data.dataset import Split
-from subspaces.data.resident import ResidentLoader
+from subspaces.experiments.data.dataset import Split
+from subspaces.experiments.data.resident import ResidentLoader
 from subspaces.integrations.loaders import read_apart
 
 

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from subspaces.methods import METHODS, POSITIVE, Method, setting
-from subspaces.methods.checkpoints import Collecting
-from subspaces.shapes import Line, Shape, Simplex
-from subspaces.training import RECIPES, Recipe
+from subspaces.core.shapes import Line, Shape, Simplex
+from subspaces.experiments.methods import METHODS, POSITIVE, Method, setting
+from subspaces.experiments.methods.checkpoints import Collecting
+from subspaces.experiments.training import RECIPES, Recipe
 
 
 @METHODS.add

@@ -30,7 +30,7 @@ from subspaces.evaluation.record import (
     RiskCoverage,
     Row,
 )
-from subspaces.training import RECIPES, Recipe, Run, seals
+from subspaces.experiments.training import RECIPES, Recipe, Run, seals
 
 Array = np.ndarray[Any, Any]
 CLASSES, BINS = 10, 20

@@ -9,7 +9,7 @@ from pathlib import Path
 import made_runs
 
 from subspaces.evaluation.record import Description, Outliers, Record, Row, Shift
-from subspaces.training import RECIPES
+from subspaces.experiments.training import RECIPES
 
 GROUPS = {"spatter": "extra", "contrast": "digital", "gaussian_noise": "noise", "snow": "weather"}
 SHOWN = ("gaussian_noise", "snow", "contrast", "spatter")  # in the order of their groups

@@ -10,7 +10,7 @@ import numpy as np
 
 from subspaces.evaluation.metrics import of_task
 from subspaces.evaluation.record import Check, Choice, Corner, Drawn, Examples, Plane, Record, Row
-from subspaces.training import Run
+from subspaces.experiments.training import Run
 
 METRICS = {  # name: label, percent, higher is better, in the order of the page
     each.name: (each.label[0].upper() + each.label[1:], each.percent, not each.lower_is_better)

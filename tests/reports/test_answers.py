@@ -6,6 +6,7 @@ from pathlib import Path
 import made_runs
 import pytest
 
+from subspaces.core.shapes import Point
 from subspaces.evaluation.answers import ANSWERS, Family
 from subspaces.evaluation.cache import Measured, Shelf
 from subspaces.evaluation.record import Record
@@ -13,7 +14,6 @@ from subspaces.reports.answers import Answer, answers, beside, compare, of_these
 from subspaces.reports.page import content, write_page, write_report
 from subspaces.reports.page.words import duration
 from subspaces.reports.reading import gather
-from subspaces.shapes import Point
 
 MEMBERS = ("snapshot", "fge", "swag")
 NEVER = ("midpoint", "random point", "α")

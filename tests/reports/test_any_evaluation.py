@@ -21,9 +21,9 @@ from subspaces.cli import app
 from subspaces.evaluation.answers import ANSWERS, Answer
 from subspaces.evaluation.metrics import METRICS, Metric, average
 from subspaces.evaluation.points import Item, kind
+from subspaces.experiments.training.runs import RunError
 from subspaces.reports.figures import KINDS
 from subspaces.reports.table import filled
-from subspaces.training.runs import RunError
 
 runner = CliRunner()
 COUNT = 297  # as many test examples as a made-up run has

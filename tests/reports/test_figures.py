@@ -21,12 +21,12 @@ from matplotlib.text import Text
 from PIL import Image
 
 from subspaces.evaluation.record import Record, Row
+from subspaces.experiments.training.runs import Run, RunError
 from subspaces.reports import figures
 from subspaces.reports.answers import headed
 from subspaces.reports.figures import along, confidence, plane, style
 from subspaces.reports.measures import measure
 from subspaces.reports.reading import gather
-from subspaces.training.runs import Run, RunError
 
 Made = dict[str, list[Path]]
 FIT = {  # runs that a figure can be drawn of

@@ -10,13 +10,13 @@ import pytest
 from matplotlib.contour import QuadContourSet
 from page_cases import LABELS, METRICS, SEEDS, Recorded, deviation, is_ensemble, is_middle, is_pair, is_point
 
-from subspaces import training
 from subspaces.evaluation.record import Choice, Record
+from subspaces.experiments import training
+from subspaces.experiments.training import RECIPES
 from subspaces.reports import figures
 from subspaces.reports.figures import distances, style
 from subspaces.reports.measures import measure
 from subspaces.reports.reading import gather
-from subspaces.training import RECIPES
 
 WORDS = {  # of an axis, and what numbers are multiplied with
     "accuracy": ("accuracy (%)", 100),

@@ -9,12 +9,12 @@ from made_shifts import METRICS, PEAKS, SEVERITIES, SHOWN, TOLD, add, change, ev
 from matplotlib.container import BarContainer
 from page_cases import deviation, is_ensemble, is_middle, is_pair, is_point
 
-from subspaces.data.corruptions import CORRUPTIONS
 from subspaces.evaluation.changes import mean_changes
+from subspaces.evaluation.corruptions import CORRUPTIONS
 from subspaces.evaluation.record import Record, Row
+from subspaces.experiments.training.runs import RunError
 from subspaces.reports import figures, shifts
 from subspaces.reports.reading import gather
-from subspaces.training.runs import RunError
 
 METHODS = ("standard", "line", "simplex")
 SEEDS = (0, 1)

@@ -18,17 +18,17 @@ from PIL import Image
 from typer.testing import CliRunner
 
 import subspaces as ss
-from subspaces import training
 from subspaces.cli import app
 from subspaces.evaluation.metrics import of_task
 from subspaces.evaluation.record import Check, Record
+from subspaces.experiments import training
+from subspaces.experiments.training import RECIPES, Run, RunError
 from subspaces.reports import page as report
 from subspaces.reports import reading
 from subspaces.reports.answers import Answer, answers, standard_for
 from subspaces.reports.measures import measure
 from subspaces.reports.page import commands, content, embedded, run_section, write_report
 from subspaces.reports.page.words import Told, verdict
-from subspaces.training import RECIPES, Run, RunError
 
 METRICS = [metric.name for metric in of_task("classification")]
 EVIL = "</script><img src=x onerror=alert(1)>"

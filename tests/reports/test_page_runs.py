@@ -22,7 +22,7 @@ from page_cases import (
 from visiting import HEADS, PERCENT, chart, copied, floats, legend, near, reads, table, unfolded
 
 from subspaces.evaluation.record import Plane, Record
-from subspaces.training import RECIPES, Run
+from subspaces.experiments.training import RECIPES, Run
 
 
 @pytest.fixture

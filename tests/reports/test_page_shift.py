@@ -12,7 +12,7 @@ from made_shifts import METRICS, SCORES, SETS, SEVERITIES, SHOWN, TOLD, add, cha
 from page_cases import deviation, is_middle, is_pair, is_point
 from visiting import chart, copied, floats, near, reads, table, unfolded
 
-from subspaces.data.corruptions import CORRUPTIONS
+from subspaces.evaluation.corruptions import CORRUPTIONS
 from subspaces.evaluation.record import Record, Row, Shift
 from subspaces.reports.page import commands, content, write_report
 from subspaces.reports.reading import Reading, gather

@@ -12,10 +12,10 @@ import pytest
 from helpers import resealed
 
 from subspaces.evaluation.record import Record
+from subspaces.experiments.training import RECIPES, Execution, Recipe, seals
+from subspaces.experiments.training.runs import Run, RunError
 from subspaces.reports.answers import first, headed
 from subspaces.reports.reading import Curve, Reading, gather
-from subspaces.training import RECIPES, Execution, Recipe, seals
-from subspaces.training.runs import Run, RunError
 
 
 @pytest.fixture(scope="module")

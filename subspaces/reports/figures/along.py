@@ -12,12 +12,12 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from subspaces.experiments.training.runs import RunError
 from subspaces.reports.answers import answered, first
 from subspaces.reports.figures import style
 from subspaces.reports.figures.style import MARKERS, Look
 from subspaces.reports.measures import measure, usual
 from subspaces.reports.reading import Curve, Group
-from subspaces.training.runs import RunError
 
 Keys = tuple[list[Line2D], list[Line2D]]
 

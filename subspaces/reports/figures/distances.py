@@ -9,12 +9,12 @@ from matplotlib.ticker import MaxNLocator
 
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.statistics import spread
-from subspaces.methods import METHODS
+from subspaces.experiments.methods import METHODS
+from subspaces.experiments.training.runs import RunError
 from subspaces.reports.figures import style
 from subspaces.reports.measures import measure
 from subspaces.reports.reading import Array, Group, Reading
 from subspaces.text import nearest
-from subspaces.training.runs import RunError
 
 LOGGED = ("l2", "cos2")
 

@@ -16,11 +16,11 @@ from matplotlib.transforms import Bbox
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.plane import begun
 from subspaces.evaluation.record import Description, Drawn, Plane
+from subspaces.experiments.training.runs import RunError
 from subspaces.reports.figures import style
 from subspaces.reports.measures import measure
 from subspaces.reports.reading import Array, Group
 from subspaces.text import nearest
-from subspaces.training.runs import RunError
 
 ACROSS = 3  # panels in a row
 COLOURS = "viridis"

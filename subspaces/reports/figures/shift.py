@@ -14,6 +14,7 @@ from matplotlib.ticker import MaxNLocator
 
 from subspaces.evaluation.record import Description
 from subspaces.evaluation.statistics import spread
+from subspaces.experiments.training.runs import RunError
 from subspaces.reports import shifts
 from subspaces.reports.answers import Seeds, standard_for
 from subspaces.reports.figures import along, style
@@ -21,7 +22,6 @@ from subspaces.reports.figures.style import Look
 from subspaces.reports.measures import measure, usual
 from subspaces.reports.reading import Group
 from subspaces.reports.shifts import Condition
-from subspaces.training.runs import RunError
 
 ROOM = 0.8  # of the place of a corruption, for its bars
 GAP = 0.6  # between groups of corruptions, in such places

@@ -17,7 +17,7 @@ from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 from matplotlib.transforms import Bbox
 
-from subspaces import files
+from subspaces.core import files
 from subspaces.reports import naming
 from subspaces.reports.reading import Curve, Group
 

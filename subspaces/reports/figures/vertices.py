@@ -9,12 +9,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from subspaces.experiments.training.runs import RunError
 from subspaces.reports.answers import answered, first
 from subspaces.reports.figures import style
 from subspaces.reports.figures.style import Look
 from subspaces.reports.measures import measure, usual
 from subspaces.reports.reading import Group
-from subspaces.training.runs import RunError
 
 GAP = 0.1  # between two series with the same m, on the axis of m
 SPREAD = 0.15  # the farthest that one of many is moved away from its m

@@ -12,7 +12,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from subspaces import files
+from subspaces.core import files
 from subspaces.errors import ArgumentError, MissingPackageError
 from subspaces.evaluation.cache import Measured
 from subspaces.reports.answers import beside

@@ -7,15 +7,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from subspaces.data.corruptions import SEVERITIES
 from subspaces.evaluation.changes import EXTRA
+from subspaces.evaluation.corruptions import SEVERITIES
 from subspaces.evaluation.points import GRID
 from subspaces.evaluation.record import Plane, Record, Row
 from subspaces.evaluation.settings import Settings
 from subspaces.evaluation.shifted_data import Corruptions
+from subspaces.experiments.training import RECIPES, Recipe, Run
 from subspaces.reports.reading import Reading
 from subspaces.text import listed
-from subspaces.training import RECIPES, Recipe, Run
 
 
 def changed(recipe: Recipe) -> tuple[str, dict[str, Any]]:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from subspaces.evaluation.cache import Measured
+from subspaces.experiments.training.runs import RunError
 from subspaces.reports.answers import Answer, answers, headed, of_these
 from subspaces.reports.measures import shared, usual
 from subspaces.reports.page.commands import folders
@@ -16,7 +17,6 @@ from subspaces.reports.page.shift_section import outliers_section, shift_section
 from subspaces.reports.page.words import duration, seeded, summary
 from subspaces.reports.reading import Curve, Group, Reading
 from subspaces.text import listed
-from subspaces.training.runs import RunError
 from subspaces.version import __version__
 
 PICTURES = 24  # per run, fewer where there are many runs

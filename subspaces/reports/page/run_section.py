@@ -14,10 +14,10 @@ from subspaces.evaluation.answers import PAIR, named
 from subspaces.evaluation.examples import pictures
 from subspaces.evaluation.plane import begun
 from subspaces.evaluation.record import Alpha, Choice, Examples, Plane, Row
+from subspaces.experiments.training.runs import RunError
 from subspaces.reports.page.commands import changed, reproduce
 from subspaces.reports.page.notes import asked, statistics_check, trained_on
 from subspaces.reports.reading import Reading
-from subspaces.training.runs import RunError
 
 SIDE = 64  # pixels of a picture; larger images are made smaller
 SINGULAR = {"vertices": "vertex", "checkpoints": "checkpoint", "members": "member", "networks": "network"}

@@ -1,0 +1,252 @@
+"""Several networks whose outputs are averaged."""
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, NamedTuple, get_args
+
+import torch
+from torch import Tensor, nn
+
+from subspaces.core import averages, checks, nested
+from subspaces.core.averages import Doubt, Gaussian
+from subspaces.core.outputs import OutputCheck, Outputs, to_log_pair, to_log_probabilities, to_outputs
+from subspaces.errors import ArgumentError
+from subspaces.text import nearest
+
+Average = Literal["probabilities", "logits", "outputs", "sigmoid", "mixture"]
+
+
+class Prediction(NamedTuple):
+    """What an ensemble says, and how sure of it its members are; see `Ensemble.predict`."""
+
+    output: Any
+    members: Any
+    entropy: Any
+    disagreement: Any
+
+
+class Ensemble(nn.Module):
+    """Average the outputs of several networks.
+
+    Averages are taken in float32 at least. Each member keeps its own batch-norm statistics.
+
+    Args:
+        members: the networks; they become submodules, not copies.
+        average: what is averaged and returned.
+            "probabilities": of classes, y = 1/k sum_i softmax(f_i(x)).
+            "sigmoid": the probability of one logit, y = 1/k sum_i sigmoid(f_i(x)).
+            "outputs": the mean of outputs as they are, y = 1/k sum_i f_i(x), for example of a regression; "logits" is
+            the same, and says that they are those of classes.
+            "mixture": `Gaussian(mean, variance)` of the mixture of members that predict a mean and a variance, as
+            a pair, or as a dict or an object with these names. 1/k sum_i mu_i, and
+            1/k sum_i (sigma_i² + mu_i²) - mean².
+        dim: the dimension of the classes in a member's output.
+        select: takes what is averaged out of a member's output, for example `lambda output: output[0]`, or
+            `lambda output: (output.mean, output.log_variance.exp())` for a mixture.
+
+        outputs: what the members return for "probabilities", "sigmoid" or "logits": "logits", "probabilities" or
+            "log-probabilities". By default logits; what looks like probabilities at the first call is refused.
+        output: what a call returns of averaged probabilities: "probabilities", or "log-probabilities",
+            log 1/k sum_i p_i, which `nll_loss` and `cross_entropy` take.
+
+    Of an output with `logits` (an attribute or a key) these are the prediction. Of any other tuple, list, dict or
+    dataclass it is the one floating-point tensor; where there are several, such as the states of a recurrent network
+    or the latents of an autoencoder, `select=` says which, or average="outputs" averages them all as they are. The rest
+    comes back in a container of the same kind: scalars such as a loss are averaged plainly, and whole numbers, text and
+    None, which have no average, are taken as they are, if all members agree.
+
+    Example:
+        >>> pair = Ensemble([net_a, net_b])
+        >>> probabilities = pair(images)
+        >>> unsure = pair.predict(images).entropy
+    """
+
+    def __init__(
+        self,
+        members: Iterable[nn.Module],
+        average: Average = "probabilities",
+        *,
+        dim: int = -1,
+        select: Callable[[Any], Any] | None = None,
+        outputs: Outputs | None = None,
+        output: Literal["probabilities", "log-probabilities"] = "probabilities",
+    ) -> None:
+        super().__init__()
+        found = checks.several("members", members, "a list of networks")
+        if not found:
+            raise ArgumentError("an ensemble needs at least one member")
+        self.members = nn.ModuleList(checks.all_of("Ensemble", found, (nn.Module,), "a list of networks"))
+        if not checks.integer(dim):
+            raise ArgumentError(f"dim={checks.shown(dim)}: expected an integer, the dimension of the classes")
+        if select is not None:
+            checks.function("select", select, "a function that takes what is averaged out of an output")
+        if not isinstance(average, str) or average not in get_args(Average):
+            raise ArgumentError(f"average={checks.shown(average)}: {nearest(average, get_args(Average))}")
+        self.average = average
+        self.dim = dim
+        self.select = select
+        self.member_outputs = None if outputs is None else to_outputs("outputs", outputs)
+        self.output = to_outputs("output", output)
+        if outputs is not None and average in ("outputs", "mixture"):
+            raise ArgumentError(
+                f"outputs={outputs!r}, average={average!r}: expected outputs= with an average of classes only, "
+                "'probabilities', 'sigmoid' or 'logits'"
+            )
+        if self.output == "logits" or (self.output != "probabilities" and average not in ("probabilities", "sigmoid")):
+            raise ArgumentError(
+                f"output={output!r}, average={average!r}: expected 'probabilities', or 'log-probabilities' with "
+                "average='probabilities' or 'sigmoid'"
+            )
+        self._output_check = OutputCheck(self.member_outputs, "the members' outputs")
+
+    def outputs(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what is averaged of every member, stacked: [k, batch, classes]."""
+        outputs = [member(*args, **kwargs) for member in self.members]
+        if self.select is not None:
+            outputs = [self.select(output) for output in outputs]
+        if self.average == "mixture":
+            return averages.stack([_gaussian(output) for output in outputs])
+        if self.select is None:
+            outputs = [averages.logits(output) for output in outputs]
+        if not isinstance(outputs[0], Tensor) and nested.children(outputs[0]) is None:
+            source = "the members return" if self.select is None else "select= returns"
+            raise ArgumentError(
+                f"{source} a {type(outputs[0]).__name__}: {averages.SELECT}; for an object with .mean and .variance "
+                "pass average='mixture'"
+            )
+        return averages.stack(outputs)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        outputs = self.outputs(*args, **kwargs)
+        if self.average == "mixture":
+            return averages.mixture(*outputs)
+        self._check(outputs, (args, kwargs))
+        return _each(self._mean, outputs)
+
+    def predict(self, *args: Any, **kwargs: Any) -> Prediction:
+        """Run every member once, and return `Prediction(output, members, entropy, disagreement)`.
+
+        `output` is what a call returns, `members` what `outputs` does. Of classes, in nats, [batch] for logits
+        [batch, classes] and [batch, time] for those of tokens:
+
+            entropy         H[p] = - sum_c p_c log p_c of the mean p = 1/k sum_i p_i of the members' probabilities
+            disagreement    H[p] - 1/k sum_i H[p_i], the mutual information of the answer and the member
+
+        Of numbers, for each of them:
+
+            entropy         ½ log(2 pi e variance), that of a Gaussian with the variance of the mixture; else None
+            disagreement    the variance of the members' means, 1/k sum_i (mu_i - mu)²
+
+        Where the output is a container, so are both.
+        """
+        members = self.outputs(*args, **kwargs)
+        if self.average == "mixture":
+            output = averages.mixture(*members)
+            entropy = torch.log(2 * math.pi * math.e * output.variance) / 2
+            return Prediction(output, members, entropy, averages.spread(members.mean))
+        self._check(members, (args, kwargs))
+        if self.average == "logits" and isinstance(members, Tensor):
+            _check_classes(members, (args, kwargs))
+        doubts = _each(self._doubt, members)
+        return Prediction(_each(self._mean, members), members, _part(doubts, 0), _part(doubts, 1))
+
+    def _check(self, outputs: Any, inputs: Any) -> None:
+        """Refuse stacked outputs that cannot be averaged as asked for."""
+        if self.average == "outputs":
+            return
+        found = [each for each in nested.tensors(outputs) if _is_prediction(each, alone=each is outputs)]
+        if len(found) > 1:
+            shapes = ", ".join(str(tuple(each.shape[1:])) for each in found)
+            raise ArgumentError(
+                f"the members return {len(found)} floating-point tensors, of shapes {shapes}, and average="
+                f"{self.average!r} is for one prediction: pass select=, for example lambda output: output[0], or "
+                "average='outputs' to average them all as they are"
+            )
+        if found and self.average == "probabilities":
+            _check_classes(found[0], inputs)
+        if torch.compiler.is_compiling() or self._output_check.done or torch._C._get_tracing_state():
+            return
+        if found and (self.average != "logits" or self.member_outputs):  # a mean of logits is one, whatever they are
+            single = self.average == "sigmoid"
+            dim = -1 if single else averages.class_dim(found[0], self.dim)
+            self._output_check(found[0], dim, single=single)
+
+    def _mean(self, stacked: Tensor, prediction: bool) -> Tensor:
+        """Return the average of one tensor of every member, [k, ...]."""
+        if not prediction or self.average == "outputs" or (self.average == "logits" and not self.member_outputs):
+            return averages.mean(stacked)
+        if self.average == "logits" or self.output == "log-probabilities":
+            logs = self._log_probabilities(stacked)
+            return averages.mean(logs) if self.average == "logits" else logs.logsumexp(0) - math.log(len(logs))
+        return averages.mean(self._probabilities(stacked))
+
+    def _log_probabilities(self, stacked: Tensor) -> Tensor:
+        """Return the log-probabilities of each member; of single numbers those of the second class."""
+        exact = averages.wide(stacked)
+        if self.average == "sigmoid":
+            return to_log_pair(exact, self.member_outputs)[..., 1]
+        return to_log_probabilities(exact, self.member_outputs, averages.class_dim(stacked, self.dim))
+
+    def _probabilities(self, stacked: Tensor) -> Tensor:
+        """Return the probabilities of each member; of single numbers those of the second class."""
+        if self.member_outputs in (None, "logits"):
+            single = self.average == "sigmoid"
+            return averages.wide(stacked).sigmoid() if single else averages.softmax(stacked, self.dim)
+        exact = averages.wide(stacked)
+        return exact.exp() if self.member_outputs == "log-probabilities" else exact
+
+    def _doubt(self, stacked: Tensor, prediction: bool) -> Doubt:
+        if not prediction or self.average == "outputs":
+            return Doubt(None, averages.spread(stacked) if stacked.is_floating_point() else None)
+        if self.average == "sigmoid":
+            return averages.doubt(to_log_pair(averages.wide(stacked), self.member_outputs).exp(), -1)
+        return averages.doubt(self._probabilities(stacked), self.dim)
+
+    def extra_repr(self) -> str:
+        return f"average={self.average!r}"
+
+
+def _is_prediction(stacked: Tensor, alone: bool) -> bool:
+    """Return whether a stacked output is a prediction, and not a scalar such as a loss beside one."""
+    return stacked.is_floating_point() and (alone or stacked.ndim > 1)
+
+
+def _each(function: Callable[[Tensor, bool], Any], outputs: Any) -> Any:
+    """Apply a function to every tensor of stacked outputs, and pass it whether that is a prediction."""
+    return nested.apply(lambda leaf: function(leaf, _is_prediction(leaf, alone=leaf is outputs)), outputs)
+
+
+def _check_classes(prediction: Tensor, inputs: Any) -> None:
+    """Refuse one number for each example of a batch, where the softmax would go over the batch."""
+    entered = nested.tensors(inputs)
+    batch = entered[0].shape[0] if entered and entered[0].ndim > 1 else None  # len() makes it a constant in an export
+    if prediction.shape[1:] == (batch,):
+        raise ArgumentError(
+            f"the members return a tensor of shape ({batch},) for a batch of {batch}: expected [batch, classes]; pass "
+            "average='sigmoid' for the one logit of two classes, 'outputs' for numbers, or x[None] for one example"
+        )
+
+
+def _part(value: Any, index: int) -> Any:
+    """Return one part of every `Doubt` in a container."""
+    if isinstance(value, Doubt):
+        return value[index]
+    inner = nested.children(value)
+    return value if inner is None else nested.rebuild(value, [_part(each, index) for each in inner])
+
+
+def _gaussian(output: Any) -> Gaussian:
+    """Return the mean and the variance that a member predicts, in one shape."""
+    mean, variance = averages.moments(output)
+    if not isinstance(mean, Tensor) or not isinstance(variance, Tensor):
+        raise ArgumentError(
+            f"average='mixture': the members return a {type(output).__name__}: expected a mean and a variance, as a "
+            "pair, or as a dict or an object with these names; pass select=, a function that takes them out of "
+            "an output, or average='outputs' for means alone"
+        )
+    if variance.numel() != mean.numel():
+        raise ArgumentError(
+            f"average='mixture': the members return a mean of shape {tuple(mean.shape)} and a variance of shape "
+            f"{tuple(variance.shape)}: expected a variance for every mean; expand it in the network or with select="
+        )
+    return Gaussian(mean, variance.reshape(mean.shape))

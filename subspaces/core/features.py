@@ -1,0 +1,59 @@
+"""The features inside a network, without the network being written for it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from subspaces.core import checks, geometry
+from subspaces.core.shapes import Shape
+from subspaces.errors import ArgumentError
+from subspaces.text import nearest
+
+
+class Sampled(NamedTuple):
+    """What a family returns when it is asked for features as well."""
+
+    output: Any
+    """The network's output for the whole batch."""
+    alphas: tuple[Tensor, ...]
+    """The point that each group of the batch was run at."""
+    features: tuple[Tensor, ...]
+    """The input of the named module, one tensor per group."""
+
+
+@contextmanager
+def watch(network: nn.Module, name: str | None) -> Iterator[list[Tensor]]:
+    """Collect the first tensor that enters the named module at each call; nothing for None."""
+    seen: list[Tensor] = []
+    if name is None:
+        yield seen
+        return
+
+    def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        seen.extend([value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)][:1])
+
+    if not isinstance(name, str):
+        raise ArgumentError(f"features={checks.shown(name)}: expected the name of a module of the network")
+    modules = dict(network.named_modules())
+    if name not in modules:
+        raise KeyError(f"features={name!r}: no module of that name in the network; {nearest(name, modules)}")
+    handle = modules[name].register_forward_pre_hook(hook, with_kwargs=True)
+    try:
+        yield seen
+    finally:
+        handle.remove()
+
+
+def similarity(sampled: Sampled, chosen: Tensor, shape: Shape) -> Tensor:
+    """Return |alpha_j - alpha_k| cos^2(phi_j, phi_k) for the two `chosen` groups (int64 [2]).
+
+    Examples differ between groups, so the cosine is taken over a whole flattened group; where the
+    groups differ in size, over what they share.
+    """
+    size = min(len(group) for group in sampled.features)
+    phi = torch.stack([group[:size].flatten() for group in sampled.features]).index_select(0, chosen)
+    first, second = torch.stack(sampled.alphas).index_select(0, chosen)
+    return shape.separation(first, second).mean() * geometry.cos2([phi])

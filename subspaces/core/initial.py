@@ -1,0 +1,300 @@
+"""The networks that a new family starts from."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+from torch.nn.utils.parametrizations import _SpectralNorm
+from torch.nn.utils.parametrize import ParametrizationList
+from torch.nn.utils.spectral_norm import SpectralNorm
+
+from subspaces.core import checks, functional, memory
+from subspaces.core.layout import Layout
+from subspaces.core.recurrent import forget, recurrent
+from subspaces.core.shapes import Shape
+from subspaces.errors import ArgumentError
+
+Factory = Callable[[], nn.Module]
+Init = Literal["independent", "point"]
+
+
+def initial_networks(network: nn.Module | Factory, count: int, init: Init) -> list[nn.Module]:
+    """Return `count` networks of one architecture: independent ones, or the same one for "point".
+
+    What the user holds is never changed: the first network is a copy, and the others are new.
+    """
+    if isinstance(network, nn.Module):
+        first = network
+    elif callable(network):
+        first = _made(network)
+    else:
+        raise ArgumentError(
+            f"Subspace got a {type(network).__name__}: expected an nn.Module or a function that makes one"
+        )
+    _check_supported(first)
+    _check_memory(first, count if init == "point" else 2 * count)
+    others = [first if init == "point" else _made(network) for _ in range(count - 1)]
+    if init != "point" and len({id(other) for other in [first, *others]}) < count:
+        raise ArgumentError("the factory returned the same module twice: it must make a new one at each call")
+    check_same_architecture([first, *others])
+    if init != "point":
+        _check_same_shared([first, *others])
+    return [functional.copied(first), *others]
+
+
+def check_start(network: object, init: Init | None, offset: float | None) -> tuple[Init, float]:
+    """Return how the vertices start and how far apart: drawn by a factory, or at a module with steps away from it."""
+    is_module = isinstance(network, nn.Module)
+    if init not in (None, "independent", "point"):
+        raise ArgumentError(f"init={checks.shown(init)}: expected 'independent' or 'point'")
+    if is_module and init == "independent":
+        raise ArgumentError(
+            "init='independent' with a module, which is where all vertices start: pass a function that makes the "
+            "network, Subspace(lambda: MyNet(…), shape), to draw every vertex anew, or leave init out"
+        )
+    init = init or ("point" if is_module else "independent")
+    if offset is None:
+        return init, OFFSET if init == "point" else 0.0
+    if checks.number("offset", offset) < 0 or (offset and init != "point"):
+        raise ArgumentError(
+            f"offset={checks.shown(offset)}: expected a number of at least 0, and a module or init='point' with it"
+        )
+    return init, float(offset)
+
+
+OFFSET = 0.1
+"""How far vertices that start at one network are from it, relative to each weight."""
+
+
+def _made(factory: Factory) -> nn.Module:
+    module = factory()
+    if not isinstance(module, nn.Module):
+        raise ArgumentError(f"the factory returned a {type(module).__name__}: expected an nn.Module")
+    return module
+
+
+def _check_memory(module: nn.Module, count: int) -> None:
+    """Refuse more rows and networks than the machine could ever hold, before they are made one by one."""
+    weights = [p for p in module.parameters() if p.requires_grad and p.device.type == "cpu"]
+    needed = count * sum(p.numel() * p.element_size() for p in weights)  # a row of Omega for each vertex, and networks
+    if count > 4 and needed > memory.total():
+        raise MemoryError(
+            f"vertices of {sum(p.numel() for p in weights):,} weights need {needed / 1e9:.3g} GB of the "
+            f"{memory.total() / 1e9:.3g} that there are: choose a shape with fewer vertices"
+        )
+
+
+def _check_supported(module: nn.Module) -> None:
+    """Refuse what cannot be in a subspace."""
+    if any(is_lazy(tensor) for tensor in (*module.parameters(), *module.buffers())):
+        raise ArgumentError("the network has lazy parameters without a shape: run it once on a batch first")
+    if not any(parameter.requires_grad for parameter in module.parameters()):
+        raise ArgumentError("the network has no trainable parameters, so there is nothing to make a subspace of")
+    for name, part in module.named_modules():
+        if isinstance(part, (nn.Embedding, nn.EmbeddingBag)) and part.sparse:
+            raise ArgumentError(
+                f"embedding {name!r} has sparse gradients, which a subspace cannot mix: pass sparse=False"
+            )
+        if isinstance(part, (nn.Embedding, nn.EmbeddingBag)) and part.max_norm is not None:
+            raise ArgumentError(f"embedding {name!r} has max_norm, which changes weights in place: pass max_norm=None")
+        if _has_spectral_norm(part):
+            raise ArgumentError(
+                f"part {name!r} has spectral_norm, whose buffers are the singular vectors of one set of weights and "
+                "belong to no point of a family: remove it, freeze its weight, or use weight_norm"
+            )
+    for name, parameter in module.named_parameters():
+        hooked = parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None)
+        if parameter.requires_grad and hooked:
+            raise ArgumentError(
+                f"parameter {name!r} has a gradient hook, which a family cannot keep: remove it from the network, and "
+                "register it on the tensors of family.omega (the gradients of all vertices), or in each step on the "
+                "network inside `with family.point() as net:`"
+            )
+
+
+def _has_spectral_norm(part: nn.Module) -> bool:
+    """Say whether a part has a trainable weight with spectral norm, of the new or the old style."""
+    if isinstance(part, ParametrizationList) and any(isinstance(each, _SpectralNorm) for each in part):
+        return any(parameter.requires_grad for parameter in part.parameters())
+    hooks = (hook for hook in part._forward_pre_hooks.values() if isinstance(hook, SpectralNorm))
+    return any(getattr(part, f"{hook.name}_orig").requires_grad for hook in hooks)
+
+
+def offsets(weight: Tensor, middle: Tensor, size: float, generator: torch.Generator) -> Tensor:
+    """Return what sets m vertices apart that start at a weight, [m, *shape], so that their midpoint stays there.
+
+    d_i = s_i - sum_j c_j s_j, with random steps s_i that are orthogonal to the weight and to each other and `size`
+    times as long as it, and the coefficients c of the midpoint. Where there is no room for that they are zero.
+
+    Args:
+        weight: of the network that all vertices start at.
+        middle: the coefficients of the midpoint, [m].
+        size: of the steps, relative to the weight.
+        generator: draws the steps.
+    """
+    count = len(middle)
+    real = torch.view_as_real(weight.detach()) if weight.is_complex() else weight.detach()
+    row = real.flatten()
+    if row.is_meta or row.numel() <= count or not bool(row.any()):
+        return weight.detach().new_zeros(count, *weight.shape)
+    draws = torch.randn(row.numel(), count, generator=generator).to(row.device)
+    exact = torch.promote_types(row.dtype, torch.float32)
+    directions: Tensor = torch.linalg.qr(torch.cat([row[:, None], draws.to(exact)], 1).to(exact))[0][:, 1:]
+    steps = size * row.to(exact).norm() * directions.T
+    steps = (steps - middle.to(steps) @ steps).to(row.dtype).view(count, *real.shape)
+    return torch.view_as_complex(steps.contiguous()) if weight.is_complex() else steps
+
+
+def given_networks(modules: Iterable[nn.Module], shape: Shape) -> list[nn.Module]:
+    """Return existing networks as a list, or say why they cannot span one family of that shape."""
+    if not isinstance(modules, Iterable):
+        raise ArgumentError(f"from_modules got a {type(modules).__name__}: expected a list of modules, one per vertex")
+    networks = list(modules)
+    if len(networks) != shape.vertices:
+        raise ArgumentError(f"from_modules got {len(networks)} networks: {shape} has {shape.vertices} vertices")
+    for index, network in enumerate(networks):
+        if not isinstance(network, nn.Module):
+            raise ArgumentError(f"network {index} is a {type(network).__name__}: expected an nn.Module")
+        _check_supported(network)
+    check_same_architecture(networks)
+    _check_same_shared(networks)
+    return networks
+
+
+def check_same_architecture(networks: Sequence[nn.Module]) -> None:
+    """Refuse networks whose parameters or buffers differ in name, shape, dtype, device, ties or being trainable."""
+
+    def signature(module: nn.Module) -> dict[str, str]:
+        described: dict[str, str] = {}
+        names: dict[nn.Parameter, str] = {}
+        for name, p in module.named_parameters(remove_duplicate=False):
+            tie = "" if names.setdefault(p, name) == name else f", tied to {names[p]}"
+            trainable = "trainable" if p.requires_grad else "frozen"
+            described[f"parameter {name}"] = f"{tuple(p.shape)} {p.dtype} on {p.device}, {trainable}{tie}"
+        buffers = module.named_buffers(remove_duplicate=False)
+        return described | {f"buffer {name}": f"{tuple(b.shape)} {b.dtype}" for name, b in buffers}
+
+    first = signature(networks[0])
+    for index, network in enumerate(networks[1:], 1):
+        other = signature(network)
+        for name in [*first, *other]:
+            if first.get(name) != other.get(name):
+                raise ArgumentError(
+                    f"network {index} does not match network 0: {name} is {other.get(name, 'missing')}, "
+                    f"expected {first.get(name, 'none of that name')}; all must have the same architecture"
+                )
+
+
+def _check_same_shared(networks: Sequence[nn.Module]) -> None:
+    """Refuse networks that differ in what a family shares: a frozen parameter, or the mask of a pruned weight."""
+    shared = _shared(networks[0])
+    for index, network in enumerate(networks[1:], 1):
+        for name, value in _shared(network).items():
+            if not torch.equal(value, shared[name]):
+                remedy = "make it trainable, or " if isinstance(value, nn.Parameter) else ""
+                raise ArgumentError(
+                    f"{name} of network {index} differs from network 0: frozen parameters and masks of pruned weights "
+                    f"are shared by the whole family; {remedy}give all networks the same values"
+                )
+
+
+def _shared(network: nn.Module) -> dict[str, Tensor]:
+    found: dict[str, Tensor] = {f"frozen parameter {name}": p for name, p in network.named_parameters()}
+    found = {name: value for name, value in found.items() if not value.requires_grad}
+    names = {name for name, _ in network.named_parameters()}
+    masks = ((name, value) for name, value in network.named_buffers() if name.endswith("_mask"))
+    return found | {f"mask {name}": value for name, value in masks if f"{name.removesuffix('_mask')}_orig" in names}
+
+
+def applied(
+    function: Callable[[nn.Module], None], network: nn.Module, layout: Layout, omega: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """Return Omega after `network.apply(function)` with the weights of each vertex in turn.
+
+    What the vertices share has to be the same after each of them. An error leaves the network as it was.
+    """
+    rows: list[dict[str, Tensor]] = []
+    after: dict[str, Tensor] = {}
+    with _restored_on_error(network) as shared:
+        for index in range(len(next(iter(omega.values())))):
+            for value, before in shared.values():
+                value.copy_(before)
+            weights = _filled(network, layout, {name: matrix[index] for name, matrix in omega.items()})
+            network.apply(function)
+            rows.append(_read(network, layout, weights))
+            found = {name: value.clone() for name, value in _shared_tensors(network)}
+            after = after or found
+            _check_alike(after, found)
+        functional.fill(network, dict.fromkeys(layout.entries))
+        forget(recurrent(network))
+    return {group.name: torch.stack([row[group.name] for row in rows]) for group in layout.groups}
+
+
+def _filled(network: nn.Module, layout: Layout, row: Mapping[str, Tensor]) -> dict[str, nn.Parameter]:
+    """Give a network copies of the weights of one vertex, and return them by all their names."""
+    made: dict[str, nn.Parameter] = {}
+    for group in layout.groups:
+        views = group.unpack(row[group.name])
+        for entry in group.entries:
+            made |= dict.fromkeys(entry.names, nn.Parameter(views[entry.names[0]].clone()))
+    functional.fill(network, made)
+    return made
+
+
+def _read(network: nn.Module, layout: Layout, before: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the network's weights as rows of Omega, or refuse those that are not the ones of the layout."""
+    named = network.named_parameters(remove_duplicate=False)
+    found = {name: parameter for name, parameter in named if parameter.requires_grad}
+    for name in (name for name in (*layout.entries, *found) if name not in found or name not in layout.entries):
+        raise ArgumentError(
+            f"apply: the function changed which parameters are trained ({name}): change the network before it becomes "
+            "a family, in the function that makes it"
+        )
+    for name, entry in layout.entries.items():
+        new, old = found[name], before[name]
+        if new is not found[entry.names[0]] or (new.shape, new.dtype) != (old.shape, old.dtype):
+            raise ArgumentError(
+                f"apply: the function made {name} {tuple(new.shape)} {new.dtype}, expected {tuple(old.shape)} "
+                f"{old.dtype}, tied as before: change the network before it becomes a family"
+            )
+    return {group.name: group.pack(found) for group in layout.groups}
+
+
+def _shared_tensors(network: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Yield what all vertices share: frozen parameters and buffers."""
+    yield from ((f"frozen parameter {name}", p) for name, p in network.named_parameters() if not p.requires_grad)
+    yield from ((f"buffer {name}", value) for name, value in network.named_buffers())
+
+
+def _check_alike(first: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> None:
+    for name, value in first.items():
+        if name not in other or not torch.equal(value, other[name]):
+            raise ArgumentError(
+                f"apply: {name} is shared by all vertices, and the function gave it other values at each of them: let "
+                "the function leave it alone, or set it before the network becomes a family"
+            )
+
+
+@contextmanager
+def _restored_on_error(network: nn.Module) -> Iterator[dict[str, tuple[Tensor, Tensor]]]:
+    """Yield what all vertices share, with copies of it; after an error the network has its own again."""
+    parts = [(part, type(part), dict(vars(part))) for part in network.modules()]
+    contents = [(value, dict(value)) for _, _, held in parts for value in held.values() if isinstance(value, dict)]
+    shared = {name: (value, value.clone()) for name, value in _shared_tensors(network)}
+    try:
+        yield shared
+    except BaseException:
+        for part, kind, held in parts:
+            part.__class__ = kind
+            vars(part).clear()
+            vars(part).update(held)
+        for content, old in contents:
+            content.clear()
+            content.update(old)
+        for value, before in shared.values():
+            value.copy_(before)
+        forget(recurrent(network))
+        raise

@@ -1,0 +1,136 @@
+"""By what points are compared: a loss for each example."""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from subspaces.core import checks, labelled
+from subspaces.core.outputs import OutputCheck, Outputs, prediction, to_log_pair, to_log_probabilities, to_outputs
+from subspaces.errors import ArgumentError
+from subspaces.text import nearest
+
+Loss = Callable[[Any, Any], Tensor]
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """A loss for each example, [n], of outputs and targets, and what it is called."""
+
+    name: str
+    loss: Loss
+    slope: Loss
+    """What is followed by its gradient: the loss itself, or one like it that has a gradient."""
+    labelled: bool = True
+    percent: bool = False  # what is shown is 1 - loss
+    check: Callable[[Iterable[Any]], None] | None = None
+    """Refuses outputs, one for each batch, that are not what the loss takes them for."""
+
+    def value(self, losses: Tensor) -> float:
+        """Return what is shown for the losses of some examples."""
+        mean = float(losses.double().mean())
+        return 1 - mean if self.percent else mean
+
+
+EXPECTED = (
+    "logits [n, classes], or an output with .logits; for anything else pass by=, a function of (output, target) that "
+    "returns a loss for each example"
+)
+
+
+def _prediction(output: Any) -> Tensor:
+    """Return the logits or probabilities of an output, [n, classes], or [n] where there is one for each example."""
+    found = prediction(output, EXPECTED)
+    if found.ndim not in (1, 2):
+        raise ArgumentError(f"the network returns a Tensor of shape {tuple(found.shape)}: expected {EXPECTED}")
+    return found.squeeze(1) if found.ndim == 2 and found.shape[1] == 1 else found
+
+
+def _check(outputs: Outputs | None, several: Iterable[Any]) -> None:
+    """Look at the outputs of one batch after the other until it is clear what they are."""
+    check = OutputCheck(outputs)
+    for output in several:
+        found = _prediction(output)
+        check(found, single=found.ndim == 1)
+        if check.done:
+            return
+
+
+def log_probabilities(output: Any, outputs: Outputs | None = None) -> Tensor:
+    """Return log-probabilities [n, classes] of an output in float64; one number is for the second of two classes.
+
+    A probability of 0 counts as the smallest number of its type, since no mean is known of infinite losses.
+    """
+    found = _prediction(output)
+    if outputs == "probabilities":
+        tiny = torch.finfo(found.dtype).tiny
+        found = found.double().clamp(min=tiny)
+        return torch.stack([(1 - found).clamp(min=tiny), found], 1).log() if found.ndim == 1 else found.log()
+    found = found.double()
+    return to_log_pair(found, outputs) if found.ndim == 1 else to_log_probabilities(found, outputs)
+
+
+def _nll(outputs: Outputs | None, output: Any, target: Any) -> Tensor:
+    logs = log_probabilities(output, outputs)
+    return F.nll_loss(logs, _classes(target, logs), reduction="none")
+
+
+def _error(outputs: Outputs | None, output: Any, target: Any) -> Tensor:
+    logs = log_probabilities(output, outputs)
+    wrong = (logs.argmax(1) != _classes(target, logs)).double()
+    return wrong.where(~logs.isnan().any(1), math.nan)  # such a point is not chosen
+
+
+def _entropy(outputs: Outputs | None, output: Any, target: Any) -> Tensor:
+    logs = log_probabilities(output, outputs)
+    return -(logs.exp() * logs).sum(1)
+
+
+def _classes(target: Any, found: Tensor) -> Tensor:
+    labels = labelled.numbers(target, found.device, "a class number for each example")
+    whole = not labels.is_complex() and (not labels.is_floating_point() or bool((labels == labels.round()).all()))
+    if not whole or labels.numel() != len(found):
+        raise ArgumentError(
+            f"targets of dtype {labels.dtype} and shape {tuple(labels.shape)} for {len(found)} examples: expected a "
+            "class number for each; for anything else pass by=, a function of (output, target)"
+        )
+    classes = labels.reshape(-1).long()
+    labelled.check_classes(classes, found.shape[1], "leave examples out that have no class")
+    return classes
+
+
+def _named(outputs: Outputs | None) -> dict[str, Criterion]:
+    """Return the criteria by their names, for networks that return `outputs`."""
+    nll, error, entropy = (partial(each, outputs) for each in (_nll, _error, _entropy))
+    check = partial(_check, outputs)
+    found = (
+        Criterion("nll", nll, nll, check=check),
+        Criterion("accuracy", error, nll, percent=True, check=check),
+        Criterion("entropy", entropy, entropy, labelled=False, check=check),
+    )
+    return {each.name: each for each in found}
+
+
+CRITERIA = _named(None)
+
+
+def criterion(by: str | Loss, outputs: Outputs | None = None) -> Criterion:
+    """Return a criterion by its name, or that of a function, for networks that return `outputs` (None: logits)."""
+    if isinstance(by, str):
+        if by not in CRITERIA:
+            raise ArgumentError(f"by={by!r}: {nearest(by, CRITERIA)}, or a function of (output, target)")
+        return CRITERIA[by] if outputs is None else _named(to_outputs("outputs", outputs))[by]
+    checks.function("by", by, f"one of {', '.join(CRITERIA)}, or a function of (output, target)")
+    if outputs is not None:
+        raise ArgumentError(f"outputs={outputs!r}: a function by= gets outputs as they are; expected it with a name")
+    return Criterion(getattr(by, "__name__", "loss"), by, by)
+
+
+def words(by: str, value: float) -> str:
+    """Return a value of a criterion, or a difference of two, as text."""
+    return f"{100 * value:.2f}%" if by in CRITERIA and CRITERIA[by].percent else f"{value:.4g}"

@@ -1,0 +1,285 @@
+"""Families as files: one safetensors file, no pickle.
+
+    vertex.<i>.<name>   vertex i under the network's own parameter names (tied weights once)
+    shared.<name>       frozen parameters and persistent buffers
+    rng                 the state of the family's random numbers
+
+The header says which shape it is and holds a checksum over all tensors. Where frozen parameters are left out, it
+holds what each of them was, in shape, type and checksum.
+"""
+
+import dataclasses
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from subspaces.core import checks, files, shapes, sharding
+from subspaces.core.family import Subspace
+from subspaces.core.functional import emptied, unwrapped
+from subspaces.core.initial import Factory
+from subspaces.core.layout import trainable
+from subspaces.core.optimizer_groups import GetGroups
+from subspaces.core.shapes import Shape
+from subspaces.errors import ArgumentError
+
+FORMAT = "subspaces"
+VERSION = 2
+WHOLE = 1
+"""The version of a file with all parameters, which the first version could read."""
+
+
+class FileError(ArgumentError):
+    """A file that is not a whole family, or not one of the given network."""
+
+
+def save(module: nn.Module, path: str | os.PathLike[str], shared: bool = True) -> str:
+    """Write a family to one safetensors file, replacing an existing one only when complete, and return its checksum.
+
+    The same family makes the same file, byte for byte. With `shared=False` its frozen parameters are left out, which
+    makes a small file of a few trained weights on a large base; `load` takes them from the network that it is given.
+    All ranks of a distributed family call it, and one writes.
+    """
+    return write(module, path, shared, {})
+
+
+def write(module: nn.Module, path: str | os.PathLike[str], shared: bool, notes: Mapping[str, str]) -> str:
+    """Write a family as `save` does, with notes in its header that `load` does not look at."""
+    family = unwrapped(module)
+    if not isinstance(family, Subspace):
+        raise ArgumentError(
+            f"save got a {type(family).__name__}: expected a Subspace; for a network save its state_dict()"
+        )
+    target = checks.folder("path", path)
+    sharding.on_first(family.mesh, lambda: _check_target(target))
+    frozen = {} if shared else _frozen(family)
+    first = sharding.is_first(family.mesh)
+    dense = ((name, _dense(name, value)) for name, value in _tensors(family) if name not in frozen)
+    tensors = {name: _stored(value) for name, value in dense if first}
+    header = {
+        **notes,
+        "format": FORMAT,
+        "version": str(VERSION if frozen else WHOLE),
+        "shape": json.dumps(_describe(family.shape)),
+        "layerwise": json.dumps(family.layerwise),
+        "penalised": json.dumps([e.names[0] for g in family.layout.groups if g.penalised for e in g.entries]),
+        "groups": json.dumps({e.names[0]: g.label for g in family.layout.groups for e in g.entries}),
+    }
+    if family.options is not None:
+        header["options"] = json.dumps(family.options, default=float)  # of a tensor of one number
+    if not family.is_calibrated:
+        header["calibrated"] = "false"
+    if frozen:
+        header["frozen"] = json.dumps(frozen)
+    return sharding.on_first(family.mesh, lambda: files.write_tensors(target, tensors, header))
+
+
+def load(path: str | os.PathLike[str], network: nn.Module | Factory, shape: Shape | None = None) -> Subspace:
+    """Read a family back; `network` is a module of the same architecture (it is copied) or its factory.
+
+    `shape` is needed only for a shape of your own. The family is on the network's device. Of a file without frozen
+    parameters these are the network's, and have to be those that the family was trained with.
+    """
+    header, tensors = read(path)
+    try:
+        described, layerwise, penalised, groups, frozen, options = _described(header)
+        shape = _shape(described, shape, path)
+        _check_count(shape, tensors, path)
+        get_groups = _getting(groups, options)
+    except files.DamageError as error:
+        raise FileError(f"{path} is damaged ({error}): use another copy") from None
+    family = Subspace(
+        network,
+        shape,
+        layerwise,
+        init="point",
+        offset=0.0,
+        penalised=lambda name, _: name in penalised,
+        groups=get_groups,
+        seed=0,
+    )
+    if frozen:
+        _check_frozen(frozen, _frozen(family), path)
+    places = {name: place for name, place in _tensors(family) if name not in frozen}
+    _check_match(places, tensors, path)
+    with torch.no_grad():
+        for name, place in places.items():
+            place.copy_(tensors[name])
+    family.keep_statistics(known=header.get("calibrated") != "false")
+    return family
+
+
+def read(path: str | os.PathLike[str]) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """Return header and tensors of a family's file, or say why it is none."""
+    place = checks.folder("path", path)
+    if place.is_dir():
+        raise IsADirectoryError(f"load from {path}, which is a folder: expected the file of a family")
+    try:
+        header, tensors = files.read_tensors(place)
+        if header.get("format") != FORMAT:
+            raise FileError(f"{path} is a safetensors file but not a family: expected one written by subspaces.save")
+        if header.get("version") not in (str(WHOLE), str(VERSION)):
+            found = str(header.get("version"))[:20]
+            raise FileError(f"{path} has format version {found}, this is {VERSION}: upgrade subspaces")
+        files.check(header, tensors)
+    except files.DamageError as error:
+        raise FileError(f"{path} is damaged ({error}): use another copy") from None
+    return header, tensors
+
+
+def _tensors(family: Subspace) -> Iterator[tuple[str, Tensor]]:
+    """Yield all tensors of a family with their names in a file; writing into them writes into it."""
+    yield "rng", family.rng
+    for name, value in _shared(family).items():
+        if not isinstance(value, Tensor):
+            raise ArgumentError(f"the network's state {name!r} is a {type(value).__name__}: only tensors can be saved")
+        yield f"shared.{name}", value
+    for index in range(family.shape.vertices):
+        vertex = family.vertex(index)
+        entries = (entry for group in family.layout.groups for entry in group.entries)
+        yield from ((f"vertex.{index}.{entry.names[0]}", vertex[entry.names[0]]) for entry in entries)
+
+
+def _frozen(family: Subspace) -> dict[str, str]:
+    """Return what each frozen parameter is, in words and as a checksum, by its name in a file."""
+    state = _shared(family)
+    names = [name for name, value in state.items() if isinstance(value, nn.Parameter)]
+    return {f"shared.{name}": files.fingerprint(name, _dense(name, state[name])) for name in names}
+
+
+def _shared(family: Subspace) -> dict[str, Any]:
+    """Return the network's state without the weights of a point, also inside `with family.point()`."""
+    with emptied(family.template, family.layout.places):
+        return family.template.state_dict(keep_vars=True)
+
+
+def _check_target(target: Path) -> None:
+    if target.is_dir():
+        raise IsADirectoryError(f"save to {target}, which is a folder: expected the name of a file in it")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"save to {target}, but there is no folder {target.parent}: make it first")
+
+
+def _stored(value: Tensor) -> Tensor:
+    """Return a copy on the CPU."""
+    return value.detach().cpu().clone(memory_format=torch.contiguous_format)
+
+
+def _dense(name: str, value: Tensor) -> Tensor:
+    if value.layout != torch.strided:
+        raise ArgumentError(f"the network's {name} is {value.layout}: only dense tensors can be saved")
+    return value
+
+
+def _ours(name: str) -> type[Shape] | None:
+    """Return the shape of that name among those of this package."""
+    kind = vars(shapes).get(name)
+    return kind if isinstance(kind, type) and issubclass(kind, Shape) else None
+
+
+def _describe(shape: Shape) -> dict[str, Any]:
+    """Return name and fields as they come back from JSON; no other shape passes for one of ours."""
+    name = type(shape).__name__
+    kind = name if _ours(name) is type(shape) else f"custom {name}"
+    described: dict[str, Any] = json.loads(json.dumps({"type": kind, **dataclasses.asdict(shape)}))
+    return described
+
+
+def _getting(labels: dict[str, str], options: list[dict[str, Any]]) -> GetGroups | None:
+    """Return the function that makes the optimiser groups of a file; None if it has those of no function."""
+    if not options:
+        return None
+    places = {f"group{index}": index for index in range(len(options))}
+    strange = [label for label in labels.values() if label not in places]
+    if strange or not all(isinstance(each, dict) and "params" not in each for each in options):
+        raise files.DamageError(f"its header has {len(options)} optimiser groups, and {strange[:1]} is none of them")
+
+    def get_groups(network: nn.Module) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = [{**_tuples(each), "params": []} for each in options]
+        for names, parameter in trainable(network):  # one that is not in the file is refused with all its tensors
+            found[places.get(labels.get(names[0], ""), 0)]["params"].append(parameter)
+        return found
+
+    return get_groups
+
+
+def _tuples(value: Any) -> Any:
+    """Return what was read from JSON with tuples, such as betas, which are lists there."""
+    if isinstance(value, dict):
+        return {key: _tuples(each) for key, each in value.items()}
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+def _described(header: dict[str, str]) -> tuple[Any, ...]:
+    """Return the parts of a header: shape, layerwise, penalised parameters, groups, what was left out, options."""
+    kinds = {"shape": dict, "layerwise": bool, "penalised": list, "groups": dict, "frozen": dict, "options": list}
+    header = {"frozen": "{}", "options": "[]", **header}
+    found: list[Any] = []
+    for name, kind in kinds.items():
+        try:
+            value = json.loads(header[name])
+        except (KeyError, ValueError, RecursionError):
+            value = None
+        if not isinstance(value, kind):
+            raise files.DamageError(
+                f"its header's {name!r} is {str(header.get(name))[:40]!r}, which is no {kind.__name__}"
+            )
+        found.append(value)
+    shape, layerwise, penalised, groups, frozen, options = found
+    return shape, layerwise, set(map(str, penalised)), groups, frozen, options
+
+
+def _shape(described: dict[str, Any], given: Shape | None, path: str | os.PathLike[str]) -> Shape:
+    if given is not None:
+        if not isinstance(given, Shape):
+            raise ArgumentError(f"shape={given!r}: expected the family's Shape, {described}, or none")
+        if _describe(given) != described:
+            raise FileError(
+                f"{path} holds a family of shape {described}, not {_describe(given)}: pass that shape, or none"
+            )
+        return given
+    fields = dict(described)
+    kind = _ours(str(fields.pop("type", None)))
+    if kind is None:
+        raise FileError(f"{path} holds a family of shape {described}: pass it, load(path, network, shape=…)")
+    try:
+        return kind(**fields)
+    except (TypeError, ValueError) as error:
+        raise files.DamageError(f"its header's shape is {described}: {error}") from None
+
+
+def _check_count(shape: Shape, tensors: dict[str, Tensor], path: str | os.PathLike[str]) -> None:
+    """Refuse a shape of more or fewer vertices than the file holds, before a family of that many is built."""
+    there = len({name.split(".")[1] for name in tensors if name.startswith("vertex.")})
+    if there not in (0, shape.vertices):  # a network without trainable parameters has none
+        raise FileError(f"{path} holds {there} vertices, and its header says {shape}: use another copy")
+
+
+def _check_frozen(expected: dict[str, str], found: dict[str, str], path: str | os.PathLike[str]) -> None:
+    """Refuse a network whose frozen parameters are not those that were left out of the file."""
+    for name in [*expected, *found]:
+        wanted, there = (str(each.get(name, "no frozen parameter"))[:200] for each in (expected, found))
+        if wanted != there or name not in expected or name not in found:
+            raise FileError(
+                f"{path} was saved without its frozen parameters (shared=False), and the network's are others: "
+                f"{name.removeprefix('shared.')} was {wanted}, and is {there}; load it with the network that the "
+                "family was made of, or save it with shared=True"
+            )
+
+
+def _check_match(places: dict[str, Tensor], tensors: dict[str, Tensor], path: str | os.PathLike[str]) -> None:
+    """Refuse a file whose tensors are not those of the network."""
+
+    def describe(value: Tensor | None) -> str:
+        return "missing" if value is None else f"{tuple(value.shape)} {value.dtype}"
+
+    for name in [*places, *tensors]:
+        expected, found = describe(places.get(name)), describe(tensors.get(name))
+        if expected != found:
+            raise FileError(
+                f"{path} is a family of another network: {name} is {found} in the file and {expected} in the network"
+            )

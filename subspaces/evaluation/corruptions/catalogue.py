@@ -1,0 +1,132 @@
+"""The catalogue of corruptions (Hendrycks & Dietterich, 2019), and how one is applied to a batch of images."""
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from subspaces.core import checks
+from subspaces.core.streams import SEEDS
+from subspaces.errors import ArgumentError
+from subspaces.evaluation.corruptions import blur, digital, jpeg, noise, spatter, weather
+from subspaces.evaluation.corruptions.draws import Draws
+from subspaces.evaluation.corruptions.matrices import rounded
+from subspaces.evaluation.corruptions.parameters import PARAMETERS, Sides
+from subspaces.experiments.data.pixels import grey
+from subspaces.text import Catalogue
+
+Effect = Callable[[Tensor, Any, Draws], Tensor]
+GROUPS = ("noise", "blur", "weather", "digital", "extra")
+SEVERITIES = (1, 2, 3, 4, 5)
+CHUNK = {"cpu": 2**18, "other": 2**22}  # pixels at a time: few stay in a CPU's cache, many occupy a GPU
+
+
+@dataclass(frozen=True)
+class Corruption:
+    """One way in which images are spoiled, in five severities.
+
+    Args:
+        name: as in the published files.
+        label: in words.
+        group: one of `GROUPS`; those of "extra" are not among the fifteen that are averaged.
+        meaning: what it does, in a sentence.
+        effect: from bytes [n, C, H, W], the parameter of a severity and random numbers to bytes of that shape.
+        parameters: five of them for each side of images that they were chosen for.
+        colour: whether the effect needs three channels; grey images then have three equal ones.
+    """
+
+    name: str
+    label: str
+    group: str
+    meaning: str
+    effect: Effect
+    parameters: Sides
+    colour: bool = False
+
+    def parameter(self, severity: int, height: int, width: int) -> Any:
+        """Return the parameter for images of the published size that is nearest."""
+        side = min(self.parameters, key=lambda side: abs(side - max(height, width)))
+        return self.parameters[side][severity - 1]
+
+    def __call__(self, images: Tensor, severity: int, draws: Draws) -> Tensor:
+        """Return bytes [n, C, H, W] spoiled."""
+        parameter = self.parameter(severity, *images.shape[-2:])
+        if not self.colour or images.shape[1] == 3:
+            return self.effect(images, parameter, draws)
+        return rounded(grey(self.effect(images.expand(-1, 3, -1, -1), parameter, draws)))
+
+
+def _known(name: str, label: str, group: str, meaning: str, effect: Effect, colour: bool = False) -> Corruption:
+    return Corruption(name, label, group, meaning, effect, PARAMETERS[name], colour)
+
+
+CORRUPTIONS: Catalogue[Corruption] = Catalogue(
+    "corruption",
+    [
+        _known(
+            "gaussian_noise", "Gaussian noise", "noise", "a normal number is added to each value", noise.gaussian_noise
+        ),
+        _known("shot_noise", "shot noise", "noise", "few photons are counted for each value", noise.shot_noise),
+        _known("impulse_noise", "impulse noise", "noise", "some values are black or white", noise.impulse_noise),
+        _known("defocus_blur", "defocus blur", "blur", "out of focus: the mean over a disk", blur.defocus_blur),
+        _known("glass_blur", "glass blur", "blur", "frosted glass: pixels are taken from near them", blur.glass_blur),
+        _known("motion_blur", "motion blur", "blur", "the camera moved along a line", blur.motion_blur),
+        _known("zoom_blur", "zoom blur", "blur", "the camera moved towards its object", blur.zoom_blur),
+        _known("snow", "snow", "weather", "falling flakes, and a bleached picture", weather.snow, colour=True),
+        _known("frost", "frost", "weather", "ice on the window", weather.frost, colour=True),
+        _known("fog", "fog", "weather", "clouds of every size", weather.fog),
+        _known("brightness", "brightness", "digital", "everything is lighter", digital.brightness),
+        _known("contrast", "contrast", "digital", "everything is nearer to the mean", digital.contrast),
+        _known(
+            "elastic_transform", "elastic transform", "digital", "the image is stretched", digital.elastic_transform
+        ),
+        _known("pixelate", "pixelate", "digital", "fewer, larger pixels", digital.pixelate),
+        _known("jpeg_compression", "JPEG compression", "digital", "a small file", jpeg.jpeg_compression, colour=True),
+        _known("speckle_noise", "speckle noise", "extra", "noise in proportion to the value", noise.speckle_noise),
+        _known("gaussian_blur", "Gaussian blur", "extra", "the mean with weights of a Gaussian", blur.gaussian_blur),
+        _known("spatter", "spatter", "extra", "drops of water or mud on the lens", spatter.spatter, colour=True),
+        _known("saturate", "saturate", "extra", "colours are paler or stronger", digital.saturate, colour=True),
+    ],
+)
+
+
+@torch.no_grad()
+def corrupt(images: Tensor, name: str, severity: int, *, seed: int = 0, first: int = 0) -> Tensor:
+    """Return images uint8 [n, C, H, W] spoiled, as uint8 of the same shape on the same device.
+
+    Random numbers of image i depend on the seed, the corruption, its severity and first + i alone: batches of every
+    size give the same images. Parameters are the published ones for sides of 32, 64 and 224 pixels; other images get
+    those of the nearest of these sides.
+
+    Args:
+        images: grey (C = 1) or colour (C = 3).
+        name: one of `CORRUPTIONS`.
+        severity: 1 to 5.
+        seed: another one gives other noise.
+        first: the number of the first image in its data set.
+    """
+    corruption = CORRUPTIONS.find(name)
+    severity = checks.whole("severity", severity, 1, 5)
+    seed, first = checks.whole("seed", seed, 0, SEEDS - 1), checks.whole("first", first, 0)
+    if (
+        not isinstance(images, Tensor)
+        or images.dtype != torch.uint8
+        or images.ndim != 4
+        or images.shape[1] not in (1, 3)
+    ):
+        found = f"{images.dtype} {tuple(images.shape)}" if isinstance(images, Tensor) else checks.shown(images)
+        raise ArgumentError(f"corrupt got images of {found}: expected torch.uint8 [n, 1 or 3, height, width]")
+    height, width = images.shape[-2:]
+    if not height or not width:
+        raise ArgumentError(f"corrupt got images of {height} × {width} pixels: expected at least one")
+    part = (zlib.crc32(name.encode()) % 2**13) * 2**3 + severity
+    step = max(CHUNK["cpu" if images.device.type == "cpu" else "other"] // (height * width), 1)
+    result = torch.empty_like(images)
+    for start in range(0, len(images), step):
+        chunk = images[start : start + step].contiguous()
+        draws = Draws(seed, part, first + start, len(chunk), images.device)
+        result[start : start + step] = corruption(chunk, severity, draws)
+    return result

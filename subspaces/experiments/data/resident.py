@@ -1,0 +1,239 @@
+"""Batches from a data set that lives on the device, made by a few batched operations there.
+
+An epoch is drawn at once, as a plan: for each place in the order, which image, its label, the pixel
+where its crop begins, and in which direction rows are read. A batch is then a slice of the plan and
+one gather of pixels. Nothing waits for the host and all shapes are fixed, so that a CUDA graph can capture `take`.
+"""
+
+import copy
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from subspaces.core.randomness import uniform
+from subspaces.core.streams import permutation, stream
+from subspaces.errors import ArgumentError
+from subspaces.experiments.data import views
+from subspaces.experiments.data.dataset import Images, Split
+from subspaces.experiments.data.pixels import Normalise
+from subspaces.experiments.data.shares import ALL, Share
+
+Batch = tuple[Tensor, Tensor]
+_IMAGE, _LABEL, _START, _STEP = range(4)  # the rows of a plan
+
+
+class ResidentLoader:
+    """Shuffled, cropped, flipped and normalised batches (x, y) of a split, made on the device.
+
+    The images are held as uint8, with a border of `pad` black pixels, and a crop takes the original
+    size at a random place; a flip mirrors it with probability ½. With `resized_crop` a part of random size is scaled
+    to the whole instead. Two loaders with the same seed give
+    the same batches on every device (up to the rounding of the last bit). The state is three tensors
+    that are only ever changed in place: `order` int64 [n], `position` int64 [], `rng` int64 [2].
+
+    Args:
+        split: the images, in memory or mapped.
+        batch: images in a batch; the last one of an epoch may be smaller.
+        mean, std: the data set's constants, per channel.
+        pad: width of the border for random crops, 0 for none.
+        flip: mirror at random.
+        resized_crop: views of 8–100 % of an image (`views`), in place of `pad`.
+        shuffle: draw a new order each epoch.
+        seed: of order, crops and flips.
+        channels_last: batches with channels last in memory.
+        dtype: of the images in a batch.
+        share: which part of the batches this process takes, of several that train together.
+    """
+
+    def __init__(
+        self,
+        split: Images,
+        *,
+        batch: int,
+        mean: Sequence[float],
+        std: Sequence[float],
+        pad: int = 0,
+        flip: bool = False,
+        resized_crop: bool = False,
+        shuffle: bool = True,
+        seed: int = 0,
+        device: torch.device | str = "cpu",
+        channels_last: bool = False,
+        dtype: torch.dtype = torch.float32,
+        share: Share = ALL,
+    ) -> None:
+        if not isinstance(split, Split):
+            raise ArgumentError(
+                f"ResidentLoader got {type(split).__name__}: expected a Split; StreamingLoader reads files"
+            )
+        if batch < 1 or pad < 0 or not len(split):
+            raise ArgumentError(f"{len(split)} images, batch={batch}, pad={pad}: expected at least 1, 1 and 0")
+        if pad and resized_crop:
+            raise ArgumentError(f"pad={pad}, resized_crop=True: expected one of the two ways to crop")
+        if len(mean) != split.images.shape[1]:
+            raise ArgumentError(f"mean={mean} for images of {split.images.shape[1]} channels: expected one per channel")
+        self.device = torch.device(device)
+        self.batch, self.pad, self.flip, self.shuffle = batch, pad, flip, shuffle
+        self.resized_crop = resized_crop
+        self.share, self.weight = share, 1.0
+        self.images = _padded(split.images, pad, self.device)  # [n, H + 2 pad, W + 2 pad, C]
+        self.labels = split.labels.to(self.device)
+        self.normalise = Normalise(mean, std, self.device, channels_last, dtype)
+        n, _, height, width = split.images.shape
+        # A captured graph reads the tensors it was captured with: all of them are attributes.
+        self._range = torch.arange(max(n, height, width), device=self.device)
+        self._rows = torch.arange(height, device=self.device) * (width + 2 * pad)  # where each begins
+        self._pixels = self.images.view(-1, self.images.shape[-1])
+        self._size = (n, height, width)
+        self._new_state(seed)
+
+    def _new_state(self, seed: int) -> None:
+        n = self._size[0]
+        self.rng = stream(seed, "batches").to(self.device)
+        self._epoch_rng = self.rng.clone()  # where the current epoch's numbers began
+        self.position = torch.zeros((), dtype=torch.int64, device=self.device)
+        self.plan = torch.zeros(4, n, dtype=torch.int64, device=self.device)
+        self.plan[_STEP] = 1
+        self.order = self.plan[_IMAGE]
+        self.boxes = torch.zeros(4, n if self.resized_crop else 0, device=self.device)
+        self.start_epoch()
+
+    def sibling(self, seed: int, labels: Tensor | None = None, share: Share | None = None) -> "ResidentLoader":
+        """Return a loader that shares the images in memory with this one, and has its own state.
+
+        It may also have other labels, and take another share of the batches.
+        """
+        other = copy.copy(self)
+        other.share = self.share if share is None else share
+        if labels is not None:
+            other.labels = labels.to(self.device)
+        other._new_state(seed)
+        return other
+
+    def start_epoch(self) -> None:
+        """Draw the order, crops and flips of a new epoch and go to its beginning, in place."""
+        n, height, width = self._size
+        self._epoch_rng.copy_(self.rng)
+        self.position.zero_()
+        self.order.copy_(permutation(self.rng, n) if self.shuffle else self._range[:n])
+        self.plan[_LABEL].copy_(self.labels[self.order])
+        if self.resized_crop:
+            drawn = views.boxes(uniform(self.rng, (4, n)))
+            turned = uniform(self.rng, (n,)) < 0.5
+            self.boxes.copy_(views.mirrored(drawn, turned) if self.flip else drawn)
+        if self.resized_crop or not (self.pad or self.flip):
+            return
+        tall, wide = height + 2 * self.pad, width + 2 * self.pad
+        start = self.order * tall
+        if self.pad:
+            top, left = (uniform(self.rng, (2, n)) * (2 * self.pad + 1)).long()
+            start = (start + top) * wide + left
+        else:
+            start = start * wide
+        if self.flip:
+            mirrored = (uniform(self.rng, (n,)) < 0.5).long()
+            start = start + mirrored * (width - 1)  # a mirrored row is read backwards from its last pixel
+            self.plan[_STEP].copy_(1 - 2 * mirrored)
+        self.plan[_START].copy_(start)
+
+    def take(self, size: int) -> Batch:
+        """Return the next `size` images and labels of the epoch, or this process's share; past its end there are none.
+
+        `weight` then says what the share's mean counts in the mean over the shares.
+        """
+        batch = self._pick(self.plan, self.boxes, self.position, size)
+        if self.share.ranks > 1:
+            self.weight = self.share.weight(size)
+        self.position.add_(size)
+        return batch
+
+    def _pick(self, plan: Tensor, boxes: Tensor, position: Tensor, size: int) -> Batch:
+        """Return the images and labels of places of an epoch: of one plan [4, n], or of each of several [4, k, n]."""
+        _, height, width = self._size
+        places = position + self._range[:size][self.share.images(size)]
+        index, labels, start, step = plan.index_select(-1, places).flatten(1)
+        if self.resized_crop:
+            images = views.views(self.images.index_select(0, index), boxes.index_select(-1, places).flatten(1))
+        elif self.pad or self.flip:
+            rows = start[:, None] + self._rows  # [size, H]
+            pixels = torch.addcmul(rows[:, :, None], step[:, None, None], self._range[:width])  # [size, H, W]
+            images = self._pixels.index_select(0, pixels.view(-1)).view(len(index), height, width, -1)
+        else:
+            images = self.images.index_select(0, index)
+        return self.normalise(images), labels
+
+    @property
+    def sizes(self) -> list[int]:
+        """The sizes of an epoch's batches."""
+        return batch_sizes(self._size[0], self.batch)
+
+    def remaining(self) -> list[int]:
+        """Return the sizes of the batches that are left in this epoch."""
+        return batch_sizes(self._size[0] - int(self.position), self.batch)
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def __iter__(self) -> Iterator[Batch]:
+        self.start_epoch()
+        taken = self.share.batches(len(self))
+        for index, size in enumerate(self.sizes):
+            if index in taken:
+                yield self.take(size)
+            else:
+                self.position.add_(size)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return where the loader is, at any place within an epoch; the order is drawn again from it."""
+        return {"rng": self._epoch_rng.cpu().clone(), "position": self.position.cpu().clone()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go back to where `state_dict` was called, on a loader of the same data and settings."""
+        self.rng.copy_(state["rng"])
+        self.start_epoch()
+        self.position.copy_(state["position"])
+
+
+class Abreast:
+    """Several loaders of the same images at the same place of an epoch, as one that takes a batch of each at a time.
+
+    Their plans and positions lie side by side from then on; each can still be shuffled, saved and used alone.
+    """
+
+    def __init__(self, loaders: Sequence[ResidentLoader]) -> None:
+        self.first = first = loaders[0]
+        if any(other.images is not first.images or other.batch != first.batch for other in loaders):
+            raise ArgumentError(
+                f"{len(loaders)} loaders: expected siblings of one, which share its images and settings"
+            )
+        if any(int(other.position) != int(first.position) for other in loaders):
+            places = ", ".join(str(int(each.position)) for each in loaders)
+            raise ArgumentError(f"loaders at the images {places} of an epoch: expected all at the same")
+        self.plan = torch.stack([each.plan for each in loaders], 1)  # [4, k, n]
+        self.boxes = torch.stack([each.boxes for each in loaders], 1)
+        self.position = torch.stack([each.position for each in loaders])  # [k]
+        for index, each in enumerate(loaders):
+            each.plan, each.boxes, each.position = self.plan[:, index], self.boxes[:, index], self.position[index]
+            each.order = each.plan[_IMAGE]
+
+    def take(self, size: int) -> Batch:
+        """Return the next images [k, size, C, H, W] and labels [k, size]."""
+        place = self.position.amin()  # of those in training: one that was given up stays at the end of its last epoch
+        images, labels = self.first._pick(self.plan, self.boxes, place, size)
+        self.position.add_(size)
+        return images.unflatten(0, (-1, size)), labels.view(-1, size)
+
+
+def batch_sizes(images: int, batch: int) -> list[int]:
+    """Return the sizes of the batches that hold so many images; the last may be smaller."""
+    return [batch] * (images // batch) + [images % batch] * bool(images % batch)
+
+
+def _padded(images: Tensor, pad: int, device: torch.device) -> Tensor:
+    """Return uint8 [n, C, H, W] as [n, H + 2 pad, W + 2 pad, C] on the device, zero in the border."""
+    n, channels, height, width = images.shape
+    result = torch.zeros(n, height + 2 * pad, width + 2 * pad, channels, dtype=torch.uint8, device=device)
+    result[:, pad : pad + height, pad : pad + width].copy_(images.permute(0, 2, 3, 1))
+    return result

@@ -1,0 +1,247 @@
+"""Instability analysis: networks that share their first k epochs and then see the images in another order.
+
+theta_i = Train^(k -> T)(theta_k, order i) (Frankle et al., 2020; Wortsman et al., 2021, appendix). Measured are each
+theta_i, the network of their average, the ensemble of their outputs, and random mixtures: sum_i alpha_i theta_i with
+alpha uniform on the simplex, one for the whole network, one for each layer, or one for each weight. Batch-norm
+statistics are made anew for every network.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from subspaces.core import checks, files, streams
+from subspaces.errors import ArgumentError
+from subspaces.evaluation.cache import Measured, Shelf
+from subspaces.evaluation.display import bars, counted
+from subspaces.evaluation.run_subject import run_subjects
+from subspaces.evaluation.statistics import Spread, spread
+from subspaces.experiments.studies import tables
+from subspaces.experiments.studies.entries import Scores, in_columns, names, shown
+from subspaces.experiments.studies.network_mixtures import KINDS, PER, WORDS, Kind, Mixing
+from subspaces.experiments.studies.setting import Folder, OneRecipe, Setting, resolve, train_missing, whole_numbers
+from subspaces.experiments.studies.tables import Figure, Result, Table
+from subspaces.experiments.training import feasible, sharing
+from subspaces.experiments.training.recipe import Recipe
+from subspaces.experiments.training.runs import Run
+from subspaces.experiments.training.signals import stop_on_signals
+from subspaces.reports.naming import heading
+
+SCHEMA = 1
+PARTS = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4)  # of the epochs, shared beside none
+MODELS = (2, 5)
+FILE = "measured.json"
+DRAWS = 2**16 - 1  # which have 16 bits of the seeds
+KEY = ("models", "shared", "kind")
+Cell = tuple[int, int, Kind]
+"""So many models that share so many epochs, and what is made of them."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that a study of instability is to do."""
+
+    recipe: Recipe
+    seeds: list[int]
+    shared: list[int]
+    models: list[int]
+    draws: int
+    setting: Setting
+
+    def branches(self, seed: int, shared: int) -> list[Recipe]:
+        """Return the branches of one trunk, as many as the largest number of models."""
+        name = f"{self.recipe.name}-shared{shared}"
+        numbers = range(1, max(self.models) + 1)
+        return [replace(self.recipe, name=f"{name}-branch{b}", seed=seed, trunk=shared, branch=b) for b in numbers]
+
+    @property
+    def recipes(self) -> list[Recipe]:
+        """All runs, those of short trunks first: a longer trunk goes on from there."""
+        return [one for seed in self.seeds for shared in self.shared for one in self.branches(seed, shared)]
+
+
+def study_instability(
+    recipe: OneRecipe = "cifar10-standard",
+    *,
+    shared: Sequence[int] | None = None,
+    models: Sequence[int] = MODELS,
+    draws: int = 5,
+    out: Folder = "instability",
+    **settings: Any,
+) -> "InstabilityStudy":
+    """Train and measure what is missing of networks that share their first epochs; write a table and a figure.
+
+    The shared epochs are trained once, for all branches and for longer trunks; they stay in `.trunks` beside the runs,
+    for further branches.
+
+    Args:
+        recipe: the training that is branched; its result is one network.
+        shared: the numbers k of shared epochs; by default none and 1/32, 1/16, …, 3/4 of them.
+        models: of how many networks averages, ensembles and mixtures are made.
+        draws: how many random mixtures of each kind.
+        out: the folder for the table and the figure.
+        settings: seeds, data, runs, show, tensorboard and changes, as in `compare`.
+
+    Example:
+        >>> ss.studies.study_instability("digits-standard", shared=[0, 10, 30], seeds=[0, 1])
+    """
+    return run(plan(recipe, Setting.of(out=out, **settings), shared, models, draws))
+
+
+def plan(
+    recipe: OneRecipe, setting: Setting, shared: Sequence[int] | None, models: Sequence[int] = MODELS, draws: int = 5
+) -> Plan:
+    """Check everything and return what is to be done; nothing is."""
+    for name in ("trunk", "branch"):
+        if setting.changes.get(name) is not None:
+            raise ArgumentError(f"{name}={setting.changes[name]}: the study sets it itself, see shared and models")
+    found, resolved = resolve(recipe, setting)
+    base = found[0]
+    if base.shape().vertices > 1 or base.result_shape().vertices > 1:
+        raise ArgumentError(f"method={base.method!r}: branches are of one network; expected a method such as standard")
+    numbers = {"shared": shared_epochs(base, shared), "models": list(whole_numbers("models", models))}
+    for count in numbers["models"]:
+        if not 2 <= count <= streams.BRANCHES - 1:
+            raise ArgumentError(f"models={count}: expected 2 to {streams.BRANCHES - 1}, which branch from one")
+    checks.whole("draws", draws, 1, DRAWS)
+    for name, given in numbers.items():
+        if not given:
+            raise ArgumentError(f"{name}={len(given)}: expected at least one")
+    feasible.check(found, setting.data)
+    several = {name: sorted(set(given)) for name, given in numbers.items()}
+    return Plan(base, sorted({one.seed for one in found}), draws=draws, setting=resolved, **several)
+
+
+def shared_epochs(recipe: Recipe, shared: Sequence[int] | None) -> list[int]:
+    """Return how many epochs are shared: as told, or none and parts of those of the recipe."""
+    if shared is None:
+        return [0, *(round(part * recipe.epochs) for part in PARTS)]
+    found = list(whole_numbers("shared", shared))
+    for k in found:
+        if k >= recipe.epochs:
+            raise ArgumentError(
+                f"shared={k}: expected at least 0 and less than the {recipe.epochs} epochs of the training"
+            )
+    return found
+
+
+def run(plan: Plan) -> "InstabilityStudy":
+    """Train, measure and write what is missing."""
+    with files.made(plan.setting.out):
+        return measure(plan, train_missing(plan.recipes, plan.setting)).write(plan.setting.out)
+
+
+# The table
+
+
+@dataclass(frozen=True)
+class InstabilityStudy(Result):
+    """All cells, by the number of models and the shared epochs."""
+
+    name: ClassVar[str] = "instability"
+    plan: Plan
+    cells: dict[Cell, list[Scores]]  # one for each branch, draw or seed
+    runs: list[Run]
+    images: int
+
+    def spread(self, cell: Cell, metric: str) -> Spread:
+        """Return a metric over all that was measured of a cell."""
+        return spread([scores["test"][metric] for scores in self.cells[cell]])
+
+    def accuracy(self, models: int, shared: int, kind: Kind) -> Spread:
+        """Return the accuracy of so many models that share so many epochs."""
+        return self.spread((models, shared, kind), "accuracy")
+
+    def tables(self) -> list[Table]:
+        lines = [
+            [str(models), str(shared), *(shown(self.accuracy(models, shared, kind), "accuracy") for kind in KINDS)]
+            for models in self.plan.models
+            for shared in self.plan.shared
+        ]
+        return [Table(self.heading(), ("models", "shared epochs", *(f"{WORDS[kind]} %" for kind in KINDS)), lines)]
+
+    def rows(self) -> dict[str, list[dict[str, Any]]]:
+        rows: list[dict[str, Any]] = []
+        for cell, scores in self.cells.items():
+            rows.append({**dict(zip(KEY, cell, strict=True)), "n": len(scores)})
+            for metric in names():
+                rows[-1] |= in_columns(metric, self.spread(cell, metric), "mean", "std")
+        return {"instability": rows}
+
+    def draw(self) -> Figure:
+        from subspaces.experiments.studies import figures
+
+        return figures.over_shared_epochs(self.heading(), self.plan.models, self.plan.shared, self.accuracy)
+
+    def summary(self) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA,
+            "recipe": tables.without_seed(self.plan.recipe),
+            **{name: getattr(self.plan, name) for name in ("seeds", "shared", "models", "draws")},
+            "split": "test",
+            "images": self.images,
+            "notes": self.notes(),
+            "environments": tables.environments(self.runs),
+            "cells": [
+                {**dict(zip(KEY, cell, strict=True)), "metrics": {m: asdict(self.spread(cell, m)) for m in names()}}
+                for cell in self.cells
+            ],
+            "runs": [tables.started(run) for run in self.runs],
+        }
+
+    def heading(self) -> str:
+        """Return what all networks share."""
+        recipe = self.plan.recipe
+        return heading([recipe], f"{recipe.epochs} epochs", f"{self.images:,} test images")
+
+    def notes(self) -> list[str]:
+        plan = self.plan
+        return [
+            "The networks share their first epochs and then see the images in another order; "
+            f"{tables.named_seeds(plan.seeds)}. Accuracies: mean ± standard deviation (n − 1) over branches, draws and "
+            "seeds.",
+            f"Mixtures: {plan.draws} draws of coefficients that are uniform on the simplex, one for the network, for "
+            "each layer, or for each weight.",
+            "Batch-norm statistics are made anew for every network from all training images.",
+        ]
+
+
+# Measuring
+
+
+def measure(plan: Plan, runs: Sequence[Run]) -> InstabilityStudy:
+    """Measure what is missing, and return all of it."""
+    shelf, named = Shelf(plan.setting.out / FILE), {run.recipe.key: run for run in runs}
+    trunks = [(seed, shared) for seed in plan.seeds for shared in plan.shared]
+    bench = run_subjects(plan.setting.data, plan.setting.measured_on.resolved())
+    with stop_on_signals() as stop, bars(plan.setting.show == "bar", stop) as shown:
+        total = len(trunks) * sum(models + 2 + len(PER) * plan.draws for models in plan.models)
+        tick = counted(shown, "networks that share epochs", 0, total)
+
+        def of_trunk(trunk: tuple[int, int]) -> list[tuple[int, Kind, Measured]]:
+            """Measure the branches of one trunk, for every number of models."""
+            benches = [bench(named[one.key]) for one in plan.branches(*trunk)]
+            known: dict[int, dict[str, Tensor]] = {}
+            found = []
+            for models in plan.models:
+                mixing = Mixing(benches[:models], plan.draws, shelf, plan.setting.execution.precision, known)
+                for kind, one in mixing.measure():
+                    found.append((models, kind, one))
+                    tick(1)
+            return found
+
+        found = sharing.share(
+            trunks,
+            lambda trunk: sharing.beside(shelf.path, trunk),
+            of_trunk,
+            lambda trunk: f"the branches of seed {trunk[0]} that share {trunk[1]} epochs",
+            stop,
+        )
+    cells: dict[Cell, list[Scores]]
+    cells = {(models, shared, kind): [] for models in plan.models for shared in plan.shared for kind in KINDS}
+    for (_, shared), each in zip(trunks, found, strict=True):
+        for models, kind, one in each:
+            cells[models, shared, kind].append(one.metrics)
+    return InstabilityStudy(plan, cells, list(runs), found[0][0][2].images["test"])

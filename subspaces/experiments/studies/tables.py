@@ -1,0 +1,157 @@
+"""A table in all its forms, written at once: JSON, CSV, Markdown and figure; and what is said around it."""
+
+import csv
+import dataclasses
+import io
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
+
+from subspaces.core import files
+from subspaces.experiments.training.recipe import Recipe
+from subspaces.experiments.training.runs import Run
+from subspaces.reports.figures import FORMATS
+
+if TYPE_CHECKING:
+    import matplotlib.figure
+
+Figure: TypeAlias = "matplotlib.figure.Figure"
+Made = tuple[list[Path], list[str]]
+"""The files that were made, and what could not be made and why."""
+R = TypeVar("R", bound="Result")
+NEEDED = "figures need matplotlib: pip install 'subspaces[figures]'"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text below a title and the names of columns, of which the first are flush left."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    left: int = 0
+
+    def markdown(self) -> str:
+        """Return the table as Markdown."""
+        rule = ["---"] * self.left + ["---:"] * (len(self.columns) - self.left)
+        return "\n".join([f"# {self.title}", "", *map(_line, (self.columns, rule, *self.rows))])
+
+
+def _line(texts: Sequence[str]) -> str:
+    cells = (text.replace("|", r"\|").replace("\n", "<br>") for text in texts)
+    return f"| {' | '.join(cells)} |"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What a comparison or a study found, in all its forms; once it is written, what was made and what could not be."""
+
+    name: ClassVar[str]  # of the files, without an ending
+    files: list[Path] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+
+    def tables(self) -> list[Table]:
+        """Return the tables; the first stands above the notes."""
+        raise NotImplementedError
+
+    def notes(self) -> list[str]:
+        """Return what a reader has to know to judge the numbers."""
+        raise NotImplementedError
+
+    def summary(self) -> dict[str, Any]:
+        """Return everything, for a JSON file; the same runs give the same."""
+        raise NotImplementedError
+
+    def rows(self) -> dict[str, list[dict[str, Any]]]:
+        """Return the rows of each CSV file by its name, with numbers in full and shares as fractions."""
+        raise NotImplementedError
+
+    def undrawn(self) -> list[str] | None:
+        """Return why there is nothing to draw, if that needs a word; None where there is something."""
+        return None
+
+    def draw(self) -> Figure:
+        """Draw the result."""
+        raise NotImplementedError
+
+    def markdown(self) -> str:
+        """Return the tables with their notes."""
+        first, *others = [table.markdown() for table in self.tables()]
+        return "\n".join([first, "", *(f"- {note}" for note in self.notes()), "", *(f"{one}\n\n" for one in others)])
+
+    def write(self: R, folder: Path) -> R:
+        """Write all forms, and return the result with what was made; numbers are there also where nothing is drawn."""
+        path = folder / self.name
+        texts = {path.with_name(f"{name}.csv"): rows_as_csv(rows) for name, rows in self.rows().items()}
+        texts[path.with_suffix(".md")] = self.markdown()
+        files.write_json(path.with_suffix(".json"), self.summary())
+        for place, content in texts.items():
+            files.write(place, content.encode())
+        reasons = self.undrawn()
+        drawn, left_out = _draw(self, path) if reasons is None else ([], reasons)
+        for place in {path.with_suffix(ending) for ending in FORMATS} - set(drawn):
+            place.unlink(missing_ok=True)  # of an earlier table
+        return dataclasses.replace(self, files=[path.with_suffix(".json"), *texts, *drawn], left_out=left_out)
+
+
+def _draw(result: Result, path: Path) -> Made:
+    return attempt("figure", lambda: write_figure(result.draw(), path))
+
+
+def write_figure(figure: Figure, path: Path) -> list[Path]:
+    """Write a figure as PNG and PDF."""
+    from subspaces.reports.figures import style
+
+    style.settle(figure)
+    made = [path.with_suffix(ending) for ending in FORMATS]
+    for one in made:
+        style.save(figure, one)
+    return made
+
+
+def attempt(what: str, make: Callable[[], list[Path]]) -> Made:
+    """Make some files, or say which package is missing for them."""
+    try:
+        return make(), []
+    except ImportError as error:  # the numbers are there nevertheless
+        missing = isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == "matplotlib"
+        return [], [f"no {what}: {NEEDED if missing else error}"]
+
+
+def named_seeds(seeds: Sequence[int]) -> str:
+    """Return seeds in words."""
+    return f"{'seeds' if len(seeds) > 1 else 'seed'} {', '.join(map(str, seeds))}"
+
+
+def without_seed(recipe: Recipe) -> dict[str, Any]:
+    """Return what runs of one recipe have in common, for a JSON file."""
+    return {name: value for name, value in recipe.to_dict().items() if name != "seed"}
+
+
+def started(run: Run) -> dict[str, Any]:
+    """Return where and with what a run was trained, the last time that it was started."""
+    names = ("hardware", "torch", "subspaces", "commit")
+    return {"run": run.folder.name, **{name: run.starts()[-1].get(name) for name in names}}
+
+
+def environments(runs: Iterable[Run]) -> list[dict[str, Any]]:
+    """Return every environment in which a run was started, once, without times and in an order of their own."""
+    found = {json.dumps(_environment(start)) for run in runs for start in run.starts()}
+    return [json.loads(text) for text in sorted(found)]
+
+
+def _environment(start: dict[str, Any]) -> dict[str, Any]:
+    execution = start.get("execution", {})
+    versions = {name: start.get(name) for name in ("commit", "hardware", "torch", "python", "subspaces")}
+    return {**versions, "device": execution.get("device"), "precision": execution.get("precision")}
+
+
+def rows_as_csv(rows: Sequence[dict[str, Any]]) -> str:
+    """Return rows with the same columns as the text of a CSV file."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()

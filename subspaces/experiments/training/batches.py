@@ -1,0 +1,149 @@
+"""The batches of a recipe: for training, for batch-norm statistics and for evaluation."""
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from subspaces.core import streams
+from subspaces.experiments.data import Dataset, Files, Images, ResidentLoader, Share, Split, StreamingLoader
+from subspaces.experiments.data.shares import ALL
+from subspaces.experiments.data.views import RESIZED
+from subspaces.experiments.training.execution import Execution
+from subspaces.experiments.training.recipe import Recipe
+
+Batch = tuple[Tensor, Tensor]
+
+
+class Stream:
+    """Batches of a data set that is too large for the device, with the interface of `ResidentLoader`."""
+
+    def __init__(self, loader: StreamingLoader) -> None:
+        self.loader = loader
+        self.position = torch.zeros((), dtype=torch.int64)  # batches of this epoch that are behind us
+        self.weight = 1.0
+        self._iterator: Iterator[Batch] | None = None
+
+    @property
+    def sizes(self) -> list[int]:
+        """The sizes of an epoch's batches."""
+        return self.loader.sizes
+
+    def start_epoch(self) -> None:
+        """Go to the beginning of a new epoch."""
+        self._iterator = iter(self.loader)
+        self.position.zero_()
+
+    def take(self, size: int) -> Batch:
+        """Return the next batch, or this process's share of it; its size is given by the order of the epoch."""
+        if self._iterator is None:  # continued within an epoch
+            self._iterator = iter(self.loader)
+        x, y = next(self._iterator)
+        self.position.add_(1)
+        self.weight = self.loader.share.weight(size)
+        return x, y
+
+    def __iter__(self) -> Iterator[Batch]:
+        return iter(self.loader)
+
+    def close(self) -> None:
+        """End the processes that read the images; the next epoch starts new ones."""
+        self._iterator = None
+        self.loader.close()
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return where the loader is."""
+        return {"epoch": torch.tensor(self.loader.epoch), "batches": self.position.clone()}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Go back to where `state_dict` was called."""
+        batches = int(state["batches"])
+        within = 0 < batches < len(self.sizes)  # else an epoch begins next, and nothing of it was used
+        self.loader.load_state_dict({"epoch": int(state["epoch"]) - within})
+        self.loader.skip(batches if within else 0)
+        self.position.fill_(batches)
+        self._iterator = None
+
+
+def training_batches(
+    recipe: Recipe,
+    dataset: Dataset,
+    execution: Execution,
+    images: ResidentLoader | Stream | None = None,
+    share: Share = ALL,
+) -> ResidentLoader | Stream:
+    """Return the augmented, shuffled training images, in an order fixed by the seed.
+
+    `images` is a loader of another run on the same data, whose images are shared where both see the same; labels may
+    differ. `share` is what this process takes of every batch.
+    """
+    if isinstance(images, ResidentLoader):
+        settings = (recipe.batch, recipe.pad, recipe.flip, recipe.augment == RESIZED)
+        if (images.batch, images.pad, images.flip, images.resized_crop) == settings:
+            return images.sibling(recipe.seed, dataset.train.labels)
+    return _batches(dataset.train, recipe, dataset, execution, recipe.seed, share, augment=True)
+
+
+def leave_trunk(loader: ResidentLoader | Stream, recipe: Recipe) -> None:
+    """Go on, from the next epoch, in an order that is fixed by seed and branch; branch 0 stays on its way."""
+    if recipe.branch and isinstance(loader, ResidentLoader):
+        loader.rng.copy_(streams.stream(recipe.seed, "batches", recipe.branch))
+    elif recipe.branch and isinstance(loader, Stream):  # whose order is a function of seed and epoch
+        loader.loader.load_state_dict({"epoch": streams.on_branch(loader.loader.epoch, recipe.branch)})
+
+
+def statistics_batches(
+    recipe: Recipe, dataset: Dataset, execution: Execution, share: Share = ALL
+) -> ResidentLoader | Stream:
+    """Return the same in another order, for batch-norm statistics, so that those do not disturb training."""
+    return _batches(dataset.train, recipe, dataset, execution, statistics_seed(recipe), share, augment=True)
+
+
+def statistics_seed(recipe: Recipe) -> int:
+    """Return a seed that no training uses."""
+    return streams.statistics_seed(recipe.seed)
+
+
+def evaluation_batches(
+    split: Images, recipe: Recipe, dataset: Dataset, execution: Execution, share: Share = ALL
+) -> ResidentLoader | Stream:
+    """Return the images of a split as they are, in their order."""
+    return _batches(split, recipe, dataset, execution, 0, share, augment=False)
+
+
+def _batches(
+    split: Images, recipe: Recipe, dataset: Dataset, execution: Execution, seed: int, share: Share, augment: bool
+) -> ResidentLoader | Stream:
+    shared: dict[str, Any] = {
+        "batch": recipe.batch if augment else max(recipe.batch, 250),
+        "mean": dataset.mean,
+        "std": dataset.std,
+        "flip": recipe.flip and augment,
+        "shuffle": augment,
+        "seed": seed,
+        "device": execution.device,
+        "channels_last": execution.channels_last,
+        "share": share,
+        "dtype": torch.bfloat16 if execution.precision == "bfloat16" else torch.float32,
+    }
+    pad, resized = (recipe.pad, recipe.augment == RESIZED) if augment else (0, False)
+    if isinstance(split, Files):
+        return Stream(StreamingLoader(split, resized_crop=augment, workers=execution.workers, **shared))
+    if fits_memory(split, pad, execution):
+        return ResidentLoader(split, pad=pad, resized_crop=resized, **shared)
+    return Stream(StreamingLoader(split, pad=pad, resized_crop=resized, workers=execution.workers, **shared))
+
+
+def fits_memory(split: Split, pad: int, execution: Execution) -> bool:
+    """Return whether a split is to live on the device: as asked for, or if it takes at most half of the memory."""
+    if execution.resident is not None:
+        return execution.resident
+    device = torch.device(execution.device)
+    if device.type == "cuda":
+        memory = torch.cuda.get_device_properties(device).total_memory
+    else:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    count, channels, height, width = split.images.shape
+    return count * channels * (height + 2 * pad) * (width + 2 * pad) <= memory // 2

@@ -1,0 +1,162 @@
+"""What a person, or another program, sees of training while it runs."""
+
+import io
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Literal, TextIO, get_args
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from subspaces.core import checks, files
+from subspaces.errors import ArgumentError
+from subspaces.experiments.training.runs import Run
+from subspaces.text import nearest, printable
+
+Mode = Literal["bar", "quiet", "json"]
+
+
+class Display:
+    """Shows runs: `begin` when one starts or continues, `tick` for its steps and `report` for each epoch's row."""
+
+    def __init__(self, mode: Mode, tensorboard: bool, stack: ExitStack, stream: TextIO | None) -> None:
+        self.mode = mode
+        self.tensorboard = tensorboard
+        self.stream = stream
+        self.bars = _Bars(stack) if mode == "bar" else None
+        self.writers: dict[Run, Callable[[dict[str, Any]], None]] = {}
+
+    def begin(self, run: Run, epoch: int, done: int, batches: int) -> None:
+        """Show a run that has so many epochs behind it, and so many of the batches of the next; it may begin again."""
+        if self.tensorboard:
+            self.writers[run] = _tensorboard(run, epoch)
+        if self.bars is not None:
+            self.bars.begin(run, epoch * batches + done, run.recipe.epochs * batches)
+
+    def tick(self, run: Run, steps: int) -> None:
+        """Show that a run has taken steps."""
+        if self.bars is not None:
+            self.bars.tick(run, steps)
+
+    def report(self, run: Run, row: dict[str, Any]) -> None:
+        """Show the row of an epoch."""
+        if run in self.writers:
+            self.writers[run](row)
+        if self.bars is not None:
+            self.bars.report(run, row)
+        elif self.mode == "json":
+            stream = self.stream or sys.stdout
+            stream.write(json.dumps({"run": run.folder.name, **row}) + "\n")
+            stream.flush()
+
+
+def check_mode(mode: Any) -> None:
+    """Refuse a way of showing progress that there is not."""
+    if not isinstance(mode, str) or mode not in get_args(Mode):
+        raise ArgumentError(f"show={checks.shown(mode)}: {nearest(mode, get_args(Mode))}")
+
+
+@contextmanager
+def display(mode: Mode, tensorboard: bool, stream: TextIO | None = None) -> Iterator[Display]:
+    """Yield what shows runs."""
+    check_mode(mode)
+    with ExitStack() as stack:
+        yield Display(mode, tensorboard, stack, stream)
+
+
+@contextmanager
+def reading(mode: Mode) -> Iterator[Callable[[str, int, int], None]]:
+    """Yield a function that shows how far the reading of a data set is; the bar is gone at the end."""
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    bars = Progress(*columns, console=Console(stderr=True), transient=True, disable=mode != "bar")
+    tasks: dict[str, TaskID] = {}
+
+    def show(what: str, done: int, total: int) -> None:
+        if what not in tasks:
+            bars.start()  # which leaves an empty line in a file, also of a bar that was never shown
+            tasks[what] = bars.add_task(what)
+        bars.update(tasks[what], completed=done, total=total or None)
+
+    try:
+        yield show
+    finally:
+        bars.stop() if tasks else None
+
+
+class _Bars:
+    """A progress bar for each run, with the newest numbers and the time that is left."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeRemainingColumn(),
+        )
+        console = Console(stderr=True)
+        self.progress = stack.enter_context(Progress(*columns, console=console, refresh_per_second=4))
+        self.tasks: dict[Run, TaskID] = {}
+        self.waiting: dict[Run, int] = {}
+
+    def begin(self, run: Run, behind: int, total: int) -> None:
+        if run not in self.tasks:
+            self.tasks[run] = self.progress.add_task(self._title(run))
+        self.progress.update(self.tasks[run], total=total, completed=behind)
+        self.waiting[run] = 0
+
+    @staticmethod
+    def _title(run: Run) -> str:
+        return printable(f"{run.recipe.name} seed {run.recipe.seed}")
+
+    def tick(self, run: Run, steps: int) -> None:
+        self.waiting[run] += steps
+        if self.waiting[run] >= 10:  # a bar that moves at every step would cost more than the step
+            self._move(run)
+
+    def _move(self, run: Run) -> None:
+        self.progress.advance(self.tasks[run], self.waiting[run])
+        self.waiting[run] = 0
+
+    def report(self, run: Run, row: dict[str, Any]) -> None:
+        self._move(run)
+        held_out = next((f", {key.split('_')[0]} {row[key]:.1%}" for key in row if key in HELD_OUT), "")
+        numbers = f"epoch {row['epoch']}/{run.recipe.epochs}, loss {row['loss']:.3f}, train {row['train_accuracy']:.1%}"
+        self.progress.update(self.tasks[run], description=f"{self._title(run)}: {numbers}{held_out}")
+
+
+HELD_OUT = ("validation_accuracy", "test_accuracy")
+
+
+def _tensorboard(run: Run, epoch: int) -> Callable[[dict[str, Any]], None]:
+    """Return a function that writes a row of the log for TensorBoard; it does nothing where that is missing.
+
+    The rows are written here, not by a thread of TensorBoard's, whose errors name no file.
+    """
+    try:
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.summary.writer.record_writer import RecordWriter
+    except ImportError:
+        return lambda row: None
+    folder = run.folder / "tensorboard"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.{os.getpid()}"
+
+    def append(**content: Any) -> None:
+        record = io.BytesIO()
+        RecordWriter(record).write(Event(wall_time=time.time(), **content).SerializeToString())
+        files.append(path, record.getvalue())
+
+    def write(row: dict[str, Any]) -> None:
+        numbers = [Summary.Value(tag=name, simple_value=value) for name, value in row.items() if name != "epoch"]
+        append(step=row["epoch"], summary=Summary(value=numbers))
+
+    append(file_version="brain.Event:2")
+    # What an interrupted run wrote after its last checkpoint comes again.
+    append(step=epoch + 1, session_log=SessionLog(status=SessionLog.START))
+    return write

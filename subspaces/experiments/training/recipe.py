@@ -1,0 +1,272 @@
+"""What is trained: the fields that every recipe has, and its method with those of its own."""
+
+import dataclasses
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from subspaces.core import checks, streams
+from subspaces.core.shapes import Shape
+from subspaces.errors import ArgumentError
+from subspaces.experiments.data import listing
+from subspaces.experiments.data.loading import checked_size
+from subspaces.experiments.data.views import AUGMENTATIONS, PLAIN
+from subspaces.experiments.methods import METHODS, Method, fields, own_fields, users
+from subspaces.experiments.methods.fields import ABOVE_ZERO, FRACTION, NATURAL, POSITIVE, setting
+from subspaces.experiments.methods.rates import SCHEDULES
+from subspaces.text import listed, nearest
+
+UNFIT = {  # optimisers that cannot train the vertices, which are the rows of one matrix
+    "LBFGS": "it runs the network several times in a step",
+    "SparseAdam": "it takes sparse gradients only",
+    "Muon": "it treats the vertices as the rows of one weight matrix",
+    "Adafactor": "it treats the vertices as the rows of one weight matrix",
+}
+NAME = 150  # bytes, of the 255 that a folder's name may have
+ALWAYS = {  # fields that every recipe once had: they are part of every key, so that older runs keep their names
+    "vertices": 3,
+    "layerwise": False,
+    "init": "independent",
+    "beta": 1.0,
+    "samples": 1,
+    "feature_similarity": 0.0,
+}
+
+
+class MissingMethodError(ArgumentError):
+    """A recipe of a method that is not there."""
+
+
+@dataclass(frozen=True, init=False, kw_only=True)
+class Recipe:
+    """Everything that decides the result of a run; two runs with the same recipe are the same run.
+
+    Seeds, branches and epochs have bits of their own (`streams`), so that no two streams of random numbers are one.
+    Beside these it takes the own fields of its method, and has them as attributes: `Recipe(method="line", beta=2)`.
+    """
+
+    name: str = setting("custom", "Name of the recipe, for people and folders.")
+    dataset: str = setting("cifar10", "Data set: see `subspaces data list`.")
+    label_noise: float = setting(0.0, "Fraction of training images whose label is drawn at random.", FRACTION)
+    validation: int = setting(0, "Training images held out for choices; 0 trains on all, as the paper does.", NATURAL)
+    data_seed: int = setting(
+        0, "Fixes label noise and held-out images, the same for every method.", NATURAL, most=streams.SEEDS - 1
+    )
+    pad: int = setting(4, "Random crops out of the image padded by this many pixels.", NATURAL)
+    flip: bool = setting(True, "Flip images left to right at random.")
+    network: str = setting("cresnet20", "Network: a name, timm:NAME, torchvision:NAME or package.module:factory.")
+    dropout: float = setting(0.0, "Dropout rate of the network.", FRACTION)
+    method: str = setting("standard", "What is trained.", choices=lambda: METHODS)
+    label_smoothing: float = setting(0.0, "Label smoothing of the cross entropy.", FRACTION)
+    epochs: int = setting(160, "Passes over the training images.", POSITIVE, most=streams.EPOCHS - 1)
+    batch: int = setting(128, "Images in a batch.", POSITIVE)
+    optimizer: str = setting("SGD", "Any optimiser of torch.optim, by its class name.")
+    learning_rate: float = setting(0.1, "Highest learning rate.", ABOVE_ZERO, ordinary=(0, 10))
+    momentum: float = setting(0.9, "Momentum, for optimisers that have one.", NATURAL, ordinary=(0, 0.999))
+    weight_decay: float = setting(1e-4, "Weight decay, on everything.", NATURAL, ordinary=(0, 1))
+    schedule: str = setting("warmup-cosine", "Learning rate over the epochs, if the method has none of its own.")
+    seed: int = setting(
+        0, "Fixes initial weights, order of the images, augmentation and alpha.", NATURAL, most=streams.SEEDS - 1
+    )
+    trunk: int = setting(0, "Epochs that all branches share; branch 0 is the run itself.", NATURAL, later=True)
+    branch: int = setting(
+        0,
+        "From 1: after the trunk, an order of the images that is fixed by seed and branch.",
+        NATURAL,
+        most=streams.BRANCHES - 1,
+        later=True,
+    )
+    image_size: int = setting(
+        0, "Side of your own images (data set folder), to which they are scaled; 0: 64.", NATURAL, later=True
+    )
+    augment: str = setting(PLAIN, "Views of training images.", choices=lambda: AUGMENTATIONS, later=True)
+    fingerprint: str = setting(
+        "", "What your own images must be, NAME:FILES:DIGEST; by default what the folder has.", later=True
+    )
+    definition: Method
+
+    def __init__(self, *, definition: Method | None = None, **given: Any) -> None:
+        """Take the fields by name; `definition` is the method of another recipe, whose own fields are kept."""
+        for name, entry in COMMON.items():
+            object.__setattr__(self, name, given.get(name, entry.default))
+        fields.check(self, COMMON.values())
+        kind = METHODS[self.method]
+        own = {name: value for name, value in given.items() if name not in COMMON}
+        if definition is not None:
+            if not isinstance(definition, Method):
+                raise ArgumentError(f"definition={checks.shown(definition)}: expected the Method of another recipe")
+            kept = definition.own()
+            own = {name: kept[name] for name in kept if name in kind.names()} | own
+        self._refuse(kind, own)
+        object.__setattr__(self, "definition", kind(**own))
+        self._set_schedule(definition, "schedule" in given)
+        self._check()
+
+    def _refuse(self, kind: type[Method], own: Mapping[str, Any]) -> None:
+        """Refuse fields that the method does not have."""
+        for name in kind.names():
+            if name in COMMON:
+                raise ArgumentError(
+                    f"the method {kind.name} has a field {name!r}, as every recipe has: choose another name"
+                )
+        for name in own:
+            if not users(name):
+                raise ArgumentError(f"{name}=…: a recipe has no such field; {nearest(name, all_fields())}")
+            if name not in kind.names():
+                raise ArgumentError(
+                    f"{name}={checks.shown(own[name])}: {kind.name} makes no use of it; it is for {listed(users(name))}"
+                )
+
+    def _set_schedule(self, before: Method | None, given: bool) -> None:
+        """Take the method's own schedule, if it has one, in place of what was the default or that of another method."""
+        own, default = self.definition.schedule, COMMON["schedule"].default
+        left = before is not None and before.name != self.method and self.schedule in (default, before.schedule)
+        if left or not given:
+            object.__setattr__(self, "schedule", own or default)
+        if own is not None and self.schedule != own:
+            raise ArgumentError(f"schedule={self.schedule!r}: {self.method} has a schedule of its own, {own!r}")
+        if own is None and self.schedule not in SCHEDULES:
+            raise ArgumentError(f"schedule={self.schedule!r}: {nearest(self.schedule, SCHEDULES)}")
+
+    def _check(self) -> None:
+        """Refuse fields that do not fit each other."""
+        if not re.fullmatch(r"[\w.-]+", self.name) or len(self.name.encode()) > NAME:
+            raise ArgumentError(
+                f"name={self.name!r}: expected letters, digits, '.', '_' and '-', and {NAME} of them at most, as it "
+                "names a folder"
+            )
+        self.optimizer_class()
+        self._check_images()
+        if self.trunk > self.epochs:
+            raise ArgumentError(f"trunk={self.trunk}: expected at most the epochs, {self.epochs}")
+        self.definition.check(self.common())
+        try:
+            self.checkpoints()
+            self.rate(0)
+        except ValueError as error:
+            own = "".join(f", {name}={value}" for name, value in self.definition.own().items())
+            raise ArgumentError(
+                f"epochs={self.epochs}{own} with schedule={self.schedule!r}: {error} (recipe {self.name})"
+            ) from None
+
+    def _check_images(self) -> None:
+        """Refuse what does not fit the data set, and give the user's own images the size that they have by default."""
+        object.__setattr__(self, "image_size", checked_size(self.dataset, self.image_size, self.fingerprint))
+        if self.augment != PLAIN and (self.pad or self.dataset == "imagenet"):
+            other = f"pad={self.pad}" if self.pad else f"dataset={self.dataset!r}, whose images are always seen so"
+            raise ArgumentError(f"augment={self.augment!r} with {other}: expected one way to crop; set pad to 0")
+
+    @property
+    def data_name(self) -> str:
+        """The data set as people call it; that of the user's own images is their folder's."""
+        return f"{listing.parts_of(self.fingerprint)[0]} ({self.dataset})" if self.fingerprint else self.dataset
+
+    def __getattr__(self, name: str) -> Any:
+        """Return one of the method's own fields."""
+        definition = self.__dict__.get("definition")
+        if definition is None or name not in definition.names():
+            raise AttributeError(f"the recipe {self.__dict__.get('name')!r} has no {name!r}")
+        return getattr(definition, name)
+
+    def shape(self) -> Shape:
+        """Return the shape of the family that is trained; a single network is a `Point`."""
+        return self.definition.shape()
+
+    def result_shape(self) -> Shape:
+        """Return the shape of the family that a finished run holds."""
+        return self.definition.result_shape()
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        """The ways in which a run answers, the method's own first."""
+        found = self.definition.answers
+        return (*found, "dropout") if self.dropout > 0 and found[0] == "midpoint" else found
+
+    @property
+    def training_cost(self) -> float:
+        """Network-steps per step: how many networks run forward and backward on a batch."""
+        return self.definition.cost
+
+    def checkpoints(self) -> list[int]:
+        """Return after how many epochs the method keeps its weights; most keep none."""
+        return self.definition.checkpoints(self.epochs)
+
+    def rate(self, epoch: int) -> float:
+        """Return the learning rate of an epoch, counted from 0."""
+        rate = self.definition.rate if self.definition.schedule else SCHEDULES[self.schedule].rate
+        return rate(epoch, self.epochs, self.learning_rate)
+
+    def optimizer_class(self) -> type[torch.optim.Optimizer]:
+        """Return the class of the optimiser."""
+        if self.optimizer in UNFIT:
+            raise ArgumentError(f"optimizer={self.optimizer!r}: {UNFIT[self.optimizer]}; try 'SGD' or 'AdamW'")
+        classes = {name for name, kind in vars(torch.optim).items() if isinstance(kind, type)}
+        known = sorted(classes - {"Optimizer", *UNFIT})
+        if self.optimizer not in known:
+            raise ArgumentError(f"optimizer={self.optimizer!r}: {nearest(self.optimizer, known)}")
+        kind: type[torch.optim.Optimizer] = getattr(torch.optim, self.optimizer)
+        return kind
+
+    def common(self) -> dict[str, Any]:
+        """Return the fields that every recipe has."""
+        return {name: getattr(self, name) for name in COMMON}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all fields, for a JSON file; those of the method follow its name."""
+        found: dict[str, Any] = {}
+        for name, value in self.common().items():
+            found |= {name: value, **(self.definition.own() if name == "method" else {})}
+        return found
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "Recipe":
+        """Return the recipe with these fields; of other methods' fields, which older files have, none is kept."""
+        method = values.get("method", COMMON["method"].default)
+        if method not in METHODS:
+            known = nearest(method, METHODS)
+            raise MissingMethodError(f"unknown method {method!r}: {known}; import or install the package that adds it")
+        kind = METHODS[method]
+        others, fields = own_fields().keys() - kind.names(), all_fields()
+        for name in values:
+            if name not in fields:
+                raise ArgumentError(f"a recipe has no field {name!r}: {nearest(name, fields)}")
+        return cls(**{name: value for name, value in values.items() if name not in others})
+
+    def distinguishing(self) -> dict[str, Any]:
+        """Return the fields that make a difference to what is trained, but for name and seed."""
+        idle = {
+            "name",
+            "seed",
+            *(["schedule"] if self.definition.schedule else []),
+            *([] if self.branch else ["trunk"]),
+        }
+        return {name: value for name, value in self.to_dict().items() if name not in idle}
+
+    @property
+    def content(self) -> bytes:
+        """All fields but the name, in one order; those added later count where they are not their default."""
+        later = {name: entry.default for name, entry in COMMON.items() if entry.metadata.get("later")}
+        later |= {entry.name: entry.default for entry in self.definition.entries() if entry.name not in ALWAYS}
+        found = {**ALWAYS, **self.to_dict()}
+        counted = {name: value for name, value in found.items() if name != "name" and later.get(name, ...) != value}
+        return json.dumps(counted, sort_keys=True).encode()
+
+    @property
+    def key(self) -> str:
+        """A short hash of what the recipe is, whatever its name."""
+        return hashlib.sha256(self.content).hexdigest()[:10]
+
+
+COMMON = {entry.name: entry for entry in dataclasses.fields(Recipe) if entry.name != "definition"}
+"""The fields that every recipe has, by name."""
+
+
+def all_fields() -> dict[str, "dataclasses.Field[Any]"]:
+    """Return the fields that a recipe can have, with those of all methods, by name."""
+    own = {name: found[0][1] for name, found in own_fields().items()}
+    return {**COMMON, **own}

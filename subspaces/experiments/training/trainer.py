@@ -1,0 +1,350 @@
+"""One run from where it is to its end: epochs, log, evaluations, checkpoints."""
+
+import math
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from subspaces.core import memory, norms, sharding, storage, streams
+from subspaces.core.batchnorm import Module, StatisticsError, recalibrate
+from subspaces.core.family import Subspace
+from subspaces.core.phases import phase
+from subspaces.errors import UserError
+from subspaces.experiments import data
+from subspaces.experiments.training import trunks
+from subspaces.experiments.training.advice import against_divergence
+from subspaces.experiments.training.batches import Stream, evaluation_batches, statistics_batches, statistics_seed
+from subspaces.experiments.training.clock import Clock
+from subspaces.experiments.training.engine import Engine, spread
+from subspaces.experiments.training.execution import Execution
+from subspaces.experiments.training.runs import Run, RunError
+from subspaces.experiments.training.world import ALONE, EVERY, World
+
+Report = Callable[[Run, dict[str, Any]], None]
+
+
+class TrainingError(UserError, RuntimeError):
+    """Training that cannot go on."""
+
+
+class LastTrainingError(TrainingError):
+    """The same of a run that was to be saved because all were asked to stop: no other begins after it."""
+
+
+class Trainer:
+    """One run in training. Between its steps others may have their turn: see `steps()` and `took()`.
+
+    `images` is the loader of another, whose training images it may share. Several processes (`world`) each have a
+    trainer of the same run, which make the same calls; what is written is written by the first.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        dataset: data.Dataset,
+        execution: Execution,
+        report: Report,
+        images: data.ResidentLoader | Stream | None = None,
+        world: World = ALONE,
+    ) -> None:
+        self.run = run
+        self.world = world
+        self.dataset = dataset
+        self.execution = execution
+        self.report = report
+        self.engine: Engine = Engine(run.recipe, dataset, execution, images, world)
+        self.hooks = self.engine.hooks
+        self.splits = [name for name in ("validation", "test") if getattr(dataset, name) is not None]
+        self.epoch = 0
+        self.done = 0  # batches of this epoch
+        self.rate = 0.0
+        self.stacked: bool | None = None  # whether it is part of a `Stack`; None: it has not begun
+        self.saved_at = time.monotonic()
+        self.others: dict[str, Any] = {}
+        self.pending: list[tuple[Clock, Callable[[], None]]] = []
+        self._resume()
+
+    def _on_stream(self) -> Any:
+        stream = self.engine.stream
+        return torch.cuda.stream(stream) if stream is not None else nullcontext()
+
+    def _resume(self) -> None:
+        torch.manual_seed(self._dropout_seed())
+        found = self._found()
+        if found is None:
+            return
+        tensors, progress = found
+        try:
+            with self._on_stream():
+                self.engine.load(tensors)
+            if (own := self._own_row(tensors, "generator")) is not None:
+                torch.set_rng_state(own)
+            if (own := self._own_row(tensors, "cuda_generator")) is not None and self.engine.stream is not None:
+                torch.cuda.set_rng_state(own, self.engine.device)
+            self.epoch, self.done = int(progress["epoch"]), int(progress["done"])
+            self.stacked = bool(progress.get("stacked"))  # it goes on as it began, and so to the same end
+        except (KeyError, IndexError, ValueError, TypeError, RuntimeError) as error:
+            if memory.ran_out(error):
+                raise
+            raise RunError(
+                f"{self.run.folder / 'state.safetensors'} does not fit this version's training ({error}): "
+                f"remove the folder {self.run.folder} to train anew"
+            ) from None
+
+    def _dropout_seed(self) -> int:
+        """Return the seed of dropout in training, which is another one in each process."""
+        seed = self.run.recipe.seed
+        return seed if self.world.first else streams.number(seed, "processes", self.world.rank)
+
+    def _found(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """Return what there is to continue from; of several processes the first prepares the log."""
+        if self.world.alone:
+            return self.run.load_checkpoint() or trunks.enter(self.run)
+        mine = self.world.on_first(lambda: self.run.load_checkpoint() is not None)  # the others read it after that
+        return self.run.load_checkpoint(writes=False) if mine else None
+
+    def _own_row(self, tensors: dict[str, Tensor], name: str) -> Tensor | None:
+        """Return this process's part of what each of several has left; None for one that was not there."""
+        rows = tensors[name].view(-1, tensors[name].shape[-1]) if name in tensors else torch.empty(0)
+        # A copy: torch reads the numbers from where the whole begins, not from where the row does.
+        return rows[self.world.rank].clone() if self.world.rank < len(rows) else None
+
+    def checkpoint(self) -> None:
+        """Write the state, so that the same command continues from here."""
+        with self._on_stream():
+            self.flush()
+            self._check_loss(float(self.world.total(self.engine.totals)[0]), self.epoch + 1)
+            self._check_weights()
+            progress = {"epoch": self.epoch, "done": self.done, "stacked": self.engine.step.moved.several}
+            state = self._state()
+            self.world.on_first(lambda: self.run.save_checkpoint(state, progress))
+        self.saved_at = time.monotonic()
+
+    def _state(self) -> dict[str, Tensor]:
+        tensors = {**self.engine.state(), "generator": self.world.every(torch.get_rng_state())}
+        if self.engine.stream is not None:
+            tensors["cuda_generator"] = self.world.every(torch.cuda.get_rng_state(self.engine.device))
+        return tensors
+
+    def flush(self) -> None:
+        """Write the log lines that are still on their way from the device."""
+        while self.pending:
+            self.pending.pop(0)[1]()
+
+    def steps(self, until: int | None = None) -> Generator[None]:
+        """Train to the end, or until so many epochs are done; wherever this yields, the next steps are due.
+
+        Whoever drives it makes them (`advance`), for this run alone or for several at once, and tells it (`took`).
+        Where it ends, or is closed, so do the processes that read images.
+        """
+        try:
+            yield from self._steps(until)
+        finally:
+            for loader in (self.engine.loader, *self.others.values()):
+                if isinstance(loader, Stream):
+                    loader.close()
+
+    def _steps(self, until: int | None) -> Iterator[None]:
+        sizes = self.engine.loader.sizes
+        while self.epoch < (self.run.recipe.epochs if until is None else until):
+            with self._on_stream():
+                self.rate = self.engine.set_epoch(self.epoch)
+                if self.done == 0:
+                    if self.epoch == self.run.recipe.trunk:
+                        self.engine.branch()
+                    self.engine.start_epoch()
+                clock = Clock(self.engine.stream)
+            timed = sum(sizes[self.done :])
+            while self.done < len(sizes):
+                yield
+                if self.pending and self.pending[-1][0].ready():
+                    self.flush()
+            with self._on_stream():
+                self._end_epoch(clock, timed)
+        if until is None:
+            with self._on_stream():
+                self._finish()
+
+    def advance(self) -> int:
+        """Make the next steps, and those of all runs that are one program with this one; return how many."""
+        with self._on_stream():
+            return self.engine.advance(self.engine.loader.sizes, self.done)
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time for a checkpoint, by the clock of any process."""
+        if not self.world.alone and self.done % EVERY:
+            return False
+        return bool(self.world.largest(time.monotonic() - self.saved_at > self.execution.checkpoint_seconds))
+
+    def took(self, steps: int, save: bool = False) -> None:
+        """Count steps that were made, and write a checkpoint if told so."""
+        self.done += steps
+        if save:
+            self.checkpoint()
+
+    def _end_epoch(self, clock: Clock, timed: int) -> None:
+        """Queue the log line of the epoch: it is written when the device is there, so that nobody waits for it."""
+        self.flush()
+        totals = torch.cat([self.world.total(self.engine.totals), spread(self.engine.family)]).to(
+            "cpu", non_blocking=True
+        )
+        clock.stop()
+        self.epoch, self.done = self.epoch + 1, 0
+        epoch, rate, every = self.epoch, self.rate, self.execution.evaluate_every
+        scores: dict[str, float] = {}
+        if self.hooks.watch is not None:
+            scores = self.evaluate(self.hooks.watch, every_split=True)
+        elif every and epoch % every == 0 and epoch < self.run.recipe.epochs:
+            scores = self.evaluate(self.execution.evaluate_batches)
+        self.hooks.after_epoch(epoch, scores)
+
+        def write() -> None:
+            speed = timed / max(clock.seconds(), 1e-9)  # waits until the device is there, and so for the totals
+            self._log(epoch, rate, totals, speed, scores)
+
+        self.pending.append((clock, write))
+        if self.engine.stream is None:
+            self.flush()
+        if epoch == self.run.recipe.trunk:
+            self.flush()
+            self._check_weights()
+            trunks.leave(self.run, self._state())
+
+    def _check_loss(self, loss: float, epoch: int) -> None:
+        if not math.isfinite(loss):
+            raise TrainingError(
+                f"the loss of {self.run.folder.name} is {loss} in epoch {epoch}: "
+                f"{against_divergence(self.run.recipe)}, or check the data; the last good checkpoint is kept"
+            )
+
+    def _check_weights(self) -> None:
+        """Refuse what a last step has ruined: its loss was computed before it."""
+        own = (sharding.local(omega) for omega in self.engine.family.parameters())
+        if self.world.largest(not all(bool(omega.isfinite().all()) for omega in own)):
+            raise TrainingError(
+                f"the weights of {self.run.folder.name} are not finite: {against_divergence(self.run.recipe)}; "
+                "the last good checkpoint is kept"
+            )
+
+    def _log(self, epoch: int, rate: float, totals: Tensor, speed: float, scores: dict[str, float]) -> None:
+        loss, correct, l2, cos2 = totals.tolist()
+        self._check_loss(loss, epoch)
+        images = sum(self.engine.loader.sizes)
+        row = {
+            "epoch": epoch,
+            "loss": loss / images,
+            "train_accuracy": correct / images,
+            "learning_rate": rate,
+            "l2": l2,
+            "cos2": cos2,
+            "images_per_second": speed,
+            **scores,
+        }
+        if self.world.first:
+            self.run.append_log(row)
+            self.report(self.run, row)
+
+    @phase("evaluation")
+    def evaluate(self, batches: int, every_split: bool = False) -> dict[str, float]:
+        """Return the accuracy of the midpoint on held-out images, with statistics of so many batches.
+
+        It is a copy that is evaluated, on batches of its own, so that training is not disturbed. While
+        there are validation images, the test set is left alone until the end, unless every split is asked for.
+        """
+        with self.engine.at_rest():
+            network = self.hooks.so_far().midpoint()
+        with self._autocast(), self._own_random_numbers():
+            recalibrate(network, self._statistics(batches), finite=False)  # the loss will tell
+            self._share_statistics(network)
+        return self._accuracies(network, self.splits if every_split else self.splits[:1])
+
+    def _accuracies(self, network: nn.Module, splits: Iterable[str]) -> dict[str, float]:
+        network.eval()
+        with self._autocast():
+            return {f"{name}_accuracy": accuracy(network, self._split(name), self.world) for name in splits}
+
+    def _autocast(self) -> torch.autocast:
+        low = self.execution.precision == "bfloat16"
+        return torch.autocast(self.engine.device.type, torch.bfloat16, enabled=low)
+
+    def _own_random_numbers(self) -> Any:
+        """Give back the random numbers that dropout takes while statistics are made."""
+        return torch.random.fork_rng([self.engine.device] if self.engine.stream is not None else [])
+
+    def _statistics(self, most: int | None = None) -> Any:
+        """Return this process's batches for batch-norm statistics, `most` of them for all together."""
+        recipe, loader, share = self.run.recipe, self.engine.loader, self.world.share(whole=True, most=most)
+        if isinstance(loader, data.ResidentLoader):
+            return loader.sibling(statistics_seed(recipe), share=share)
+        return statistics_batches(recipe, self.dataset, self.execution, share)
+
+    def _share_statistics(self, module: nn.Module) -> None:
+        """Give the statistics of all processes to a network of which each has a copy."""
+        sharding.average_statistics(norms.tracked(module).values(), self.world.mesh, counting=True)
+
+    def _split(self, name: str) -> Any:
+        """Return this process's share of a split, from its beginning however often it was used."""
+        if name not in self.others:
+            images, share = getattr(self.dataset, name), self.world.share()
+            self.others[name] = evaluation_batches(images, self.run.recipe, self.dataset, self.execution, share)
+        return self.others[name]
+
+    @phase("evaluation")
+    def _finish(self) -> None:
+        self.flush()
+        self._check_weights()
+        with self.engine.at_rest() as trained, self._autocast(), self._own_random_numbers():
+            family = self._recalibrated(self.hooks.result())
+            network = self._answering(family)
+        families = {}
+        if family is not trained and trained.shape.vertices > 1:
+            families[self.run.trained_file.name] = self._save(trained, self.run.trained_file)
+        families[self.run.family_file.name] = self._save(family, self.run.family_file)
+        distances = dict(zip(("l2", "cos2"), spread(family).tolist(), strict=True))
+        scores = self._accuracies(network, self.splits)
+        found = {**distances, **scores, **self.hooks.summary()}
+        self.world.on_first(lambda: self.run.finish({**self.run.log()[self.hooks.epoch - 1], **found}, families))
+
+    def _save(self, family: Subspace, path: Path) -> str:
+        """Write a family, of which each process has its columns, or a copy."""
+        if family.mesh is not None:
+            return storage.save(family, path)
+        return self.world.on_first(lambda: storage.save(family, path))
+
+    def _answering(self, family: Subspace) -> nn.Module:
+        """Return what answers for a method, with its statistics: one network, or the ensemble of all vertices."""
+        if self.run.recipe.answers[0] == "midpoint":
+            return family.midpoint()  # the statistics are those of the family
+        members = family.ensemble(torch.eye(family.shape.vertices))
+        return self._recalibrated(members)
+
+    def _recalibrated(self, module: Module) -> Module:
+        """Return it with statistics of all training images, which a run that went wrong may not have."""
+        try:
+            made = recalibrate(module, self._statistics())
+            if not (isinstance(module, Subspace) and module.mesh is not None):  # which shares them by itself
+                self._share_statistics(module)
+            return made
+        except StatisticsError as error:
+            advice = against_divergence(self.run.recipe)
+            raise TrainingError(f"{self.run.folder.name} has no statistics ({error}): {advice}") from error
+
+
+@torch.no_grad()
+def accuracy(network: nn.Module, batches: Iterable[tuple[Tensor, Tensor]], world: World = ALONE) -> float:
+    """Return the share of right predictions, over the batches of all processes."""
+    hits, images = [], 0
+    for x, y in batches:
+        hits.append((network(x).argmax(1) == y).sum())
+        images += len(y)  # counted here: a number made on the device would be waited for
+    right = torch.stack(hits).sum()
+    if world.alone:
+        return int(right) / images
+    found = world.total(torch.stack([right, torch.tensor(images, device=right.device)]))
+    return int(found[0]) / int(found[1])

@@ -1,0 +1,170 @@
+"""Image files and arrays of any kind as what a model takes: float32 [C, H, W] in [0, 1].
+
+Image files are turned as their EXIF says and laid on white where they are transparent. Of what has another size, the
+largest part in the middle that has the model's sides is scaled to its size; grey becomes three equal channels, colours
+become grey by the weights of ITU-R 601.
+"""
+
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from subspaces.experiments.data.decoding import PIXELS, UnreadableError, centre_view, check_size, formats, prepared
+from subspaces.experiments.data.pixels import GREY
+from subspaces.export.errors import install
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+ARRAYS = (".npy", ".npz")
+UNPACKED = 1 << 32  # bytes of a .npz file; a .npy file is read row by row
+
+
+class Form(NamedTuple):
+    """What a model takes."""
+
+    channels: int
+    height: int
+    width: int
+    resize: int = 0  # the length that the shorter side of a file is scaled to first; 0: just what is needed
+
+
+def read_image(path: Path, form: Form) -> Tensor:
+    """Return an image file as a model takes it: where that is a square, as training on one's own images reads it."""
+    try:
+        from PIL import Image, UnidentifiedImageError
+    except ImportError:
+        raise install("Pillow", "reading image files", "images") from None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the limit below is as near
+            with Image.open(path, formats=formats()) as image:
+                least = None if form.resize else (form.width, form.height)
+                pixels = np.asarray(fitted(prepared(image, least), form))
+    except Image.DecompressionBombError as error:
+        raise UnreadableError(f"{error}: scale it down to at most {PIXELS:,} pixels") from None
+    except UnidentifiedImageError:
+        raise UnreadableError(f"no image that is known here ({', '.join(formats())})") from None
+    except UnreadableError:
+        raise
+    except Exception as error:  # Pillow's decoders raise whatever their libraries do
+        raise UnreadableError(f"not a whole image ({' '.join(str(error).split()) or type(error).__name__})") from None
+    pixels = pixels[..., None] if pixels.ndim == 2 else pixels
+    return _tensor(_coloured(pixels.astype(np.float32) / np.float32(255), form.channels))
+
+
+def _tensor(pixels: npt.NDArray[np.float32]) -> Tensor:
+    """Return [H, W, C] as [C, H, W]."""
+    return torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1)))
+
+
+def fitted(image: "Image", form: Form) -> "Image":
+    """Return the largest part in the middle of an image that has the sides of the model's, scaled to its size."""
+    from PIL import Image
+
+    _, height, width, resize = form
+    if resize:
+        short = min(image.size)
+        check_size(resize * image.width // short, resize * image.height // short)  # of a long strip, scaled
+        return Image.fromarray(centre_view(image, resize, width))
+    if image.size == (width, height):
+        return image
+    scale = min(image.width / width, image.height / height)
+    left, top = (image.width - scale * width) / 2, (image.height - scale * height) / 2
+    box = (left, top, left + scale * width, top + scale * height)
+    return image.resize((width, height), Image.Resampling.BILINEAR, box=box)
+
+
+def _coloured(pixels: npt.NDArray[np.float32], channels: int) -> npt.NDArray[np.float32]:
+    """Return [..., H, W, C] with so many channels."""
+    found = pixels.shape[-1]
+    if found == channels:
+        return pixels
+    if found == 4:
+        alpha = pixels[..., 3:]
+        return _coloured(pixels[..., :3] * alpha + (1 - alpha), channels)
+    if found == 1:
+        return np.repeat(pixels, channels, axis=-1)
+    if channels == 1 and found == 3:
+        return (pixels @ np.array(GREY, np.float32))[..., None]
+    raise UnreadableError(f"it has {found} channels, and the model takes {channels}")
+
+
+def read_arrays(path: Path, form: Form) -> Iterator[tuple[str, Callable[[], Tensor]]]:
+    """Yield each image of a .npy or .npz file: its place there, and a function that reads it."""
+    try:
+        if path.suffix.lower() == ".npy":
+            named = {"": np.load(path, allow_pickle=False, mmap_mode="r")}
+        else:
+            with open(path, "rb") as file, np.load(file, allow_pickle=False) as found:
+                named = {f":{name}": found[name] for name in _small(found)}
+    except UnreadableError:
+        raise
+    except Exception as error:  # of zip, of headers, and of what is pickled
+        raise UnreadableError(f"not a whole array of numbers ({' '.join(str(error).split())})") from None
+    for name, array in named.items():
+        row = _rows(array, form)
+        for index in range(len(array)):
+            yield f"{name}[{index}]", partial(row, index)
+
+
+def _small(found: Any) -> list[str]:
+    """Return the names in a .npz file, unless it unpacks to more than is read."""
+    size = sum(info.file_size for info in found.zip.infolist())
+    if size > UNPACKED:
+        raise UnreadableError(f"it unpacks to {size:,} bytes, and at most {UNPACKED:,} are read: save it as .npy")
+    return list(found.files)
+
+
+def _rows(array: npt.NDArray[Any], form: Form) -> Callable[[int], Tensor]:
+    """Return a function from an index to the image there, after a look at what the array is."""
+    if array.dtype != np.uint8 and array.dtype.kind != "f":
+        raise UnreadableError(f"an array of {array.dtype}: expected uint8, or floats from 0 to 1")
+    if array.ndim not in (3, 4):
+        raise UnreadableError(f"an array of shape {array.shape}: expected [n, H, W], [n, H, W, C] or [n, C, H, W]")
+    first = array.ndim == 4 and _channels_first(array.shape, form)
+
+    def row(index: int) -> Tensor:
+        one = np.array(array[index])
+        pixels = one[..., None] if one.ndim == 2 else one.transpose(1, 2, 0) if first else one
+        if pixels.dtype == np.uint8:
+            pixels = pixels.astype(np.float32) / 255
+        elif not np.isfinite(pixels).all() or pixels.min(initial=0) < 0 or pixels.max(initial=1) > 1:
+            raise UnreadableError("its floats are not all from 0 to 1: divide bytes by 255")
+        sized = _sized(_coloured(pixels.astype(np.float32), form.channels), form)
+        return _tensor(sized)
+
+    return row
+
+
+def _channels_first(shape: tuple[int, ...], form: Form) -> bool:
+    """Say whether an array is [n, C, H, W] and not [n, H, W, C]."""
+    first, last = shape[1] in (1, 3, 4), shape[3] in (1, 3, 4)
+    if first and last:  # whichever is the model's own size
+        first = shape[1:] == form[:3]
+        last = not first and shape[1:] == (form.height, form.width, form.channels)
+    if first == last:
+        raise UnreadableError(f"an array of shape {shape}: which of its sides are channels? Expected 1, 3 or 4 of them")
+    return first
+
+
+def _sized(pixels: npt.NDArray[np.float32], form: Form) -> npt.NDArray[np.float32]:
+    """Return floats [H, W, C] in the size of the model."""
+    if pixels.shape[:2] == (form.height, form.width):
+        return pixels
+    try:
+        from PIL import Image
+    except ImportError:
+        raise install("Pillow", "scaling images", "images") from None
+    if not pixels.size:
+        raise UnreadableError("its images are empty")
+    check_size(pixels.shape[1], pixels.shape[0])
+    parts = [fitted(Image.fromarray(np.ascontiguousarray(part)), form) for part in pixels.transpose(2, 0, 1)]
+    return np.stack([np.asarray(part) for part in parts], axis=-1).clip(0, 1)

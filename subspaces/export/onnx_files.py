@@ -1,0 +1,218 @@
+"""ONNX files of anybody: what is refused before onnxruntime sees it, and how much memory the rest may take.
+
+A graph of ONNX operators runs no code of whoever made it, but it can name other files, run for ever, and ask for a
+terabyte in 200 bytes. A file is read only if
+
+    size        it has at most 2 GiB, the limit of the format, and all of its tensors lie in it; beside them it has at
+                most a million nodes, attributes and other parts
+    operators   each is one of `OPERATORS`, those of the standard domain that networks are made of. None of them calls
+                a graph (no If, Loop or Scan, and functions are refused), so that every node runs at most once, and
+                none makes text, whose memory onnxruntime does not count
+    memory      what onnxruntime computes fits into `MEMORY` and four times the size of the file
+"""
+
+import hashlib
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from subspaces.core import checks
+from subspaces.errors import ArgumentError
+from subspaces.export.errors import ExportError, ModelError, require
+from subspaces.export.metadata import Metadata
+from subspaces.export.models import Call, Model
+
+SIZE = (1 << 31) - 1  # bytes of a file
+PARTS = 1 << 20  # of its description
+MEMORY = 2 << 30  # bytes of what is computed for a batch
+_NAMES = """
+Abs Add And ArgMax ArgMin AveragePool BatchNormalization Cast Ceil Celu Clip Concat Constant ConstantOfShape Conv
+ConvTranspose Cos CumSum DepthToSpace Div Dropout Einsum Elu Equal Erf Exp Expand Flatten Floor GRU Gather
+GatherElements GatherND Gelu Gemm GlobalAveragePool GlobalMaxPool Greater GreaterOrEqual GroupNormalization
+HardSigmoid HardSwish Identity InstanceNormalization IsInf IsNaN LRN LSTM LayerNormalization LeakyRelu Less
+LessOrEqual Log LogSoftmax LpNormalization MatMul Max MaxPool Mean Min Mish Mod Mul Neg Not Or PRelu Pad Pow RNN
+Range Reciprocal ReduceL1 ReduceL2 ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum
+ReduceSumSquare Relu Reshape Resize Round Selu Shape Sigmoid Sign Sin Size Slice Softmax Softplus Softsign
+SpaceToDepth Split Sqrt Squeeze Sub Sum Tanh Tile TopK Transpose Trilu Unsqueeze Where Xor
+"""
+OPERATORS = frozenset(_NAMES.split())
+_ATTRIBUTE = {"name", "type", "doc_string", "f", "i", "s", "t", "floats", "ints"}  # fields: no graph, no text
+_GRAPH = {"name", "doc_string", "node", "initializer", "input", "output", "value_info"}
+MARK = b"checksum-of-all-bytes-but-these-"
+"""Where an ONNX file, which has no checksum of its own, gets one: as long as that is."""
+
+
+def read_onnx(path: Path) -> Model:
+    """Return the model of an ONNX file."""
+    require("reading an ONNX file", "onnx", "onnx", "onnxruntime")
+    with open(path, "rb") as file:
+        content = file.read(SIZE + 1)
+    if len(content) > SIZE:
+        raise ModelError(f"{path} has more than {SIZE:,} bytes, the most of an ONNX file: use another copy")
+    found = parsed(path, content)
+    header = {each.key: each.value for each in found.metadata_props}
+    about = Metadata.of(header, path)
+    if not unchanged(content, header.get("checksum", "")):
+        raise ModelError(f"{path} is damaged (its bytes do not match its checksum): use another copy")
+    if (what := refused(found, len(content))) is not None:
+        raise ModelError(f"{path} holds {what}, which is not read from a file: use a .safetensors export")
+    session = _session(path, content)
+    _check_interface(path, session, about)
+    return Model(path, about, _called(path, session, about.inputs))
+
+
+def parsed(path: Path, content: bytes) -> Any:
+    """Return the description in an ONNX file."""
+    import onnx
+
+    try:
+        if _parts(onnx.ModelProto.DESCRIPTOR, content) > PARTS:
+            raise ModelError(f"{path} has more than {PARTS:,} parts, which no network has: use another copy")
+        return onnx.ModelProto.FromString(content)
+    except ModelError:
+        raise
+    except Exception:  # of a file that is cut, and of protobuf
+        raise ModelError(f"{path} is no whole ONNX file: use another copy") from None
+
+
+def _parts(kind: Any, content: bytes) -> int:
+    """Count fields and numbers of a message, up to a limit, but not the bytes of tensors and text.
+
+    A part of two bytes may take two hundred when it is parsed.
+    """
+    found, inner = 0, [(kind, 0, len(content))]
+    while inner:
+        kind, at, end = inner.pop()
+        while at < end and found <= PARTS:
+            tag, at = _number(content, at)
+            entry, wire = kind.fields_by_number.get(tag >> 3), tag & 7
+            size, after = _number(content, at) if wire in (0, 2) else ({1: 8, 5: 4}[wire], at)
+            at = after + (size if wire else 0)
+            found += 1
+            if wire == 2 and entry is not None and entry.message_type:
+                inner.append((entry.message_type, after, at))
+            elif wire == 2 and entry is not None and entry.type not in (entry.TYPE_BYTES, entry.TYPE_STRING):
+                found += size
+    return found
+
+
+def _number(content: bytes, at: int) -> tuple[int, int]:
+    """Return a number as protobuf writes it, in seven bits a byte, and where it ends."""
+    found = shift = 0
+    while shift < 64:
+        byte = content[at]
+        found, at, shift = found | (byte & 127) << shift, at + 1, shift + 7
+        if byte < 128:
+            return found, at
+    raise ArgumentError("a number of more than 64 bits")
+
+
+def refused(model: Any, size: int) -> str | None:
+    """Return what an ONNX file of `size` bytes holds that is not read; None if it may be."""
+    return next(_refusals(model, size), None)
+
+
+def _refusals(model: Any, size: int) -> Iterator[str]:
+    if model.functions or model.training_info:
+        yield "functions of its own"
+    attributes = [attribute for node in model.graph.node for attribute in node.attribute]
+    for message, known in ((model.graph, _GRAPH), *((each, _ATTRIBUTE) for each in attributes)):
+        for entry, _ in message.ListFields():
+            if entry.name not in known:
+                yield f"{entry.name!r} in {checks.shown(message.name)}"
+    for node in model.graph.node:
+        if node.domain not in ("", "ai.onnx") or node.op_type not in OPERATORS:
+            yield f"the operator {checks.shown(f'{node.domain}:{node.op_type}'.removeprefix(':'))}"
+    for tensor in (*model.graph.initializer, *(each.t for each in attributes if each.HasField("t"))):
+        if tensor.external_data or tensor.data_location:
+            yield f"the tensor {checks.shown(tensor.name)} in another file"
+        if tensor.data_type == tensor.STRING or tensor.string_data:
+            yield f"the tensor {checks.shown(tensor.name)} of text"
+        if len(tensor.dims) > 16 or not 0 <= math.prod(tensor.dims) <= 2 * size:  # two int4 take a byte
+            yield f"the tensor {checks.shown(tensor.name)} of shape {checks.shown(list(tensor.dims[:16]))}"
+
+
+def _session(path: Path, content: bytes) -> Any:
+    """Return the session of a file that was looked at, with an allocator of its own."""
+    import onnxruntime
+
+    place = onnxruntime.OrtMemoryInfo(
+        "Cpu", onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, onnxruntime.OrtMemType.DEFAULT
+    )
+    limits = onnxruntime.OrtArenaCfg({"max_mem": MEMORY + 4 * len(content), "arena_extend_strategy": 1})
+    onnxruntime.create_and_register_allocator(place, limits)  # for the sessions that are made from now on and ask
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.add_session_config_entry("session.use_env_allocators", "1")
+    # a file may be one of onnxruntime's own format at the same time, which is not what was looked at
+    options.add_session_config_entry("session.load_model_format", "ONNX")
+    try:  # constants are computed in each run, where the allocator counts, and not while the file is read
+        return onnxruntime.InferenceSession(
+            content, options, providers=["CPUExecutionProvider"], disabled_optimizers=["ConstantFolding"]
+        )
+    except Exception as error:  # of its own kinds
+        raise ModelError(f"{path} cannot be read by onnxruntime ({_said(error)}): use another copy") from None
+
+
+def _check_interface(path: Path, session: Any, about: Metadata) -> None:
+    """Refuse a graph whose inputs and outputs are not those of its metadata."""
+    for verb, found, names in (
+        ("takes", session.get_inputs(), about.inputs),
+        ("returns", session.get_outputs(), about.outputs),
+    ):
+        if [(each.name, each.type) for each in found] != [(name, "tensor(float)") for name in names]:
+            there = ", ".join(f"{each.name} as {each.type}" for each in found)
+            raise ModelError(
+                f"{path} {verb} {checks.shown(there)}: expected {', '.join(names)} as tensor(float); use another copy"
+            )
+    shape = tuple(session.get_inputs()[0].shape[1:])
+    if shape != about.image_shape:
+        raise ModelError(
+            f"{path} takes images of shape {checks.shown(shape)}, and its metadata says {about.image_shape}: use "
+            "another copy"
+        )
+
+
+def _called(path: Path, session: Any, names: Sequence[str]) -> Call:
+    """Return a session as what a model calls."""
+    import onnxruntime
+
+    options = onnxruntime.RunOptions()
+    options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
+
+    def call(*inputs: Tensor) -> list[Tensor]:
+        fed = {name: value.numpy() for name, value in zip(names, inputs, strict=True)}
+        try:
+            found = session.run(None, fed, options)
+        except Exception as error:  # of its own kinds
+            raise ModelError(f"{path} cannot be run by onnxruntime ({_said(error)}): use another copy") from None
+        return [torch.from_numpy(each) for each in found]
+
+    return call
+
+
+def _said(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return text if len(text) <= 300 else f"{text[:100]} … {text[-200:]}"
+
+
+def sealed(content: bytes) -> bytes:
+    """Return the bytes of an ONNX file with their checksum in the place that is marked for it."""
+    if content.count(MARK) != 1:
+        raise ExportError("the network holds the text that marks the place of a checksum: use --format pt2")
+    return content.replace(MARK, checksum(content))
+
+
+def checksum(content: bytes) -> bytes:
+    """Return what tells marked bytes from any others."""
+    return hashlib.blake2b(content, digest_size=len(MARK) // 2).hexdigest().encode()
+
+
+def unchanged(content: bytes, found: str) -> bool:
+    """Say whether an ONNX file is as it was written, by the checksum in it."""
+    mark = found.encode()
+    return content.count(mark) == 1 and checksum(content.replace(mark, MARK)) == mark

@@ -1,0 +1,245 @@
+"""`subspaces compare` and the studies: options, the table, JSON, a dry run, stopping and errors."""
+
+import dataclasses
+import importlib
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from subspaces.cli import app
+from subspaces.cli.options import expanded
+from subspaces.evaluation import Record
+from subspaces.experiments.studies.setting import Setting
+from subspaces.experiments.training import Execution, Run
+from subspaces.experiments.training.recipe import all_fields
+
+WIDE = {"COLUMNS": "240", "TERMINAL_WIDTH": "240"}
+FIELDS = [*all_fields(), *(entry.name for entry in dataclasses.fields(Execution))]
+SMALL = ["--epochs", "1", "--device", "cpu", "--no-tensorboard"]
+
+STUDY = [
+    *("study", "noise", "digits-standard", "--validation", "100"),
+    *("--levels", "0", "0.4", "--smoothing-rates", "0.1", "0.2", "--dropout-rates", "0"),
+]
+
+
+def call(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], prog_name="subspaces", env=WIDE)
+
+
+def folders(tmp_path: Path) -> list[object]:
+    return ["--runs", tmp_path / "runs", "-o", tmp_path / "to"]
+
+
+@pytest.mark.parametrize(
+    ("command", "own", "refused"),
+    [
+        ("compare", "ensembles reference dropout-passes", ()),
+        ("study noise", "levels dropout-rates smoothing-rates by ensembles dropout-passes", ("label_noise",)),
+        ("study integral", "levels", ("label_noise",)),
+        ("study instability", "shared models draws", ("trunk", "branch")),
+    ],
+)
+def test_help_names_every_option_that_can_be_given(command: str, own: str, refused: tuple[str, ...]) -> None:
+    output = call(*command.split(), "--help").output
+    common = "seeds dry-run data runs out quiet json tensorboard"
+    fields = [field.replace("_", "-") for field in FIELDS if field not in refused]
+    for name in [*own.split(), *common.split(), *fields]:
+        assert f"--{name} " in output, name
+    assert not [name for name in refused if f"--{name.replace('_', '-')} " in output]
+
+
+@pytest.fixture
+def planned(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The plans that commands make; nothing is trained."""
+    seen: list[Any] = []
+
+    class Reached(RuntimeError):
+        """The plan was made."""
+
+    def pretend(plan: Any) -> None:
+        seen.append(plan)
+        raise Reached
+
+    for name in ("compare", "noise"):
+        monkeypatch.setattr(importlib.import_module(f"subspaces.experiments.studies.{name}"), "run", pretend)
+    return seen
+
+
+def test_every_option_of_compare_arrives(planned: list[Any]) -> None:
+    options = (
+        "--seeds 0 1 --ensembles 2 --reference digits-line --dropout-passes 7 --data there --runs a -o b --epochs 3 "
+        "--label-noise 0.2 --device cpu --precision float32 --quiet --no-tensorboard"
+    )
+    call("compare", "digits-standard", "digits-line", *options.split())
+    (plan,) = planned
+    assert [(one.name, one.seed, one.epochs, one.label_noise) for one in plan.recipes] == [
+        (name, seed, 3, 0.2) for name in ("digits-standard", "digits-line") for seed in (0, 1)
+    ]
+    assert plan.reference == plan.recipes[2]
+    assert plan.setting == Setting(
+        runs=Path("a"),
+        out=Path("b"),
+        data=Path("there"),
+        ensembles=(2,),
+        dropout_passes=7,
+        show="quiet",
+        tensorboard=False,
+        execution=Execution(device="cpu", precision="float32"),
+    )
+
+
+def test_every_option_of_the_study_arrives(planned: list[Any]) -> None:
+    options = (
+        "--levels 0 0.3 --dropout-rates 0 --smoothing-rates .1 0.2 --by nll --seeds 0 1 --ensembles 2 --validation 9 "
+        "--dropout-passes 7 --data there --runs a -o b --epochs 3 --device cpu --json"
+    )
+    call("study", "noise", "digits-standard", *options.split())
+    (plan,) = planned
+    wanted = [(level, smoothing, seed) for level in (0, 0.3) for smoothing in (0, 0.1, 0.2) for seed in (0, 1)]
+    assert [(one.label_noise, one.label_smoothing, one.seed) for one in plan.recipes] == wanted
+    assert {(one.validation, one.epochs) for one in plan.recipes} == {(9, 3)}
+    setting = plan.setting
+    assert (plan.by, setting.ensembles, setting.dropout_passes, setting.show) == ("nll", (2,), 7, "quiet")
+    assert (setting.data, setting.runs, setting.out) == (Path("there"), Path("a"), Path("b"))
+
+
+def test_fractions_in_a_row() -> None:
+    given = ["--levels", "0", "0.2", ".5", "1.", "-0.1", "name", "0.3"]
+    expected = ["--levels", "0", *(part for value in given[2:6] for part in ("--levels", value)), *given[6:]]
+    assert expanded(given, {"--levels"}) == expected
+
+
+def test_a_table_and_the_same_again(tmp_path: Path) -> None:
+    command = ["compare", "digits-standard", "digits-line", "--seeds", 0, 1, *SMALL, *folders(tmp_path)]
+    result = call(*command, "--quiet")
+    assert result.exit_code == 0, result.output
+    assert result.stderr == ""
+    lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
+    values = []
+    for folder in sorted((tmp_path / "runs").glob("digits-standard-*")):
+        values.append(100 * Record.read(folder).rows[0].metrics["accuracy"])
+    mean, std = sum(values) / 2, abs(values[0] - values[1]) / 2**0.5
+    assert sum(line.startswith(f"standard network {mean:.2f} ± {std:.2f} ") for line in lines) == 1
+    for words in ("standard ensemble of 2 runs", "line midpoint", "line ensemble of 0.1 and 0.9"):
+        assert sum(line.startswith(words) for line in lines) == 1
+    assert any("With 2 seeds the interval reaches 12.7 standard errors" in line for line in lines)
+    assert lines[-1].startswith("wrote ")
+    assert (tmp_path / "to" / "report.html").is_file()
+    again = call(*command, "--json")
+    assert again.exit_code == 0
+    assert json.loads(again.stdout) == json.loads((tmp_path / "to" / "comparison.json").read_text())
+    dry = call(*command, "--dry-run")
+    assert "0 of 4 runs would be trained; nothing was done" in dry.stdout
+
+
+def test_a_dry_run_does_nothing(tmp_path: Path) -> None:
+    result = call("compare", "digits-standard", "digits-line", "--seeds", 0, 1, "--dry-run", *folders(tmp_path))
+    assert result.exit_code == 0, result.output
+    assert "4 of 4 runs would be trained" in result.stdout
+    assert result.stdout.count("to train") == 4
+    rows = call(*STUDY, "--dry-run", "--json", *folders(tmp_path)).stdout.splitlines()
+    assert [json.loads(row)["state"] for row in rows] == ["to train"] * 6
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_study_of_noise(tmp_path: Path) -> None:
+    result = call(*STUDY, "--quiet", *SMALL, *folders(tmp_path))
+    assert result.exit_code == 0, result.output
+    lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
+    assert [line.split(" network")[0] for line in lines if " network " in line] == [
+        *("0 standard", "0 label smoothing", "40 standard", "40 label smoothing")
+    ]
+    assert sum(line.count(" *") for line in lines if line.startswith(("0 label", "40 label"))) == 4
+    assert (tmp_path / "to" / "noise.png").is_file()
+
+
+def test_a_signal_stops_and_the_same_command_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    append, seen = Run.append_log, [0]
+
+    def stopping(self: Run, row: Any) -> None:
+        append(self, row)
+        seen[0] += 1
+        if seen[0] == 4:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(Run, "append_log", stopping)
+    command = [
+        "compare",
+        "digits-standard",
+        "--seeds",
+        0,
+        1,
+        "--epochs",
+        3,
+        "--stack",
+        1,
+        *SMALL[2:],
+        *folders(tmp_path),
+    ]
+    result = call(*command, "--quiet")
+    assert result.exit_code == 143
+    assert result.stderr == "stopped; the same command continues\n"
+    dry = call(*command, "--dry-run").stdout
+    assert [dry.count(f" {state} ") for state in ("to evaluate", "to continue")] == [1, 1]
+    assert call(*command, "--quiet").exit_code == 0
+    assert seen == [6]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("compare", "Missing argument 'RECIPE'; see `subspaces compare --help`"),
+        ("compare digits-lin", "no recipe 'digits-lin': did you mean 'digits-line'?"),
+        ("compare digits-standard mnist-line", "methods are compared on the same data"),
+        ("compare digits-standard --reference digits-line", "--reference='digits-line': "),
+        ("compare digits-standard --ensembles 2", "--ensembles=2: expected 2 or more and as many seeds"),
+        ("compare digits-standard --dropout-passes 0", "--dropout-passes=0: expected at least 1"),
+        ("compare digits-standard --seeds 0 --seed 1", "--seed and --seeds exclude each other"),
+        ("compare digits-standard --quiet --json", "--quiet and --json exclude each other"),
+        ("compare digits-standard --epochs 0", "--epochs=0: expected at least 1"),
+        ("compare digits-standard --network mpl", "unknown network 'mpl' (did you mean 'mlp'?)"),
+        ("study noise digits-standard", "--validation=0: the best dropout is chosen on held-out images"),
+        ("study noise digits-standard --label-noise 0.1", "--label-noise=0.1: the study has levels of it instead"),
+        ("study integral --label-noise 0.1", "--label-noise=0.1: the study has levels of it instead"),
+        ("study instability digits-standard --trunk 3", "--trunk=3: the study sets it itself"),
+        ("study instability digits-standard --branch 1", "--branch=1: the study sets it itself"),
+        ("study noise digits-standard --validation 9 --ensembles 2", "--ensembles=2: expected 2 or more"),
+        ("study noise digits-standard --validation 9 --dropout-passes 0", "--dropout-passes=0: expected at least 1"),
+        ("study noise digits-standard --by nl", "unknown metric 'nl': did you mean 'nll'?"),
+        ("study nois", "nois"),
+    ],
+)
+def test_a_wrong_command_is_one_line(
+    arguments: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = call(*arguments.split())
+    assert result.exit_code == 2, result.output
+    assert words in result.stderr
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_study_of_a_network_without_dropout_says_how_to_leave_it_out(tmp_path: Path) -> None:
+    command = ["study", "noise", "digits-standard", "--validation", 100, *SMALL, *folders(tmp_path), "--quiet"]
+    result = call(*command)
+    assert result.exit_code == 2
+    assert "network 'mlp' has no dropout" in result.stderr
+    assert "--dropout-rates 0 leaves dropout out" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("more", [[], ["--dry-run"]])
+def test_a_network_without_dropout_is_one_line(more: list[str], tmp_path: Path) -> None:
+    result = call("compare", "digits-standard", "--dropout", 0.1, *SMALL, *folders(tmp_path), "--quiet", *more)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: --dropout=0.1")
+    assert "has no dropout" in result.stderr
+    assert result.stderr.count("\n") == 1

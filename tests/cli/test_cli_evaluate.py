@@ -1,0 +1,359 @@
+"""`subspaces evaluate`: options, the table, JSON, stopping and errors."""
+
+import inspect
+import json
+import os
+import re
+import shutil
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner, Result
+
+import subspaces as ss
+from subspaces.cli import app
+from subspaces.cli.evaluate import _steps
+from subspaces.evaluation import Record
+from subspaces.evaluation.api import evaluate as real
+from subspaces.evaluation.predictor import Predictor
+from subspaces.evaluation.settings import Settings
+from subspaces.experiments import data
+from subspaces.experiments.training import Execution
+
+WIDE = {"COLUMNS": "240", "TERMINAL_WIDTH": "240"}
+
+
+def call(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], prog_name="subspaces", env=WIDE)
+
+
+def evaluate(*arguments: object) -> Result:
+    return call("evaluate", *arguments, "--device", "cpu")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    out = tmp_path_factory.mktemp("runs")
+    settings: dict[str, Any] = {"out": out, "show": "quiet", "tensorboard": False, "device": "cpu", "epochs": 1}
+    runs = ss.train(["digits-standard", "digits-simplex"], **settings)
+    return [run.folder for run in [*runs, *ss.train("digits-line", validation=200, **settings)]]
+
+
+@pytest.fixture
+def runs(trained: list[Path], tmp_path: Path) -> list[Path]:
+    """A single network, a simplex and a line with held-out images."""
+    return [Path(shutil.copytree(folder, tmp_path / folder.name)) for folder in trained]
+
+
+@pytest.fixture
+def received(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What is measured and how, as the command says it; nothing is measured."""
+    seen: dict[str, Any] = {}
+
+    def pretend(runs: list[Path], settings: Settings, *, execution: Execution, **others: Any) -> None:
+        where = {name: getattr(execution, name) for name in ("device", "precision", "workers")}
+        seen.update(vars(settings), **others, **where, runs=runs)
+        raise typer.Exit
+
+    monkeypatch.setattr("subspaces.evaluation.api.evaluate_runs", pretend)
+    return seen
+
+
+def test_help_names_every_option() -> None:
+    output = call("evaluate", "--help").output
+    options = "grid random triangle choose-on plane plane-through cells plane-statistics-batches data device precision"
+    for option in [*options.split(), "workers", "statistics-batches", "check-statistics", "quiet", "json"]:
+        assert f"--{option} " in output
+    for option in ("corruptions", "severities", "corrupted", "corruption-seed", "outliers"):
+        assert f"--{option} " in output
+
+
+def test_names_may_follow_an_option_in_a_row(received: dict[str, Any]) -> None:
+    options = "one --corruptions fog snow two --answers midpoint vertices --corruptions frost --outliers mnist"
+    assert call("evaluate", *options.split()).exit_code == 0
+    assert received["runs"] == [Path("one"), Path("two")]
+    assert received["corruptions"] == ss.Corruptions(["fog", "snow", "frost"])
+    assert received["answers"] == ("midpoint", "vertices")
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("--severities 2", "--severities=[2]: expected it with --corruptions all"),
+        ("--corruption-seed 2", "--corruption-seed=2: expected it with --corruptions all"),
+        ("--corruptions fog --severities 6", "--severities=6: expected at least 1 and at most 5"),
+        ("--corruptions fogs", "'fogs': did you mean 'fog'?"),
+        ("--corruptions fog --corruption-seed -1", "--corruption-seed=-1"),
+        ("--corrupted there --corruption-seed 1", "images of a folder are made already"),
+        ("--outliers mnistt", "--outliers='mnistt': expected digits, mnist, cifar10, tiny-imagenet, imagenet or the "),
+        ("--outliers mnistt", "imagenet or the path of a folder with images (did you mean 'mnist'?)"),
+    ],
+)
+def test_what_is_wrong_about_a_shift_is_said_as_it_is_typed(typed: str, said: str) -> None:
+    result = call("evaluate", "nowhere", *typed.split())
+    assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
+
+
+def test_shifts_and_outliers_are_printed(runs: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    digits = data.load("digits")
+    monkeypatch.setattr("subspaces.experiments.data.load", lambda name, *_, **__: replace(digits, name=name))
+    typed = [runs[0], "--corruptions", "contrast", "--severities", "1", "--outliers", "mnist"]
+    shown = evaluate(*typed, "-q")
+    assert shown.exit_code == 0, shown.stderr
+    assert "mean over 1 set of 1 kind " in shown.stdout
+    assert "AUROC, max. probability %" in shown.stdout
+    printed = json.loads(evaluate(*typed, "--json").stdout)
+    (shift,), (outliers,) = printed["shifts"], printed["outliers"]
+    assert (shift["name"], shift["severity"], shift["networks"]) == ("contrast", 1, 1)
+    before = printed["results"][0]["metrics"]["accuracy"]
+    assert shift["change"]["accuracy"] == pytest.approx((shift["metrics"]["accuracy"] - before) / before)
+    assert outliers["metrics"]["auroc_entropy"] == 0.5  # they are the same images
+
+
+def test_every_option_arrives(received: dict[str, Any]) -> None:
+    options = (
+        "--grid -0.1 1.1 0.3 --random 3 --triangle 4 --choose-on test --answers midpoint --dropout-passes 8 "
+        "--plane --plane-through a --plane-through b:0.5 --corruptions all --severities 2 4 --corruption-seed 3 "
+        "--outliers mnist "
+        "--cells 5 --plane-statistics-batches 7 --statistics-batches 9 --check-statistics 1 2 3 --data there "
+        "--device cpu --precision float32 --workers 3 --trust"
+    )
+    result = call("evaluate", "one", "two", *options.split())
+    assert result.exit_code == 0, result.output
+    assert received == {
+        "runs": [Path("one"), Path("two")],
+        "grid": pytest.approx((-0.1, 0.2, 0.5, 0.8, 1.1)),
+        "random": 3,
+        "triangle": 4,
+        "choose_on": "test",
+        "answers": ("midpoint",),
+        "dropout_passes": 8,
+        "plane": True,
+        "through": (Path("a"), Path("b:0.5")),
+        "corruptions": ss.Corruptions("all", [2, 4], seed=3),
+        "outliers": {"mnist": None},
+        "cells": 5,
+        "plane_statistics_batches": 7,
+        "statistics_batches": 9,
+        "check_statistics": (1, 2, 3),
+        "data": Path("there"),
+        "device": "cpu",
+        "precision": "float32",
+        "workers": 3,
+        "trust": True,
+        "progress": True,
+    }
+
+
+def test_the_defaults_are_those_of_the_call(received: dict[str, Any]) -> None:
+    assert call("evaluate", "one", "--quiet").exit_code == 0
+    assert {name: received[name] for name in vars(Settings())} == vars(Settings())
+    defaults = {name: value.default for name, value in inspect.signature(real).parameters.items()}
+    assert {name: received[name] for name in ("device", "workers", "trust")} == {
+        name: defaults[name] for name in ("device", "workers", "trust")
+    }
+    assert received["progress"] is False
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [((0, 1, 0.25), [0, 0.25, 0.5, 0.75, 1]), ((0, 1, 0.3), [0, 0.3, 0.6, 0.9]), ((0.5, 0.5, 1), [0.5])],
+)
+def test_steps(given: tuple[float, float, float], expected: list[float]) -> None:
+    assert _steps(*given) == pytest.approx(expected)
+
+
+@given(st.integers(-300, 300), st.integers(1, 200), st.integers(0, 400), st.sampled_from([1, 10, 100, 1000]))
+@settings(max_examples=200, deadline=None, derandomize=True)
+def test_a_grid_has_both_its_ends_whatever_the_step(start: int, step: int, count: int, unit: int) -> None:
+    numbers = [start / unit, (start + count * step) / unit, step / unit]
+    found = _steps(*numbers)
+    assert len(found) == count + 1
+    assert found[-1] == numbers[1]
+    assert found == pytest.approx([(start + index * step) / unit for index in range(count + 1)])
+
+
+@given(st.floats(-2, 2), st.floats(0, 2), st.floats(1e-3, 1))
+@settings(max_examples=100, deadline=None, derandomize=True)
+def test_a_grid_never_goes_beyond_its_end(first: float, length: float, step: float) -> None:
+    found = _steps(first, first + length, step)
+    assert found[0] == pytest.approx(first, abs=1e-5)
+    assert all(number <= first + length + 2e-6 * step for number in found)
+    assert found[-1] + step > first + length - 2e-6 * step
+
+
+@pytest.mark.parametrize(
+    ("recipe", "answers"),
+    [
+        ("digits-swa-cyclic", ["average of 2", "ensemble of 2 checkpoints"]),
+        ("digits-snapshot", ["ensemble of 2 members"]),
+        ("digits-ema", ["network"]),
+    ],
+)
+def test_a_baseline_answers_in_its_own_way(recipe: str, answers: list[str], tmp_path: Path) -> None:
+    counted = {} if recipe == "digits-ema" else {"vertices": 2}
+    (run,) = ss.train(recipe, epochs=4, out=tmp_path, show="quiet", tensorboard=False, device="cpu", **counted)
+    result = evaluate(run.folder, "--json")
+    assert result.exit_code == 0, result.output
+    lines = json.loads(result.stdout)["results"]
+    assert [line["what"] for line in lines] == answers
+    assert lines[0]["metrics"]["accuracy"] == pytest.approx(run.result["test_accuracy"], abs=1e-6)
+
+
+def test_folders_that_were_only_reserved_are_left_out(runs: list[Path], tmp_path: Path) -> None:
+    reserved = tmp_path / "a-reserved"
+    reserved.mkdir()
+    (reserved / ".lock").touch()
+    result = evaluate(reserved, *runs[:2], "--json")
+    assert result.exit_code == 0, result.output
+    found = [json.loads(line) for line in result.stdout.splitlines()]
+    assert (
+        [Path(one["folder"]).name for one in found] == [one["run"] for one in found] == [run.name for run in runs[:2]]
+    )
+    assert evaluate(reserved).exit_code == 1
+    line, standard = runs[2], ss.training.Run.open(runs[0])
+    assert [record.name for record in ss.evaluate([line, standard], progress=False)] == [line.name, runs[0].name]
+
+
+def test_other_points_are_not_taken_for_checkpoints(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"out": tmp_path, "show": "quiet", "tensorboard": False, "device": "cpu"}
+    (run,) = ss.train("digits-swa-cyclic", epochs=4, vertices=2, **settings)
+    result = evaluate(run.folder, "--grid", "0.2", "0.8", "0.1", "--json")
+    assert [line["what"] for line in json.loads(result.stdout)["results"]] == [
+        *("average of 2", "ensemble of 2 checkpoints")
+    ]
+    (both,) = (answer for answer in Record.read(run.folder).answers if answer.name == "vertices")
+    assert both.alphas == [0.0, 1.0]  # not the nearest of the grid
+
+
+def test_a_table_at_the_end(runs: list[Path]) -> None:
+    result = evaluate(*runs, "--grid", "0", "1", "0.1", "--random", "2", "--quiet")
+    assert result.exit_code == 0, result.output
+    assert result.stderr == ""
+    lines = [line.strip() for line in result.stdout.splitlines()]
+    records = [Record.read(folder) for folder in runs]
+    for record, center in zip(records, ("network", "midpoint", "midpoint"), strict=True):
+        line = lines[lines.index(record.name) + 1]  # which is a line of its own
+        row = next(row for row in record.rows if row.role == "midpoint" and row.split == "test")
+        m = row.metrics
+        numbers = [f"{100 * m['accuracy']:.2f}", f"{m['nll']:.4f}", f"{m['brier']:.4f}", f"{100 * m['ece']:.2f}"]
+        assert line.split()[:7] == [center, "–", "1", *numbers]
+    for words in ("ensemble of 3 vertices", "ensemble of 2 random points", "ensemble of 0.1 and 0.9"):
+        assert sum(line.startswith(f"{words} ") for line in lines) == 1
+    (best,) = (line for line in lines if line.startswith("best point by accuracy"))
+    choice = records[2].choices[0]
+    assert f"{choice.value:g}" in best
+    assert f"{100 * choice.reported['test']['accuracy']:.2f}" in best
+    assert "validation" in best
+    assert "*" not in best
+    assert sum("where its confidence is at least" in line for line in lines) == 1
+
+
+def test_a_choice_on_the_test_set_is_marked(runs: list[Path]) -> None:
+    result = evaluate(runs[1], "--choose-on", "test", "--triangle", "2", "--quiet")
+    marked = [line for line in result.stdout.splitlines() if re.search(r"\btest \*", line)]
+    assert len(marked) == len(Record.read(runs[1]).choices) == 3
+    assert "* chosen on the very examples it is reported on" in result.stdout
+
+
+def test_json_is_all_there_is_on_standard_output(runs: list[Path]) -> None:
+    result = evaluate(*runs, "--grid", "0", "1", "0.5", "--triangle", "0", "--json")
+    assert result.exit_code == 0, result.output
+    assert result.stderr == ""
+    for line, folder in zip(result.stdout.splitlines(), runs, strict=True):
+        found, record = json.loads(line), Record.read(folder)
+        assert (found["run"], found["folder"]) == (folder.name, str(folder))
+        assert (found["recipe"], found["seed"]) == (record.recipe["name"], 0)
+        middle = next(row for row in record.rows if row.role == "midpoint" and row.split == "test")
+        assert found["results"][0]["metrics"] == middle.metrics
+        chosen = [entry for entry in found["results"] if entry["chosen_on"]]
+        assert [entry["metrics"] for entry in chosen] == [choice.reported["test"] for choice in record.choices]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_stops_and_the_same_command_continues(
+    number: signal.Signals, code: int, runs: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measure, seen = Predictor.__call__, [0]
+
+    def stopping(self: Predictor, weights: Any) -> Any:
+        seen[0] += 1
+        if seen[0] == 9:
+            os.kill(os.getpid(), number)
+        return measure(self, weights)
+
+    monkeypatch.setattr(Predictor, "__call__", stopping)
+    command = (runs[1], "--plane", "--cells", "3", "--triangle", "2", "--quiet")
+    result = evaluate(*command)
+    assert result.exit_code == code
+    assert result.stderr == "stopped; the same command continues\n"
+    assert seen == [9]
+    stopped = Record.read(runs[1])
+    assert evaluate(*command).exit_code == 0
+    whole = Record.read(runs[1])
+    assert stopped.rows == whole.rows  # it was stopped in the plane
+    cells = [[cell for line in one.planes[0].values["nll"] for cell in line] for one in (stopped, whole)]
+    assert 0 < sum(cell is not None for cell in cells[0]) < 9
+    assert all(old in (None, new) for old, new in zip(*cells, strict=True))
+    assert None not in cells[1]
+    asked = seen[0]
+    assert evaluate(*command).exit_code == 0
+    assert seen[0] == asked  # nothing is measured twice
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("", "Missing argument 'RUN'; see `subspaces evaluate --help`"),
+        ("run --choose-on tset", "'--choose-on': 'tset': did you mean 'test'?"),
+        ("run --cells 1", "--cells=1: expected at least 2"),
+        ("run --statistics-batches 0", "--statistics-batches=0: expected at least 1"),
+        ("run --check-statistics 3 0", "--check-statistics=0: expected at least 1"),
+        ("run --grid 0 1 0", "--grid 0 1 0: expected FROM, TO"),
+        ("run --grid 0 1", "--grid"),
+        ("run --grid 0 1 1e-9", "--grid 0 1 1e-09: 1e+09 steps; expected at most 10,000, take a larger STEP"),
+        ("run --grid 0 1 5e-324", "expected at most 10,000"),
+        ("run --grid nan 1 0.1", "--grid nan 1 0.1: expected FROM"),
+        ("run --grid 0 inf 0.1", "--grid 0 inf 0.1: expected FROM"),
+        ("run --grid -1e308 1e308 1e308", "expected at most 10,000"),
+        ("run --cells 999999999999", "--cells=999999999999: expected at least 2 and at most 501"),
+        ("run --random 999999999999", "--random=999999999999"),
+        ("run --triangle 999999999999", "--triangle=999999999999"),
+        ("run --check-statistics 999999999999", "--check-statistics=999999999999"),
+        ("run --workers -1", "--workers=-1: expected at least 0"),
+        ("run --plane-through a --plane-through b --plane-through c --plane-through d", "--plane-through="),
+        ("run --device gpu", "--device='gpu': expected auto, cpu, cuda or cuda:N"),
+        ("run --precision float23", "'--precision': 'float23': did you mean 'float32'?"),
+        ("run --quiet --json", "--quiet and --json exclude each other"),
+        ("run --cell 3", "did you mean '--cells'?"),
+    ],
+)
+def test_a_wrong_command_is_one_line(arguments: str, words: str) -> None:
+    result = call("evaluate", *arguments.split())
+    assert result.exit_code == 2, result.output
+    assert words in result.stderr
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_run_that_cannot_be_evaluated_is_one_line(runs: list[Path], tmp_path: Path) -> None:
+    (runs[0] / "result.json").unlink()
+    cases: dict[str, tuple[object, ...]] = {
+        "is not a run folder": (tmp_path / "nowhere",),
+        "is not finished, it has no result": (runs[0],),
+        "held no images out": (runs[1], "--choose-on", "validation"),
+        "name 1 of other runs, --plane-through RUN": (runs[2], "--plane"),
+    }
+    for words, arguments in cases.items():
+        result = evaluate(*arguments, "--quiet")
+        assert result.exit_code == 1, result.output
+        assert words in result.stderr
+        assert result.stderr.startswith("error: ")
+        assert result.stderr.count("\n") == 1
+        assert result.stdout == ""

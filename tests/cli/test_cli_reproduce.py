@@ -1,0 +1,120 @@
+"""`subspaces reproduce`: the list, the plan, the making, and what is said of names that there are not."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from subspaces.cli import app
+from subspaces.cli.reproduce import lasting
+from subspaces.experiments.studies.catalogue import EXHIBITS
+
+WIDE = {"COLUMNS": "300", "TERMINAL_WIDTH": "300"}
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run in an empty folder, where a step takes a millisecond."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("subspaces.experiments.studies.catalogue.costs.time_step", lambda *_: 0.001)
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["reproduce", *arguments], prog_name="subspaces", env=WIDE)
+
+
+def rows(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_without_a_name_it_says_what_is_possible_here(tmp_path: Path) -> None:
+    done = call()
+    assert done.exit_code == 0
+    for name, kind in EXHIBITS.items():
+        assert f" {name} " in done.output
+        assert kind.shows in done.output
+    assert "not possible here, on cifar10: cifar10 needs its files" in done.output
+    assert "subspaces data get tiny-imagenet --data data" in done.output
+    assert "times are estimates" in done.output
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_list_for_programs() -> None:
+    found = rows(call("list", "--json").stdout)
+    assert {row["exhibit"] for row in found} == set(EXHIBITS)
+    (along,) = (row for row in found if (row["exhibit"], row["on"]) == ("along", "cifar10"))
+    assert (along["runs"], along["steps"], along["scale"]) == (15, 15 * 160 * 391, "paper")
+    assert "cifar10 needs its files" in along["obstacle"]
+    assert [row["scale"] for row in rows(call("list", "--scale", "smoke", "--json").stdout)] == ["smoke"] * len(
+        EXHIBITS
+    )
+
+
+def test_a_plan_is_shown_and_nothing_is_done(tmp_path: Path) -> None:
+    done = call("along", "dynamics", "--seeds", "0", "1", "--dry-run")
+    assert done.exit_code == 0
+    assert "nothing was done" in " ".join(done.output.split())
+    (all_of_them,) = (line for line in done.output.splitlines() if "all, each run once" in line)
+    assert all_of_them.split()[-5:-2] == ["12", "12", "1,440"]
+    assert not list(tmp_path.iterdir())
+    (found,) = rows(call("along", "dynamics", "--seeds", "0", "1", "--dry-run", "--json").stdout)
+    assert [row["exhibit"] for row in found["exhibits"]] == ["dynamics", "along"]
+    assert found["total"]["runs"] == 12 < sum(row["runs"] for row in found["exhibits"])
+
+
+def test_an_exhibit_is_made_and_its_claims_are_told(tmp_path: Path) -> None:
+    done = call("dynamics", "--seeds", "0", "1", "--quiet", "--device", "cpu", "--no-tensorboard")
+    assert done.exit_code == 0, done.output
+    before, after = done.output.split("times are estimates")
+    assert "network-steps" in before
+    assert "nothing was done" not in after
+    assert "Figure 3: L2 distance and cos² between the ends of a line" in after
+    assert "with β = 1 the ends are nearly orthogonal at the end" in after
+    assert "ensemble of 0.1 and 0.9" in after  # the table of what was measured
+    assert "A claim is judged by its difference" in after
+    assert f"wrote {Path('reproduced', 'claims.json')}" in after
+    assert len(list((tmp_path / "runs").iterdir())) == 4
+    again = call("dynamics", "--seeds", "0", "1", "--json", "--device", "cpu", "--no-tensorboard")
+    (found,) = rows(again.stdout)
+    assert found == json.loads((tmp_path / "reproduced" / "claims.json").read_text())
+    listed = call("list", "--scale", "smoke", "--seeds", "0", "1").output.splitlines()
+    (line,) = (line for line in listed if " dynamics " in line)
+    assert line.split()[-6:] == ["4", "0", "0", "1", "s", "trained"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["dynamic"], "no exhibit 'dynamic': did you mean 'dynamics'?"),
+        (["along", "--scale", "papers"], "unknown scale 'papers': did you mean 'paper'?"),
+        (["along", "--scale", "paper", "--on", "cifar"], "--on='cifar': did you mean 'cifar10'?"),
+        (["along", "--seeds", "1", "1001"], "the second is kept for a twin of the first"),
+        (["along", "--seeds", "-1"], "--seed=-1: expected"),
+        (["along", "--quiet", "--json"], "--quiet and --json exclude each other"),
+        (["along", "--device", "tpu"], "--device='tpu': expected auto, cpu, cuda"),
+        (["along", "--epochs", "3"], "No such option: --epochs"),
+    ],
+)
+def test_a_wrong_command_is_one_line(words: list[str], said: str, tmp_path: Path) -> None:
+    done = call(*words)
+    assert done.exit_code == 2
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_not_possible_here_fails_with_the_reason(tmp_path: Path) -> None:
+    done = call("along", "--scale", "paper", "--quiet")
+    assert done.exit_code == 1
+    assert "error: nothing of it is possible here: cifar10 needs its files" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(None, "–"), (0.3, "0 s"), (90, "90 s"), (150, "2 min"), (9000, "2 h"), (86400 * 30, "30 days")],
+)
+def test_times_are_told_as_one_says_them(seconds: float | None, said: str) -> None:
+    assert lasting(seconds) == said

@@ -1,0 +1,452 @@
+"""`subspaces train` and `subspaces recipes`: options from dataclasses, results, and how it ends."""
+
+import dataclasses
+import functools
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+from helpers import unsealed
+from processes import Pause, Worker, types
+from typer.testing import CliRunner, Result
+
+import subspaces as ss
+from subspaces.cli import app
+from subspaces.cli.errors import EXPECTED
+from subspaces.cli.options import expanded
+from subspaces.experiments.methods import METHODS, users
+from subspaces.experiments.training import RECIPES, Execution, Recipe, api
+from subspaces.experiments.training.display import Display
+from subspaces.experiments.training.recipe import all_fields
+from subspaces.text import listed
+
+WIDE = {"COLUMNS": "240", "TERMINAL_WIDTH": "240"}
+FIELDS = [*all_fields().values(), *dataclasses.fields(Execution)]
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], prog_name="subspaces", env=WIDE)
+
+
+@functools.cache
+def shown_help() -> str:
+    return call("train", "--help").output
+
+
+def train(out: Path, *arguments: str) -> Result:
+    return call("train", *arguments, "--out", str(out), "--no-tensorboard")
+
+
+def rows(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.fixture
+def received(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What `train_recipes` is called with; nothing is trained."""
+    seen: dict[str, Any] = {}
+
+    def pretend(recipes: list[Recipe], execution: Execution, **settings: Any) -> list[Any]:
+        seen.update(settings, **vars(execution), recipes=recipes)
+        return []
+
+    monkeypatch.setattr("subspaces.experiments.training.api.train_recipes", pretend)
+    return seen
+
+
+# Options
+
+
+@pytest.mark.parametrize("entry", FIELDS, ids=lambda entry: entry.name)
+def test_every_field_is_an_option_with_its_help(entry: dataclasses.Field[Any]) -> None:
+    output = shown_help()
+    option = f"--{entry.name.replace('_', '-')}"
+    assert f"{option} " in output
+    assert entry.metadata["help"] in output
+    if entry.type in (bool, bool | None):
+        assert f"--no{option[1:]} " in output
+
+
+def test_the_help_has_a_panel_for_each_kind_of_option() -> None:
+    output = shown_help()
+    panels = [line.split("─ ")[1].split(":")[0].split(" ")[0] for line in output.splitlines() if line.startswith("╭")]
+    assert panels == ["Arguments", "Options", "Recipe", "Execution", "Output"]
+    assert "as in the recipe" in output
+    assert all(f"{kind.name}: {kind.meaning}" in " ".join(output.split()) for kind in list(METHODS.values())[:3])
+
+
+def test_the_help_says_which_methods_a_field_is_for() -> None:
+    rows, name = dict[str, str](), ""
+    for line in shown_help().splitlines():
+        words = line.strip("│ ").split()
+        name = words[0] if words and words[0].startswith("--") else name
+        rows[name] = f"{rows.get(name, '')} {' '.join(words)}"
+    for field in all_fields():
+        ending = f"For {listed(users(field))}."
+        assert rows[f"--{field.replace('_', '-')}"].endswith(ending) == (len(users(field)) > 0 and field != "vertices")
+    assert rows["--ema-decay"].endswith(
+        "How much of the running average each step keeps (0.999: the last thousand steps or so). For ema."
+    )
+    assert "Vertices of the subspace. For curve and simplex. Checkpoints" in rows["--vertices"]
+
+
+def test_option_names_fit_a_narrow_terminal() -> None:
+    runner = CliRunner().invoke(app, ["train", "--help"], env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"})
+    assert all(f"--{entry.name.replace('_', '-')} " in runner.output for entry in FIELDS)
+
+
+EXAMPLES: dict[Any, tuple[str, Any]] = {int: ("3", 3), float: ("0.25", 0.25), str: ("name", "name")}
+PRINT = "flowers:3:0123456789ab"
+VALUES = {
+    "dataset": ("mnist", "mnist"),
+    "network": ("timm:resnet18", "timm:resnet18"),
+    "method": ("curve", "curve"),
+    "init": ("point", "point"),
+    "optimizer": ("Adam", "Adam"),
+    "schedule": ("constant", "constant"),
+    "device": ("cpu", "cpu"),
+    "precision": ("bfloat16", "bfloat16"),
+    "workers": ("3", 3),
+    "at_once": ("3", 3),
+    "stack": ("3", 3),
+    "image_size": ("32", 32),
+    "augment": ("resized-crop", "resized-crop"),
+    "fingerprint": (PRINT, PRINT),
+    "ray": ("head:6379", "head:6379"),
+    "cpus_per_run": ("3", 3),
+    "gpus_per_run": ("0.25", 0.25),
+}
+
+
+@pytest.mark.parametrize("entry", FIELDS, ids=lambda entry: entry.name)
+def test_every_field_can_be_set(entry: dataclasses.Field[Any], received: dict[str, Any]) -> None:
+    option = f"--{entry.name.replace('_', '-')}"
+    needed = {
+        "feature_similarity": ["--samples", "2"],
+        "vertices": ["--method", "simplex"],
+        "ema_decay": ["--method", "ema"],
+        "sam_rho": ["--method", "sam"],
+        "epsilon": ["--method", "integral"],
+        "trunk": ["--branch", "1"],
+        "dropout": ["--network", "cresnet20"],
+        "image_size": ["--dataset", "folder", "--fingerprint", PRINT],
+        "fingerprint": ["--dataset", "folder"],
+        "cpus_per_run": ["--ray"],
+        "gpus_per_run": ["--ray"],
+    }.get(entry.name, [])
+    if entry.type in (bool, bool | None):
+        opposite = not RECIPES["digits-line"].flip if entry.name == "flip" else not entry.default
+        if entry.name == "graph":
+            opposite = False  # True needs a GPU
+        given, expected = [option if opposite else f"--no{option[1:]}"], opposite
+    else:
+        text, expected = VALUES.get(entry.name) or EXAMPLES[entry.type]
+        given = [option, text]
+    result = call("train", "digits-line", *given, *needed, "--quiet")
+    assert result.exit_code == 0, result.output
+    found = received[entry.name] if entry.name in received else getattr(received["recipes"][0], entry.name)
+    assert found == expected
+    assert type(found) is type(expected)
+
+
+@pytest.mark.parametrize(
+    ("typed", "address"),
+    [
+        (["digits-line", "--ray"], "auto"),
+        (["--ray", "digits-line"], "auto"),
+        (["digits-line", "--ray", "--epochs", "3"], "auto"),
+        (["digits-line", "--ray", "auto"], "auto"),
+        (["--ray", "local", "digits-line"], "local"),
+        (["--ray", "10.0.0.1:6379", "digits-line"], "10.0.0.1:6379"),
+        (["--ray=head:6379", "digits-line"], "head:6379"),
+        (["--ray", "--", "digits-line"], "auto"),
+    ],
+)
+def test_a_cluster_needs_no_address(typed: list[str], address: str, received: dict[str, Any]) -> None:
+    result = call("train", "--quiet", *typed)
+    assert result.exit_code == 0, result.output
+    assert [one.name for one in received["recipes"]] == ["digits-line"]
+    assert received["ray"] == address
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (["--gpus-per-run", "0.5"], "--gpus-per-run=0.5: it is for runs on a Ray cluster; add --ray"),
+        (["--ray", "ray://head:10001"], "no recipe 'ray://head:10001'"),
+        (["--ray=ray://head:10001"], "--ray='ray://head:10001': expected auto, local, or HOST:PORT"),
+        (["--ray", "--device", "cuda:1"], "--device='cuda:1' with ray: expected auto, cpu or cuda"),
+    ],
+)
+def test_what_does_not_fit_a_cluster_is_an_error_in_the_command(typed: list[str], said: str) -> None:
+    result = call("train", "digits-line", *typed)
+    assert result.exit_code == 2
+    assert said in " ".join(result.stderr.split())
+
+
+def test_what_is_not_given_is_as_in_the_recipe(received: dict[str, Any]) -> None:
+    assert call("train", "cifar10-simplex", "mnist-line", "--quiet").exit_code == 0
+    assert received["recipes"] == [RECIPES["cifar10-simplex"], RECIPES["mnist-line"]]
+    defaults = vars(Execution())
+    assert {name: received[name] for name in defaults} == defaults
+    assert received["data"] == Path("data")
+    assert received["out"] == Path("runs")
+    assert received["tensorboard"] is True
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["digits-line", "--seeds", "0", "1", "2"],
+        ["digits-line", "--seeds", "0", "--seeds", "1", "--seeds", "2"],
+        ["--seeds", "0", "1", "2", "digits-line"],
+        ["--seeds=0", "1", "2", "digits-line"],
+        ["--seeds", "0", "--quiet", "--seeds", "1", "2", "--", "digits-line"],
+    ],
+    ids=" ".join,
+)
+def test_seeds_in_a_row(arguments: list[str], received: dict[str, Any]) -> None:
+    assert call("train", "--beta", "2", *arguments).exit_code == 0
+    assert [recipe.seed for recipe in received["recipes"]] == [0, 1, 2]
+    assert {recipe.name for recipe in received["recipes"]} == {"digits-line"}
+
+
+def test_only_repeated_options_take_several_values() -> None:
+    given = ["a", "--seeds", "0", "-1", "--epochs", "1", "2", "--seeds", "x", "3", "--", "--seeds", "4", "5"]
+    expected = ["a", "--seeds", "0", "--seeds", "-1", *given[4:]]
+    assert expanded(given, {"--seeds"}) == expected
+
+
+# Results
+
+
+def test_a_table_at_the_end_and_nothing_is_trained_twice(tmp_path: Path) -> None:
+    first = train(tmp_path, "digits-standard", "digits-line", "--seeds", "0", "1", "--epochs", "1", "--quiet")
+    assert first.exit_code == 0, first.output
+    assert first.stderr == ""
+    for word in ("recipe", "seed", "epochs", "train %", "test %", "L2", "cos²", "folder"):
+        assert word in first.stdout
+    assert "Finished before" not in first.stdout
+    folders = sorted(tmp_path.iterdir())
+    assert len(folders) == 4
+    assert all(str(folder) in first.stdout for folder in folders)
+    again = train(tmp_path, "digits-line", "--seeds", "0", "1", "2", "--epochs", "1", "--quiet")
+    assert again.exit_code == 0
+    assert len(list(tmp_path.iterdir())) == 5
+    (line,) = (line for line in again.stdout.splitlines() if line.startswith("Finished before"))
+    assert "digits-line-seed0" in line
+    assert "digits-line-seed1" in line
+    assert "digits-line-seed2" not in line
+
+
+def test_the_numbers_of_the_table_are_those_of_the_result(tmp_path: Path) -> None:
+    result = train(tmp_path, "digits-simplex", "--epochs", "2", "--validation", "200", "--quiet")
+    assert result.exit_code == 0, result.output
+    (folder,) = tmp_path.iterdir()
+    (line,) = (line.split() for line in result.stdout.splitlines() if str(folder) in line)
+    final = unsealed(folder / "result.json")
+    shares = [f"{100 * final[f'{name}_accuracy']:.1f}" for name in ("train", "validation", "test")]
+    assert line == ["digits-simplex", "0", "2", *shares, f"{final['l2']:.1f}", f"{final['cos2']:.3f}", str(folder)]
+
+
+def test_json_is_all_there_is_on_standard_output(tmp_path: Path) -> None:
+    arguments = ("digits-line", "digits-standard", "--epochs", "2", "--json")
+    result = train(tmp_path, *arguments)
+    assert result.exit_code == 0, result.output
+    assert result.stderr == ""
+    lines = rows(result.stdout)
+    epochs, runs = [line for line in lines if "epoch" in line], [line for line in lines if "result" in line]
+    assert [line["epoch"] for line in epochs] == [1, 2, 1, 2]
+    assert [line["recipe"] for line in runs] == ["digits-line", "digits-standard"]
+    for run in runs:
+        assert Path(run["folder"]).name == run["run"]
+        assert run["result"] == unsealed(Path(run["folder"]) / "result.json")
+        assert run["finished_before"] is False
+    again = rows(train(tmp_path, *arguments).stdout)
+    assert again == [{**run, "finished_before": True} for run in runs]
+
+
+def test_the_call_and_the_command_make_the_same_run(tmp_path: Path) -> None:
+    train(tmp_path / "a", "digits-line", "--epochs", "1", "--seed", "3", "--quiet")
+    (run,) = ss.train("digits-line", epochs=1, seed=3, out=tmp_path / "b", show="quiet", tensorboard=False)
+    (folder,) = (tmp_path / "a").iterdir()
+    assert folder.name == run.folder.name
+    a, b = (safetensors.torch.load_file(file) for file in (folder / "family.safetensors", run.family_file))
+    assert a.keys() == b.keys()
+    assert all(torch.equal(a[name], b[name]) for name in a)
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("", "Missing argument 'RECIPE'; see `subspaces train --help`"),
+        ("digits-lin", "no recipe 'digits-lin': did you mean 'digits-line'?"),
+        ("digits-line --epoch 3", "--epoch: did you mean '--epochs'?"),
+        ("digits-line --label_noise 0", "did you mean '--label-noise'?"),
+        ("digits-line --xyzzy", "see `subspaces train --help`"),
+        ("digits-line --epochs", "--epochs"),
+        ("digits-line --epochs many", "--epochs"),
+        ("digits-line --epochs 0", "--epochs=0: expected at least 1"),
+        ("digits-line --label-noise 2", "--label-noise=2.0: expected a fraction"),
+        ("digits-line --method lin", "'lin': did you mean 'line'?"),
+        ("digits-line --precision float23", "'float23': did you mean 'float32'?"),
+        ("digits-line --network mpl", "unknown network 'mpl' (did you mean 'mlp'?)"),
+        ("digits-line --network ..bad:x", "--network='..bad:x': expected package.module:factory"),
+        ("digits-line --network a:b:c", "--network='a:b:c': expected package.module:factory"),
+        ("digits-line --network :x", "unknown network ':x': expected 'cresnet20'"),
+        ("digits-line --network timm:", "unknown network 'timm:': expected 'cresnet20'"),
+        ("digits-line --code nowhere", "'--code': there is no folder 'nowhere'; expected"),
+        ("digits-line --dataset mnits", "no data set is called 'mnits': did you mean 'mnist'?"),
+        ("digits-line --schedule cosine-warmup", "--schedule='cosine-warmup'"),
+        ("digits-line --optimizer Adm", "--optimizer='Adm': did you mean 'Adam'?"),
+        ("digits-line --device gpu", "--device='gpu': expected auto, cpu, cuda or cuda:N"),
+        ("digits-line --device meta", "--device='meta': expected auto, cpu, cuda or cuda:N"),
+        ("digits-line --device cuda:99", "--device='cuda:99': this machine has"),
+        ("digits-line --device cpu --graph", "--graph on cpu: a CUDA graph needs"),
+        ("digits-line --seeds 0 -1", "--seed=-1: expected at least 0"),
+        ("digits-line --seeds 0 --seed 1", "--seed and --seeds exclude each other"),
+        ("digits-line --quiet --json", "--quiet and --json exclude each other"),
+    ],
+)
+def test_a_wrong_command_is_one_line_with_the_nearest_name(arguments: str, words: str, tmp_path: Path) -> None:
+    result = train(tmp_path / "runs", *arguments.split())
+    assert result.exit_code == 2, result.output
+    assert words in result.stderr
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("cifar10-line --data nowhere", "subspaces data get cifar10 --data nowhere"),
+        ("digits-line --network cresnet20", "takes images of 3 channels"),
+        ("digits-line --network nosuchmodule:net", "module 'nosuchmodule' was not found"),
+        ("digits-line --network nosuchmodule:net", "named by --code DIR?"),
+        ("digits-line --network builtins:dict", "expected a Python function that makes a network"),
+        ("digits-line --network json:dumps", "needs more than it is told (missing a required argument: 'obj')"),
+        ("digits-line --network sys:exit", "and it is a builtin_function_or_method"),
+        ("digits-line --learning-rate 1e30 --epochs 3", "lower --learning-rate"),
+    ],
+)
+def test_a_run_that_fails_is_one_line(arguments: str, words: str, tmp_path: Path) -> None:
+    result = train(tmp_path, *arguments.split(), "--quiet")
+    assert result.exit_code == 1, result.output
+    assert words in result.stderr
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    assert result.stdout == ""
+
+
+def test_a_file_in_the_way_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    result = train(tmp_path / "file", "digits-line", "--epochs", "1", "--quiet")
+    assert result.exit_code == 1
+    assert str(tmp_path / "file") in result.stderr
+
+
+@pytest.mark.parametrize("kind", [*EXPECTED, KeyboardInterrupt])
+def test_errors_without_words_and_ctrl_c_while_nothing_trains(
+    kind: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise kind
+
+    monkeypatch.setattr("subspaces.experiments.training.api.train_recipes", fail)
+    result = call("train", "digits-line")
+    stopped = kind is KeyboardInterrupt
+    assert result.exit_code == (130 if stopped else 1)
+    assert result.stderr == ("stopped\n" if stopped else f"error: {kind.__name__}\n")
+
+
+def test_a_mistake_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("subspaces.experiments.training.api.train_recipes", lambda *_, **__: {}["missing"])
+    assert isinstance(call("train", "digits-line").exception, KeyError)
+
+
+def types_and_pauses(pause: Pause, command: list[str], folder: Path) -> None:
+    """Type a command, and pause in the second epoch of ten steps."""
+    plain = Display.tick
+    Display.tick = lambda *told: (plain(*told), pause(15))[0]  # type: ignore[method-assign]
+    types(pause, command, folder, {}, [])
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_stops_and_the_same_command_continues(number: signal.Signals, code: int, tmp_path: Path) -> None:
+    command = ["train", "digits-line", "--epochs", "3", "--json", "--out", str(tmp_path), "--no-tensorboard"]
+    worker = Worker(types_and_pauses, command, tmp_path, errors=tmp_path / "errors")
+    assert json.loads(worker.line())["epoch"] == 1
+    assert worker.line() == "there\n"
+    os.kill(worker.pid, number)
+    worker.resume.set()
+    assert worker.end(code) == ""
+    assert (tmp_path / "errors").read_text() == "stopped; the same command continues\n"
+    continued = call(*command)
+    assert continued.exit_code == 0, continued.output
+    *epochs, final = rows(continued.stdout)
+    assert [row["epoch"] for row in epochs] == [2, 3]
+    assert final["finished_before"] is False
+
+
+# Recipes
+
+
+def test_recipes_are_listed() -> None:
+    lines = call("recipes").stdout.splitlines()
+    for name, recipe in RECIPES.items():
+        (line,) = (line for line in lines if line.split()[:1] == [name])
+        for word in (recipe.dataset, recipe.network, str(recipe.epochs)):
+            assert word in line.split()
+        assert recipe.definition.label() in line
+        assert ("layerwise" in line.removeprefix(f"  {name}")) == getattr(recipe, "layerwise", False)
+
+
+def test_a_recipe_is_shown_with_all_fields() -> None:
+    output = call("recipes", "cifar10-line").stdout
+    for name, value in RECIPES["cifar10-line"].to_dict().items():
+        (line,) = (line for line in output.splitlines() if line.split()[:1] == [name])
+        assert line.split()[1] == (str(value) or "–")
+        assert all_fields()[name].metadata["help"] in line
+
+
+def test_recipes_as_json() -> None:
+    everything = [Recipe.from_dict(row) for row in rows(call("recipes", "--json").stdout)]
+    assert everything == list(RECIPES.values())
+    (one,) = rows(call("recipes", "digits-curve", "--json").stdout)
+    assert Recipe.from_dict(one) == RECIPES["digits-curve"]
+
+
+def test_an_unknown_recipe_names_the_nearest() -> None:
+    result = call("recipes", "cifar-line")
+    assert result.exit_code == 2
+    assert "did you mean 'cifar10-line'?" in result.stderr
+
+
+def test_the_api_agrees_on_what_is_a_setting() -> None:
+    with pytest.raises(TypeError, match="did you mean 'epochs'"):
+        api.configure("digits-line", None, {"epoch": 1})
+
+
+def test_networks_of_ones_own_are_in_the_folder_that_is_named(tmp_path: Path) -> None:
+    """It is searched after all others, for as long as the command runs."""
+    before = list(sys.path)
+    text = "from torch import nn\ndef make(classes):\n    return nn.Sequential(nn.Flatten(), nn.Linear(64, classes))\n"
+    (tmp_path / "a_network_of_my_own.py").write_text(text)
+    (tmp_path / "colorsys.py").write_text("raise AssertionError('imported')")
+    command = ("digits-standard", "--epochs", "1", "--quiet", "--code", str(tmp_path))
+    result = train(tmp_path / "runs", *command, "--network", "a_network_of_my_own:make")
+    assert result.exit_code == 0, result.stderr
+    assert sys.path == before
+    result = train(tmp_path / "runs", *command, "--network", "colorsys:hls_to_rgb")
+    assert result.exit_code == 1
+    assert "missing a required argument: 'h'" in result.stderr  # it is the one that Python brings along

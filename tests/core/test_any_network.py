@@ -1,0 +1,681 @@
+"""A family can be made of any network: each kind is trained, cut out, copied, pickled and cut into samples."""
+
+import copy
+import dataclasses
+import pickle
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils import parametrizations, prune, rnn
+from torch.testing import assert_close
+
+import subspaces as ss
+
+# Here a family and its networks are compared with the same statistics, whatever they are of.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::subspaces.core.norms.StatisticsWarning"),
+    pytest.mark.filterwarnings("ignore:.*weight_norm. is deprecated:FutureWarning"),
+]
+BATCH = 4
+
+
+def numbers(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Return numbers from a normal distribution, the same ones at each call."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)), dtype=dtype)
+
+
+def tokens(*shape: int) -> Tensor:
+    return torch.arange(torch.Size(shape).numel()).view(shape) * 7 % 10
+
+
+# Networks. They are at the top level of the module so that they can be pickled.
+
+
+class Bias(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.randn(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.bias
+
+
+class RootOwner(nn.Module):
+    """Owns a matrix, a vector and a single number itself, and has a part besides."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.matrix = nn.Parameter(torch.randn(3, 5))
+        self.shift = nn.Parameter(torch.randn(5))
+        self.scale = nn.Parameter(torch.randn(()))
+        self.part = nn.Linear(5, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.part(self.scale * (x @ self.matrix) + self.shift)
+
+
+class First(nn.Module):
+    """Keeps the first of several outputs."""
+
+    def __init__(self, part: nn.Module) -> None:
+        super().__init__()
+        self.part = part
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.part(*args, **kwargs)[0]
+
+
+class SelfAttention(nn.Module):
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True, **options)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        return self.attention(x, x, x, key_padding_mask=mask)
+
+
+class Collections(nn.Module):
+    """Holds its parameters in a list and in a dict."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.matrices = nn.ParameterList([torch.randn(3, 3), torch.randn(3, 3)])
+        self.named = nn.ParameterDict({"scale": torch.randn(3), "out": torch.randn(3, 2)})
+
+    def forward(self, x: Tensor) -> Tensor:
+        for matrix in self.matrices:
+            x = torch.tanh(x @ matrix)
+        return (x * self.named["scale"]) @ self.named["out"]
+
+
+class Tied(nn.Module):
+    """A language model whose head is its embedding."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(10, 6)
+        self.norm = nn.LayerNorm(6)
+        self.head = nn.Linear(6, 10, bias=False)
+        self.head.weight = self.embedding.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.norm(self.embedding(x)))
+
+
+class SharedPart(nn.Module):
+    """Uses one module under two names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(3, 3)
+        self.again = self.first
+        self.out = nn.Linear(3, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out(torch.tanh(self.again(torch.tanh(self.first(x)))))
+
+
+class Frozen(nn.Module):
+    """Has a frozen backbone, a trainable adapter, and a part whose bias alone is trained."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.backbone = nn.Linear(3, 4).requires_grad_(False)
+        self.adapter = nn.Linear(4, 4)
+        self.head = nn.Linear(4, 2)
+        self.head.weight.requires_grad_(False)
+        with torch.no_grad():  # what a pretrained network has: the same frozen weights each time
+            self.backbone.weight.copy_(numbers(4, 3))
+            self.backbone.bias.copy_(numbers(4))
+            self.head.weight.copy_(numbers(2, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.backbone(x)
+        return self.head(y + torch.tanh(self.adapter(y)))
+
+
+class SeveralDtypes(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.coarse = nn.Linear(3, 8)
+        self.brain = nn.Linear(8, 8, dtype=torch.bfloat16)
+        self.fine = nn.Linear(8, 2, dtype=torch.float64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fine(self.brain(torch.tanh(self.coarse(x)).bfloat16()).double())
+
+
+class Complex(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.filter = nn.Parameter(torch.randn(3, 5, dtype=torch.complex64))
+        self.out = nn.Linear(8, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out(torch.fft.irfft(torch.fft.rfft(x) @ self.filter))
+
+
+class Buffers(nn.Module):
+    """Has buffers of every sort: saved and not, written in place and replaced."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.part = nn.Linear(3, 2)
+        self.register_buffer("positions", numbers(3), persistent=False)
+        self.register_buffer("seen", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("mean", torch.zeros(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            self.seen += len(x)
+            self.mean = 0.9 * self.mean + 0.1 * x.detach().mean(0)
+        return self.part(x + self.positions - self.mean)
+
+
+class AsksItsParameters(nn.Module):
+    """Casts its input as many published networks do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.part = nn.Linear(3, 2, dtype=torch.float64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        first = next(self.parameters())
+        return self.part(x.to(first)) * (1 + sum(p.square().sum() for p in self.parameters()))
+
+
+class SeveralInputs(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.part = nn.Bilinear(3, 4, 2)
+
+    def forward(self, x: Tensor, other: Tensor, *, scale: Tensor, power: int = 1) -> Tensor:
+        return self.part(x, other) * scale**power
+
+
+class KeywordsOnly(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(10, 3)
+
+    def forward(self, *, input_ids: Tensor, mask: Tensor) -> Tensor:
+        return (self.embedding(input_ids) * mask.unsqueeze(-1)).sum(1)
+
+
+class Pair(NamedTuple):
+    mean: Tensor
+    logit: Tensor
+
+
+@dataclasses.dataclass(frozen=True)
+class Output:
+    logits: Tensor
+    hidden: tuple[Tensor, ...]
+    loss: Tensor
+    cache: None = None
+
+
+class Nested(nn.Module):
+    """Returns its numbers in a container of the given sort."""
+
+    def __init__(self, sort: str) -> None:
+        super().__init__()
+        self.sort = sort
+        self.body = nn.Linear(3, 4)
+        self.head = nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Any:
+        hidden = torch.tanh(self.body(x))
+        logits = self.head(hidden)
+        loss = logits.square().mean()
+        return {
+            "dict": {"logits": logits, "inner": {"hidden": [hidden]}, "loss": loss, "name": "net"},
+            "tuple": (logits, (hidden, loss)),
+            "list": [logits, [hidden], None],
+            "namedtuple": Pair(hidden, logits),
+            "dataclass": Output(logits, (hidden, hidden * 2), loss),
+        }[self.sort]
+
+
+class Packed(nn.Module):
+    """Packs sequences of different lengths, and pads the answer again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.recurrent = nn.GRU(3, 4, batch_first=True)
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        packed = rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        return self.recurrent(packed)[1].transpose(0, 1)
+
+
+class RemembersLoss(nn.Module):
+    """Leaves a result of the last call on itself, as mixtures of experts do with their balance loss."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.part = nn.Linear(3, 2)
+        self.balance: Tensor | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.part(x)
+        self.balance = y.square().mean()
+        return y
+
+
+def conv(kind: str, dims: int) -> nn.Module:
+    return getattr(nn, f"{kind}{dims}d")(2, 3, 2, stride=2, dilation=1)
+
+
+def images(dims: int, channels: int = 2) -> Tensor:
+    return numbers(BATCH, channels, *[4] * dims)
+
+
+def normed(norm: nn.Module, dims: int = 2) -> nn.Module:
+    """Return a network around a norm whose scale and shift, if it has some, are not 1 and 0."""
+    for parameter in norm.parameters():
+        nn.init.normal_(parameter)
+    kind = [nn.Conv1d, nn.Conv2d, nn.Conv3d][dims - 1]
+    return nn.Sequential(kind(2, 4, 2), norm, nn.Tanh(), nn.Flatten(), nn.Linear(4 * 3**dims, 2))
+
+
+def pruned(part: nn.Module) -> nn.Module:
+    """Return a part of whose weights every third one is masked out."""
+    prune.custom_from_mask(part, "weight", torch.arange(part.weight.numel()).view_as(part.weight) % 3 > 0)
+    return part
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A way to make a network, and a batch for it."""
+
+    make: Callable[[], nn.Module]
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    batched: bool = True  # whether the first dimension of all inputs and outputs is the batch
+    pickles: bool = True
+
+    def family(self, shape: ss.Shape | None = None, **options: Any) -> ss.Subspace:
+        torch.manual_seed(0)
+        return ss.Subspace(self.make, shape or ss.Simplex(3), seed=0, **options)
+
+    def __call__(self, network: nn.Module, alpha: Any = None, **options: Any) -> Any:
+        args = copy.deepcopy(self.args)
+        if isinstance(network, ss.Subspace):
+            options["alpha"] = alpha
+        return network(*args, **self.kwargs, **options)
+
+
+sequence = numbers(BATCH, 5, 3)  # batch, time, channels
+
+CASES = {
+    "bias": Case(Bias, (numbers(BATCH, 3),)),
+    "root_owner": Case(RootOwner, (numbers(BATCH, 3),)),
+    "linear": Case(lambda: nn.Linear(3, 2), (numbers(BATCH, 3),)),
+    "bilinear_several_inputs": Case(
+        SeveralInputs,
+        (numbers(BATCH, 3), numbers(BATCH, 4)),
+        {"scale": numbers(BATCH, 1), "power": 2},
+    ),
+    "keywords_only": Case(KeywordsOnly, (), {"input_ids": tokens(BATCH, 5), "mask": tokens(BATCH, 5) % 2}),
+    "prelu": Case(lambda: nn.Sequential(nn.Linear(3, 2), nn.PReLU(2)), (numbers(BATCH, 3),)),
+    "embedding": Case(lambda: nn.Embedding(10, 3, padding_idx=0, max_norm=None), (tokens(BATCH, 5),)),
+    "embedding_bag": Case(lambda: nn.EmbeddingBag(10, 3, mode="mean"), (tokens(BATCH, 5),)),
+    **{f"conv{d}d": Case(lambda d=d: conv("Conv", d), (images(d),)) for d in (1, 2, 3)},
+    **{f"conv_transpose{d}d": Case(lambda d=d: conv("ConvTranspose", d), (images(d),)) for d in (1, 2, 3)},
+    "channels_last": Case(lambda: nn.Conv2d(2, 3, 2).to(memory_format=torch.channels_last), (images(2),)),
+    "rnn": Case(lambda: nn.RNN(3, 4, 2), (sequence,), batched=False),
+    "gru": Case(lambda: nn.GRU(3, 4, 2, bidirectional=True), (sequence,), batched=False),
+    "lstm": Case(lambda: nn.LSTM(3, 4, 2, bias=False), (sequence,), batched=False),
+    "rnn_batch_first": Case(lambda: First(nn.RNN(3, 4, batch_first=True)), (sequence,)),
+    "gru_batch_first": Case(lambda: First(nn.GRU(3, 4, 2, batch_first=True)), (sequence,)),
+    "lstm_batch_first": Case(lambda: First(nn.LSTM(3, 4, 2, batch_first=True, bidirectional=True)), (sequence,)),
+    "lstm_cell": Case(lambda: nn.LSTMCell(3, 4), (sequence[:, 0], (numbers(BATCH, 4), numbers(BATCH, 4)))),
+    "gru_packed": Case(Packed, (sequence, torch.tensor([5, 2, 3, 1]))),
+    "encoder_layer": Case(
+        lambda: nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True), (numbers(BATCH, 5, 8),)
+    ),
+    "encoder_layer_norm_first": Case(
+        lambda: nn.TransformerEncoderLayer(8, 2, 16, 0.0, "gelu", norm_first=True),
+        (numbers(5, BATCH, 8),),
+        {"src_mask": torch.ones(5, 5, dtype=torch.bool).triu(1)},
+        batched=False,
+    ),
+    "transformer": Case(
+        lambda: nn.Transformer(8, 2, 1, 1, 16, dropout=0.0, batch_first=True),
+        (numbers(BATCH, 5, 8), numbers(BATCH, 3, 8)),
+    ),
+    "attention": Case(SelfAttention, (numbers(BATCH, 5, 8),), {"mask": tokens(BATCH, 5) > 6}),
+    "attention_kv_dims": Case(
+        lambda: nn.MultiheadAttention(8, 2, kdim=3, vdim=6, add_bias_kv=True, batch_first=True),
+        (numbers(BATCH, 5, 8), numbers(BATCH, 4, 3), numbers(BATCH, 4, 6)),
+    ),
+    "batch_norm1d": Case(lambda: normed(nn.BatchNorm1d(4), 1), (images(1),)),
+    "batch_norm2d": Case(lambda: normed(nn.BatchNorm2d(4), 2), (images(2),)),
+    "batch_norm3d": Case(lambda: normed(nn.BatchNorm3d(4), 3), (images(3),)),
+    "batch_norm_no_statistics": Case(lambda: normed(nn.BatchNorm2d(4, track_running_stats=False)), (images(2),)),
+    "layer_norm": Case(lambda: normed(nn.LayerNorm([4, 3, 3])), (images(2),)),
+    "group_norm": Case(lambda: normed(nn.GroupNorm(2, 4)), (images(2),)),
+    "instance_norm1d": Case(lambda: normed(nn.InstanceNorm1d(4, affine=True), 1), (images(1),)),
+    "instance_norm2d": Case(lambda: normed(nn.InstanceNorm2d(4, affine=True, track_running_stats=True)), (images(2),)),
+    "instance_norm3d": Case(lambda: normed(nn.InstanceNorm3d(4, affine=True), 3), (images(3),)),
+    "rms_norm": Case(lambda: normed(nn.RMSNorm([4, 3, 3])), (images(2),)),
+    "local_response_norm": Case(lambda: normed(nn.LocalResponseNorm(2)), (images(2),)),
+    "collections": Case(Collections, (numbers(BATCH, 3),)),
+    "weight_norm": Case(lambda: parametrizations.weight_norm(nn.Linear(3, 4)), (numbers(BATCH, 3),), pickles=False),
+    "weight_norm_by_hook": Case(lambda: nn.utils.weight_norm(nn.Linear(3, 4)), (numbers(BATCH, 3),)),
+    "weight_norm_recurrent": Case(
+        lambda: First(nn.utils.weight_norm(nn.LSTM(3, 4, batch_first=True), "weight_hh_l0")), (sequence,)
+    ),
+    "pruned": Case(lambda: pruned(nn.Linear(3, 4)), (numbers(BATCH, 3),)),
+    "orthogonal": Case(lambda: parametrizations.orthogonal(nn.Linear(4, 4)), (numbers(BATCH, 4),), pickles=False),
+    "tied": Case(Tied, (tokens(BATCH, 5),)),
+    "shared_part": Case(SharedPart, (numbers(BATCH, 3),)),
+    "frozen": Case(Frozen, (numbers(BATCH, 3),)),
+    "several_dtypes": Case(SeveralDtypes, (numbers(BATCH, 3),)),
+    "complex": Case(Complex, (numbers(BATCH, 4),)),
+    "buffers": Case(Buffers, (numbers(BATCH, 3),)),
+    "asks_its_parameters": Case(AsksItsParameters, (numbers(BATCH, 3),)),
+    "remembers_loss": Case(RemembersLoss, (numbers(BATCH, 3),)),
+    **{
+        f"nested_{sort}": Case(lambda sort=sort: Nested(sort), (numbers(BATCH, 3),))
+        for sort in ("dict", "tuple", "list", "namedtuple", "dataclass")
+    },
+}
+
+
+def networks(*needs: str) -> pytest.MarkDecorator:
+    """Parametrise a test over all networks that have what it needs."""
+    names = [name for name, case in CASES.items() if all(getattr(case, need) for need in needs)]
+    return pytest.mark.parametrize("case", [CASES[name] for name in names], ids=names)
+
+
+every_network = networks()
+
+
+def leaves(value: Any) -> list[Tensor]:
+    """Return all tensors in an output, in order."""
+    if isinstance(value, Tensor):
+        return [value]
+    if dataclasses.is_dataclass(value):
+        value = [getattr(value, field.name) for field in dataclasses.fields(value)]
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    return [leaf for part in value for leaf in leaves(part)] if isinstance(value, (list, tuple)) else []
+
+
+def assert_same(actual: Any, expected: Any, **tolerance: float) -> None:
+    assert type(actual) is type(expected)
+    assert leaves(expected)
+    assert_close(leaves(actual), leaves(expected), **tolerance)
+
+
+def loss_of(output: Any) -> Tensor:
+    """Return a loss that depends on every number of an output, each in its own way."""
+    total = torch.zeros((), dtype=torch.float64)
+    for leaf in leaves(output):
+        real = torch.view_as_real(leaf) if leaf.is_complex() else leaf
+        weights = torch.cos(torch.arange(real.numel(), dtype=torch.float64)).view(real.shape)
+        total = total + (weights * real.double()).sum() + (0.1 * real.double().square()).sum()
+    return total
+
+
+def trained(case: Case, **options: Any) -> ss.Subspace:
+    """Return a family after two steps of SGD."""
+    family = case.family(**options)
+    optimizer = torch.optim.SGD(family.parameters(), lr=1e-2)
+    for _ in range(2):
+        loss = loss_of(case(family)) + family.penalty(0.1)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return family
+
+
+def gradients(family: ss.Subspace, index: int) -> dict[str, Tensor]:
+    """Return the gradient of one vertex under the network's own names."""
+    named = {}
+    for group in family.layout.groups:
+        gradient = family.omega[group.name].grad
+        assert gradient is not None
+        named |= group.unpack(gradient[index])
+    return named
+
+
+ALPHA = [0.5, 0.2, 0.3]
+
+
+@every_network
+def test_gradient_of_each_vertex_is_its_coefficient_times_that_of_the_network(case: Case):
+    family = case.family()
+    network = family.at(ALPHA)
+    loss = loss_of(case(family, ALPHA))
+    loss.backward()
+    expected = loss_of(case(network))
+    expected.backward()
+    assert_close(loss, expected)
+    parameters = {name: p for name, p in network.named_parameters(remove_duplicate=False) if p.requires_grad}
+    for index, coefficient in enumerate(ALPHA):
+        vertex = gradients(family, index)
+        assert set(vertex) == set(parameters)
+        for name, parameter in parameters.items():
+            assert vertex[name].isfinite().all()
+            assert vertex[name].abs().max() > 0, name
+            tolerance = (
+                {"rtol": 2e-2, "atol": 1e-2} if parameter.dtype == torch.bfloat16 else {"rtol": 1e-4, "atol": 1e-5}
+            )
+            assert_close(vertex[name], coefficient * parameter.grad, **tolerance)
+
+
+@every_network
+def test_a_step_against_the_gradient_lowers_the_loss_and_moves_every_vertex(case: Case):
+    family = case.family()
+    before = [{name: value.clone() for name, value in family.vertex(i).items()} for i in range(3)]
+    loss = loss_of(case(family, ALPHA))
+    loss.backward()
+    norm = (
+        torch.stack([p.grad.abs().square().sum() for p in family.parameters() if p.requires_grad]).double().sum().sqrt()
+    )
+    torch.optim.SGD(family.parameters(), lr=0.02 / norm.item()).step()
+    assert loss_of(case(family, ALPHA)) < loss
+    for index, old in enumerate(before):
+        assert any(not torch.equal(value, old[name]) for name, value in family.vertex(index).items())
+
+
+@every_network
+@pytest.mark.parametrize("mode", [True, False], ids=["train", "eval"])
+def test_network_cut_out_gives_the_same_output(case: Case, mode: bool):
+    family = trained(case).train(mode)
+    network = family.at(ALPHA).train(mode)
+    assert_same(case(network), case(family, ALPHA))
+    assert_same(case(network.eval()), case(family.eval(), ALPHA))  # what they remember is the same as well
+
+
+@every_network
+def test_state_dict_loads_into_a_plain_network(case: Case):
+    family = trained(case).eval()
+    network = family.at(ALPHA)
+    plain = case.make()
+    assert list(network.state_dict()) == list(plain.state_dict())
+    plain.load_state_dict(network.state_dict(), strict=True)
+    assert_same(case(plain.eval()), case(family, ALPHA))
+    described = [[(n, p.dtype, p.shape, p.requires_grad) for n, p in m.named_parameters()] for m in (network, plain)]
+    assert described[0] == described[1]
+
+
+@every_network
+def test_network_cut_out_is_independent(case: Case):
+    family = trained(case).eval()
+    expected = case(family, ALPHA)
+    network = family.at(ALPHA)
+    with torch.no_grad():
+        for tensor in [*network.parameters(), *network.buffers()]:
+            tensor.zero_()
+    assert_same(case(family, ALPHA), expected)
+
+
+@every_network
+def test_copies_after_training_are_whole(case: Case):
+    family = trained(case)
+    copies = [copy.deepcopy(family)]
+    if case.pickles:
+        copies.append(pickle.loads(pickle.dumps(family)))
+    expected = [case(family), case(family.eval(), ALPHA)]
+    for other in copies:
+        assert_same(case(other), expected[0])  # draws the same alpha
+        assert_same(case(other.eval(), ALPHA), expected[1])
+        loss_of(case(other, ALPHA)).backward()  # and can be trained on
+        assert all(parameter.grad.isfinite().all() for parameter in other.omega.values())
+
+
+def test_parametrized_networks_are_copied_by_state_dict():
+    case = CASES["weight_norm"]
+    family = trained(case)
+    with pytest.raises(RuntimeError, match="only supported through state_dict"):
+        pickle.dumps(family)
+    other = case.family()
+    other.load_state_dict(family.state_dict())
+    assert_same(case(other), case(family))
+
+
+def joined(values: list[Any]) -> list[Tensor]:
+    """Put the tensors of several outputs together, independently of the package."""
+    columns = zip(*[leaves(value) for value in values], strict=True)
+    return [torch.cat(column) if column[0].ndim else torch.stack(column).mean() for column in columns]
+
+
+@networks("batched")
+def test_samples_cut_inputs_and_join_outputs(case: Case):
+    family = trained(case)
+    twin = copy.deepcopy(family)
+    whole = case(family, samples=2)
+
+    def half(part: slice) -> Any:
+        def cut(value: Any) -> Any:
+            if isinstance(value, tuple):
+                return tuple(map(cut, value))
+            return value[part] if isinstance(value, Tensor) else value
+
+        kwargs = {name: cut(value) for name, value in case.kwargs.items()}
+        return dataclasses.replace(case, args=cut(case.args), kwargs=kwargs)
+
+    alphas = [twin.sample(), twin.sample()]
+    assert not torch.equal(*alphas)
+    halves = [half(slice(2))(twin, alphas[0]), half(slice(2, None))(twin, alphas[1])]
+    assert type(whole) is type(halves[0])
+    assert_close(leaves(whole), joined(halves))
+    loss_of(whole).backward()
+    for index in range(3):
+        assert all(gradient.isfinite().all() for gradient in gradients(family, index).values())
+
+
+@every_network
+def test_layerwise(case: Case):
+    family = case.family(ss.Line(), layerwise=True)
+    alpha = family.sample()
+    assert alpha.shape == (len(family.layers),)
+    loss_of(case(family)).backward()
+    for index in range(2):
+        assert all(gradient.abs().max() > 0 for gradient in gradients(family, index).values())
+    family.eval()
+    assert_same(case(family.at(alpha).eval()), case(family, alpha))
+
+
+# What is particular to one kind
+
+
+def test_tied_weights_stay_tied_and_are_one_row():
+    family = trained(CASES["tied"])
+    assert family.omega["weights"].shape == (3, 60)
+    network = family.midpoint()
+    assert network.head.weight is network.embedding.weight
+    vertex = family.vertex(0)
+    assert vertex["head.weight"].data_ptr() == vertex["embedding.weight"].data_ptr()
+
+
+def test_shared_part_is_one_layer():
+    family = trained(CASES["shared_part"])
+    assert family.layers == ("first", "out")
+    network = family.midpoint()
+    assert network.first is network.again
+    assert sum(omega.shape[1] for omega in family.omega.values()) == 9 + 3 + 6 + 2
+
+
+def test_frozen_parameters_are_shared_and_stay():
+    case = CASES["frozen"]
+    family = trained(case)
+    assert "backbone" not in family.layers
+    assert set(family.vertex(0)) == {"adapter.weight", "adapter.bias", "head.bias"}
+    shared = dict(family.template.named_parameters())
+    assert set(shared) == {"backbone.weight", "backbone.bias", "head.weight"}
+    plain = case.make()
+    network = family.at(ALPHA)
+    for name, parameter in shared.items():
+        assert torch.equal(parameter, plain.get_parameter(name))
+        copied = network.get_parameter(name)
+        assert torch.equal(copied, parameter)
+        assert copied.data_ptr() != parameter.data_ptr()
+        assert not copied.requires_grad
+
+
+def test_several_dtypes_are_kept():
+    family = trained(CASES["several_dtypes"])
+    assert {omega.dtype for omega in family.omega.values()} == {torch.float32, torch.bfloat16, torch.float64}
+    network = family.midpoint()
+    assert network.brain.weight.dtype == torch.bfloat16
+    assert network.fine.bias.dtype == torch.float64
+    assert family.sample().dtype == torch.float64  # alpha is as fine as the finest weight
+
+
+def test_complex_weights_count_as_two_numbers():
+    family = CASES["complex"].family(ss.Line())
+    matrices = [family.vertex(i) for i in range(2)]
+    rows = [torch.cat([torch.view_as_real(v["filter"]).flatten(), v["out.weight"].flatten()]) for v in matrices]
+    expected = F.cosine_similarity(rows[0], rows[1], dim=0).square()
+    assert_close(family.penalty(), expected)
+    distances = family.distances()
+    assert_close(distances.cos2[0, 1].float(), expected)
+    assert_close(distances.l2[0, 1].float(), (rows[0] - rows[1]).norm())
+
+
+def test_buffers_are_shared_and_copied():
+    family = trained(CASES["buffers"])
+    assert family.template.seen == 2 * BATCH
+    assert family.template.mean.abs().min() > 0
+    network = family.midpoint()
+    assert network.seen == 2 * BATCH
+    assert "positions" not in network.state_dict()
+    assert torch.equal(network.positions, family.template.positions)
+    for name, buffer in network.named_buffers():
+        assert buffer.data_ptr() != family.template.get_buffer(name).data_ptr()
+
+
+def test_channels_last_weights_are_views_of_the_row():
+    family = trained(CASES["channels_last"])
+    for vertex in (family.vertex(1), family.theta(family.coefficients(ALPHA))):
+        assert vertex["weight"].is_contiguous(memory_format=torch.channels_last)
+        assert not vertex["weight"].is_contiguous()
+    start = family.omega["weights"][1].data_ptr()
+    assert family.vertex(1)["weight"].data_ptr() == start
+    assert family.midpoint().weight.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_forward_leaves_no_graph_behind():
+    for name in ("linear", "lstm", "encoder_layer"):
+        family = CASES[name].family()
+        CASES[name](family)
+        assert not list(family.template.parameters())
+        for part in family.template.modules():
+            assert all(value is None for value in getattr(part, "_flat_weights", []))
+
+
+def test_recurrent_network_cut_out_takes_other_weights():
+    case = CASES["lstm"]
+    network = trained(case).at(ALPHA)
+    zeros = {name: torch.zeros_like(parameter) for name, parameter in network.named_parameters()}
+    assert case(network)[0].abs().max() > 0
+    assert torch.func.functional_call(network, zeros, case.args)[0].abs().max() == 0

@@ -1,0 +1,225 @@
+"""A family under torch.compile: one graph, the same numbers, no recompilation while alpha varies."""
+
+import copy
+from collections.abc import Iterator
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch._dynamo.testing import CompileCounter, CompileCounterWithBackend
+from torch.testing import assert_close
+
+import subspaces as ss
+
+SHAPES = [ss.Line(), ss.Bezier(2), ss.Simplex(3)]
+
+
+@pytest.fixture(autouse=True)
+def _forget_graphs() -> Iterator[None]:
+    torch.compiler.reset()
+    yield
+    torch.compiler.reset()
+
+
+@pytest.fixture
+def counter() -> CompileCounterWithBackend:
+    """Return a backend that traces forward and backward, runs them as they are, and counts the graphs."""
+    return CompileCounterWithBackend("aot_eager")
+
+
+@pytest.fixture
+def forward_counter() -> CompileCounter:
+    """Return a backend that traces the forward pass alone, which is quicker."""
+    return CompileCounter()
+
+
+def make() -> nn.Module:
+    return nn.Sequential(nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten(), nn.Linear(12, 4))
+
+
+def family(shape: ss.Shape, **options: bool) -> ss.Subspace:
+    torch.manual_seed(0)
+    return ss.Subspace(make, shape, seed=0, **options)
+
+
+def batch(seed: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(6, 1, 4, 4, generator=generator), torch.randint(4, (6,), generator=generator)
+
+
+def assert_same_state(actual: ss.Subspace, expected: ss.Subspace) -> None:
+    """Compare weights, batch-norm statistics and random numbers."""
+    states = [module.state_dict() for module in (actual, expected)]
+    assert torch.equal(actual.rng, expected.rng)
+    assert_close(states[0], states[1])
+
+
+@pytest.mark.parametrize("layerwise", [False, True], ids=["whole", "layerwise"])
+@pytest.mark.parametrize("shape", SHAPES, ids=repr)
+def test_training_is_one_graph_and_the_same_as_eager(shape: ss.Shape, layerwise: bool, counter):
+    eager = family(shape, layerwise=layerwise)
+    original = copy.deepcopy(eager)
+    compiled = torch.compile(original, backend=counter, fullgraph=True)
+    optimizers = [torch.optim.SGD(module.parameters(), lr=0.1) for module in (eager, compiled)]
+    losses = []
+    for step in range(4):
+        x, y = batch(step)
+        for module, optimizer in zip((eager, compiled), optimizers, strict=True):
+            loss = F.cross_entropy(module(x), y)
+            losses.append(loss.detach())
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        assert_close(losses[-1], losses[-2])
+        for name, omega in eager.omega.items():
+            assert_close(original.omega[name].grad, omega.grad)
+    assert_same_state(original, eager)
+    assert counter.frame_count == 1
+
+
+@pytest.mark.parametrize("layerwise", [False, True], ids=["whole", "layerwise"])
+@pytest.mark.parametrize("shape", SHAPES, ids=repr)
+def test_given_alpha_varies_without_recompilation(shape: ss.Shape, layerwise: bool, forward_counter):
+    eager = family(shape, layerwise=layerwise).eval()
+    compiled = torch.compile(eager, backend=forward_counter, fullgraph=True)
+    x, _ = batch(0)
+    outputs = []
+    for _ in range(4):
+        alpha = eager.sample()
+        outputs.append(compiled(x, alpha=alpha))
+        assert_close(outputs[-1], eager(x, alpha=alpha))
+    assert forward_counter.frame_count == 1
+    assert not torch.allclose(outputs[0], outputs[1])
+
+
+def test_alpha_as_a_number_varies_without_recompilation(forward_counter):
+    eager = family(ss.Line()).eval()
+    compiled = torch.compile(eager, backend=forward_counter, fullgraph=True)
+    x, _ = batch(0)
+    for alpha in (0.25, 0.5, 0.75, 0.125, 0.875):
+        assert_close(compiled(x, alpha=alpha), eager(x, alpha=alpha))
+    assert forward_counter.frame_count <= 2  # the second number tells dynamo that it is one of many
+
+
+@pytest.mark.parametrize("shape", [ss.Line(), ss.Simplex(3)], ids=repr)
+def test_penalty_and_loss_are_one_graph(shape: ss.Shape, counter):
+    eager = family(shape)
+    original = copy.deepcopy(eager)
+
+    def loss(module: ss.Subspace, x: Tensor, y: Tensor) -> Tensor:
+        return F.cross_entropy(module(x), y) + module.penalty(beta=2.0)
+
+    compiled = torch.compile(loss, backend=counter, fullgraph=True)
+    for step in range(4):
+        results = [function(module, *batch(step)) for function, module in ((loss, eager), (compiled, original))]
+        assert_close(results[1], results[0])
+        for result in results:
+            result.backward()
+    for name, omega in eager.omega.items():
+        assert_close(original.omega[name].grad, omega.grad)
+    assert_same_state(original, eager)
+    assert counter.frame_count == 1
+
+
+def test_penalty_alone(counter):
+    eager = family(ss.Simplex(5))
+    original = copy.deepcopy(eager)
+    penalty = torch.compile(original.penalty, backend=counter, fullgraph=True)
+    values = torch.stack([penalty() for _ in range(5)])
+    assert_close(values, torch.stack([eager.penalty() for _ in range(5)]))
+    assert values.unique().numel() > 1  # several pairs were drawn
+    assert counter.frame_count == 1
+
+
+def test_several_samples(counter):
+    eager = family(ss.Line())
+    original = copy.deepcopy(eager)
+    compiled = torch.compile(original, backend=counter, fullgraph=True)
+    for step in range(3):
+        x, _ = batch(step)
+        assert_close(compiled(x, samples=3), eager(x, samples=3))
+    assert_same_state(original, eager)
+    assert counter.frame_count == 1
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # dynamo asks for it at a break
+def test_features_run_with_breaks():
+    """A hook cannot be registered inside a graph, so this is the same numbers but not one graph."""
+    eager = family(ss.Line())
+    original = copy.deepcopy(eager)
+    compiled = torch.compile(original, backend="eager")
+    for step in range(3):
+        x, _ = batch(step)
+        actual, expected = (module(x, samples=2, features="4") for module in (compiled, eager))
+        assert_close(actual.features, expected.features)
+        assert_close(original.feature_similarity(actual), eager.feature_similarity(expected))
+    assert_same_state(original, eager)
+
+
+@pytest.mark.filterwarnings("ignore::subspaces.core.norms.StatisticsWarning")
+def test_train_and_eval_are_a_graph_each(forward_counter):
+    eager = family(ss.Simplex(3))
+    compiled = torch.compile(copy.deepcopy(eager), backend=forward_counter, fullgraph=True)
+    x, _ = batch(0)
+    for mode in (True, False, True, False):
+        assert_close(compiled.train(mode)(x), eager.train(mode)(x))
+    assert forward_counter.frame_count == 2
+
+
+@pytest.mark.parametrize("average", ["probabilities", "logits"])
+def test_ensemble(average: str, forward_counter):
+    ensemble = family(ss.Simplex(3)).ensemble([[1.0, 0, 0], [0, 0.5, 0.5]], average)
+    ss.recalibrate(ensemble, [batch(seed)[0] for seed in range(3)])
+    compiled = torch.compile(ensemble.eval(), backend=forward_counter, fullgraph=True)
+    for step in range(3):
+        x, _ = batch(step)
+        assert_close(compiled(x), ensemble(x))
+    assert forward_counter.frame_count == 1
+
+
+def test_network_cut_out(forward_counter):
+    network = family(ss.Line()).midpoint()
+    compiled = torch.compile(copy.deepcopy(network), backend=forward_counter, fullgraph=True)
+    x, _ = batch(0)
+    assert_close(compiled(x), network(x))
+    assert forward_counter.frame_count == 1
+
+
+def test_recurrent_networks_run_with_breaks_and_can_be_copied():
+    torch.manual_seed(0)
+    eager = ss.Subspace(lambda: nn.LSTM(3, 4), ss.Line(), seed=0)
+    original = copy.deepcopy(eager)
+    compiled = torch.compile(original, backend="eager")
+    x = torch.randn(5, 2, 3)
+    for _ in range(3):
+        for module in (eager, compiled):
+            module(x)[0].square().sum().backward()
+    for name, omega in eager.omega.items():
+        assert_close(original.omega[name].grad, omega.grad)
+    assert_close(copy.deepcopy(original)(x)[0], eager(x)[0])
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, while it imports the compiler
+def test_inductor():
+    """The backend that users get, with a real compiler."""
+    eager = family(ss.Simplex(3), layerwise=True)
+    original = copy.deepcopy(eager)
+    compiled = torch.compile(original, fullgraph=True)
+    for step in range(3):
+        x, y = batch(step)
+        for module in (eager, compiled):
+            F.cross_entropy(module(x), y).backward()
+    for name, omega in eager.omega.items():
+        assert_close(original.omega[name].grad, omega.grad, rtol=1e-4, atol=1e-5)
+    assert_same_state(original, eager)
+
+
+def test_alpha_as_a_list_varies_without_recompilation(forward_counter):
+    eager = family(ss.Simplex(3)).eval()
+    compiled = torch.compile(eager, backend=forward_counter, fullgraph=True)
+    x, _ = batch(0)
+    for first in (0.25, 0.5, 0.125, 0.75, 0.625):
+        alpha = [first, 0.1, 0.9 - first]
+        assert_close(compiled(x, alpha=alpha), eager(x, alpha=alpha))
+    assert forward_counter.frame_count <= 2

@@ -1,0 +1,210 @@
+import itertools
+import math
+
+import pytest
+import torch
+from helpers import quick
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from subspaces.core import geometry
+from subspaces.core.geometry import cos2, distances, mix
+
+
+def rows(*sizes: int, m: int = 2, dtype: torch.dtype = torch.float32, seed: int = 0) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    real = torch.complex128 if dtype.is_complex else torch.float64
+    return [torch.randn(m, size, dtype=real, generator=generator).to(dtype) for size in sizes]
+
+
+def vectors(pieces: list[Tensor]) -> list[list[float]]:
+    """The joined rows as plain lists, a complex number as two."""
+    joined = torch.cat([p.to(torch.complex128) for p in pieces], dim=1)
+    if any(p.is_complex() for p in pieces):
+        return torch.view_as_real(joined).flatten(1).tolist()
+    return joined.real.tolist()
+
+
+def dot(a: list[float], b: list[float]) -> float:
+    return math.fsum(x * y for x, y in zip(a, b, strict=True))
+
+
+def naive_cos2(a: list[float], b: list[float]) -> float:
+    return dot(a, b) ** 2 / (dot(a, a) * dot(b, b))
+
+
+DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.complex64, torch.complex128]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("sizes", [(7,), (5, 1, 30)])
+def test_cos2_is_the_formula(dtype, sizes):
+    pieces = rows(*sizes, dtype=dtype)
+    value = cos2(pieces)
+    assert value.shape == ()
+    assert value.dtype == (torch.float64 if dtype in (torch.float64, torch.complex128) else torch.float32)
+    assert value.item() == pytest.approx(naive_cos2(*vectors(pieces)), rel=1e-5)
+
+
+def test_cos2_of_mixed_dtypes():
+    pieces = [*rows(5), *rows(4, dtype=torch.float64, seed=1), *rows(3, dtype=torch.bfloat16, seed=2)]
+    assert cos2(pieces).item() == pytest.approx(naive_cos2(*vectors(pieces)), rel=1e-5)
+
+
+@quick
+@given(st.integers(0, 2**32), st.floats(1e-4, 1e4), st.floats(-1e4, -1e-4))
+def test_cos2_is_between_0_and_1_and_ignores_length(seed, first, second):
+    pieces = rows(6, 3, dtype=torch.float64, seed=seed)
+    value = cos2(pieces)
+    assert 0 <= value <= 1 + 1e-12
+    scaled = [torch.stack([first * piece[0], second * piece[1]]) for piece in pieces]
+    torch.testing.assert_close(cos2(scaled), value)
+
+
+def test_cos2_of_parallel_and_orthogonal_vectors():
+    assert cos2([torch.tensor([[1.0, 2.0], [-2.0, -4.0]])]) == 1
+    assert cos2([torch.tensor([[1.0, 2.0], [-2.0, 1.0]])]) == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.complex128])
+def test_gradient_of_cos2_is_the_formula(dtype):
+    # d cos2 / da = 2 <a,b> / (|a|^2 |b|^2) (b - <a,b> / |a|^2 a)
+    pieces = [piece.requires_grad_() for piece in rows(6, 4, dtype=dtype)]
+    cos2(pieces).backward()
+    a, b = (torch.tensor(v, dtype=torch.float64) for v in vectors([p.detach() for p in pieces]))
+    first, second = (torch.tensor(v) for v in vectors([p.grad for p in pieces]))
+    factor = 2 * (a @ b) / ((a @ a) * (b @ b))
+    for found, expected in (
+        (first, factor * (b - (a @ b) / (a @ a) * a)),
+        (second, factor * (a - (a @ b) / (b @ b) * b)),
+    ):
+        torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("zero", [[0], [1], [0, 1]])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_zero_vector_is_orthogonal_to_all(zero, dtype):
+    piece = 100 * rows(5, dtype=dtype)[0]
+    piece[zero] = 0
+    piece.requires_grad_()
+    value = cos2([piece])
+    value.backward()
+    assert value == 0
+    assert piece.grad.isfinite().all()
+
+
+# Of large matrices the gradient is made late
+
+
+PAIRS = [(2, None), (4, (3, 1))]
+
+
+def chosen_of(pair: tuple[int, int] | None) -> Tensor | None:
+    return None if pair is None else torch.tensor(pair)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("m", "pair"), PAIRS)
+def test_late_gradients_are_the_same_to_the_last_bit(m, pair, dtype, monkeypatch):
+    def gradients() -> list[Tensor]:
+        pieces = [piece.requires_grad_() for piece in rows(1000, 7, m=m, dtype=dtype)]
+        value = cos2(pieces, chosen_of(pair))
+        return [value, *torch.autograd.grad(value, pieces)]
+
+    expected = gradients()
+    monkeypatch.setattr(geometry, "LARGE", 64)
+    monkeypatch.setattr(geometry, "PART", 300)  # of which some are whole, and one is not
+    assert all(torch.equal(found, one) for found, one in zip(gradients(), expected, strict=True))
+
+
+@pytest.mark.parametrize(("m", "pair"), PAIRS)
+def test_late_gradients_have_gradients_and_work_side_by_side(m, pair, monkeypatch):
+    monkeypatch.setattr(geometry, "LARGE", 4)
+    monkeypatch.setattr(geometry, "PART", 4)
+    (piece,) = (one.requires_grad_() for one in rows(6, m=m, dtype=torch.float64))
+    chosen = chosen_of(pair)
+    assert torch.autograd.gradcheck(lambda one: cos2([one], chosen), piece)
+    assert torch.autograd.gradgradcheck(lambda one: cos2([one], chosen), piece)
+    several = torch.stack([piece, 2 * piece.flip(1), piece.cos()]).detach()
+    found = torch.vmap(torch.func.grad(lambda one: cos2([one], chosen)))(several)
+    for one, its in zip(several, found, strict=True):
+        torch.testing.assert_close(its, torch.func.grad(lambda one: cos2([one], chosen))(one))
+    several.requires_grad_()  # as runs of one program have it: several at once, and their gradients after that
+    torch.vmap(lambda one: cos2([one], chosen))(several).sum().backward()
+    torch.testing.assert_close(several.grad, found)
+
+
+def test_a_late_gradient_comes_after_that_of_the_network(monkeypatch):
+    """Also where the penalty is the last thing that was computed, with which autograd would begin."""
+    made: list[str] = []
+    backward = geometry._Late.backward
+    monkeypatch.setattr(geometry._Late, "backward", lambda *given: (made.append("penalty"), backward(*given))[1])
+    for large, expected in ((10**9, ["network"]), (1, ["network", "penalty"])):
+        monkeypatch.setattr(geometry, "LARGE", large)
+        made.clear()
+        omega = rows(8)[0].requires_grad_()
+        weights = mix(torch.tensor([0.5, 0.5]), omega)
+        weights.register_hook(lambda _: made.append("network"))
+        (weights.sin().sum() + cos2([omega])).backward()
+        assert made == expected
+
+
+def test_cos2_is_not_lowered_by_autocast():
+    pieces = rows(500)
+    with torch.autocast("cpu", torch.bfloat16):
+        inside = cos2(pieces)
+    assert torch.equal(inside, cos2(pieces))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("m", [2, 4])
+def test_distances_are_the_naive_loops(dtype, m):
+    pieces = rows(6, 1, 9, m=m, dtype=dtype)
+    found = distances(pieces)
+    points = vectors(pieces)
+    for j, k in itertools.product(range(m), repeat=2):
+        assert found.l2[j, k].item() == pytest.approx(math.dist(points[j], points[k]), rel=1e-6)
+        assert found.cos2[j, k].item() == pytest.approx(naive_cos2(points[j], points[k]), rel=1e-6)
+    assert torch.equal(found.l2, found.l2.T)
+    assert torch.equal(found.cos2, found.cos2.T)
+
+
+def test_distances_of_mixed_dtypes():
+    pieces = [*rows(5, m=3), *rows(4, m=3, dtype=torch.complex64, seed=1), *rows(2, m=3, dtype=torch.float16, seed=2)]
+    # a complex weight counts as two numbers, a real one as one
+    points = [[*a, *b, *c] for a, b, c in zip(*(vectors([piece]) for piece in pieces), strict=True)]
+    found = distances(pieces)
+    for j, k in itertools.combinations(range(3), 2):
+        assert found.l2[j, k].item() == pytest.approx(math.dist(points[j], points[k]), rel=1e-6)
+        assert found.cos2[j, k].item() == pytest.approx(naive_cos2(points[j], points[k]), rel=1e-5)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_mix_is_the_weighted_sum(dtype):
+    (omega,) = rows(11, m=3, dtype=dtype)
+    exact = torch.complex128 if dtype.is_complex else torch.float64
+    for c in (torch.tensor([0.2, 0.3, 0.5]), torch.rand(3, 11)):
+        found = mix(c, omega)
+        columns = c.double() if c.ndim == 2 else c.double()[:, None]
+        expected = sum(columns[i] * omega[i].to(exact) for i in range(3))
+        assert found.dtype == dtype
+        assert found.shape == (11,)
+        torch.testing.assert_close(found, expected.to(dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_rounded_once(dtype):
+    (omega,) = rows(500, m=6, dtype=dtype)
+    c = torch.full((6,), 1 / 6)
+    exact = (c.double()[:, None] * omega.double()).sum(0)
+    nearest = torch.finfo(dtype).eps / 2 * exact.abs() + 1e-6
+    assert ((mix(c, omega).double() - exact).abs() <= nearest * 1.01).all()
+
+
+def test_mix_of_a_unit_vector_is_exactly_that_row():
+    for dtype in DTYPES:
+        (omega,) = rows(40, m=4, dtype=dtype)
+        for i in range(4):
+            assert torch.equal(mix(torch.eye(4)[i], omega), omega[i])
+            assert torch.equal(mix(torch.eye(4)[i][:, None].expand(4, 40), omega), omega[i])

@@ -1,0 +1,179 @@
+import pytest
+import torch
+from helpers import Small, Tied, quick
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from subspaces.core.layout import Entry, Layout, is_weight, trainable
+
+FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
+
+
+@st.composite
+def parameters(draw: st.DrawFn) -> nn.Parameter:
+    """Draw a parameter of 0 to 5 dimensions, in row-major, channels-last or any other dense memory order."""
+    shape = draw(st.lists(st.integers(1, 4), max_size=5))
+    value = torch.randn(shape)
+    order = draw(st.sampled_from(["rows", "channels last", "permuted"]))
+    if order == "channels last" and value.ndim in FORMATS:
+        value = value.contiguous(memory_format=FORMATS[value.ndim])
+    elif order == "permuted":
+        value = value.permute(draw(st.permutations(range(value.ndim))))
+    return nn.Parameter(value)
+
+
+def dense_order(tensor: torch.Tensor) -> list[tuple[int, int]]:
+    """The strides that matter: those of dimensions longer than one."""
+    return [(dim, stride) for dim, stride in enumerate(tensor.stride()) if tensor.shape[dim] > 1]
+
+
+def network(*parts: nn.Parameter) -> nn.ParameterList:
+    return nn.ParameterList(parts)
+
+
+def names(layout: Layout) -> dict[str, list[str]]:
+    return {group.name: [entry.names[0] for entry in group.entries] for group in layout.groups}
+
+
+@quick
+@given(st.lists(parameters(), min_size=1, max_size=5))
+def test_pack_and_unpack_are_inverse(parts):
+    module = network(*parts)
+    layout = Layout.of(module)
+    named = dict(module.named_parameters())
+    unpacked = {}
+    for group in layout.groups:
+        row = group.pack(named)
+        assert row.shape == (sum(group.sizes),)
+        assert not row.requires_grad
+        unpacked |= group.unpack(row)
+        for name, view in group.unpack(row).items():
+            assert view.untyped_storage().data_ptr() == row.untyped_storage().data_ptr()
+            assert dense_order(view) == dense_order(named[name])
+            assert view.is_contiguous() or not named[name].is_contiguous()
+    assert unpacked.keys() == named.keys()
+    assert all(torch.equal(unpacked[name], named[name]) for name in named)
+
+
+@quick
+@given(parameters())
+def test_row_is_the_memory_of_a_dense_parameter(parameter):
+    group = Layout.of(network(parameter)).groups[0]
+    in_memory = parameter.detach().as_strided((parameter.numel(),), (1,))
+    assert torch.equal(group.pack({"0": parameter}), in_memory)
+
+
+@quick
+@given(parameters(), st.integers(1, 3))
+def test_flatten_keeps_what_follows_the_shape(parameter, extra):
+    entry = Layout.of(network(parameter)).groups[0].entries[0]
+    stacked = torch.stack([parameter.detach() * (i + 1) for i in range(extra)], dim=-1)
+    flat = entry.flatten(stacked)
+    assert flat.shape == (entry.numel, extra)
+    for i in range(extra):
+        assert torch.equal(flat[:, i], entry.flatten(parameter.detach()) * (i + 1))
+
+
+@pytest.mark.parametrize("shape", [(8, 3, 3, 3), (8, 3, 1, 1), (4, 1, 3, 3)])
+def test_channels_last_weights_stay_so_without_a_copy(shape):
+    conv = nn.Conv2d(shape[1], shape[0], shape[2:]).to(memory_format=torch.channels_last)
+    group = next(group for group in Layout.of(conv).groups if group.penalised)
+    row = group.pack(dict(conv.named_parameters()))
+    view = group.unpack(row)["weight"]
+    assert view.is_contiguous(memory_format=torch.channels_last)
+    assert view.data_ptr() == row.data_ptr()
+    view.fill_(1)
+    assert row.eq(1).all()
+
+
+def test_entry_of_a_scalar():
+    entry = Entry(("scale",), 0, (), ())
+    assert entry.numel == 1
+    assert entry.flatten(torch.tensor(3.0)).tolist() == [3.0]
+    assert entry.restore(torch.tensor([3.0])).shape == ()
+
+
+def test_groups_by_being_a_weight():
+    layout = Layout.of(Small())
+    assert names(layout) == {
+        "weights": ["conv.weight", "head.weight"],
+        "others": ["conv.bias", "norm.weight", "norm.bias", "head.bias"],
+    }
+    assert [group.penalised for group in layout.groups] == [True, False]
+    assert layout.layers == ("conv", "norm", "head")
+    assert {name: layout.layers[entry.layer] for name, entry in layout.entries.items()} == {
+        name: name.partition(".")[0] for name in layout.entries
+    }
+
+
+def test_parameters_of_the_network_itself_are_a_layer():
+    assert Layout.of(nn.Linear(2, 3)).layers == ("",)
+
+
+@pytest.mark.parametrize(("shape", "weight"), [((), False), ((3,), False), ((3, 2), True), ((3, 2, 1, 1), True)])
+def test_default_predicate(shape, weight):
+    assert is_weight("any", nn.Parameter(torch.zeros(shape))) is weight
+
+
+def test_groups_by_dtype():
+    module = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).double(), nn.Linear(2, 2, bias=False).bfloat16())
+    layout = Layout.of(module)
+    assert names(layout) == {
+        "weights_float32": ["0.weight"],
+        "weights_float64": ["1.weight"],
+        "weights_bfloat16": ["2.weight"],
+        "others_float32": ["0.bias"],
+        "others_float64": ["1.bias"],
+    }
+    assert {group.label for group in layout.groups} == {"weights", "others"}
+    named = dict(module.named_parameters())
+    assert [group.pack(named).dtype for group in layout.groups] == [
+        torch.float32,
+        torch.float32,
+        torch.float64,
+        torch.float64,
+        torch.bfloat16,
+    ]
+
+
+def test_groups_by_label_and_penalty():
+    labels = {name: name.partition(".")[0] for name, _ in Small().named_parameters()}
+    layout = Layout.of(Small(), lambda name, p: name == "conv.weight", labels)
+    assert names(layout) == {
+        "conv_penalised_layers": ["conv.weight"],
+        "conv_free_rest": ["conv.bias"],
+        "norm": ["norm.weight", "norm.bias"],
+        "head_layers": ["head.weight"],
+        "head_rest": ["head.bias"],
+    }
+    assert [group.name for group in layout.groups if group.penalised] == ["conv_penalised_layers"]
+    assert [group.label for group in layout.groups] == ["conv", "conv", "norm", "head", "head"]
+
+
+def test_tied_weights_are_one_entry_with_two_names():
+    module = Tied()
+    layout = Layout.of(module)
+    entries = layout.entries
+    assert entries["embedding.weight"] is entries["output.weight"]
+    assert entries["embedding.weight"].names == ("embedding.weight", "output.weight")
+    group = layout.groups[0]
+    views = group.unpack(group.pack(dict(module.named_parameters(remove_duplicate=False))))
+    assert views["embedding.weight"] is views["output.weight"]
+    assert sum(sum(group.sizes) for group in layout.groups) == sum(p.numel() for p in module.parameters())
+
+
+def test_shared_modules_are_one_layer():
+    part = nn.Linear(3, 3)
+    layout = Layout.of(nn.Sequential(part, nn.ReLU(), part))
+    assert layout.layers == ("0",)
+    assert layout.entries["2.weight"] is layout.entries["0.weight"]
+
+
+def test_frozen_parameters_are_left_out():
+    module = Small()
+    module.conv.requires_grad_(False)
+    layout = Layout.of(module)
+    assert layout.layers == ("norm", "head")
+    assert all(not name.startswith("conv") for name in layout.entries)
+    assert {name for names, _ in trainable(module) for name in names} == set(layout.entries)

@@ -1,0 +1,326 @@
+"""The network itself at one point: `with family.point() as net`."""
+
+import copy
+import pickle
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.testing import assert_close
+from torch.utils.checkpoint import checkpoint
+
+import subspaces as ss
+from subspaces.core import norms
+
+
+class Net(nn.Module):
+    """A network with methods, an attribute and tied weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.size = 3
+        self.body = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Dropout(0.5))
+        self.head, self.twin = nn.Linear(6, 3), nn.Linear(6, 3)
+        self.twin.weight = self.head.weight
+
+    @property
+    def norm(self) -> Tensor:
+        return self.head.weight.norm()
+
+    def embed(self, x: Tensor) -> Tensor:
+        return self.body(x)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.embed(x)) + self.twin(self.embed(x))
+
+
+def made(shape: ss.Shape | None = None, make: Any = Net, **options: Any) -> ss.Subspace:
+    torch.manual_seed(0)
+    return ss.Subspace(make, shape or ss.Line(), seed=0, **options)
+
+
+x = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("layerwise", [False, True])
+@pytest.mark.parametrize("shape", [ss.Line(), ss.Bezier(), ss.Simplex(3)], ids=repr)
+def test_the_network_is_at_one_point_with_all_its_methods(shape, layerwise):
+    family = made(shape, layerwise=layerwise)
+    alpha = family.sample()
+    plain = family.at(alpha)
+    with family.point(alpha) as net:
+        assert type(net) is Net
+        assert net.size == 3
+        net.body[2].eval(), plain.body[2].eval()
+        assert_close(net.embed(x), plain.embed(x))
+        assert_close(net(x), plain(x))
+        assert_close(net.norm, plain.norm)
+        assert net.head.weight is net.twin.weight
+        names, parameters = zip(*net.named_parameters(), strict=True)
+        assert names == tuple(name for name, _ in plain.named_parameters())
+        for found, expected in zip(parameters, plain.parameters(), strict=True):
+            assert_close(found, expected)
+        net(x).square().sum().backward()
+    plain(x).square().sum().backward()
+    c = family.coefficients(alpha)
+    for group in family.layout.groups:
+        row = group.pack({name: parameter.grad for name, parameter in plain.named_parameters(remove_duplicate=False)})
+        coefficients = c[group.name]
+        columns = coefficients[:, None] if coefficients.ndim == 1 else coefficients
+        assert_close(family.omega[group.name].grad, columns * row)
+
+
+def test_train_mode_draws_and_eval_mode_is_the_midpoint():
+    family, twin = made(), made()
+    with family.point() as net:
+        first = net.head.weight.clone()
+        assert torch.equal(net.head.weight, first)
+    with family.point() as net:
+        assert not torch.equal(net.head.weight, first)
+    assert torch.equal(first, twin.at(twin.sample()).head.weight)
+    with family.eval().point() as net:
+        assert not net.training
+        assert torch.equal(net.head.weight, family.midpoint().head.weight)
+        assert torch.equal(net(x), family(x))
+
+
+def test_the_training_is_that_of_calls():
+    family, called = made(), made()
+    for module in (family, called):
+        torch.manual_seed(1)
+        optimizer = torch.optim.Adam(module.parameters(), lr=0.01)
+        for _ in range(5):
+            optimizer.zero_grad()
+            if module is called:
+                module(x).square().mean().backward()
+            else:
+                with module.point() as net:
+                    net(x).square().mean().backward()
+            optimizer.step()
+    for found, expected in zip(family.parameters(), called.parameters(), strict=True):
+        assert torch.equal(found, expected)
+
+
+def test_nothing_is_left_behind_also_after_an_error():
+    family = made()
+    keys = list(family.state_dict())
+    with pytest.raises(RuntimeError, match="shapes"), family.point() as net:
+        net.eval()(torch.randn(2, 2))
+    assert not list(family.template.parameters())
+    assert list(family.state_dict()) == keys
+    assert all(part.training for part in family.modules())
+    with family.point():
+        family.eval()
+    assert not any(part.training for part in family.modules())
+    copy.deepcopy(family)
+
+
+def test_blocks_nest_and_calls_inside_have_points_of_their_own():
+    family = made()
+    ends = family.at(0.0).eval(), family.at(1.0).eval()
+    family.eval()
+    with family.point(0.0) as first:
+        assert_close(first(x), ends[0](x))
+        with family.point(1.0) as second:
+            assert_close(second(x), ends[1](x))
+            assert_close(family(x, alpha=0.0), ends[0](x))
+            assert_close(second(x), ends[1](x))
+        assert_close(first(x), ends[0](x))
+        assert_close(family(x), family.midpoint()(x))
+        assert_close(family.at(1.0)(x), ends[1](x))
+        assert_close(first(x), ends[0](x))
+
+
+def test_the_family_is_itself_inside_a_block(tmp_path):
+    family = made()
+    state, names = family.state_dict(), [name for name, _ in family.named_parameters()]
+    head = family.vertex(1)["head.weight"].clone()
+    optimizer = torch.optim.SGD(family.parameters(), lr=0.1)
+    with family.point() as net:
+        net(x).sum().backward()
+        assert [name for name, _ in family.named_parameters()] == names
+        torch.nn.utils.clip_grad_norm_(family.parameters(), 1.0)
+        assert list(family.state_dict()) == list(state)
+        ss.save(family, tmp_path / "family.safetensors")
+        optimizer.step()
+        family.zero_grad()
+        with pytest.raises(ValueError, match="end the block first"):
+            copy.deepcopy(family)
+    assert_close(ss.load(tmp_path / "family.safetensors", Net).vertex(1)["head.weight"], head)
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_checkpointed_parts_run_again_with_their_weights(inside):
+    family, plain = made(make=lambda: nn.Sequential(nn.Linear(4, 4), nn.Tanh())), None
+    plain = copy.deepcopy(family)
+    with family.point(0.2) as net:
+        first = checkpoint(net, x, use_reentrant=False)
+        with family.point(0.7) as other:
+            loss = (first * checkpoint(other, x, use_reentrant=False)).sum()
+            if inside:
+                loss.backward()
+    if not inside:
+        loss.backward()
+    (plain(x, alpha=0.2) * plain(x, alpha=0.7)).sum().backward()
+    for found, expected in zip(family.parameters(), plain.parameters(), strict=True):
+        assert_close(found.grad, expected.grad)
+
+
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm, self.out = nn.LSTM(4, 5, 2, batch_first=True), nn.Linear(5, 4)
+
+    def forward(self, x: Tensor, hidden: Any = None) -> Any:
+        found, hidden = self.lstm(x, hidden)
+        return self.out(found), hidden
+
+
+def test_recurrent_parts_run_several_times_in_a_block():
+    family = made(make=Recurrent)
+    steps = torch.randn(2, 3, 4)
+    for alpha in (0.0, 0.8):
+        plain = family.at(alpha)
+        with family.point(alpha) as net:
+            found, hidden = net(steps)
+            with torch.no_grad():
+                family(steps, alpha=0.5)
+            again, _ = net(steps, hidden)
+        expected, state = plain(steps)
+        assert_close(found, expected)
+        assert_close(again, plain(steps, state)[0])
+        again.sum().backward()
+    assert all(weight is None for weight in family.template.lstm._flat_weights)
+
+
+def test_weights_are_cast_at_once_under_autocast():
+    family = made(make=lambda: nn.Sequential(nn.Linear(4, 6), nn.LayerNorm(6), nn.Linear(6, 3)))
+    family.cast_weights = True
+    with torch.autocast("cpu", torch.bfloat16), family.point(0.3) as net:
+        assert net[0].weight.dtype == torch.bfloat16
+        assert net[1].weight.dtype == torch.float32
+        assert torch.equal(net(x), family(x, alpha=0.3))
+
+
+@pytest.mark.parametrize("options", [{"alpha": 1.5}, {"alpha": "left"}, {"alpha": [0.2, 0.8]}])
+def test_points_are_checked(options):
+    with pytest.raises(ss.UserError), made().point(**options):
+        pass
+    with made().point(1.5, outside=True) as net:
+        net(x)
+
+
+def normed() -> nn.Module:
+    return nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 3))
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_statistics_stay_those_of_the_midpoint(every):
+    family, called = (made(make=normed, statistics_every=every) for _ in range(2))
+    for index in range(5):
+        batch = x + index
+        with family.point() as net:
+            net(batch)
+            family(batch - 1)
+        called(batch), called(batch - 1)
+    for name, value in called.template.named_buffers():
+        assert torch.equal(family.template.get_buffer(name), value)
+    assert family.is_calibrated
+    assert family.template[1].track_running_stats
+    with (
+        pytest.raises(ValueError, match=r"statistics_every=.*BatchNorm1d.*subspaces.recalibrate"),
+        family.point() as net,
+    ):
+        net[1](torch.randn(5, 8))
+    assert not family.template._forward_pre_hooks
+    family.eval()(x)
+
+
+def test_statistics_that_belong_to_no_point_are_told():
+    family = made(make=normed)
+    with family.point() as net:
+        net(x)
+    with pytest.warns(norms.StatisticsWarning, match="recalibrate") as found, family.eval().point():
+        pass
+    assert found[0].filename == __file__
+
+
+def test_predictions_at_random_points_are_told_once():
+    family = made()
+    with torch.no_grad():
+        with pytest.warns(norms.RandomPointWarning, match=r"family.eval\(\).*or pass alpha=") as found:
+            family(x)
+        assert found[0].filename == __file__
+        family(x)
+        with pytest.warns(norms.RandomPointWarning) as found, made().point():
+            pass
+        assert found[0].filename == __file__
+        made()(x, alpha=0.3)
+        made().eval()(x)
+        ss.Subspace(Net, ss.Point())(x)
+    ss.recalibrate(made(make=normed), [x])
+    made(make=normed, statistics_every=1)(x)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_compiled_code_may_use_a_block(whole):
+    family, expected = (made(make=lambda: nn.Sequential(nn.Linear(4, 3), nn.Tanh())) for _ in range(2))
+
+    def loss(family: Any) -> Tensor:
+        with family.point(torch.tensor(0.25)) as net:
+            return net(x).square().sum() + net[0](x).sum()
+
+    compiled = torch.compile(loss, backend="eager") if whole else loss
+    target = family if whole else torch.compile(family, backend="eager")
+    for _ in range(2):
+        compiled(target).backward()
+        loss(expected).backward()
+    for found, wanted in zip(family.parameters(), expected.parameters(), strict=True):
+        assert_close(found.grad, wanted.grad)
+    assert not list(family.template.parameters())
+
+
+# What a family does not have
+
+
+@pytest.mark.parametrize("name", ["embed", "head", "size", "norm"])
+def test_what_only_the_network_has_says_how_to_get_it(name):
+    family = made()
+    assert not hasattr(family, name)
+    with pytest.raises(
+        AttributeError, match=rf"'{name}', the network has it: with family.point\(\) as net: net.{name}"
+    ):
+        getattr(family, name)
+    with pytest.raises(AttributeError, match="no attribute 'other'"):
+        _ = family.other
+    with pytest.raises(AttributeError, match="no attribute '__other__'"):
+        _ = family.__other__
+
+
+def test_families_are_copied_and_pickled_as_before():
+    family = made()
+    for other in (copy.deepcopy(family), copy.copy(family), pickle.loads(pickle.dumps(family))):
+        assert_close(other.eval()(x), family.eval()(x))
+        assert not hasattr(other, "embed")
+    family.mine = 3
+    assert copy.deepcopy(family).mine == 3
+    empty = object.__new__(ss.Subspace)
+    assert not hasattr(empty, "embed")
+
+
+def _load(net: nn.Module) -> None:
+    net.load_state_dict(nn.Linear(3, 2).state_dict())
+
+
+def _zero(net: nn.Module) -> None:
+    nn.init.zeros_(net.weight)
+
+
+@pytest.mark.parametrize("write", [_load, _zero])
+def test_weights_that_are_written_in_a_block_are_not_lost_without_a_word(write):
+    family = ss.Subspace(lambda: nn.Linear(3, 2), ss.Line())
+    before = {name: value.clone() for name, value in family.state_dict().items()}
+    with pytest.raises(ss.UserError, match=r"wrote into '\w+' in place, which is lost"), family.point(0.5) as net:
+        write(net)
+    assert all(torch.equal(value, before[name]) for name, value in family.state_dict().items())

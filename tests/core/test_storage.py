@@ -1,0 +1,947 @@
+"""Families as files: what is in them, what comes back, and what is refused."""
+
+import copy
+import json
+import os
+import resource
+import stat
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.nn.utils.parametrizations import weight_norm
+
+from subspaces import Bezier, FileError, Line, Shape, Simplex, Subspace, load, save
+from subspaces.core import files
+from subspaces.core.storage import VERSION, WHOLE
+
+pytestmark = [  # what is stale or drawn here is meant so
+    pytest.mark.filterwarnings("ignore::subspaces.core.norms.StatisticsWarning"),
+    pytest.mark.filterwarnings("ignore::subspaces.core.norms.RandomPointWarning"),
+]
+
+
+class Net(nn.Module):
+    """A convolution, batch norm and a head."""
+
+    def __init__(self, classes: int = 2) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3)
+        self.norm = nn.BatchNorm2d(4)
+        self.head = nn.Linear(4, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.to(self.conv.weight.dtype)
+        return self.head(self.norm(self.conv(x)).relu().mean((2, 3)))
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(5, 5)
+        self.second = nn.Linear(5, 5, bias=False)
+        self.second.weight = self.first.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(self.first(x.mean((1, 2))).relu())
+
+
+class Buffers(Net):
+    """Buffers of several kinds, one of them not to be saved."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mask", torch.tensor([True, False]))
+        self.register_buffer("steps", torch.tensor(3))
+        self.register_buffer("nothing", torch.zeros(0, 2))
+        self.register_buffer("turned", torch.randn(2, 3).t())
+        self.register_buffer("bytes", torch.tensor([1, 255], dtype=torch.uint8))
+        self.register_buffer("scratch", torch.tensor(1.0), persistent=False)
+
+
+class Mixed(Net):
+    """A backbone in bfloat16 and a head in float64."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bfloat16()
+        self.head.double()
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.to(self.conv.weight.dtype)
+        return self.head(self.norm(self.conv(x)).relu().mean((2, 3)).double())
+
+
+def frozen() -> nn.Module:
+    net = Net()
+    net.conv.requires_grad_(False)
+    return net
+
+
+def by_part(network: Any) -> list[dict[str, Any]]:
+    parts = [("norm", {"weight_decay": 0.0, "betas": (0.9, 0.99)}), ("conv", {}), ("head", {"lr": 0.5})]
+    found = [{"params": list(getattr(network, name).parameters()), **options} for name, options in parts]
+    return [*found[:2], {"params": [], "lr": torch.tensor(2.0)}, found[2]]
+
+
+FAMILIES: dict[str, tuple[Callable[[], nn.Module], Callable[[Any], Subspace]]] = {
+    "line": (Net, lambda make: Subspace(make, Line())),
+    "curve": (Net, lambda make: Subspace(make, Bezier(2))),
+    "simplex": (Net, lambda make: Subspace(make, Simplex(4))),
+    "layerwise": (Net, lambda make: Subspace(make, Simplex(3), layerwise=True)),
+    "tied": (Tied, lambda make: Subspace(make, Line())),
+    "frozen": (frozen, lambda make: Subspace(make(), Line())),
+    "buffers": (Buffers, lambda make: Subspace(make(), Line())),
+    "bfloat16": (lambda: Net().bfloat16(), lambda make: Subspace(make, Line())),
+    "float64": (lambda: Net().double(), lambda make: Subspace(make, Simplex(3))),
+    "mixed": (Mixed, lambda make: Subspace(make, Bezier(1))),
+    "channels last": (lambda: Net().to(memory_format=torch.channels_last), lambda make: Subspace(make, Line())),
+    "weight norm": (lambda: weight_norm(nn.Linear(5, 2)), lambda make: Subspace(make, Line())),
+    "predicate": (Net, lambda make: Subspace(make, Line(), penalised=lambda name, _: name == "norm.bias")),
+    "groups": (Net, lambda make: Subspace(make, Line(), groups=by_part)),
+    "from modules": (Net, lambda make: Subspace.from_modules([make(), make()], Line())),
+}
+
+
+def trained(name: str) -> tuple[Subspace, Callable[[], nn.Module]]:
+    """Return a family after some use: its buffers, its random numbers and all vertices are its own."""
+    make, build = FAMILIES[name]
+    family = build(make)
+    with torch.no_grad():
+        for parameter in family.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+        for _ in range(3):
+            family(torch.randn(4, 3, 5, 5))
+            family.penalty()
+    return family, make
+
+
+def same(first: Any, second: Any) -> bool:
+    return first.dtype == second.dtype and torch.equal(first, second)
+
+
+def assert_all_came_back(family: Subspace, loaded: Subspace) -> None:
+    """Compare all tensors; of `calibrated` only what it says: a file knows no number of batches."""
+    before, after = family.state_dict(), loaded.state_dict()
+    assert before.keys() == after.keys()
+    assert all(same(before[key], after[key]) for key in before if key != "calibrated")
+    assert family.is_calibrated == loaded.is_calibrated
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "family.safetensors"
+
+
+# What comes back
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("as_module", [True, False], ids=["module", "factory"])
+def test_a_loaded_family_is_the_saved_one(name, as_module, path):
+    family, make = trained(name)
+    save(family, path)
+    loaded = load(path, make() if as_module else make)
+    x = torch.randn(4, 3, 5, 5)
+    for net in (family, loaded):
+        net.eval()
+    assert same(loaded(x), family(x))
+    alpha = family.sample("layer" if family.layerwise else "network")
+    assert same(loaded(x, alpha=alpha), family(x, alpha=alpha))
+    assert same(loaded.at(alpha)(x), family.at(alpha)(x))
+    assert loaded.shape == family.shape
+    assert loaded.layerwise == family.layerwise
+    assert loaded.layout == family.layout
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_tensor_comes_back(name, path):
+    family, make = trained(name)
+    save(family, path)
+    assert_all_came_back(family, load(path, make))
+
+
+@pytest.mark.parametrize("name", ["line", "simplex", "layerwise", "float64"])
+def test_training_goes_on_as_if_it_had_not_stopped(name, path):
+    family, make = trained(name)
+    save(family, path)
+    loaded, x = load(path, make), torch.randn(4, 3, 5, 5)
+    assert loaded.training
+    for net in (family, loaded):
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            (net(x, samples=2).square().mean() + net.penalty()).backward()
+            optimizer.step()
+    assert all(same(one, other) for one, other in zip(family.parameters(), loaded.parameters(), strict=True))
+    assert same(family.rng, loaded.rng)
+    assert same(family.sample(), loaded.sample())
+
+
+def test_saving_does_not_change_the_family(path):
+    family, _ = trained("buffers")
+    before = {name: value.clone() for name, value in family.state_dict().items()}
+    save(family, path)
+    assert all(same(value, before[name]) for name, value in family.state_dict().items())
+    assert family.training
+
+
+def test_loading_changes_neither_the_network_nor_the_random_numbers(path):
+    family, make = trained("line")
+    save(family, path)
+    net = make().eval()
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    numbers = torch.get_rng_state()
+    load(path, net).train()(torch.randn(2, 3, 5, 5, generator=torch.Generator()))
+    assert torch.equal(torch.get_rng_state(), numbers)
+    assert net.state_dict().keys() == before.keys()
+    assert all(same(value, before[name]) for name, value in net.state_dict().items())
+    assert all(parameter.requires_grad for parameter in net.parameters())
+    assert not net.training
+
+
+def test_a_loaded_family_does_not_hang_on_its_file(path):
+    family, make = trained("line")
+    save(family, path)
+    loaded = load(path, make)
+    path.write_bytes(bytes(path.stat().st_size))
+    x = torch.randn(4, 3, 5, 5)
+    assert same(loaded.eval()(x), family.eval()(x))
+
+
+@pytest.mark.parametrize(("saved", "loaded"), [("channels last", "line"), ("line", "channels last")])
+def test_memory_order_is_the_networks_own(saved, loaded, path):
+    family, _ = trained(saved)
+    save(family, path)
+    other, x = load(path, FAMILIES[loaded][0]), torch.randn(4, 3, 5, 5)
+    for index in range(2):
+        assert all(same(value, other.vertex(index)[name]) for name, value in family.vertex(index).items())
+    torch.testing.assert_close(other.eval()(x), family.eval()(x))
+
+
+def test_predicate_and_groups_come_back(path):
+    family, make = trained("predicate")
+    save(family, path)
+    loaded = load(path, make)
+    assert [group.penalised for group in loaded.layout.groups] == [group.penalised for group in family.layout.groups]
+    assert same(loaded.penalty(), family.penalty())
+    family, make = trained("groups")
+    save(family, path)
+    loaded = load(path, make)
+    assert list(loaded.omega) == list(family.omega)
+    groups, expected = loaded.parameter_groups(), family.parameter_groups()
+    assert [len(group.pop("params")) for group in groups] == [len(group.pop("params")) for group in expected]
+    assert groups == expected == [{"weight_decay": 0.0, "betas": (0.9, 0.99)}, {}, {"lr": 2.0}, {"lr": 0.5}]
+
+
+# What is in a file
+
+
+def test_vertices_have_the_networks_own_names(path):
+    family, _ = trained("simplex")
+    save(family, path)
+    tensors = load_file(path)  # plain safetensors
+    names = [name for name, _ in Net().named_parameters()]
+    buffers = [name for name, _ in Net().named_buffers()]
+    vertices = {f"vertex.{index}.{name}" for index in range(4) for name in names}
+    assert tensors.keys() == {"rng"} | vertices | {f"shared.{name}" for name in buffers}
+    for index in range(4):
+        for name, value in family.vertex(index).items():
+            assert same(tensors[f"vertex.{index}.{name}"], value)
+
+
+def test_a_vertex_in_a_file_fits_a_plain_network(path):
+    family, _ = trained("line")
+    save(family, path)
+    found = {name.removeprefix("shared."): value for name, value in load_file(path).items() if name[:6] == "shared"}
+    found |= {name[len("vertex.1.") :]: value for name, value in load_file(path).items() if name[:8] == "vertex.1"}
+    net, x = Net().eval(), torch.randn(4, 3, 5, 5)
+    net.load_state_dict(found, strict=True)
+    assert same(net(x), family.eval().at(1.0)(x))
+
+
+def test_tied_weights_and_scratch_buffers_are_not_repeated(path):
+    save(trained("tied")[0], path)
+    assert {name for name in load_file(path) if name.endswith("weight")} == {
+        "vertex.0.first.weight",
+        "vertex.1.first.weight",
+    }
+    save(trained("buffers")[0], path)
+    assert "shared.scratch" not in load_file(path)
+    assert "shared.nothing" in load_file(path)
+    save(trained("frozen")[0], path)
+    assert {name for name in load_file(path) if name.endswith("conv.weight")} == {"shared.conv.weight"}
+
+
+def test_the_header(path):
+    save(Subspace(Net, Simplex(3), layerwise=True, penalised=lambda name, _: name == "conv.weight"), path)
+    with safe_open(path, framework="pt") as file:
+        header = file.metadata()
+    assert header["format"] == "subspaces"
+    assert header["version"] == str(WHOLE)
+    assert "frozen" not in header
+    assert json.loads(header["shape"]) == {"type": "Simplex", "m": 3}
+    assert json.loads(header["layerwise"]) is True
+    assert json.loads(header["penalised"]) == ["conv.weight"]
+    assert json.loads(header["groups"])["head.bias"] == "others"
+    assert int(header["checksum"], 16) > 0
+
+
+def test_a_file_is_json_and_numbers_and_nothing_else(path):
+    save(trained("mixed")[0], path)
+    raw = path.read_bytes()
+    (length,) = struct.unpack("<Q", raw[:8])
+    described = json.loads(raw[8 : 8 + length])
+    del described["__metadata__"]
+    spans = sorted(entry["data_offsets"] for entry in described.values())
+    assert [start for start, _ in spans] == [0, *(end for _, end in spans[:-1])]
+    assert 8 + length + spans[-1][1] == len(raw)
+    assert {entry["dtype"] for entry in described.values()} == {"BF16", "F64", "I64"}
+
+
+def test_a_file_has_the_permissions_of_any_other(path):
+    old = os.umask(0o027)
+    try:
+        save(trained("line")[0], path)
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
+@pytest.mark.parametrize("form", [str, Path], ids=["str", "Path"])
+def test_a_path_without_a_folder(form, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    family, make = trained("line")
+    save(family, form("here.st"))
+    assert os.listdir(tmp_path) == ["here.st"]
+    assert same(load(form("here.st"), make).rng, family.rng)
+
+
+# Shapes of one's own
+
+
+@dataclass(frozen=True)
+class Broken(Shape):
+    """A line that bends sharply at a number of places."""
+
+    places: tuple[float, ...] = (0.5,)
+    domain = "a number in [0, 1]"
+    vertices = 2
+    point = ()
+
+    def sample(self, size: tuple[int, ...] = (), random: Any = torch.rand) -> Tensor:
+        return random(size)
+
+    def coefficients(self, alpha: Tensor) -> Tensor:
+        return torch.stack([1 - alpha, alpha], -1)
+
+    def midpoint(self) -> Tensor:
+        return torch.tensor(0.25)
+
+    def inside(self, alpha: Tensor) -> Tensor:
+        return (alpha >= 0) & (alpha <= 1)
+
+    def separation(self, first: Tensor, second: Tensor) -> Tensor:
+        return (first - second).abs()
+
+
+def test_a_shape_of_ones_own_is_passed_again(path):
+    family = Subspace(Net, Broken((0.25, 0.5)))
+    save(family, path)
+    with pytest.raises(FileError, match=r"Broken.*pass it, load\(path, network, shape=…\)"):
+        load(path, Net)
+    with pytest.raises(FileError, match=r"\[0\.25, 0\.5\]"):
+        load(path, Net, Broken((0.1,)))
+    loaded, x = load(path, Net, Broken((0.25, 0.5))), torch.randn(4, 3, 5, 5)
+    assert same(loaded.eval()(x), family.eval()(x))
+
+
+def test_a_shape_that_shares_the_name_of_ours_is_not_taken_for_it(path):
+    @dataclass(frozen=True)
+    class Line(Broken):
+        pass
+
+    save(Subspace(Net, Line()), path)
+    with pytest.raises(FileError, match="pass it"):
+        load(path, Net)
+    assert type(load(path, Net, Line()).shape) is Line
+
+
+@pytest.mark.parametrize("shape", [Bezier(1), Bezier(3), Simplex(2), Line()], ids=str)
+def test_another_shape_is_refused(shape, path):
+    save(Subspace(Net, Bezier(2)), path)
+    with pytest.raises(FileError, match=rf"{path} holds a family of shape .*Bezier.*, not .*{type(shape).__name__}"):
+        load(path, Net, shape)
+    assert load(path, Net, Bezier(2)).shape == Bezier(2)
+
+
+@pytest.mark.parametrize("shape", [Line, "Line", 2], ids=str)
+def test_what_is_no_shape_is_refused(shape, path):
+    save(Subspace(Net, Line()), path)
+    with pytest.raises(TypeError, match=r"shape=.*: expected .*Shape"):
+        load(path, Net, shape)
+
+
+# Damaged and foreign files
+
+
+def small() -> nn.Module:
+    return nn.Sequential(nn.Linear(2, 2).bfloat16(), nn.BatchNorm1d(2), nn.Linear(2, 1).double())
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes]:
+    """Return a place for damaged files, and the bytes of a whole one."""
+    path = tmp_path_factory.mktemp("files") / "family.safetensors"
+    save(Subspace(small, Simplex(2)), path)
+    return path, path.read_bytes()
+
+
+def refused(path: Path, raw: bytes) -> str:
+    """Return why a file with these bytes is refused."""
+    path.write_bytes(raw)
+    with pytest.raises(FileError) as caught:
+        load(path, small)
+    assert str(path) in str(caught.value)
+    return str(caught.value)
+
+
+@settings(deadline=None, derandomize=True, max_examples=150)
+@given(st.data())
+def test_a_truncated_file_is_refused(whole, data):
+    path, raw = whole
+    refused(path, raw[: data.draw(st.integers(0, len(raw) - 1))])
+
+
+@settings(deadline=None, derandomize=True, max_examples=120)
+@given(st.data())
+def test_a_flipped_bit_anywhere_is_refused(whole, data):
+    path, raw = whole
+    header = 8 + struct.unpack("<Q", raw[:8])[0]
+    places = st.integers(0, 7) | st.integers(0, header - 1) | st.integers(header, len(raw) - 1)
+    damaged = bytearray(raw)
+    damaged[data.draw(places)] ^= 1 << data.draw(st.integers(0, 7))
+    refused(path, bytes(damaged))
+
+
+@settings(deadline=None, derandomize=True, max_examples=100)
+@given(st.data())
+def test_a_file_with_other_bytes_in_it_is_refused(whole, data):
+    path, raw = whole
+    start = data.draw(st.integers(0, len(raw) - 1))
+    junk = data.draw(st.binary(min_size=1, max_size=40))
+    damaged = raw[:start] + junk + raw[start + len(junk) :]
+    if damaged != raw:
+        refused(path, damaged)
+
+
+@settings(deadline=None, derandomize=True, max_examples=50)
+@given(st.binary(max_size=200))
+def test_a_file_that_is_no_safetensors_at_all_is_refused(whole, raw):
+    assert "not a complete safetensors file" in refused(whole[0], raw)
+
+
+def test_messages_for_what_is_no_whole_file(whole):
+    path, raw = whole
+    assert "(0 bytes that are not a complete safetensors file" in refused(path, b"")
+    assert f"({len(raw) - 1} bytes that are not a complete safetensors file" in refused(path, raw[:-1])
+    damaged = bytearray(raw)
+    damaged[-1] ^= 1
+    assert "damaged" in refused(path, bytes(damaged))
+
+
+def test_numbers_are_protected_by_the_checksum(path):
+    save(Subspace(Net, Line()), path)
+    tensors = load_file(path)
+    with safe_open(path, framework="pt") as file:
+        header = file.metadata()
+    tensors["vertex.1.head.bias"][0] += 1
+    save_file(tensors, path, header)
+    with pytest.raises(FileError, match="checksum"):
+        load(path, Net)
+
+
+@pytest.mark.parametrize("key", ["shape", "layerwise", "penalised", "groups", "checksum"])
+def test_the_header_is_protected_by_the_checksum(key, path):
+    save(Subspace(Net, Line()), path)
+    with safe_open(path, framework="pt") as file:
+        header = file.metadata()
+    changed = {**header, key: "[]"}
+    del header[key]
+    for other in (changed, header):
+        save_file(load_file(path), path, other)
+        with pytest.raises(FileError, match="checksum"):
+            load(path, Net)
+
+
+def test_a_foreign_safetensors_file_is_refused(path):
+    for header in (None, {"format": "pt"}):
+        save_file(Net().state_dict(), path, header)
+        with pytest.raises(FileError, match=f"{path} is a safetensors file but not a family.*subspaces.save"):
+            load(path, Net)
+
+
+@pytest.mark.parametrize("version", [str(VERSION + 1), "99", "x", ""])
+def test_a_newer_version_is_refused(version, path):
+    save(Subspace(Net, Line()), path)
+    with safe_open(path, framework="pt") as file:
+        header = file.metadata()
+    save_file(load_file(path), path, {**header, "version": version})
+    with pytest.raises(FileError, match=f"{path} has format version {version}, this is {VERSION}: upgrade"):
+        load(path, Net)
+
+
+def test_a_missing_file(path):
+    with pytest.raises(FileNotFoundError, match=str(path)):
+        load(path, Net)
+
+
+def test_a_directory(tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with pytest.raises(IsADirectoryError, match=str(folder)):
+        load(folder, Net)
+    with pytest.raises(IsADirectoryError, match=str(folder)):
+        save(Subspace(Net, Line()), folder)
+    assert [*folder.iterdir(), *tmp_path.iterdir()] == [folder]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (Tied, r"conv\.\w+ is .* in the file and missing in the network|first.weight is missing in the file"),
+        (lambda: Net(classes=3), r"vertex\.0\.head\.\w+ is \(2.* in the file and \(3.* in the network"),
+        (lambda: Net().double(), r"torch\.float32 in the file and .* torch\.float64 in the network"),
+        (frozen, r"conv\.\w+ is missing in the file and .* in the network"),
+        (Buffers, r"shared\.mask is missing in the file"),
+    ],
+    ids=["names", "shapes", "dtype", "frozen", "buffers"],
+)
+def test_a_family_of_another_network_is_refused(make, message, path):
+    save(Subspace(Net, Line()), path)
+    net = make()
+    before = copy.deepcopy(net.state_dict())
+    with pytest.raises(FileError, match=rf"{path} is a family of another network: .*{message}"):
+        load(path, net)
+    assert all(same(value, before[name]) for name, value in net.state_dict().items())
+
+
+def test_a_family_of_a_larger_network_is_refused(path):
+    save(Subspace(Buffers(), Line()), path)
+    with pytest.raises(FileError, match=r"shared\.\w+ is \(.* in the file and missing in the network"):
+        load(path, Net)
+
+
+@pytest.mark.parametrize("network", [None, "Net", lambda: 3], ids=["None", "str", "factory"])
+def test_what_is_no_network_is_refused(network, path):
+    save(Subspace(Net, Line()), path)
+    with pytest.raises(TypeError, match=r"expected an nn\.Module"):
+        load(path, network)
+
+
+# Writing
+
+
+@pytest.mark.parametrize("value", [nn.Linear(2, 2), {"weight": torch.zeros(2)}, None], ids=["module", "dict", "None"])
+def test_only_a_family_is_saved(value, path):
+    with pytest.raises(TypeError, match=f"got a {type(value).__name__}: expected a Subspace"):
+        save(value, path)
+    assert not path.exists()
+
+
+def test_a_missing_folder_is_an_error_and_is_not_made(tmp_path):
+    path = tmp_path / "missing" / "family.safetensors"
+    with pytest.raises(FileNotFoundError, match=str(path)):
+        save(Subspace(Net, Line()), path)
+    assert os.listdir(tmp_path) == []
+
+
+class Fails(Tensor):
+    """A tensor that cannot be read any more."""
+
+    def cpu(self) -> Tensor:
+        raise RuntimeError("the device is lost")
+
+    def detach(self) -> Tensor:
+        return self
+
+
+class Extra(Net):
+    def get_extra_state(self) -> dict[str, int]:
+        return {"epoch": 3}
+
+    def set_extra_state(self, state: dict[str, int]) -> None:
+        pass
+
+
+def with_buffer(value: Tensor) -> Subspace:
+    net = Net()
+    net.register_buffer("late", value)
+    return Subspace(net, Line())
+
+
+@contextmanager
+def file_size_limit(size: int) -> Iterator[None]:
+    """Let no file of this process grow beyond `size` bytes, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def fail_in_a_tensor(path: Path) -> None:
+    family = with_buffer(torch.zeros(2))
+    family.template.late = torch.zeros(2).as_subclass(Fails)
+    save(family, path)
+
+
+def fail_in_the_disk(path: Path) -> None:
+    with file_size_limit(1000):
+        save(Subspace(Net, Line()), path)
+
+
+@pytest.mark.parametrize(
+    ("attempt", "error", "message"),
+    [
+        (fail_in_a_tensor, RuntimeError, "the device is lost"),
+        (fail_in_the_disk, OSError, "File too large"),
+        (lambda path: save(with_buffer(torch.zeros(2, dtype=torch.complex128)), path), TypeError, "late.*complex128"),
+        (lambda path: save(with_buffer(torch.eye(2).to_sparse()), path), TypeError, "late.*sparse"),
+        (lambda path: save(Subspace(Extra, Line()), path), TypeError, "_extra_state.*dict: only tensors"),
+    ],
+    ids=["tensor", "disk", "dtype", "sparse", "extra state"],
+)
+def test_an_error_while_saving_leaves_the_old_file_and_no_other(attempt, error, message, path):
+    family = Subspace(Net, Simplex(3))
+    save(family, path)
+    before = path.read_bytes()
+    with pytest.raises(error, match=message):
+        attempt(path)
+    assert os.listdir(path.parent) == [path.name]
+    assert path.read_bytes() == before
+
+
+KILLED = """
+import os, signal, sys, time
+import torch
+from torch import nn
+from subspaces import Line, Subspace, load, save
+
+path = sys.argv[1]
+family = Subspace(lambda: nn.Linear(1000, 200), Line())
+
+def write(number):
+    with torch.no_grad():
+        for omega in family.omega.values():
+            omega.fill_(number)
+    save(family, path)
+
+write(-1)
+for round in range(12):
+    before = os.stat(path)
+    child = os.fork()
+    if not child:
+        try:
+            for number in range(10**6):
+                write(number)
+        finally:
+            os._exit(1)
+    while os.stat(path).st_mtime_ns == before.st_mtime_ns:
+        time.sleep(0.001)
+    time.sleep(0.005 * round)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    loaded = load(path, nn.Linear(1000, 200))
+    print(*{float(value) for omega in loaded.omega.values() for value in omega.unique()})
+"""
+
+
+def test_a_killed_process_leaves_a_whole_file(path):
+    options = {"capture_output": True, "text": True, "timeout": 120, "env": {**os.environ, "OMP_NUM_THREADS": "1"}}
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", KILLED, str(path)], check=False, **options)
+    assert done.returncode == 0, done.stderr
+    rounds = [line.split() for line in done.stdout.splitlines()]
+    assert len(rounds) == 12
+    assert all(len(numbers) == 1 and float(numbers[0]) >= 0 for numbers in rounds)  # of one save, all of it
+
+
+def test_saving_again_replaces_the_file(path):
+    first, second = Subspace(Net, Line()), Subspace(Net, Simplex(3))
+    save(first, path)
+    save(second, path)
+    assert load(path, Net).shape == Simplex(3)
+    assert os.listdir(path.parent) == [path.name]
+
+
+@pytest.mark.gpu
+def test_a_family_comes_back_on_the_networks_device(path):
+    family = Subspace(Net, Simplex(3)).to("cuda").eval()
+    save(family, path)
+    x = torch.randn(4, 3, 5, 5, device="cuda")
+    loaded = load(path, Net().to("cuda")).eval()
+    assert loaded.device.type == "cuda"
+    assert same(loaded(x), family(x))
+    assert load(path, Net).device.type == "cpu"
+
+
+def test_a_wrapped_family_is_saved_as_what_it_wraps(path):
+    family = Subspace(Net, Line())
+    save(torch.optim.swa_utils.AveragedModel(family), path)
+    x = torch.randn(2, 3, 5, 5)
+    assert same(load(path, Net).eval()(x), family.eval()(x))
+
+
+# The same family is the same file, and a header is not believed
+
+
+def test_the_same_family_makes_the_same_bytes(path):
+    family = Subspace(Net, Simplex(3), seed=1)
+    contents = set()
+    for _ in range(5):
+        save(family, path)
+        contents.add(path.read_bytes())
+    assert len(contents) == 1
+
+
+def test_save_tells_the_checksum(path):
+    found = save(Subspace(Net, Line()), path)
+    assert found == files.read_header(path)["checksum"]
+
+
+def rewritten(path, tensors, **changes):
+    """Write a family's file with another header, and a checksum that fits."""
+    with safe_open(path, framework="pt") as file:
+        header = file.metadata()
+    header = {key: value for key, value in {**header, **changes}.items() if value is not None}
+    files.write_tensors(path, tensors, {k: v for k, v in header.items() if k not in ("checksum", "layout")})
+
+
+def test_types_and_shapes_are_protected_by_the_checksum(path):
+    save(Subspace(Net, Line()), path)
+    tensors = load_file(path)
+    with safe_open(path, framework="pt") as file:
+        header = file.metadata()
+    name = "vertex.1.head.bias"
+    for other in (tensors[name].view(torch.int32), tensors[name].reshape(1, -1)):
+        save_file({**tensors, name: other}, path, header)
+        with pytest.raises(FileError, match="checksum"):
+            load(path, Net)
+
+
+def test_a_family_without_its_layout_can_still_be_read(path):
+    save(Subspace(Net, Line()), path)
+    header, tensors = files.read_tensors(path)
+    del header["layout"], header["checksum"]
+    save_file(tensors, path, {**header, "checksum": files.checksum(header, tensors)})
+    assert isinstance(load(path, Net), Subspace)
+
+
+def test_a_header_that_promises_a_million_vertices_is_refused_before_they_are_made(path):
+    save(Subspace(Net, Simplex(3)), path)
+    rewritten(path, load_file(path), shape='{"type": "Simplex", "m": 1000000}')
+    with pytest.raises(FileError, match=rf"{path}.* holds 3 vertices.*Simplex"):
+        load(path, Net)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("shape", "[]"),
+        ("shape", "{"),
+        ("shape", None),
+        ("shape", '{"type": "Simplex", "m": "x"}'),
+        ("shape", '{"type": "Simplex", "m": -1}'),
+        ("shape", '{"type": "Line", "bends": 1}'),
+        ("layerwise", "2"),
+        ("layerwise", "[" * 100_000),
+        ("penalised", "{}"),
+        ("penalised", "7"),
+        ("groups", "[]"),
+        ("groups", None),
+        ("options", "{}"),
+        ("options", "[3]"),
+        ("options", '[{"params": []}]'),
+    ],
+)
+def test_other_bad_metadata_names_the_file(path, key, value):
+    save(Subspace(Net, Simplex(3)), path)
+    rewritten(path, load_file(path), **{key: value})
+    with pytest.raises(FileError, match=rf"{path} is damaged .*({key}|optimiser groups)"):
+        load(path, Net)
+
+
+@pytest.mark.parametrize("value", ['{"type": 5}', '{"type": null, "m": 3}', "{}", '{"type": "Shape"}'])
+def test_an_unknown_shape_in_the_header_asks_for_it(path, value):
+    save(Subspace(Net, Simplex(3)), path)
+    rewritten(path, load_file(path), shape=value)
+    with pytest.raises(FileError, match=f"{path}"):
+        load(path, Net)
+
+
+# Files without frozen parameters
+
+
+class Adapted(nn.Module):
+    """A frozen base with a batch norm, and a small part that is trained: its base is shared by all of a seed."""
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__()
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            self.base = nn.Linear(64, 64).requires_grad_(False)
+        self.norm = nn.BatchNorm1d(64, affine=False)
+        self.down, self.up = nn.Linear(64, 2, bias=False), nn.Linear(2, 64, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(self.base(x)) + self.up(self.down(x))
+
+
+def adapted() -> Subspace:
+    """Return a family after some use."""
+    family = Subspace(Adapted(), Simplex(3), seed=1)
+    family(torch.randn(8, 64))
+    return family
+
+
+def test_a_file_without_frozen_parameters_is_small_and_comes_back(path):
+    family, whole = adapted(), path.with_name("whole.safetensors")
+    save(family, whole)
+    save(family, path, shared=False)
+    assert path.stat().st_size < whole.stat().st_size / 3
+    assert set(load_file(whole)) - set(load_file(path)) == {"shared.base.weight", "shared.base.bias"}
+    assert "shared.norm.running_mean" in load_file(path)
+    for network in (Adapted(), Adapted):
+        assert_all_came_back(family, load(path, network))
+    x = torch.randn(8, 64)
+    assert same(load(path, Adapted).eval()(x), family.eval()(x))
+
+
+def test_the_file_of_a_small_adapter_is_an_order_of_magnitude_smaller(path):
+    net = nn.Sequential(nn.Linear(256, 256).requires_grad_(False), nn.Linear(256, 4))
+    sizes = []
+    for shared in (True, False):
+        save(Subspace(net, Line()), path, shared=shared)
+        sizes.append(path.stat().st_size)
+    assert sizes[1] < sizes[0] / 10
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_family_may_be_saved_so(name, path):
+    family, make = trained(name)
+    frozen = {key: value for key, value in family.template.state_dict().items() if key.startswith("conv")}
+    network = make()
+    network.load_state_dict(frozen, strict=False)
+    save(family, path, shared=False)
+    assert_all_came_back(family, load(path, network))
+
+
+def test_a_family_without_frozen_parameters_makes_the_same_file_either_way(path):
+    family, contents = Subspace(Net, Line(), seed=1), set()
+    for shared in (True, False):
+        save(family, path, shared=shared)
+        contents.add(path.read_bytes())
+    assert len(contents) == 1
+
+
+def test_without_frozen_parameters_the_same_family_makes_the_same_bytes(path):
+    family, contents = adapted(), set()
+    for _ in range(5):
+        save(family, path, shared=False)
+        contents.add(path.read_bytes())
+    assert len(contents) == 1
+    assert files.read_header(path)["version"] == str(VERSION)
+
+
+def other_value(net: Adapted) -> None:
+    net.base.bias.data[5] += 1e-6
+
+
+def other_type(net: Adapted) -> None:
+    net.base.double()
+
+
+def other_shape(net: Adapted) -> None:
+    net.base.bias = nn.Parameter(net.base.bias[None], requires_grad=False)
+
+
+def now_trained(net: Adapted) -> None:
+    net.base.bias.requires_grad_(True)
+
+
+def no_longer_trained(net: Adapted) -> None:
+    net.up.requires_grad_(False)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            other_value,
+            r"base\.bias was \(64,\) torch\.float32, checksum \w+, and is \(64,\) torch\.float32, checksum \w+;",
+        ),
+        (other_type, r"base\.weight was \(64, 64\) torch\.float32, .*and is \(64, 64\) torch\.float64"),
+        (other_shape, r"base\.bias was \(64,\) .*and is \(1, 64\)"),
+        (now_trained, r"base\.bias was \(64,\) .*and is no frozen parameter"),
+        (no_longer_trained, r"up\.weight was no frozen parameter, and is \(64, 2\)"),
+    ],
+)
+def test_another_base_is_refused(change, words, path):
+    save(adapted(), path, shared=False)
+    net = Adapted()
+    change(net)
+    said = rf"{path} was saved without its frozen parameters.*{words}.*load it with the network that .* or save it"
+    with pytest.raises(FileError, match=said):
+        load(path, net)
+    with pytest.raises(FileError, match=r"base\.weight was"):
+        load(path, lambda: Adapted(seed=2))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("{", "[]", "7", "[" * 100_000),
+        *('{"shared.base.weight": null}', '{"vertex.0.up.weight": "no frozen parameter"}', "{}", None),
+    ],
+)
+def test_a_header_that_lies_about_what_was_left_out_is_refused(value, path):
+    save(adapted(), path, shared=False)
+    rewritten(path, load_file(path), frozen=value)
+    with pytest.raises(FileError, match=f"{path}"):
+        load(path, Adapted)
+
+
+def test_no_trained_weight_passes_for_one_that_was_left_out(path):
+    save(adapted(), path, shared=False)
+    header, tensors = files.read_tensors(path)
+    tensors.pop("vertex.0.up.weight")
+    for lie in (None, "no frozen parameter"):
+        rewritten(path, tensors, frozen=json.dumps({**json.loads(header["frozen"]), "vertex.0.up.weight": lie}))
+        with pytest.raises(FileError, match=rf"vertex\.0\.up\.weight was {lie}, and is no frozen parameter"):
+            load(path, Adapted)
+
+
+def test_damage_to_a_file_without_frozen_parameters_is_found(path):
+    save(adapted(), path, shared=False)
+    raw = path.read_bytes()
+    for changed in (
+        raw[:-1],
+        raw[:-5] + bytes([raw[-5] ^ 1]) + raw[-4:],
+        raw.replace(b"torch.float32", b"torch.float64"),
+    ):
+        path.write_bytes(changed)
+        with pytest.raises(FileError, match=f"{path} is damaged"):
+            load(path, Adapted)

@@ -1,0 +1,719 @@
+import copy
+import itertools
+from dataclasses import dataclass
+
+import pytest
+import torch
+import torch.nn.functional as F
+from helpers import SHAPES, Small, Tied, architectures, gradients, images, quick, seeds, shapes
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+from torch import Tensor, nn
+
+from subspaces import Bezier, Line, Point, Shape, Simplex, Subspace
+from subspaces.errors import ArgumentError
+
+TARGET = torch.tensor([0, 1, 1, 0, 1])
+
+
+def loss_of(output: Tensor) -> Tensor:
+    return F.cross_entropy(output, TARGET[: len(output)])
+
+
+def plain(family: Subspace, alpha) -> dict[str, Tensor]:
+    """Return the gradient of the loss at alpha with respect to the weights of an ordinary network."""
+    network = family.at(alpha)
+    loss_of(network(images())).backward()
+    return {name: parameter.grad for name, parameter in network.named_parameters()}
+
+
+def layer_of(name: str) -> str:
+    return name.rpartition(".")[0]
+
+
+# Identities
+
+
+@quick
+@given(architectures(), shapes, st.booleans(), st.booleans(), seeds)
+def test_network_at_alpha_is_the_family_at_alpha(make, shape, layerwise, training, seed):
+    torch.manual_seed(seed)
+    family = Subspace(make, shape, layerwise, seed=seed).train(training)
+    alpha = family.sample()
+    network = family.at(alpha)
+    torch.testing.assert_close(network(images()), family(images(), alpha=alpha), rtol=1e-12, atol=1e-12)
+    assert network.training == training
+    for name, value in network.named_buffers():  # both have seen the batch
+        torch.testing.assert_close(value, family.template.get_buffer(name))
+
+
+@quick
+@given(architectures(), shapes, st.booleans(), seeds)
+def test_endpoints_are_exactly_vertices(make, shape, layerwise, seed):
+    torch.manual_seed(seed)
+    modules = [make() for _ in range(shape.vertices)]
+    family = Subspace.from_modules(modules, shape, layerwise).eval()
+    corners = torch.eye(shape.vertices) if shape.point else torch.tensor([0.0, 1.0])
+    ends = range(shape.vertices) if shape.point else (0, shape.vertices - 1)
+    for corner, index in zip(corners, ends, strict=True):
+        network = family.at(corner)
+        assert all(torch.equal(p, family.vertex(index)[name]) for name, p in network.named_parameters())
+        torch.testing.assert_close(network(images()), modules[index].eval()(images()), rtol=1e-12, atol=1e-12)
+        for_all_layers = corner.expand(len(family.layers), *shape.point)
+        assert torch.equal(family(images(), alpha=for_all_layers), family(images(), alpha=corner))
+
+
+@quick
+@given(architectures(), shapes, seeds)
+def test_gradient_of_a_vertex_is_its_coefficient_times_that_of_the_point(make, shape, seed):
+    torch.manual_seed(seed)
+    family = Subspace(make, shape, seed=seed)
+    alpha = family.sample()
+    loss_of(family(images(), alpha=alpha)).backward()
+    c = shape.coefficients(alpha)
+    for name, gradient in plain(family, alpha).items():
+        for i in range(shape.vertices):
+            torch.testing.assert_close(gradients(family, i)[name], c[i] * gradient, rtol=1e-9, atol=1e-12)
+
+
+@quick
+@given(architectures(), shapes, seeds)
+def test_layerwise_gradient_has_its_layers_coefficient(make, shape, seed):
+    torch.manual_seed(seed)
+    family = Subspace(make, shape, layerwise=True, seed=seed)
+    alpha = family.sample()
+    assert alpha.shape == (len(family.layers), *shape.point)
+    loss_of(family(images(), alpha=alpha)).backward()
+    c = dict(zip(family.layers, shape.coefficients(alpha), strict=True))
+    for name, gradient in plain(family, alpha).items():
+        for i in range(shape.vertices):
+            torch.testing.assert_close(
+                gradients(family, i)[name], c[layer_of(name)][i] * gradient, rtol=1e-9, atol=1e-12
+            )
+
+
+@quick
+@given(architectures(), shapes, st.booleans(), seeds)
+def test_eval_mode_is_the_midpoint(make, shape, layerwise, seed):
+    torch.manual_seed(seed)
+    family = Subspace(make, shape, layerwise).eval()
+    output = family(images())
+    torch.testing.assert_close(output, family.midpoint()(images()), rtol=1e-12, atol=1e-12)
+    assert torch.equal(output, family(images()))
+    assert torch.equal(output, family(images(), alpha=shape.midpoint()))
+    c = shape.coefficients(shape.midpoint())
+    for name, parameter in family.midpoint().named_parameters():
+        mean = sum(c[i] * family.vertex(i)[name] for i in range(shape.vertices))
+        torch.testing.assert_close(parameter, mean.to(parameter.dtype))
+
+
+def test_line_is_the_papers_equation():
+    # d loss / d omega_1 = (1 - alpha) d loss / d theta and d loss / d omega_2 = alpha d loss / d theta,
+    # with theta and its gradient from networks that know nothing of subspaces
+    first, second, point = Small(), Small(), Small()
+    alpha = 0.3
+    weights = zip(point.parameters(), first.parameters(), second.parameters(), strict=True)
+    with torch.no_grad():
+        for theta, omega_1, omega_2 in weights:
+            theta.copy_((1 - alpha) * omega_1 + alpha * omega_2)
+    loss_of(point(images())).backward()
+    family = Subspace.from_modules([first, second], Line())
+    loss_of(family(images(), alpha=alpha)).backward()
+    for name, theta in point.named_parameters():
+        torch.testing.assert_close(gradients(family, 0)[name], (1 - alpha) * theta.grad)
+        torch.testing.assert_close(gradients(family, 1)[name], alpha * theta.grad)
+
+
+@pytest.mark.parametrize("shape", [Line(), Bezier(2), Simplex(3)], ids=str)
+def test_per_weight_coefficients_are_a_naive_loop(shape):
+    family = Subspace(lambda: nn.Conv2d(2, 2, 2).to(memory_format=torch.channels_last), shape, seed=2)
+    alpha = family.sample(per="weight")
+    assert alpha.keys() == {"weight", "bias"}
+    network = family.at(alpha)
+    for name, parameter in network.named_parameters():
+        for index in itertools.product(*map(range, parameter.shape)):
+            c = shape.coefficients(alpha[name][index])
+            expected = sum(float(c[i]) * float(family.vertex(i)[name][index]) for i in range(shape.vertices))
+            assert parameter[index].item() == pytest.approx(expected, abs=1e-6)
+    x = torch.randn(3, 2, 4, 4)
+    torch.testing.assert_close(family(x, alpha=alpha), network(x))
+    family(x, alpha=alpha).sum().backward()
+    network(x).sum().backward()
+    for name, parameter in network.named_parameters():
+        c = shape.coefficients(alpha[name])
+        for i in range(shape.vertices):
+            torch.testing.assert_close(gradients(family, i)[name], c[..., i] * parameter.grad)
+
+
+@pytest.mark.filterwarnings("ignore::subspaces.core.norms.RandomPointWarning")
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_objective_is_convex_in_omega_for_a_convex_loss(shape):
+    # Appendix A: h(omega) = E_alpha loss(P(alpha, omega)) is convex, because P is linear in omega
+    torch.manual_seed(0)
+    x, y = torch.randn(20, 4, dtype=torch.float64), torch.randint(3, (20,))
+
+    def h(omega: dict[str, Tensor]) -> Tensor:
+        family = Subspace(nn.Linear(4, 3, dtype=torch.float64), shape, seed=5)  # the same alphas each time
+        family.load_state_dict({**family.state_dict(), **omega})
+        with torch.no_grad():
+            return torch.stack([F.cross_entropy(family(x), y) for _ in range(30)]).mean()
+
+    keys = [f"omega.{name}" for name in ("weights", "others")]
+    sizes = [12, 3]
+    for _ in range(4):
+        a, b = (
+            {key: 3 * torch.randn(shape.vertices, n, dtype=torch.float64) for key, n in zip(keys, sizes, strict=True)}
+            for _ in range(2)
+        )
+        for share in (0.2, 0.5, 0.9):
+            between = h({key: (1 - share) * a[key] + share * b[key] for key in keys})
+            assert between <= (1 - share) * h(a) + share * h(b) + 1e-12
+
+
+def test_a_point_is_ordinary_training():
+    network = Small()
+    family = Subspace(network, Point())
+    for module in (network, family):
+        optimizer = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9, weight_decay=0.01)
+        for _ in range(3):
+            loss = loss_of(module(images()))
+            loss = loss + family.penalty() if module is family else loss
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    for name, value in family.midpoint().state_dict().items():
+        torch.testing.assert_close(value, network.state_dict()[name])
+
+
+@dataclass(frozen=True)
+class Patch(Shape):
+    """A shape the package does not know: bilinear between four corners."""
+
+    domain = "two numbers in [0, 1]"
+    vertices = 4
+    point = (2,)
+
+    def sample(self, size=(), random=torch.rand):
+        return random((*size, 2))
+
+    def coefficients(self, alpha):
+        u, v = alpha.unbind(-1)
+        return torch.stack([(1 - u) * (1 - v), u * (1 - v), (1 - u) * v, u * v], dim=-1)
+
+    def midpoint(self):
+        return torch.tensor([0.5, 0.5])
+
+    def inside(self, alpha):
+        return ((alpha >= 0) & (alpha <= 1)).all(-1)
+
+    def separation(self, first, second):
+        return (first - second).abs().amax(-1)
+
+
+@pytest.mark.parametrize("layerwise", [False, True])
+def test_a_new_shape_is_one_class(layerwise):
+    family = Subspace(Small, Patch(), layerwise, seed=0)
+    alpha = family.sample()
+    torch.testing.assert_close(family.at(alpha)(images()), family(images(), alpha=alpha))
+    assert torch.equal(family.at([1.0, 0.0]).head.weight, family.vertex(1)["head.weight"])
+    sampled = family(images(), samples=2, features="head")
+    assert family.feature_similarity(sampled) > 0
+    with pytest.raises(ValueError, match=r"not a point of Patch\(\): expected two numbers in \[0, 1\]; pass outside"):
+        family.at([0.5, 1.5])
+
+
+# Drawing points
+
+
+def test_train_mode_draws_afresh_and_repeats_under_a_seed():
+    drawn = []
+    for seed in (1, 1, 2):
+        family = Subspace(Small, Line(), seed=seed)
+        for vertex in range(2):
+            family.vertex(vertex)["head.weight"].zero_()
+            family.vertex(vertex)["head.bias"].fill_(vertex)  # the output is alpha
+        drawn.append([family(images())[0, 0].item() for _ in range(8)])
+    assert len(set(drawn[0])) == 8
+    assert all(0 <= alpha < 1 for alpha in drawn[0])
+    assert drawn[0] == drawn[1]
+    assert set(drawn[0]).isdisjoint(drawn[2])
+
+
+def test_each_call_in_train_mode_runs_at_the_next_draw():
+    family = Subspace(Small, Simplex(3), seed=4)
+    twin = copy.deepcopy(family)
+    outputs = [family(images()) for _ in range(3)]
+    for output in outputs:
+        assert torch.equal(output, twin(images(), alpha=twin.sample()))
+    assert not torch.equal(outputs[0], outputs[1])
+    assert torch.equal(family.rng, twin.rng)
+
+
+def test_seed_comes_from_the_global_generator_by_default():
+    torch.manual_seed(0)
+    first = Subspace(Small, Line())
+    second = Subspace(Small, Line())
+    torch.manual_seed(0)
+    again = Subspace(Small, Line())
+    assert torch.equal(first.rng, again.rng)
+    assert not torch.equal(first.rng, second.rng)
+
+
+@pytest.mark.filterwarnings("ignore::subspaces.core.norms.StatisticsWarning")
+def test_eval_mode_and_given_points_draw_nothing():
+    family = Subspace(Small, Simplex(3), seed=0)
+    before = family.rng.clone()
+    family(images(), alpha=[0.2, 0.3, 0.5])
+    family.at([0.2, 0.3, 0.5])
+    family.penalty(0)
+    family.eval()(images())
+    family(images(), samples=4)
+    assert torch.equal(family.rng, before)
+
+
+def test_drawing_leaves_the_global_generator_alone():
+    family = Subspace(Small, Simplex(3), seed=0)
+    before = torch.get_rng_state()
+    family(images())
+    family.penalty()
+    family.sample(per="weight")
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("layerwise", [False, True])
+def test_sample_by_what(shape, layerwise):
+    family = Subspace(Small, shape, layerwise, seed=0)
+    assert family.sample(per="network").shape == shape.point
+    assert family.sample(per="layer").shape == (3, *shape.point)
+    assert family.sample().shape == ((3, *shape.point) if layerwise else shape.point)
+    assert family.sample().dtype == torch.float64  # that of the weights
+    weights = family.sample(per="weight")
+    assert {name: value.shape for name, value in weights.items()} == {
+        name: (*value.shape, *shape.point) for name, value in family.vertex(0).items()
+    }
+
+
+def test_samples_per_weight_are_uniform():
+    family = Subspace(lambda: nn.Linear(100, 100), Line(), seed=0)
+    assert stats.kstest(family.sample(per="weight")["weight"].flatten().numpy(), "uniform").pvalue > 0.01
+
+
+def test_sample_by_something_else():
+    with pytest.raises(ValueError, match="per='channel': expected 'network', 'layer' or 'weight'"):
+        Subspace(Small, Line()).sample(per="channel")
+
+
+def test_extrapolation_on_request():
+    family = Subspace(Small, Line()).eval()
+    with pytest.raises(ValueError, match="pass outside=True"):
+        family(images(), alpha=1.05)
+    network = family.at(1.05, outside=True)
+    first, second = family.vertex(0)["head.weight"], family.vertex(1)["head.weight"]
+    torch.testing.assert_close(network.head.weight.detach(), second + 0.05 * (second - first))
+    torch.testing.assert_close(family(images(), alpha=1.05, outside=True), network(images()))
+
+
+# Ordinary networks out of the family
+
+
+@pytest.mark.parametrize("make", [Small, Tied], ids=["small", "tied"])
+def test_network_is_ordinary(make):
+    family = Subspace(make, Line())
+    network, fresh = family.at(0.3), make()
+    assert type(network) is make
+    assert list(network.state_dict()) == list(fresh.state_dict())
+    assert [name for name, _ in network.named_parameters()] == [name for name, _ in fresh.named_parameters()]
+    assert all(isinstance(p, nn.Parameter) and p.is_leaf and p.requires_grad for p in network.parameters())
+    fresh.load_state_dict(network.state_dict(), strict=True)
+    x = torch.arange(5) if make is Tied else images()
+    assert torch.equal(fresh(x), network(x))
+
+
+def test_network_is_independent_of_the_family():
+    family = Subspace(Small, Line(), seed=0)
+    before = copy.deepcopy(family.state_dict())
+    for network in (family.at(0.0), family.midpoint()):
+        optimizer = torch.optim.SGD(network.parameters(), lr=1)
+        loss_of(network(images())).backward()
+        optimizer.step()
+        network.norm.running_mean.fill_(9)
+    after = family.state_dict()
+    assert all(torch.equal(after[name], before[name]) for name in before)
+    assert all(parameter.grad is None for parameter in family.parameters())
+    network, frozen = family.at(0.3), copy.deepcopy(family.at(0.3).state_dict())
+    family.vertex(0)["conv.weight"].zero_()
+    family(images())
+    assert all(torch.equal(value, frozen[name]) for name, value in network.state_dict().items())
+
+
+def test_each_weight_has_memory_of_its_own():
+    network = Subspace(Small, Line()).at(0.3)  # so that a file or a process gets that weight and no more
+    for parameter in network.parameters():
+        assert parameter.untyped_storage().nbytes() == parameter.numel() * parameter.element_size()
+
+
+def test_tied_weights_stay_tied():
+    family = Subspace(Tied, Line())
+    network = family.at(0.4)
+    assert network.output.weight is network.embedding.weight
+    x = torch.arange(5)
+    F.cross_entropy(family(x, alpha=0.4), x).backward()
+    F.cross_entropy(network(x), x).backward()
+    torch.testing.assert_close(gradients(family, 1)["output.weight"], 0.4 * network.output.weight.grad)
+
+
+def test_vertices_are_views():
+    family = Subspace(Small, Simplex(3), seed=0)
+    vertex = family.vertex(1)
+    assert vertex.keys() == dict(Small().named_parameters()).keys()
+    assert not any(view.requires_grad for view in vertex.values())
+    vertex["head.bias"].fill_(7)
+    assert torch.equal(family.at([0.0, 1.0, 0.0]).head.bias, torch.full((2,), 7.0, dtype=torch.float64))
+    assert all(torch.equal(family.vertex(-1)[name], view) for name, view in family.vertex(2).items())
+    assert not family.vertex(0)["head.bias"].eq(7).any()
+
+
+@pytest.mark.parametrize("index", [3, -4, 100])
+def test_no_such_vertex(index):
+    with pytest.raises(IndexError, match=rf"vertex\({index}\): Simplex\(m=3\) has vertices 0 to 2"):
+        Subspace(Small, Simplex(3)).vertex(index)
+
+
+def test_description():
+    weights = sum(parameter.numel() for parameter in Small().parameters())
+    text = str(Subspace(Small, Bezier(2), layerwise=True))
+    assert f"Bezier(bends=2), layerwise=True, 4 vertices of {weights} weights" in text
+
+
+# The penalty
+
+
+def exact_cos2(family: Subspace, j: int, k: int, names: tuple[str, ...]) -> Tensor:
+    a, b = (torch.cat([family.vertex(i)[name].double().flatten() for name in names]) for i in (j, k))
+    return (a @ b) ** 2 / ((a @ a) * (b @ b))
+
+
+WEIGHTS = ("conv.weight", "head.weight")
+
+
+@quick
+@given(architectures(), st.floats(0.01, 10), st.booleans(), seeds)
+def test_penalty_of_two_vertices_is_the_formula(make, beta, single, seed):
+    torch.manual_seed(seed)
+    family = Subspace(lambda: make().to(torch.float32 if single else torch.float64), Line())
+    family.penalty(beta).backward()
+    names = tuple(name for name, value in family.vertex(0).items() if value.ndim > 1)
+    a, b = (torch.cat([family.vertex(i)[name].double().flatten() for name in names]) for i in (0, 1))
+    ab, aa, bb = a @ b, a @ a, b @ b
+    tolerance = {"rtol": 1e-4, "atol": 1e-6} if single else {}
+    torch.testing.assert_close(family.penalty(beta).double(), beta * ab**2 / (aa * bb), **tolerance)
+    by_hand = [2 * beta * ab / (aa * bb) * (b - ab / aa * a), 2 * beta * ab / (aa * bb) * (a - ab / bb * b)]
+    for i in range(2):
+        found = torch.cat([gradients(family, i)[name].double().flatten() for name in names])
+        torch.testing.assert_close(found, by_hand[i], **tolerance)
+
+
+@pytest.mark.parametrize("shape", [Simplex(3), Simplex(4), Bezier(1)], ids=str)
+def test_penalty_of_more_vertices_is_that_of_a_random_pair(shape):
+    family = Subspace(Small, shape, seed=0)
+    pairs = list(itertools.combinations(range(shape.vertices), 2))
+    values = torch.stack([exact_cos2(family, j, k, WEIGHTS) for j, k in pairs])
+    with torch.no_grad():
+        draws = torch.stack([family.penalty() for _ in range(1500)])
+    nearest = (draws[:, None] - values).abs()
+    assert nearest.amin(1).max() < 1e-12
+    counts = nearest.argmin(1).bincount(minlength=len(pairs))
+    assert stats.chisquare(counts.numpy()).pvalue > 0.01  # so its mean is the paper's expectation
+
+
+def test_penalty_of_a_pair_moves_only_that_pair():
+    family = Subspace(Small, Simplex(4), seed=0)
+    family.penalty().backward()
+    moved = family.omega["weights"].grad.abs().amax(1) > 0
+    assert moved.sum() == 2
+    assert family.omega["others"].grad is None
+
+
+def test_no_penalty():
+    family = Subspace(Small, Simplex(3))
+    penalty = family.penalty(beta=0)
+    assert penalty == 0
+    assert penalty.shape == ()
+    assert not penalty.requires_grad
+    norms_only = Subspace(lambda: nn.BatchNorm1d(3), Line())
+    assert norms_only.penalty() == 0
+
+
+def test_penalty_is_linear_in_beta():
+    family = Subspace(Small, Line())
+    torch.testing.assert_close(family.penalty(2.5), 2.5 * family.penalty())
+    torch.testing.assert_close(family.penalty(), exact_cos2(family, 0, 1, WEIGHTS))
+
+
+def test_penalty_is_one_at_point_init():
+    assert Subspace(Small, Simplex(3), init="point", offset=0.0).penalty().item() == pytest.approx(1)
+
+
+def test_penalty_and_distances_look_where_the_predicate_says():
+    family = Subspace(Small, Line(), penalised=lambda name, parameter: name.startswith("conv"))
+    names = ("conv.weight", "conv.bias")
+    torch.testing.assert_close(family.penalty(), exact_cos2(family, 0, 1, names))
+    torch.testing.assert_close(family.distances().cos2[0, 1], exact_cos2(family, 0, 1, names))
+    family.penalty().backward()
+    penalised = [group.name for group in family.layout.groups if group.penalised]
+    assert {name for name, omega in family.omega.items() if omega.grad is not None} == set(penalised)
+    everything = Subspace(Small, Line(), penalised=lambda name, parameter: True)
+    torch.testing.assert_close(everything.penalty(), exact_cos2(everything, 0, 1, tuple(everything.vertex(0))))
+
+
+def test_penalty_across_dtypes():
+    def make() -> nn.Module:
+        return nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3).double(), nn.Linear(3, 3).bfloat16())
+
+    family = Subspace(make, Line())
+    names = ("0.weight", "1.weight", "2.weight")
+    torch.testing.assert_close(family.penalty(), exact_cos2(family, 0, 1, names), rtol=1e-4, atol=1e-6)
+    family.penalty().backward()
+    assert all(family.omega[group.name].grad.isfinite().all() for group in family.layout.groups if group.penalised)
+
+
+def test_distances_between_all_vertices():
+    family = Subspace(Small, Simplex(3))
+    found = family.distances()
+    for j, k in itertools.permutations(range(3), 2):
+        difference = [(family.vertex(j)[name] - family.vertex(k)[name]).square().sum() for name in WEIGHTS]
+        torch.testing.assert_close(found.l2[j, k], sum(difference).sqrt())
+        torch.testing.assert_close(found.cos2[j, k], exact_cos2(family, j, k, WEIGHTS))
+    assert found.l2.diagonal().eq(0).all()
+    torch.testing.assert_close(found.cos2.diagonal(), torch.ones(3, dtype=torch.float64))
+
+
+def test_distances_without_any_weight_are_those_of_all_parameters():
+    family = Subspace(lambda: nn.Linear(2, 3), Line(), penalised=lambda name, parameter: False)
+    names = ("weight", "bias")
+    found = family.distances()
+    difference = [(family.vertex(0)[name] - family.vertex(1)[name]).square().sum() for name in names]
+    torch.testing.assert_close(found.l2[0, 1], sum(difference).sqrt().double())
+    torch.testing.assert_close(found.cos2[0, 1], exact_cos2(family, 0, 1, names).double())
+
+
+# Parameter groups
+
+
+def test_parameter_groups_hold_each_vertex_once():
+    family = Subspace(Small, Simplex(3))
+    groups = family.parameter_groups(others={"weight_decay": 0.0, "lr": 3})
+    assert [len(group["params"]) for group in groups] == [1, 1]
+    assert groups[0]["params"][0] is family.omega["weights"]
+    assert groups[1] == {"params": [family.omega["others"]], "weight_decay": 0.0, "lr": 3}
+    assert {id(p) for group in groups for p in group["params"]} == {id(p) for p in family.parameters()}
+
+
+@pytest.mark.parametrize(("name", "hint"), [("other", "did you mean 'others'"), ("bn", "expected one of 'weights'")])
+def test_unknown_parameter_group(name, hint):
+    with pytest.raises(ArgumentError, match=rf"parameter_groups\({name}=…\): no group of that name; {hint}"):
+        Subspace(Small, Line()).parameter_groups(**{name: {"lr": 1}})
+
+
+def test_options_for_a_group_that_the_network_does_not_have():
+    family = Subspace(lambda: nn.Linear(3, 2, bias=False), Line())
+    assert family.parameter_groups(others={"weight_decay": 0}) == [{"params": [family.omega["weights"]]}]
+    family = Subspace(lambda: nn.LayerNorm(3), Line())
+    assert family.parameter_groups(weights={"lr": 1}) == [{"params": [family.omega["others"]]}]
+
+
+def test_frozen_parameters_do_not_move():
+    module = Small()
+    module.conv.requires_grad_(False)
+    family = Subspace(module, Line())
+    optimizer = torch.optim.SGD(family.parameters(), lr=1, weight_decay=0.1)
+    loss_of(family(images())).backward()
+    optimizer.step()
+    assert torch.equal(family.midpoint().conv.weight, module.conv.weight)
+
+
+# Several samples and features
+
+
+@pytest.mark.parametrize("layerwise", [False, True])
+@pytest.mark.parametrize(("batch", "samples"), [(4, 2), (5, 2), (5, 3), (2, 5), (5, 1)])
+def test_samples_are_groups_at_their_own_points(batch, samples, layerwise):
+    family = Subspace(Small, Simplex(3), layerwise, seed=3)
+    hand = copy.deepcopy(family)
+    x = images(batch)
+    output = family(x, samples=samples)
+    alphas = [hand.sample() for _ in range(min(samples, batch))]
+    parts = x.tensor_split(len(alphas))
+    expected = torch.cat([hand(part, alpha=alpha) for part, alpha in zip(parts, alphas, strict=True)])
+    assert torch.equal(output, expected)
+    loss_of(output).backward()
+    loss_of(expected).backward()
+    for omega, other in zip(family.parameters(), hand.parameters(), strict=True):
+        assert torch.equal(omega.grad, other.grad)
+    assert torch.equal(family.rng, hand.rng)
+    assert torch.equal(family.template.norm.running_mean, hand.template.norm.running_mean)
+
+
+@pytest.mark.parametrize("shape", [Line(), Simplex(3)], ids=str)
+def test_every_parameter_of_a_network_has_memory_of_its_own(shape):
+    """Or a file of one of them would hold them all, and a copy of the network too."""
+    for parameter in Subspace(Small, shape).midpoint().parameters():
+        assert parameter.untyped_storage().nbytes() == parameter.numel() * parameter.element_size()
+
+
+def test_samples_are_ignored_in_eval_mode():
+    family = Subspace(Small, Line()).eval()
+    assert torch.equal(family(images(), samples=3), family(images()))
+    assert len(family(images(), samples=3, features="head").features) == 1  # the whole batch in one
+
+
+@pytest.mark.parametrize(("samples", "alpha"), [(0, None), (-1, None), (2, 0.5)])
+def test_impossible_samples(samples, alpha):
+    with pytest.raises(
+        ValueError, match=f"samples={samples}: expected an integer from 1, and no alpha where it is more"
+    ):
+        Subspace(Small, Line())(images(), alpha=alpha, samples=samples)
+
+
+class Deep(nn.Module):
+    """Runs `body` twice, `unused` never."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Linear(4, 4)
+        self.unused = nn.Linear(4, 4)
+        self.head = nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(input=self.body(self.body(x).tanh()).tanh())
+
+
+@pytest.mark.parametrize("samples", [1, 2, 3])
+def test_features_are_what_enters_the_named_module(samples):
+    family = Subspace(Deep, Line(), seed=0)
+    x = torch.randn(6, 4)
+    for name in ("head", "body", ""):
+        sampled = family(x, samples=samples, features=name)
+        parts = x.tensor_split(samples)
+        assert len(sampled.alphas) == len(sampled.features) == samples
+        for alpha, features, part in zip(sampled.alphas, sampled.features, parts, strict=True):
+            network = family.at(alpha)
+            once = network.body(part).tanh()
+            expected = {"": part, "body": once, "head": network.body(once).tanh()}  # the last call of a run
+            torch.testing.assert_close(features, expected[name])
+        heads = [family.at(alpha)(part) for alpha, part in zip(sampled.alphas, parts, strict=True)]
+        torch.testing.assert_close(sampled.output, torch.cat(heads))
+
+
+@pytest.mark.filterwarnings("ignore::subspaces.core.norms.StatisticsWarning")
+def test_features_at_a_given_point_and_in_eval_mode():
+    family = Subspace(Small, Line())
+    sampled = family(images(), alpha=0.3, features="head")
+    assert sampled.alphas == (0.3,)
+    torch.testing.assert_close(family.at(0.3).head(sampled.features[0]), sampled.output)
+    middle = family.eval()(images(), features="head")
+    assert [float(alpha) for alpha in middle.alphas] == [0.5]
+    torch.testing.assert_close(middle.output, family(images()))
+
+
+def test_watching_leaves_no_hook():
+    family = Subspace(Small, Line())
+    family(images(), samples=2, features="head")
+    with pytest.raises(RuntimeError):
+        family(torch.randn(2, 1, 5, 5), features="head")
+    assert all(not module._forward_pre_hooks for module in family.modules())
+
+
+def test_features_of_an_unknown_module():
+    family = Subspace(Small, Line(), seed=0)
+    before = family.rng.clone()
+    with pytest.raises(KeyError, match=r"features='heda': no module of that name in the network; did you mean 'head'"):
+        family(images(), features="heda")
+    assert torch.equal(family.rng, before)
+
+
+def test_features_of_a_module_that_is_not_called():
+    with pytest.raises(ValueError, match="features='unused': the network ran without calling that module on a tensor"):
+        Subspace(Deep, Line())(torch.randn(3, 4), features="unused")
+
+
+def test_features_of_a_module_that_only_some_groups_call():
+    class Sometimes(Deep):
+        def forward(self, x: Tensor) -> Tensor:
+            return self.head(self.body(x) if x[0, 0] > 0 else x)
+
+    x = torch.tensor([1.0, -1.0])[:, None].expand(2, 4)
+    with pytest.raises(ValueError, match="features='body': the network ran without calling that module"):
+        Subspace(Sometimes, Line())(x, samples=2, features="body")
+
+
+@pytest.mark.parametrize("shape", [Line(), Bezier(2), Simplex(3)], ids=str)
+@pytest.mark.parametrize("layerwise", [False, True])
+@pytest.mark.parametrize(("batch", "samples"), [(4, 2), (5, 2), (5, 4)])
+def test_feature_similarity_is_the_formula(shape, layerwise, batch, samples):
+    family = Subspace(Small, shape, layerwise, seed=1)
+    sampled = family(images(batch), samples=samples, features="head")
+    shared = batch // samples
+    values = {}
+    for j, k in itertools.permutations(range(samples), 2):
+        a, b = (sampled.features[i][:shared].flatten() for i in (j, k))
+        gap = (sampled.alphas[j] - sampled.alphas[k]).abs()
+        gap = gap.sum(-1) / 2 if shape.point else gap
+        values[j, k] = (gap.mean() * (a @ b) ** 2 / ((a @ a) * (b @ b))).item()
+    found = [family.feature_similarity(sampled, strength=3.0).item() / 3 for _ in range(40)]
+    for value in found:
+        assert min(abs(value - exact) for exact in values.values()) < 1e-12
+    met = {min(values, key=lambda pair: abs(values[pair] - value)) for value in found}
+    assert len({frozenset(pair) for pair in met}) == samples * (samples - 1) // 2  # every pair is drawn
+
+
+def test_feature_similarity_can_be_trained():
+    family = Subspace(Small, Line(), seed=1)
+    sampled = family(images(4), samples=2, features="head")
+    family.feature_similarity(sampled).backward()
+    for vertex in range(2):
+        found = gradients(family, vertex)
+        assert found["conv.weight"].isfinite().all()
+        assert found["conv.weight"].abs().max() > 0
+        assert found["head.weight"].eq(0).all()  # the features do not depend on the head
+
+
+def test_feature_similarity_of_one_group_is_nothing():
+    family = Subspace(Small, Line())
+    assert family.feature_similarity(family(images(), features="head")) == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "words"),
+    [
+        (lambda f: f.penalty(float("nan")), ValueError, "beta=nan.*at least 0"),
+        (lambda f: f.penalty(-1), ValueError, "beta=-1.*at least 0"),
+        (lambda f: f.penalty("1"), ValueError, "beta='1'.*a number"),
+        (lambda f: f.feature_similarity(torch.zeros(2)), TypeError, "got a Tensor: expected family"),
+        (lambda f: f.ensemble({"head": 0.3}), TypeError, "expected several points"),
+        (lambda f: f.ensemble(0.5), TypeError, "expected several points"),
+        (lambda f: f(torch.zeros(2, 3), samples=2.5), ValueError, "samples=2.5: expected an integer"),
+        (lambda f: Subspace.from_modules(f.midpoint(), Line()), TypeError, "expected a list of modules"),
+    ],
+)
+def test_more_wrong_calls(call, kind, words):
+    family = Subspace(lambda: nn.Linear(3, 2), Line())
+    with pytest.raises(kind, match=words):
+        call(family)
+
+
+def test_the_angle_of_very_large_and_very_small_weights():
+    for scale in (1e-12, 1e12):
+        family = Subspace(lambda: nn.Linear(30, 20, bias=False), Line())
+        expected = family.penalty().item()
+        with torch.no_grad():
+            family.omega["weights"].mul_(scale)
+        assert family.penalty().item() == pytest.approx(expected, rel=1e-4)
+
+
+def test_beta_may_be_a_tensor():
+    family = Subspace(lambda: nn.Linear(3, 2), Line())
+    assert family.penalty(torch.tensor(0.5)).item() == pytest.approx(family.penalty(0.5).item())
+    assert family.penalty(torch.tensor(0.0)).item() == 0

@@ -1,0 +1,462 @@
+"""The user's own images: every awkward kind of file and folder, which of them are for the test, and the cache."""
+
+import os
+import shutil
+import warnings
+from contextlib import nullcontext
+from pathlib import Path
+
+import made
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from typer.testing import CliRunner
+
+from subspaces.cli import app
+from subspaces.experiments.data import (
+    DataError,
+    DataWarning,
+    check,
+    contents,
+    decoded,
+    decoding,
+    describe,
+    fingerprint_of,
+    get,
+    listing,
+    load,
+    own_images,
+    size_of,
+)
+
+
+def own(root: Path, *, per_class: int = 6, classes: tuple[str, ...] = ("a", "b"), size: int = 8) -> Path:
+    """Write images of one colour each, image i of class c being 40 c + i."""
+    for c, name in enumerate(classes):
+        for i in range(per_class):
+            made.image(root / name / f"{i}.png", made.flat(40 * c + i, (size, size, 3)))
+    return root
+
+
+def names(split) -> list[int]:
+    """The colours of images that are of one colour."""
+    return split.images[:, 0, 0, 0].tolist()
+
+
+def read(root: Path, **options):
+    return load("folder", root, **{"image_size": 8, **options})
+
+
+# Layouts
+
+
+@pytest.mark.parametrize("test", ["test", "val", "valid", "validation", "Test"])
+def test_two_folders(tmp_path, test):
+    own(tmp_path / "train", per_class=3)
+    own(tmp_path / test, per_class=2)
+    data = read(tmp_path)
+    assert (data.name, data.classes) == (f"{tmp_path.name} (folder)", ("a", "b"))
+    assert (names(data.train), names(data.test)) == ([0, 1, 2, 40, 41, 42], [0, 1, 40, 41])
+    assert (data.train.labels.tolist(), data.test.labels.tolist()) == ([0, 0, 0, 1, 1, 1], [0, 0, 1, 1])
+    assert (data.image_shape, data.streaming) == ((3, 8, 8), False)
+
+
+def test_of_two_folders_for_a_test_the_one_with_classes_counts(tmp_path):
+    own(tmp_path / "train", per_class=3)
+    own(tmp_path / "val", per_class=2)
+    made.image(tmp_path / "test" / "unlabelled.png", made.flat(0))
+    assert listing.find(tmp_path).separate == "val"
+    own(tmp_path / "test", per_class=1)
+    assert listing.find(tmp_path).separate == "test"
+
+
+def test_classes_alone_are_divided(tmp_path):
+    data = read(own(tmp_path, per_class=40))
+    assert sorted(names(data.train) + names(data.test)) == [*range(80)]
+    assert 8 <= len(data.test) <= 24
+    assert set(data.test.labels.tolist()) == {0, 1}
+    own(tmp_path / "other" / "train", per_class=40)  # of training images alone
+    assert len(read(tmp_path / "other").test) in range(8, 25)
+
+
+def test_a_class_may_be_called_train(tmp_path):
+    assert read(own(tmp_path, classes=("bus", "train"))).classes == ("bus", "train")
+
+
+def test_an_image_stays_where_it_is_when_others_come(tmp_path):
+    own(tmp_path, per_class=40)
+    before = set(names(read(tmp_path).test))
+    for i in range(60, 70):
+        made.image(tmp_path / "a" / f"{i}.png", made.flat(100 + i, (8, 8, 3)))
+    after = read(tmp_path)
+    assert before <= set(names(after.test))
+    assert set(names(after.test)) - before <= set(range(160, 170))
+    assert set(names(read(tmp_path, seed=1).test)) != set(names(after.test))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_small_classes_are_on_both_sides_where_they_can_be(tmp_path, count):
+    own(tmp_path, per_class=20)
+    own(tmp_path, per_class=count, classes=("few",))
+    for seed in range(5):
+        with (
+            nullcontext() if count > 1 else pytest.warns(DataWarning, match="the test has no images of the class 'few'")
+        ):
+            data = read(tmp_path, seed=seed)
+        assert 2 in data.train.labels
+        assert (2 in data.test.labels) == (count > 1)
+
+
+def test_nothing_for_the_test(tmp_path):
+    with pytest.raises(DataError, match="no image is left for the test, as every class has one image only"):
+        read(own(tmp_path, per_class=1))
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (lambda root: shutil.rmtree(root / "b"), DataError, "has one class, 'a': expected a folder for each of two"),
+        (lambda root: (root / "c").mkdir(), DataError, "no images of the class 'c': put some there, or remove"),
+        (lambda root: [shutil.rmtree(root / name) for name in "ab"], FileNotFoundError, "found no folders of images"),
+    ],
+)
+def test_what_is_no_data_set(tmp_path, change, error, message):
+    change(own(tmp_path))
+    with pytest.raises(error, match=message):
+        read(tmp_path)
+    assert message.partition(":")[0] in check("folder", tmp_path)[0]
+
+
+def test_a_folder_that_is_not_there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"folder needs your images, and 'data' is not a folder.*--data"):
+        load("folder")
+    with pytest.raises(DataError, match="cannot be fetched, because they are your own images: put them into DIR"):
+        get("folder", tmp_path)
+
+
+def test_a_class_that_was_not_trained_on(tmp_path):
+    own(tmp_path / "train")
+    own(tmp_path / "test", classes=("a", "b", "c"))
+    with pytest.raises(DataError, match=r"test: has the class 'c', which .*train has not"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("size", [7, 1025, -1])
+def test_a_size_that_is_none(tmp_path, size):
+    with pytest.raises(ValueError, match=f"image_size={size}: expected 8 to 1024 pixels"):
+        read(own(tmp_path), image_size=size)
+
+
+@pytest.mark.parametrize("options", [{"image_size": 32}, {"fingerprint": "a:1:0123456789ab"}])
+def test_only_the_users_own_images_have_a_size(options):
+    with pytest.raises(ValueError, match=f"{next(iter(options))}=.*it is for your own images, the data set 'folder'"):
+        load("digits", **options)
+
+
+# Files
+
+
+def test_names_of_every_kind(tmp_path):
+    own(tmp_path, classes=("Rose é", "blå klocka", "日本"), per_class=4)
+    (tmp_path / "Rose é" / "deeper" / "still").mkdir(parents=True)
+    made.image(tmp_path / "Rose é" / "deeper" / "still" / "0.JPG", made.flat(200))
+    os.symlink(tmp_path / "日本" / "0.png", tmp_path / "日本" / "link.png")
+    os.symlink(tmp_path / "日本", tmp_path / "日本" / "loop")
+    os.symlink(tmp_path / "Rose é" / "deeper", tmp_path / "blå klocka" / "linked")
+    made.image(tmp_path / "日本" / ".hidden.png", made.flat(1))
+    made.image(tmp_path / ".thumbnails" / "1.png", made.flat(1))
+    (tmp_path / "日本" / "notes.txt").write_text("not an image")
+    (tmp_path / "README").write_text("not an image")
+    found = listing.find(tmp_path)
+    assert found.classes == ("Rose é", "blå klocka", "日本")
+    assert [sum(entry.label == label for entry in found.entries) for label in range(3)] == [5, 5, 5]
+    assert found.ignored == 2
+    assert "2 other files passed over" in describe("folder", tmp_path)
+
+
+PIXEL = np.array([[[250, 100, 30]]], np.uint8)
+
+
+def of_mode(mode: str, tmp_path: Path) -> Path:
+    """One colour, or one grey, as a file of some mode."""
+    path = tmp_path / "one.png"
+    colour = Image.fromarray(np.broadcast_to(PIXEL, (12, 12, 3)).copy())
+    if mode == "I;16":
+        colour = Image.fromarray(np.full((12, 12), 200 * 257, np.uint16))
+    elif mode == "RGBA":
+        colour.putalpha(0)
+    elif mode == "LA":
+        colour = Image.merge("LA", [Image.new("L", (12, 12), 40), Image.new("L", (12, 12), 255)])
+    elif mode == "transparent P":
+        flat = colour.quantize(2)
+        flat.save(path, transparency=flat.getpixel((0, 0)))
+        return path
+    elif mode == "P":
+        colour = colour.quantize(2)
+    elif mode == "CMYK":
+        path = tmp_path / "one.tiff"
+        colour = Image.new("CMYK", (12, 12), (0, 0, 0, 255))
+    else:
+        colour = colour.convert(mode)
+    colour.save(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        ("RGB", [250, 100, 30]),
+        ("L", [137, 137, 137]),
+        ("1", [0, 0, 0]),
+        ("P", [250, 100, 30]),
+        ("I;16", [200, 200, 200]),
+        ("RGBA", [255, 255, 255]),
+        ("LA", [40, 40, 40]),
+        ("transparent P", [255, 255, 255]),
+        ("CMYK", [0, 0, 0]),
+    ],
+)
+def test_modes(tmp_path, mode, expected):
+    found = decoding.square(of_mode(mode, tmp_path), 8)
+    assert (found.shape, found.dtype) == ((8, 8, 3), np.uint8)
+    if mode == "1":  # which dithers
+        assert set(np.unique(found).tolist()) <= set(range(256))
+    else:
+        assert np.abs(found.reshape(-1, 3).astype(int) - expected).max() <= 1
+
+
+def test_half_transparent_is_over_white(tmp_path):
+    Image.new("RGBA", (9, 9), (0, 0, 0, 128)).save(tmp_path / "half.png")
+    assert np.unique(decoding.square(tmp_path / "half.png", 8)).tolist() == [127]
+
+
+def test_the_centre_is_taken_and_the_camera_believed(tmp_path):
+    wide = np.zeros((10, 30, 3), np.uint8)
+    wide[:, 10:20] = 255  # the centre square
+    wide[:, 10:15, 1] = 0
+    made.image(tmp_path / "wide.png", wide)
+    found = decoding.square(tmp_path / "wide.png", 10)
+    assert np.array_equal(found, wide[:, 10:20])
+    exif = Image.Exif()
+    exif[0x0112] = 6  # to be turned by a quarter, clockwise
+    made.image(tmp_path / "turned.png", wide, exif=exif)
+    assert np.array_equal(decoding.square(tmp_path / "turned.png", 10), np.rot90(wide, -1)[10:20])
+
+
+def test_large_and_small_files_become_the_same_size(tmp_path):
+    for size in ((1, 1), (1, 5000), (700, 400)):
+        for channels in ((3,), ()):
+            made.image(tmp_path / "some.jpg", made.flat(90, (*size, *channels)))
+            found = decoding.square(tmp_path / "some.jpg", 16)
+            assert (found.shape, int(np.abs(found.astype(int) - 90).max()) <= 1) == ((16, 16, 3), True)
+
+
+def broken(root: Path) -> None:
+    """Spoil files in every way."""
+    (root / "a" / "text.png").write_text("text")
+    (root / "a" / "empty.jpg").write_bytes(b"")
+    whole = (root / "a" / "1.png").read_bytes()
+    (root / "b" / "short.png").write_bytes(whole[: len(whole) // 2])
+    os.symlink(root / "nowhere.png", root / "b" / "away.png")
+    Image.new("F", (9, 9)).save(root / "b" / "floats.tiff")
+
+
+def test_broken_files_are_named_and_left_out(tmp_path):
+    broken(own(tmp_path))
+    with pytest.warns(DataWarning, match=r"5 of 17 image files in .* cannot be read .*empty\.jpg.*data check folder"):
+        data = read(tmp_path)
+    assert len(data.train) + len(data.test) == 12
+    with pytest.warns(DataWarning, match="5 of 17"):  # from the cache too
+        again = read(tmp_path)
+    assert torch.equal(data.train.images, again.train.images)
+    wrong = check("folder", tmp_path)
+    for name in ("text.png: 4 bytes", "empty.jpg: 0 bytes", "short.png", "away.png: a link to", "floats.tiff"):
+        assert sum(name in each for each in wrong) == 1
+    assert len(wrong) == 5
+
+
+def test_what_a_file_is_called_does_not_choose_who_reads_it(tmp_path):
+    """PostScript would be run by another program."""
+    image = Image.new("RGB", (9, 9))
+    image.save(tmp_path / "page.png", "EPS")
+    with pytest.raises(DataError, match=r"page\.png: .* bytes that are not a whole image"):
+        decoding.square(tmp_path / "page.png", 8)
+    for kind in ("GIF", "WEBP", "TIFF", "PPM", "BMP"):
+        image.save(tmp_path / "other.jpg", kind)
+        assert decoding.square(tmp_path / "other.jpg", 8).max() == 0
+
+
+def test_a_class_of_broken_files(tmp_path):
+    own(tmp_path)
+    for file in (tmp_path / "b").iterdir():
+        file.write_bytes(b"x")
+    with (
+        pytest.warns(DataWarning, match="6 of 12"),
+        pytest.raises(DataError, match="of the class 'b' no image is left to train on"),
+    ):
+        read(tmp_path)
+    assert "class 'b'" in check("folder", tmp_path)[-1]
+
+
+def test_a_file_with_too_many_pixels_is_refused_by_name(tmp_path, monkeypatch):
+    own(tmp_path)
+    made.image(tmp_path / "a" / "bomb.png", made.flat(0, (40, 50, 3)))
+    monkeypatch.setattr(decoding, "PIXELS", 1999)
+    with pytest.warns(DataWarning, match=r"bomb\.png: 50 × 40 pixels, more than 1,999"):
+        assert len(read(tmp_path).train.labels) < 13
+    monkeypatch.setattr(decoding, "PIXELS", 10**8)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 999)  # Pillow's own limit is half of what it refuses
+    os.utime(tmp_path / "a" / "bomb.png", ns=(1, 1))
+    with pytest.warns(DataWarning, match=r"bomb\.png.*exceeds limit"):
+        read(tmp_path)
+
+
+# The cache
+
+
+def test_decoded_once_until_something_changes(tmp_path, monkeypatch):
+    own(tmp_path)
+    steps = []
+    first = read(tmp_path, progress=lambda *step: steps.append(step))
+    assert steps == [("decoding images", 12, 12)]
+    with monkeypatch.context() as patch:
+        patch.setattr(decoding, "square", None)
+        second = read(tmp_path)
+    assert torch.equal(first.train.images, second.train.images)
+    assert (first.mean, first.std) == (second.mean, second.std)
+    made.image(tmp_path / "a" / "new.png", made.flat(99, (8, 8, 3)))
+    assert 99 in names(read(tmp_path).train) + names(read(tmp_path).test)
+    (tmp_path / "a" / "new.png").unlink()
+    assert len(read(tmp_path).train) == len(first.train)
+    assert len(list(tmp_path.glob(".subspaces-*-*"))) == 2  # of this size the newest alone
+    assert read(tmp_path, image_size=16).image_shape == (3, 16, 16)
+    assert len(list(tmp_path.glob(".subspaces-*-*"))) == 4
+    assert not list(tmp_path.glob("*partial*"))
+
+
+def test_files_that_were_touched_and_files_that_were_changed(tmp_path):
+    file = own(tmp_path) / "a" / "0.bmp"
+    made.image(file, made.flat(0, (8, 8, 3)))
+    read(tmp_path)
+    before = fingerprint_of(tmp_path)
+    os.utime(file, ns=(1, 1))
+    read(tmp_path, fingerprint=before)  # it holds what it held
+    made.image(file, made.flat(7, (8, 8, 3)))
+    os.utime(file, ns=(2, 2))
+    data = read(tmp_path)
+    assert 7 in names(data.train) + names(data.test)
+    with pytest.raises(DataError, match="as many image files, with other names or contents"):
+        read(tmp_path, fingerprint=before)
+
+
+def test_contents_are_read_once(tmp_path, monkeypatch):
+    before, read_now, digest = fingerprint_of(own(tmp_path)), [], contents._digest
+    monkeypatch.setattr(contents, "_digest", lambda path: read_now.append(path.name) or digest(path))
+    assert fingerprint_of(tmp_path) == before
+    os.utime(tmp_path / "a" / "1.png", ns=(1, 1))
+    assert fingerprint_of(tmp_path) == before
+    assert read_now == ["1.png"]
+    (tmp_path / contents.FILE).write_bytes(b"damaged")
+    assert fingerprint_of(tmp_path) == before
+    assert len(read_now) == 13
+
+
+@pytest.mark.parametrize("kind", ["npy", "npz"])
+@pytest.mark.parametrize("damage", [lambda c: c[:-100], lambda c: b"", lambda c: c[:-9] + b"\x55" * 9])
+def test_a_damaged_cache_is_made_again(tmp_path, kind, damage):
+    expected = read(own(tmp_path)).train.images.clone()
+    (cache,) = tmp_path.glob(f".subspaces-*-*.{kind}")
+    content = damage(cache.read_bytes())
+    cache.unlink()
+    cache.write_bytes(content)
+    assert torch.equal(read(tmp_path).train.images, expected)
+
+
+def test_where_the_folder_cannot_be_written(tmp_path, monkeypatch):
+    root, access = own(tmp_path / "mine"), os.access
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != root and access(path, mode))
+    expected = read(root).train.images
+    assert not list(root.glob(".subspaces*"))
+    assert len(list(tmp_path.glob("cache/subspaces/*/.subspaces*"))) == 2
+    monkeypatch.setattr(decoding, "square", None)
+    assert torch.equal(read(root).train.images, expected)
+    monkeypatch.undo()
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
+    assert torch.equal(read(root).train.images, expected)  # in memory
+    assert not list(root.glob(".subspaces*"))
+
+
+def test_a_full_disk(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(decoded.os, "posix_fallocate", full)
+    assert len(read(own(tmp_path)).train) > 0
+    assert not list(tmp_path.glob(".*npy*"))
+
+
+def test_the_constants_are_those_of_the_training_images(tmp_path):
+    random = np.random.default_rng(0)
+    for name in ("a", "b"):
+        for i in range(8):
+            made.image(tmp_path / name / f"{i}.png", random.integers(0, 256, (8, 8, 3), np.uint8))
+    data = read(tmp_path, validation=3)
+    seen = torch.cat([data.train.images, data.validation.images]).double() / 255
+    torch.testing.assert_close(torch.tensor(data.mean).double(), seen.mean((0, 2, 3)))
+    torch.testing.assert_close(torch.tensor(data.std).double(), seen.std((0, 2, 3), correction=0))
+
+
+# What tells folders apart
+
+
+def test_fingerprints(tmp_path):
+    root = own(tmp_path / "flowers")
+    before = fingerprint_of(root)
+    assert before.startswith("flowers:12:")
+    os.utime(root / "a" / "0.png", ns=(1, 1))
+    read(root)  # which keeps a cache there
+    assert fingerprint_of(root) == before
+    root = root.rename(tmp_path / "moved")
+    read(root, fingerprint=before)  # another place is no other content
+    made.image(root / "a" / "0.png", made.flat(0, (90, 90, 3)))
+    with pytest.raises(DataError, match=r"moved has as many image files, with other names or contents .*'flowers'"):
+        read(root, fingerprint=before)
+    (root / "a" / "0.png").unlink()
+    with pytest.raises(DataError, match="11 image files, and not 12"):
+        read(root, fingerprint=before)
+    with pytest.raises(ValueError, match="fingerprint='x': expected NAME:FILES:DIGEST"):
+        read(root, fingerprint="x")
+
+
+def test_sizes_without_decoding(tmp_path, monkeypatch):
+    data = read(own(tmp_path), image_size=16)
+    monkeypatch.setattr(own_images, "_decoded", None)
+    assert size_of("folder", tmp_path, image_size=16) == (len(data.train), (3, 16, 16), 2)
+    assert size_of("folder", tmp_path / "nowhere") is None
+
+
+def test_the_command_says_what_is_there_and_what_is_wrong(tmp_path):
+    def call(*arguments: object):
+        return CliRunner().invoke(app, ["data", *map(str, arguments)], prog_name="subspaces", env={"COLUMNS": "300"})
+
+    root = own(tmp_path / "flowers")
+    there = call("check", "folder", "--data", root)
+    assert there.exit_code == 0
+    assert there.stdout.startswith("flowers (folder): ")
+    assert "images of 3 × 64 × 64 in 2 classes" in there.stdout
+    assert fingerprint_of(root) in there.stdout
+    broken(root)
+    wrong = call("check", "folder", "--data", root)
+    assert (wrong.exit_code, wrong.stdout.count("wrong: ")) == (1, 5)
+    assert "your own images" in call("list").stdout
+
+
+def test_nothing_is_said_where_nothing_is_wrong(tmp_path):
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        read(own(tmp_path))
+    assert said == []

@@ -1,0 +1,303 @@
+import itertools
+import math
+import re
+import sys
+
+import made
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from subspaces.core import streams
+from subspaces.core.randomness import uniform
+from subspaces.experiments.data import DataError, Split, StreamingLoader, decoding, folders
+
+MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.25, 0.3)
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # Python 3.12 on threads and fork
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    root = tmp_path_factory.mktemp("folders")
+    made.folders(root)
+    return folders.load(root)
+
+
+def array(n: int = 10) -> Split:
+    images = torch.randint(0, 256, (n, 3, 6, 5), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    return Split(images, torch.arange(n))
+
+
+def loader(split, **options) -> StreamingLoader:
+    return StreamingLoader(split, **{"batch": 5, "mean": MEAN, "std": STD, "workers": 0, **options})
+
+
+TRAINING = {"resized_crop": True, "flip": True, "size": 24, "resize": 30}
+
+
+def batches(loader: StreamingLoader, epochs: int = 2) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    return [batch for _ in range(epochs) for batch in loader]
+
+
+def assert_same(first, second) -> None:
+    assert len(first) == len(second)
+    for (x, y), (x2, y2) in zip(first, second, strict=True):
+        assert torch.equal(x, x2)
+        assert torch.equal(y, y2)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_number_of_workers_does_not_matter(files, workers):
+    expected = batches(loader(files.train, **TRAINING))
+    assert_same(batches(loader(files.train, workers=workers, **TRAINING)), expected)
+    options = {"pad": 2, "flip": True}
+    assert_same(batches(loader(array(), workers=workers, **options)), batches(loader(array(), **options)))
+
+
+def test_the_size_of_a_batch_does_not_matter_to_an_image(files):
+    def by_path(size: int) -> dict:
+        stream = loader(files.train.relabelled(torch.arange(12)), batch=size, **TRAINING)
+        return {int(label): image for x, y in stream for image, label in zip(x, y, strict=True)}
+
+    first, second = by_path(5), by_path(12)
+    assert sorted(first) == list(range(12))
+    assert all(torch.equal(first[key], second[key]) for key in first)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_resumes_at_an_epoch(files, workers):
+    whole = loader(files.train, **TRAINING)
+    list(whole)
+    state = whole.state_dict()
+    other = loader(files.train, workers=workers, **TRAINING)
+    other.load_state_dict(state)
+    assert_same(batches(other), batches(whole))
+
+
+def test_epochs_differ_and_have_every_image_once(files):
+    stream = loader(files.train.relabelled(torch.arange(12)), **TRAINING)
+    assert stream.sizes == [5, 5, 2]
+    assert len(stream) == 3
+    orders = [torch.cat([y for _, y in stream]).tolist() for _ in range(2)]
+    assert orders[0] != orders[1]
+    assert all(sorted(order) == list(range(12)) for order in orders)
+    assert stream.epoch == 1
+
+
+def test_seed(files):
+    first, again, other = (batches(loader(files.train, seed=seed, **TRAINING), 1) for seed in (1, 1, 2))
+    assert_same(first, again)
+    assert not torch.equal(first[0][0], other[0][0])
+
+
+def test_leaving_in_the_middle_of_an_epoch(files):
+    stream, whole = (loader(files.train, workers=workers, **TRAINING) for workers in (1, 0))
+    next(iter(stream))
+    list(whole)
+    assert_same(list(stream), list(whole))
+
+
+def test_global_random_numbers_are_left_alone(files):
+    torch.manual_seed(0)
+    expected = torch.rand(3)
+    torch.manual_seed(0)
+    batches(loader(files.train, workers=1, **TRAINING), 1)
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_evaluation_is_the_scaled_centre(files):
+    stream = loader(files.test, shuffle=False, size=24, resize=30)
+    x = torch.cat([x for x, _ in stream])
+    for place in range(len(files.test)):
+        image = Image.open(files.test.path(place)).convert("RGB")
+        factor = 30 / min(image.size)
+        scaled = image.resize((math.floor(image.width * factor), math.floor(image.height * factor)), Image.BILINEAR)
+        left, top = round((scaled.width - 24) / 2), round((scaled.height - 24) / 2)
+        pixels = np.asarray(scaled)[top : top + 24, left : left + 24] / 255
+        np.testing.assert_allclose(x[place].permute(1, 2, 0).numpy(), (pixels - MEAN) / STD, atol=1e-5)
+
+
+def test_training_is_a_scaled_crop_or_its_mirror_image(files):
+    """Every view of a ramp grows along x, or falls where it is mirrored."""
+    ramp = np.broadcast_to(np.linspace(0, 255, 60)[None, :, None], (50, 60, 3)).astype(np.uint8)
+    random = np.random.default_rng(0)
+    falling = 0
+    for _ in range(200):
+        view = decoding.random_view(Image.fromarray(ramp), random.random(decoding.NUMBERS).tolist(), 16, flip=True)
+        slope = np.diff(view[:, :, 0].astype(int), axis=1)
+        assert (slope >= 0).all() or (slope <= 0).all()
+        falling += bool((slope <= 0).all())
+    assert 70 < falling < 130
+
+
+def test_the_direction_of_a_view_has_a_number_of_its_own():
+    """Crops that are the same but for that number are mirror images, and the other numbers do not turn them."""
+    pixels = np.random.default_rng(0).integers(0, 256, (50, 60, 3), np.uint8)
+    for seed in range(20):
+        *crop, _ = np.random.default_rng(seed).random(decoding.NUMBERS).tolist()
+        turned, plain, also = (
+            decoding.random_view(Image.fromarray(pixels), [*crop, last], 16, flip=True) for last in (0.49, 0.51, 0.99)
+        )
+        assert np.array_equal(turned, plain[:, ::-1])
+        assert np.array_equal(plain, also)
+        assert not np.array_equal(turned, plain)
+        assert np.array_equal(decoding.random_view(Image.fromarray(pixels), [*crop, 0.49], 16, flip=False), plain)
+
+
+def test_every_image_of_an_epoch_has_its_own_numbers(files):
+    """They are one draw for all images, so that no two share any."""
+    stream = loader(files.train.relabelled(torch.arange(12)), seed=4, batch=12, **TRAINING)
+    for epoch in range(2):
+        ((x, y),) = list(stream)
+        numbers = uniform(streams.stream(4, "augmentation", epoch), (12, decoding.NUMBERS))
+        for image, index in zip(x, y.tolist(), strict=True):
+            view = decoding.random_view(decoding.decode(files.train.path(index)), numbers[index].tolist(), 24, True)
+            assert same(image, view.transpose(2, 0, 1), mirrored=False)
+
+
+def test_a_centred_view_is_turned_by_the_last_number_of_its_image(files):
+    stream = loader(files.train.relabelled(torch.arange(12)), seed=4, batch=12, flip=True, size=24, resize=30)
+    ((x, y),) = list(stream)
+    numbers = uniform(streams.stream(4, "augmentation", 0), (12, decoding.NUMBERS))
+    for image, index in zip(x, y.tolist(), strict=True):
+        view = decoding.centre_view(decoding.decode(files.train.path(index)), 30, 24)
+        assert same(image, view.transpose(2, 0, 1), mirrored=bool(numbers[index, -1] < 0.5))
+
+
+@pytest.mark.parametrize(("x", "left"), [(0.0, 0), (0.5, 222), (0.999, 443)])
+@pytest.mark.parametrize(("y", "top"), [(0.0, 0), (0.25, 111), (0.999, 443)])
+def test_a_box_is_what_its_numbers_say(x, left, y, top):
+    """An area of 0.08 + 0.92 / 4, a ratio in the middle of its logarithms, and as many places as there are."""
+    found = decoding.random_box(1000, 1000, [0.25, 0.5, x, y] + [0.0] * (decoding.NUMBERS - 4))
+    side = round(math.sqrt(310_000))
+    assert found == (left, top, left + side, top + side)
+    wide, high = decoding.random_box(1000, 1000, [0.25, 1.0, 0.0, 0.0] + [0.0] * (decoding.NUMBERS - 4))[2:]
+    assert wide / high == pytest.approx(4 / 3, rel=0.01)
+
+
+def test_random_boxes():
+    random = np.random.default_rng(0)
+    areas, ratios = [], []
+    for _ in range(2000):
+        left, top, right, bottom = decoding.random_box(500, 400, random.random(decoding.NUMBERS).tolist())
+        assert 0 <= left < right <= 500
+        assert 0 <= top < bottom <= 400
+        areas.append((right - left) * (bottom - top) / 200_000)
+        ratios.append((right - left) / (bottom - top))
+    assert 0.079 < min(areas) < 0.1
+    assert max(areas) > 0.9
+    assert 0.74 < min(ratios) < 0.76
+    assert 1.32 < max(ratios) < 1.35
+
+
+@pytest.mark.parametrize(("width", "height", "box"), [(1000, 10, (494, 0, 507, 10)), (10, 1000, (0, 494, 10, 507))])
+def test_a_box_that_never_fits_is_centred(width, height, box):
+    found = decoding.random_box(width, height, [0.99] * decoding.NUMBERS)
+    assert found == pytest.approx(box, abs=1)
+
+
+@pytest.mark.parametrize(("pad", "flip"), [(0, False), (2, True), (0, True), (2, False)])
+def test_arrays_have_the_views_of_the_resident_loader(pad, flip):
+    split = array()
+    seen = set()
+    stream = loader(split, pad=pad, flip=flip)
+    for _, (x, y) in zip(range(60), itertools.chain.from_iterable(itertools.repeat(stream)), strict=False):
+        for image, label in zip(x, y.tolist(), strict=True):
+            padded = np.pad(split.images[label].numpy(), ((0, 0), (pad, pad), (pad, pad)))
+            found = [
+                (top, left, mirrored)
+                for top, left in itertools.product(range(2 * pad + 1), repeat=2)
+                for mirrored in ((False, True) if flip else (False,))
+                if same(image, padded[:, top : top + 6, left : left + 5], mirrored)
+            ]
+            assert len(found) == 1
+            seen.add(found[0])
+    assert len(seen) == (2 * pad + 1) ** 2 * (1 + flip)
+
+
+def test_crops_and_flips_of_arrays_have_a_stream_of_their_own():
+    """Or the first image of every epoch would be cropped at its corner: the order sorts the numbers."""
+    split, pad = array(), 2
+    stream = loader(split, pad=pad, flip=True, seed=4, batch=10)
+    for epoch in range(2):
+        ((x, y),) = list(stream)
+        numbers = uniform(streams.stream(4, "augmentation", epoch), (10, 3))
+        for image, index in zip(x, y.tolist(), strict=True):
+            padded = np.pad(split.images[index].numpy(), ((0, 0), (pad, pad), (pad, pad)))
+            top, left = (numbers[index, :2] * 5).long().tolist()
+            assert same(image, padded[:, top : top + 6, left : left + 5], mirrored=bool(numbers[index, 2] < 0.5))
+
+
+def same(x: torch.Tensor, crop: np.ndarray, mirrored: bool) -> bool:
+    crop = crop[:, :, ::-1] if mirrored else crop
+    expected = (crop.transpose(1, 2, 0) / 255 - MEAN) / STD
+    return np.allclose(x.permute(1, 2, 0).numpy(), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_layout_and_precision(files, channels_last):
+    x, y = next(iter(loader(files.train, channels_last=channels_last, dtype=torch.bfloat16, **TRAINING)))
+    assert x.dtype == torch.bfloat16
+    assert x.shape == (5, 3, 24, 24)
+    assert y.dtype == torch.int64
+    assert x.is_contiguous(memory_format=torch.channels_last if channels_last else torch.contiguous_format)
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        (lambda file: file.write_bytes(b"no image"), r"8 bytes that are not a whole image \(.*\): get it again"),
+        (lambda file: file.unlink(), "there is no such file any more: put it back, or get the data set again"),
+    ],
+    ids=["damaged", "gone"],
+)
+def test_a_file_that_cannot_be_read_is_named_in_one_line_from_a_worker_too(tmp_path, harm, said):
+    made.folders(tmp_path, classes=1, per_class=1)
+    data = folders.load(tmp_path)
+    harm(tmp_path / "train" / "class0" / "train_0.JPEG")
+    alone, worker = (error_of(loader(data.train, workers=workers)) for workers in (0, 1))
+    assert re.fullmatch(rf"/.*train_0\.JPEG: {said}", alone)
+    assert worker == alone
+
+
+def error_of(stream: StreamingLoader) -> str:
+    """Return what an epoch ends with; nobody keeps the error itself, which would keep the workers."""
+    try:
+        list(stream)
+    except DataError as error:
+        return str(error)
+    return ""
+
+
+def test_without_pillow(files, monkeypatch):
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    for workers in (0, 1):
+        with pytest.raises(ImportError, match=r"\A[^\n]*needs Pillow: install it with `pip install pillow`\Z"):
+            list(loader(files.train, workers=workers))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch": 0}, "batch=0"),
+        ({"pad": 2}, "pad=2: image files have no common size"),
+        ({"size": 300}, "size=300, resize=256"),
+    ],
+)
+def test_bad_arguments(files, options, message):
+    with pytest.raises(ValueError, match=message):
+        loader(files.train, **options)
+    with pytest.raises(ValueError, match="pad=2, resized_crop=True: expected one of the two"):
+        loader(array(), pad=2, resized_crop=True)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_on_the_gpu(files):
+    expected = batches(loader(files.train, **TRAINING))
+    found = batches(loader(files.train, device="cuda", workers=2, **TRAINING))
+    for (x, y), (x2, y2) in zip(found, expected, strict=True):
+        assert x.is_cuda
+        torch.testing.assert_close(x.cpu(), x2, atol=1e-6, rtol=0)
+        assert torch.equal(y.cpu(), y2)

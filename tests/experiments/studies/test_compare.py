@@ -1,0 +1,501 @@
+"""One table of several methods: its numbers, its costs, going on after a stop, and errors."""
+
+import csv
+import functools
+import json
+import os
+import shutil
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+from number_cases import METRICS
+from study_cases import (
+    CPU,
+    LINE,
+    NO_FIGURE,
+    QUIET,
+    SIMPLEX,
+    SMALL,
+    STANDARD,
+    images_of,
+    load_data,
+    without_matplotlib,
+    without_pictures,
+)
+
+import subspaces as ss
+from subspaces.core import files
+from subspaces.evaluation import Record
+from subspaces.evaluation.cache import Shelf
+from subspaces.evaluation.predictor import Predictor
+from subspaces.evaluation.record import Row
+from subspaces.experiments.studies.comparison import Comparison, disjoint
+from subspaces.experiments.studies.entries import entries_of, training_steps
+from subspaces.experiments.studies.setting import Setting, resolve, states
+from subspaces.experiments.training import RECIPES, Execution, Recipe, Run, RunError, Stopped
+from subspaces.experiments.training.batches import statistics_batches
+from subspaces.networks import MLP
+from subspaces.reports.figures import style
+from subspaces.reports.reading import Reading
+
+ANSWERS = {  # method and answer: role and number of the alphas of its row
+    ("digits-standard", "network"): ("midpoint", 1),
+    ("digits-dropout", "network"): ("midpoint", 1),
+    ("digits-line", "midpoint"): ("midpoint", 1),
+    ("digits-line", "ensemble of 0.1 and 0.9"): ("along", 2),
+    ("digits-simplex", "midpoint"): ("midpoint", 1),
+    ("digits-simplex", "ensemble of 3 vertices"): ("vertex", 3),
+    ("digits-simplex", "ensemble of 6 random points"): ("random", 6),
+}
+SCALED = ", temperature-scaled"
+OTHERS = {
+    ("digits-standard", "ensemble of 2 runs"): 2,
+    ("digits-standard", "ensemble of 3 runs"): 3,
+    ("digits-dropout", "MC-dropout, 4 passes"): 4,
+}
+
+
+@pytest.fixture(autouse=True)
+def _figures_that_are_drawn_and_not_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spare tests the pixels and fonts of figures that they draw again; that of the comparison they share is whole."""
+    monkeypatch.setattr(style, "save", lambda figure, path: files.write(path, path.suffix.encode()))
+
+
+@pytest.fixture
+def _no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_pictures(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def written(comparison: Comparison, folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "to" / "comparison.json").read_text())
+    return found
+
+
+@functools.cache
+def rows_of(folder: Path) -> list[Row]:
+    return Record.read(folder).rows
+
+
+def of_records(comparison: Comparison, name: str, role: str, alphas: int, metric: str, split: str) -> list[float]:
+    """A metric of every seed, read from the records alone."""
+    found = []
+    for run in comparison.runs:
+        if run.recipe.name == name:
+            rows = [row for row in rows_of(run.folder) if (row.role, row.split) == (role, split)]
+            rows = [row for row in rows if len(row.alphas) == alphas and row.average in (None, "probabilities")]
+            if role == "along":
+                rows = [row for row in rows if row.alphas == [0.1, 0.9]]
+            (row,) = rows
+            found.append(row.metrics[metric])
+    return found
+
+
+def test_every_way_to_answer_is_there_once(comparison: Comparison, written: dict[str, Any]) -> None:
+    found = [(entry["recipe"]["name"], entry["answer"]) for entry in written["entries"]]
+    own = [name for name in (*ANSWERS, *OTHERS) if "runs" not in name[1]]
+    scaled = [(recipe, f"{answer}{SCALED}") for recipe, answer in own]  # by a temperature from held-out images
+    assert sorted(found) == sorted([*ANSWERS, *OTHERS, *scaled])
+    assert written["seeds"] == [0, 1, 2, 3]
+    assert written["training_images"] == 1000
+    assert written["images"] == 597
+    assert len(written["runs"]) == 16
+
+
+def test_every_number_is_that_of_the_records(comparison: Comparison, written: dict[str, Any]) -> None:
+    checked = 0
+    for entry in written["entries"]:
+        name = (entry["recipe"]["name"], entry["answer"])
+        if name not in ANSWERS:
+            continue
+        assert entry["networks_at_test"] == ANSWERS[name][1]
+        for metric in METRICS:
+            values = of_records(comparison, name[0], *ANSWERS[name], metric, "test")
+            found = entry["metrics"][metric]
+            assert found["values"] == values
+            assert found["mean"] == pytest.approx(np.mean(values))
+            assert found["std"] == pytest.approx(np.std(values, ddof=1))
+            standard = of_records(comparison, "digits-standard", "midpoint", 1, metric, "test")
+            if name == ("digits-standard", "network"):
+                assert found["difference"] is None
+                continue
+            difference = found["difference"]
+            assert difference["values"] == pytest.approx(np.subtract(values, standard))
+            interval = scipy.stats.ttest_rel(values, standard).confidence_interval(0.95)
+            assert (difference["low"], difference["high"]) == pytest.approx((interval.low, interval.high))
+            checked += 1
+    assert checked == 6 * 4
+
+
+def test_an_ensemble_is_paired_with_the_mean_of_its_seeds(comparison: Comparison, written: dict[str, Any]) -> None:
+    standard = of_records(comparison, "digits-standard", "midpoint", 1, "accuracy", "test")
+    two, three = (next(e for e in written["entries"] if e["answer"] == f"ensemble of {k} runs") for k in (2, 3))
+    assert two["seeds"] == [[0, 1], [2, 3]]
+    found = two["metrics"]["accuracy"]
+    means = [np.mean(standard[:2]), np.mean(standard[2:4])]
+    assert found["difference"]["values"] == pytest.approx(np.subtract(found["values"], means))
+    assert found["difference"]["low"] is not None
+    found = three["metrics"]["accuracy"]
+    assert found["difference"]["mean"] == pytest.approx(found["values"][0] - np.mean(standard[:3]))
+    assert (found["std"], found["difference"]["low"]) == (None, None)
+
+
+def test_csv_and_markdown_say_the_same(comparison: Comparison, written: dict[str, Any], folder: Path) -> None:
+    with open(folder / "to" / "comparison.csv") as file:
+        rows = list(csv.DictReader(file))
+    text = (folder / "to" / "comparison.md").read_text()
+    assert len(rows) == len(written["entries"])
+    for row, entry in zip(rows, written["entries"], strict=True):
+        assert (row["method"], row["answer"]) == (entry["method"], entry["answer"])
+        accuracy = entry["metrics"]["accuracy"]
+        assert float(row["accuracy_mean"]) == accuracy["mean"]
+        assert row["accuracy_difference_mean"] == (
+            "" if not accuracy["difference"] else str(accuracy["difference"]["mean"])
+        )
+        std = "" if accuracy["std"] is None else f" ± {100 * accuracy['std']:.2f}"
+        cell = f"| {entry['method']} | {entry['answer']} | {100 * accuracy['mean']:.2f}{std}"
+        assert sum(line.startswith(cell) for line in text.splitlines()) == 1
+
+
+def test_costs(comparison: Comparison, written: dict[str, Any]) -> None:
+    for entry in written["entries"]:
+        runs = OTHERS.get((entry["recipe"]["name"], entry["answer"]), 1) if "runs" in entry["answer"] else 1
+        assert entry["training_network_steps"] == runs * 8  # of 1 epoch of 1000 images in batches of 128
+        assert entry["training_relative"] == runs
+    for recipe, steps in (
+        (Recipe(epochs=160), 160 * 391),
+        (Recipe(epochs=3, batch=64, method="simplex"), 3 * 782),
+        (Recipe(epochs=2, samples=2, method="line"), 2 * 391),
+        (Recipe(epochs=2, method="sam"), 2 * 2 * 391),
+        (Recipe(epochs=2, method="integral"), 3 * 2 * 391),
+    ):
+        assert training_steps(recipe, 50_000) == steps
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "expected"),
+    [(5, 2, [[0, 1], [2, 3]]), (4, 4, [[0, 1, 2, 3]]), (3, 4, []), (6, 3, [[0, 1, 2], [3, 4, 5]])],
+)
+def test_ensembles_share_no_member(count: int, size: int, expected: list[list[int]]) -> None:
+    assert disjoint(count, size) == expected
+
+
+def test_what_was_measured_beside_does_not_stand_for_an_answer(comparison: Comparison) -> None:
+    """Another number of random points, and other pairs, as `evaluate` with other options leaves them."""
+    expected = {entry.named: (entry.by_seeds, entry.held_out) for entry in comparison.entries}
+    for group in (one for one in comparison.groups if one.recipe.method in ("line", "simplex")):
+        runs = []
+        for run in group.runs:
+            ensembles = [row for row in run.record.rows if row.kind == "ensemble" and row.role in ("random", "along")]
+            fewer = [replace(row, alphas=row.alphas[:3], metrics={}) for row in ensembles if row.role == "random"]
+            nearby = [replace(row, alphas=[0.11, 0.89], metrics={}) for row in ensembles if row.alphas == [0.1, 0.9]]
+            runs.append(Reading(run.run, replace(run.record, rows=[*fewer, *nearby, *run.record.rows])))
+        for entry in entries_of(replace(group, runs=runs), ["test", "validation"], 1000):
+            assert (entry.by_seeds, entry.held_out) == expected[entry.named]
+        runs = [Reading(run.run, replace(run.record, rows=run.record.rows[:1])) for run in runs]
+        with pytest.raises(RunError, match=r"has no .* on 'test': run `subspaces evaluate "):
+            entries_of(replace(group, runs=runs), ["test"], 1000)
+
+
+def test_figure_and_page_are_there(comparison: Comparison, folder: Path) -> None:
+    names = [path.name for path in comparison.files]
+    assert names == [*(f"comparison.{ending}" for ending in ("json", "csv", "md", "png", "pdf")), "report.html"]
+    assert comparison.left_out == []
+    assert all(path.stat().st_size > 1000 for path in comparison.files)
+
+
+def test_notes_say_how_wide_few_seeds_are(comparison: Comparison) -> None:
+    assert not any("it is wide" in note for note in comparison.notes())
+
+    def first(n: int) -> Comparison:
+        single = [entry for entry in comparison.entries if all(len(seeds) == 1 for seeds in entry.by_seeds)]
+        entries = [replace(entry, by_seeds=dict(list(entry.by_seeds.items())[:n])) for entry in single]
+        runs = [run for run in comparison.runs if run.recipe.seed < n]
+        return replace(comparison, entries=entries, reference=entries[0], runs=runs)
+
+    assert any("With 2 seeds the interval reaches 12.7" in note for note in first(2).notes())
+    assert first(1).notes()[0] == "Trained once (seed 0)."
+    assert not any("without width" in note for note in comparison.notes())
+    reference = comparison.entries[0]
+    better = {seeds: {name: value + 0.1 for name, value in one.items()} for seeds, one in reference.by_seeds.items()}
+    entries = [reference, replace(reference, group=replace(reference.group, label="better"), by_seeds=better)]
+    equal = replace(comparison, entries=entries, reference=reference)
+    assert any("An interval without width: all seeds" in note for note in equal.notes())
+    alone = replace(comparison, reference=None).notes()
+    assert any("No standard training is among the recipes" in note for note in alone)
+
+
+# Going on
+
+
+def test_the_same_again_trains_and_measures_nothing(
+    comparison: Comparison, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise AssertionError("nothing is missing")
+
+    before = {path: path.stat().st_mtime_ns for path in (folder / "runs").rglob("*.*") if path.name != ".lock"}
+    written = (folder / "to" / "comparison.json").read_bytes()
+    monkeypatch.setattr("subspaces.experiments.training.groups.train_runs", fail)
+    monkeypatch.setattr(Predictor, "__call__", fail)
+    shutil.copy(folder / "to" / "ensembles.json", tmp_path)
+    recipes = [STANDARD, replace(STANDARD, name="digits-dropout", dropout=0.3), LINE, SIMPLEX]
+    settings = {"ensembles": [2, 3], "dropout_passes": 4, "runs": folder / "runs", "out": tmp_path, **SMALL}
+    ss.compare(recipes, seeds=range(4), **settings)
+    assert (tmp_path / "comparison.json").read_bytes() == written
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+@pytest.mark.usefixtures("_no_pictures")
+@pytest.mark.parametrize("where", ["training", "evaluation", "ensembles"])
+def test_what_was_stopped_continues(
+    where: str, comparison: Comparison, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped in each of its parts and started again, it comes to the same table."""
+
+    def call() -> Comparison:
+        settings = {**SMALL, "ensembles": [2], "runs": tmp_path / "runs", "out": tmp_path / "to"}
+        return ss.compare([STANDARD, LINE], seeds=[0, 1], **settings)
+
+    moments: dict[str, tuple[Any, str, int]] = {
+        "training": (Run, "append_log", 2),
+        "evaluation": (Predictor, "__call__", 10),
+        "ensembles": (Shelf, "add", 1),
+    }
+    owner, name, moment = moments[where]
+    real, seen = getattr(owner, name), [0]
+
+    def stopping(self: Any, *arguments: Any) -> Any:
+        seen[0] += 1
+        if seen[0] == moment:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return real(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, stopping)
+        with pytest.raises(Stopped):
+            call()
+    assert seen == [moment]
+    assert not (tmp_path / "to" / "comparison.json").exists()
+    results = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").glob("*/result.json")}
+    assert len(results) in ([1, 2] if where == "training" else [4])
+    made = call()
+    assert {path: path.stat().st_mtime_ns for path in results} == results
+    for entry in made.entries:
+        (same,) = (one for one in comparison.entries if (one.recipe.name, one.name) == (entry.recipe.name, entry.name))
+        for metric in METRICS:
+            assert entry.values(metric) == same.values(metric)[: len(entry.by_seeds)]
+
+
+def test_a_plan_says_what_is_left(comparison: Comparison, folder: Path, tmp_path: Path) -> None:
+    recipes = [run.recipe for run in comparison.runs[:3]]
+    for run in comparison.runs[:2]:
+        shutil.copytree(run.folder, tmp_path / run.folder.name)
+    (tmp_path / comparison.runs[1].folder.name / "evaluation.json").unlink()
+    planned = states(recipes, tmp_path)
+    assert [state for _, state in planned] == ["evaluated", "to evaluate", "to train"]
+    assert not planned[2][0].folder.exists()
+
+
+# Other forms
+
+
+def test_one_seed_without_a_reference(tmp_path: Path) -> None:
+    made = ss.compare(RECIPES["digits-line"], epochs=1, runs=tmp_path / "runs", out=tmp_path / "to", **QUIET)
+    assert [entry.name for entry in made.entries] == ["midpoint", "ensemble of 0.1 and 0.9"]
+    assert made.reference is None
+    assert not (tmp_path / "to" / "comparison.png").exists()
+    text = (tmp_path / "to" / "comparison.md").read_text()
+    assert "±" not in text.split("\n- ")[0]
+    assert json.loads((tmp_path / "to" / "comparison.json").read_text())["entries"][0]["training_relative"] is None
+
+
+def test_baselines_answer_in_their_own_way(tmp_path: Path) -> None:
+    names = ("standard", "swa-cyclic", "snapshot", "early-stopping", "sam", "label-smoothing")
+    settings = {**QUIET, "epochs": 8, "validation": 200, "runs": tmp_path / "runs", "out": tmp_path / "to"}
+    made = ss.compare([f"digits-{name}" for name in names], **settings)
+    plain = [entry for entry in made.entries if not entry.name.endswith(SCALED)]
+    assert len(made.entries) == 2 * len(plain)
+    assert {entry.named: (entry.networks, entry.relative_cost(made.reference)) for entry in plain} == {
+        "standard, network": (1, 1),
+        "standard, label smoothing = 0.1, network": (1, 1),
+        "swa-cyclic (m = 3), average of 3": (1, 1),
+        "swa-cyclic (m = 3), ensemble of 3 checkpoints": (3, 1),
+        "snapshot (m = 6), ensemble of 6 members": (6, 1),
+        "early-stopping, network": (1, 1),
+        "sam, network": (1, 2),
+    }
+    (stopping,) = (entry for entry in made.entries if entry.stopping)
+    (run,) = (run for run in made.runs if run.recipe.method == "early-stopping")
+    validation, test = run.result["stopping"]
+    assert stopping.stopping[0]["test"]["epoch"] == test["epoch"]
+    (note,) = (note for note in made.notes() if note.startswith("* early-stopping"))
+    assert f"the epochs {validation['epoch']} are chosen on held-out images" in note
+    assert f"takes {test['epoch']} and gives {100 * test['test_accuracy']:.2f} % *" in note
+
+
+@pytest.mark.usefixtures("_no_pictures")
+@pytest.mark.parametrize("m", [2, 3])
+def test_the_checkpoints_of_swa_also_answer_together(m: int, tmp_path: Path) -> None:
+    """As an ensemble of all of them, computed anew from the family; two of them are the ends of a line."""
+    settings = {**QUIET, "epochs": 8, "vertices": m, "runs": tmp_path / "runs", "out": tmp_path / "to"}
+    made = ss.compare("digits-swa-constant", **settings)
+    assert [entry.name for entry in made.entries] == [f"average of {m}", f"ensemble of {m} checkpoints"]
+    assert [entry.networks for entry in made.entries] == [1, m]
+    (run,) = made.runs
+    family = ss.load(run.family_file, lambda: MLP(64, 10))
+    images, labels = images_of(run.folder, "test")
+    networks = [family.at(list(corner) if m > 2 else corner[1]) for corner in torch.eye(m).tolist()]
+    for network in networks:
+        ss.recalibrate(network, statistics_batches(run.recipe, load_data(run.recipe), CPU)).eval()
+    with torch.no_grad():
+        mean = torch.stack([network(images).softmax(1) for network in networks]).mean(0)
+    nll = float(-mean.gather(1, labels[:, None]).log().mean())
+    right = float((mean.argmax(1) == labels).float().mean())
+    assert made.entries[1].values("accuracy")[0] == pytest.approx(right, abs=2e-3)
+    assert made.entries[1].values("nll")[0] == pytest.approx(nll, abs=1e-3)
+
+
+@pytest.mark.usefixtures("_no_pictures")
+def test_another_reference(comparison: Comparison, folder: Path, tmp_path: Path) -> None:
+    settings = {**SMALL, "ensembles": [2], "runs": folder / "runs", "out": tmp_path}
+    made = ss.compare([STANDARD, LINE], seeds=[0, 1], reference="digits-line", **settings)
+    assert made.reference is not None
+    assert made.reference.named == "line, midpoint"
+    standard = made.entries[0]
+    found = standard.against(made.reference, "nll")
+    assert found is not None
+    assert found.values == pytest.approx(np.subtract(standard.values("nll"), made.reference.values("nll")))
+
+
+def test_what_cannot_be_drawn_is_said_and_the_numbers_are_there(
+    comparison: Comparison, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing() -> str:
+        raise ImportError("the report needs plotly: pip install 'subspaces[report]'")
+
+    def again() -> Comparison:
+        settings = {**SMALL, "ensembles": [2], "runs": folder / "runs", "out": tmp_path}
+        return ss.compare([STANDARD, LINE], seeds=[0, 1], **settings)
+
+    monkeypatch.setattr("subspaces.reports.page._plotly", missing)
+    made = again()
+    page = "no page: the report needs plotly: pip install 'subspaces[report]'"
+    assert made.left_out == [page]
+    assert (tmp_path / "comparison.csv").is_file()
+    monkeypatch.setattr("subspaces.experiments.studies.tables.write_figure", without_matplotlib)
+    made = again()
+    assert made.left_out == [NO_FIGURE, page]
+    assert [path.name for path in made.files] == [f"comparison.{ending}" for ending in ("json", "csv", "md")]
+
+
+def test_an_older_figure_does_not_stay_beside_a_newer_table(comparison: Comparison, tmp_path: Path) -> None:
+    figures = [tmp_path / f"comparison.{ending}" for ending in ("png", "pdf")]
+    comparison.write(tmp_path)
+    assert all(path.is_file() for path in figures)
+    made = replace(comparison, reference=None).write(tmp_path)
+    assert not any(path.exists() for path in figures)
+    assert [reason.partition(":")[0] for reason in made.left_out] == ["no figure"]
+
+
+def test_seeds_that_are_not_shared_are_told(tmp_path: Path) -> None:
+    recipes = [replace(STANDARD, seed=0), replace(STANDARD, seed=1), replace(LINE, seed=1), replace(LINE, seed=2)]
+    made = ss.compare(recipes, runs=tmp_path / "runs", out=tmp_path / "to", **QUIET, epochs=2)
+    notes = made.notes()
+    assert "Mean ± standard deviation (n − 1) over the seeds of each method." in notes
+    assert "No difference is given for line: standard, network lacks some of its seeds." in notes
+    alone = ss.compare([recipes[0], recipes[3]], runs=tmp_path / "runs", out=tmp_path / "alone", **QUIET, epochs=2)
+    assert alone.left_out[0].startswith("no figure: no method shares its seeds")
+    assert alone.notes()[0] == "Trained once (the seeds of each method)."
+    assert not any("interval" in note or "Second line" in note for note in alone.notes())
+
+
+@pytest.mark.usefixtures("_no_pictures")
+def test_an_ensemble_that_leaves_a_seed_out_does_not_hide_the_seeds(tmp_path: Path) -> None:
+    folders = {"runs": tmp_path / "runs", "out": tmp_path / "to"}
+    made = ss.compare([STANDARD, LINE], seeds=[0, 1, 2], **folders, **QUIET, epochs=1)
+    assert [list(entry.by_seeds) for entry in made.entries][1] == [(0, 1)]
+    assert made.notes()[0] == "Mean ± standard deviation (n − 1) over seeds 0, 1, 2."
+
+
+@pytest.mark.usefixtures("_no_pictures")
+def test_what_is_set_for_all_is_in_the_heading_and_leaves_the_ensemble(tmp_path: Path) -> None:
+    made = ss.compare(
+        [STANDARD, LINE],
+        seeds=[0, 1],
+        label_smoothing=0.1,
+        runs=tmp_path / "runs",
+        out=tmp_path / "to",
+        **QUIET,
+        epochs=2,
+    )
+    assert made.heading() == "digits, 40 % label noise · mlp · 2 epochs · smoothing 0.1 · 597 test images"
+    assert [entry.name for entry in made.entries][:2] == ["network", "ensemble of 2 runs"]
+
+
+@pytest.mark.parametrize(
+    ("recipes", "settings", "words"),
+    [
+        (
+            ["digits-standard", "mnist-line"],
+            {},
+            "dataset 'digits' and mnist-line 'mnist': methods are compared on the same",
+        ),
+        ([STANDARD, replace(LINE, label_noise=0.1)], {}, "--label-noise sets it for all"),
+        ([STANDARD, replace(LINE, data_seed=3)], {}, "has data seed 0 and digits-line 3"),
+        (
+            ["digits-standard"],
+            {"reference": "digits-standrd"},
+            "reference='digits-standrd': .*digits-standard",
+        ),
+        (["digits-standard"], {"ensembles": [3], "seeds": [0, 1]}, "ensembles=3: expected 2 or more and as many seeds"),
+        (["digits-line"], {"ensembles": [2], "seeds": [0, 1]}, "of which there are 0"),
+        (["digits-standard"], {"ensembles": [1]}, "ensembles=1: expected 2 or more"),
+        (["digits-standard"], {"dropout_passes": 0}, "dropout_passes=0: expected at least 1"),
+        ([], {}, "recipe got nothing: expected a Recipe"),
+    ],
+)
+def test_errors_before_anything_is_trained(
+    recipes: list[Any], settings: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        ss.compare(recipes, runs=tmp_path / "runs", out=tmp_path / "to", **QUIET, **settings)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_recipe_given_twice_is_one(tmp_path: Path) -> None:
+    setting = Setting(seeds=[0, 1], changes={"epochs": 2, "device": "cpu"})
+    recipes, resolved = resolve(["digits-line", replace(LINE, name="again")], setting)
+    execution = resolved.execution
+    assert [recipe.seed for recipe in recipes] == [0, 1]
+    assert execution == Execution(device="cpu")
+    assert Run.under(tmp_path, recipes[0]).recipe.epochs == 2
+
+
+@pytest.mark.parametrize(
+    ("names", "changes", "changed"),
+    [
+        (["standard", "ema"], {"ema_decay": 0.9}, ["digits-ema"]),
+        (["standard", "swa-cyclic", "simplex", "line"], {"vertices": 4}, ["digits-swa-cyclic", "digits-simplex"]),
+        (["sam", "line"], {"beta": 0.0, "layerwise": True}, ["digits-line"]),
+        (["standard", "line", "integral"], {"epsilon": 0.2}, ["digits-integral"]),
+        (["standard", "line"], {"batch": 64}, ["digits-standard", "digits-line"]),
+    ],
+)
+def test_a_setting_is_for_those_that_use_it(names: list[str], changes: dict[str, Any], changed: list[str]) -> None:
+    """The others stay the runs that they are, and are not trained again for nothing."""
+    recipes, _ = resolve([f"digits-{name}" for name in names], Setting(changes=changes))
+    assert [one.name for one in recipes if one.key != RECIPES[one.name].key] == changed
+    for one in recipes:
+        assert one == replace(RECIPES[one.name], **(changes if one.name in changed else {}))
+
+
+def test_a_setting_that_none_can_have_is_refused() -> None:
+    with pytest.raises(ValueError, match="vertices=4: line makes no use of it; it is for curve, simplex"):
+        resolve(["digits-line", "digits-standard"], Setting(changes={"vertices": 4}))

@@ -1,0 +1,218 @@
+"""Every number of a comparison, in every form, against the records of its runs: columns, signs, intervals, colours."""
+
+import csv
+import importlib
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from number_cases import DROPOUT, METRICS, PLAIN, Expected, cells_of, check_csv, lines_of, number, printed, row_of
+from pretended import Pretended, scores
+from study_cases import LINE, SIMPLEX, pretend, without_pictures
+from typer.testing import CliRunner
+
+from subspaces.cli import app
+from subspaces.experiments.studies import compare
+from subspaces.experiments.studies.comparison import Comparison
+from subspaces.experiments.studies.setting import find_reference
+from subspaces.experiments.training import Recipe, Run
+
+SEEDS = [2, 3, 5, 8]
+RECIPES = [replace(LINE, validation=20, batch=100), DROPOUT, PLAIN, replace(SIMPLEX, validation=20)]
+ANSWERS = [
+    (PLAIN, "network", 1),
+    (PLAIN, "ensemble of 2 runs", 2),
+    (PLAIN, "ensemble of 3 runs", 3),
+    (DROPOUT, "network", 1),
+    (DROPOUT, "MC-dropout, 7 passes", 7),
+    (RECIPES[0], "midpoint", 1),
+    (RECIPES[0], "ensemble of 0.1 and 0.9", 2),
+    (RECIPES[3], "midpoint", 1),
+    (RECIPES[3], "ensemble of 3 vertices", 3),
+    (RECIPES[3], "ensemble of 6 random points", 6),
+]
+METHODS = {"digits-dropout": "standard, dropout = 0.3", "digits-line": "line, batch = 100"}
+METHODS |= {"digits-standard": "standard", "digits-simplex": "simplex (m = 3)"}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Comparison, Path]:
+    folder = tmp_path_factory.mktemp("pretended")
+    with pytest.MonkeyPatch.context() as patch:
+        pretend(patch, Pretended())
+        without_pictures(patch)
+        settings: dict[str, Any] = {"seeds": SEEDS, "ensembles": [3, 2], "dropout_passes": 7, "show": "quiet"}
+        return compare(RECIPES, runs=folder / "runs", out=folder / "to", **settings), folder
+
+
+def expected(made: Comparison, recipe: Recipe, answer: str, metric: str) -> Expected:
+    """A metric of an entry, from the records and from what the stand-ins have drawn."""
+    runs = {name: [run for run in made.runs if run.recipe.name == name] for name in METHODS}
+    plain = [row_of(run, "network")[metric] for run in runs["digits-standard"]]
+    own = runs[recipe.name]
+    if "runs" in answer:
+        size = int(answer.split()[2])
+        groups = [own[at : at + size] for at in range(0, len(own) - size + 1, size)]
+        values = [scores("together", *(run.folder.name for run in group))["test"][metric] for group in groups]
+        means = [float(np.mean(plain[at * size : (at + 1) * size])) for at in range(len(groups))]
+        return Expected(values, means)
+    if "passes" in answer:
+        values = [scores("dropout", run.folder.name, 7)["test"][metric] for run in own]
+        return Expected(values, plain)
+    values = [row_of(run, answer)[metric] for run in own]
+    return Expected(values, None if recipe is PLAIN else plain)
+
+
+def cells(made: Comparison, recipe: Recipe, answer: str, networks: int) -> list[list[str]]:
+    numbers = [expected(made, recipe, answer, metric).written(metric) for metric in METRICS]
+    runs = int(answer.split()[2]) if "runs" in answer else 1
+    steps = runs * recipe.epochs * -(-1200 // recipe.batch)  # one network in each step
+    relative = f"× {steps / (PLAIN.epochs * 10):.3g}"
+    return [[METHODS[recipe.name]], [answer], *numbers, [f"{steps:,}", relative], [str(networks)]]
+
+
+def test_json_has_every_number(made: tuple[Comparison, Path]) -> None:
+    comparison, folder = made
+    stored = json.loads((folder / "to" / "comparison.json").read_bytes())
+    assert [(one["recipe"]["name"], one["answer"]) for one in stored["entries"]] == [
+        (recipe.name, answer) for recipe, answer, _ in ANSWERS
+    ]
+    assert stored["reference"] == "standard, network"  # the plain one, though it came later
+    assert (stored["images"], stored["training_images"], stored["seeds"]) == (30, 1200, SEEDS)
+    every = [replace(recipe, seed=seed) for recipe in RECIPES for seed in SEEDS]
+    assert [one["run"] for one in stored["runs"]] == [Run.under("", recipe).folder.name for recipe in every]
+    assert (stored["split"], stored["confidence"], stored["validation"]) == ("test", 0.95, 20)
+    for entry, (recipe, answer, networks) in zip(stored["entries"], ANSWERS, strict=True):
+        for metric in METRICS:
+            one = expected(comparison, recipe, answer, metric)
+            one.check(entry["metrics"][metric])
+            one.check_difference(entry["metrics"][metric]["difference"])
+        assert entry["networks_at_test"] == networks
+        assert entry["method"] == METHODS[recipe.name]
+        count = int(answer.split()[2]) if "runs" in answer else 1
+        groups = [SEEDS[at : at + count] for at in range(0, len(SEEDS) - count + 1, count)]
+        assert entry["seeds"] == groups
+        names = [run.folder.name for run in comparison.runs if run.recipe.name == recipe.name]
+        assert entry["runs"] == names[: count * len(groups)]
+
+
+def test_csv_has_every_number_in_its_column(made: tuple[Comparison, Path]) -> None:
+    comparison, folder = made
+    with open(folder / "to" / "comparison.csv") as file:
+        rows = list(csv.DictReader(file))
+    for row, (recipe, answer, networks) in zip(rows, ANSWERS, strict=True):
+        for metric in METRICS:
+            check_csv(row, expected(comparison, recipe, answer, metric).columns(metric))
+        own = cells(comparison, recipe, answer, networks)
+        assert [row["method"], row["answer"], row["networks_at_test"]] == [own[0][0], answer, str(networks)]
+        assert f"{float(row['training_network_steps']):,.0f}" == own[-2][0]
+        assert f"× {float(row['training_relative']):.3g}" == own[-2][1]
+        assert int(row["n"]) == len(expected(comparison, recipe, answer, "nll").values)
+
+
+def test_markdown_has_every_number_below_its_name(made: tuple[Comparison, Path]) -> None:
+    comparison, folder = made
+    head, rule, *rows = cells_of((folder / "to" / "comparison.md").read_text())
+    assert head == ["method", "answer", "accuracy %", "NLL", "Brier score", "ECE %", "training", "networks"]
+    assert rule == ["---"] * 2 + ["---:"] * 6
+    for row, one in zip(rows, ANSWERS, strict=True):
+        assert row == ["<br>".join(lines) for lines in cells(comparison, *one)]
+
+
+def test_the_command_prints_every_number(made: tuple[Comparison, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    comparison, _ = made
+    monkeypatch.setattr(
+        importlib.import_module("subspaces.experiments.studies.compare"), "run", lambda plan: comparison
+    )
+    result = CliRunner().invoke(app, ["compare", "digits-standard"], env={"COLUMNS": "240"})
+    assert result.exit_code == 0, result.output
+    lines = printed(result.stdout)
+    assert "method answer accuracy % NLL Brier score ECE % training networks" in lines
+    for one in ANSWERS:
+        first, second = lines_of(cells(comparison, *one))
+        assert lines[lines.index(first) + 1] == second
+    said = printed("\n".join(f"- {note}" for note in comparison.notes()))
+    assert lines[-len(said) - 1 : -1] == said
+    assert lines[-1] == "wrote " + ", ".join(map(str, comparison.files))
+
+
+def test_notes_name_the_reference_and_its_seeds(made: tuple[Comparison, Path]) -> None:
+    notes = made[0].notes()
+    assert notes[0] == "Mean ± standard deviation (n − 1) over seeds 2, 3, 5, 8."
+    second = "Second line: difference to standard, network, paired by the seed, with its 95% confidence interval "
+    assert second + "(Student's t)." in notes
+
+
+def marks(axes: Axes, place: int) -> tuple[list[Any], Any]:
+    """The lines of a panel at a place, and the last of them, which is the mean."""
+    found = [line for line in axes.lines[1:] if place in np.round(np.atleast_1d(line.get_ydata()), 6)]
+    return found, found[-1]
+
+
+def test_the_figure_shows_every_difference_in_the_colour_of_its_sign(made: tuple[Comparison, Path]) -> None:
+    comparison, _ = made
+    drawing = comparison.draw()
+    others = [one for one in ANSWERS if one[:2] != (PLAIN, "network")]
+    assert [text.get_text() for text in drawing.axes[0].get_yticklabels()] == [
+        METHODS[recipe.name] + ("" if answer == "network" else f": {answer.removeprefix('ensemble of ')}")
+        for recipe, answer, _ in others
+    ]
+    seen = set()
+    for axes, metric in zip(drawing.axes, ("accuracy", "nll", "ece"), strict=False):
+        scale = 100 if metric in ("accuracy", "ece") else 1
+        assert axes.get_xlabel().endswith("right is better" if metric == "accuracy" else "left is better")
+        low, high = axes.get_xlim()
+        for place, (recipe, answer, _) in enumerate(others):
+            one = expected(comparison, recipe, answer, metric)
+            mean = scale * np.mean(one.differences)
+            lines, last = marks(axes, place)
+            assert np.atleast_1d(last.get_xdata())[0] == pytest.approx(mean)
+            good = (mean > 0) if metric == "accuracy" else (mean < 0)
+            seen.add(good)
+            assert (last.get_color(), last.get_marker()) == (("#009E73", "o") if good else ("#D55E00", "D"))
+            if one.interval[0] is not None:
+                ends = [scale * end for end in one.interval]
+                assert list(lines[0].get_xdata()) == pytest.approx([max(ends[0], low), min(ends[1], high)])
+                arrows = ["<" if ends[0] < low else "|", ">" if ends[1] > high else "|"]
+                assert [line.get_marker() for line in lines[1:3]] == arrows
+                dots = marks(axes, place)[0][0].axes.lines
+                (each,) = (line for line in dots if np.allclose(line.get_ydata(), place + 0.27))
+                assert list(each.get_xdata()) == pytest.approx([scale * value for value in one.differences])
+    assert seen == {True, False}
+
+
+def test_the_figure_names_what_is_good_and_what_it_costs(made: tuple[Comparison, Path]) -> None:
+    drawing = made[0].draw()
+    (legend,) = drawing.legends
+    colours = {
+        text.get_text(): handle.get_color() for text, handle in zip(legend.texts, legend.legend_handles, strict=True)
+    }
+    assert (colours["better on average"], colours["worse on average"]) == ("#009E73", "#D55E00")
+    assert "difference to standard, network, paired by the seed (4 seeds)" in legend.get_title().get_text()
+    (right,) = drawing.axes[2].child_axes
+    expected = [cells(made[0], *one)[-2:] for one in ANSWERS[1:]]
+    assert [text.get_text().replace("\u2009", " ") for text in right.get_yticklabels()] == [
+        f"{relative} / {networks}" for (_, relative), (networks,) in expected
+    ]
+
+
+def test_the_reference_is_the_plain_recipe_or_the_one_that_is_named(made: tuple[Comparison, Path]) -> None:
+    smooth = replace(PLAIN, name="digits-smooth", label_smoothing=0.1)
+    line = RECIPES[0]
+    assert compare_reference([DROPOUT, smooth, line, PLAIN]) == PLAIN
+    assert compare_reference([line, smooth, DROPOUT]) == smooth  # no plain one: the first that is standard
+    assert compare_reference([line]) is None
+    assert compare_reference([PLAIN, line], "digits-line") == line
+    assert compare_reference([PLAIN, smooth], smooth) == smooth
+
+
+def compare_reference(recipes: list[Recipe], name: Any = None) -> Recipe | None:
+    return find_reference(recipes, name)
+
+
+def test_numbers_of_metrics_without_a_unit_have_four_places() -> None:
+    assert number(0.5, "nll") == "0.5000"

@@ -1,0 +1,198 @@
+"""The Integral study on digits: methods under noise, the closed form recomputed, resuming, errors, the command."""
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from study_cases import CPU, NO_FIGURE, QUIET, environments_of, images_of, load_data, without_matplotlib
+from typer.testing import CliRunner
+
+import subspaces as ss
+from subspaces.cli import app
+from subspaces.experiments.studies.integral import BATCHES, TOLERANCE, IntegralStudy, study_integral
+from subspaces.experiments.training import Run, RunError
+from subspaces.experiments.training.batches import statistics_batches
+from subspaces.networks import MLP
+
+RECIPES = [f"digits-{name}" for name in ("standard", "line", "integral")]
+SETTINGS: dict[str, Any] = {**QUIET, "epochs": 3, "batch": 300}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> IntegralStudy:
+    folder = tmp_path_factory.mktemp("integral")
+    return study_integral(RECIPES, levels=[0.4, 0.0], seeds=[0], runs=folder / "runs", out=folder / "to", **SETTINGS)
+
+
+def folder_of(made: IntegralStudy) -> Path:
+    return made.files[0].parent
+
+
+def test_every_method_has_a_line_at_every_level_with_one_rate(made: IntegralStudy):
+    answers = [
+        ("standard", "network"),
+        ("line", "midpoint"),
+        ("line", "ensemble of 0.1 and 0.9"),
+        ("integral", "network"),
+    ]
+    assert [(line.level, line.method, line.answer) for line in made.study.lines] == [
+        (level, *answer) for level in (0.0, 0.4) for answer in answers
+    ]
+    runs = [run for comparison in made.study.comparisons for run in comparison.runs]
+    assert len(runs) == 6
+    assert {run.recipe.learning_rate for run in runs} == {0.02}
+    for line in made.study.lines:
+        for run, accuracy in zip(line.chosen.group.runs, line.chosen.values("accuracy"), strict=True):
+            result = Run.open(folder_of(made).parent / "runs" / run.folder.name).result
+            if line.method != "line":
+                assert accuracy == pytest.approx(result["test_accuracy"], abs=2e-3)
+
+
+def test_the_closed_form_holds_in_every_line_and_is_what_networks_answer(made: IntegralStudy):
+    """Recomputed for one run without a predictor: every network with statistics of its own, in float64 from there."""
+    assert [(one.label_noise, one.seed) for one in made.identities] == [(0.0, 0), (0.4, 0)]
+    assert all(one.holds and 0 <= one.rounding <= TOLERANCE for one in made.identities)
+    one = made.identities[1]
+    folder = folder_of(made).parent / "runs" / one.run
+    run, line = Run.open(folder), ss.load(folder / "trained.safetensors", lambda: MLP(64, 10))
+    images, labels = images_of(folder, "test")
+    dataset = load_data(run.recipe)
+
+    @torch.no_grad()
+    def g(alpha: float) -> np.ndarray:
+        network = line.at(alpha, outside=True)
+        ss.recalibrate(network, statistics_batches(run.recipe, dataset, CPU), batches=BATCHES)
+        return network.eval()(images).double().numpy()
+
+    start, end = g(0.0), g(1.0)
+    mean = sum(start + (g(node + 0.1) - g(node)) / 0.1 for node in np.arange(20) / 20 + 0.025) / 20
+    assert (one.images, one.nodes, one.epsilon) == (len(labels), 20, 0.1)
+    assert one.accuracy == pytest.approx((end.argmax(1) == labels.numpy()).mean(), abs=2e-3)
+    assert one.accuracy_mean == pytest.approx((mean.argmax(1) == labels.numpy()).mean(), abs=2e-3)
+    assert one.disagreement == pytest.approx((end.argmax(1) != mean.argmax(1)).mean(), abs=2e-3)
+    p, q = (torch.tensor(logits).softmax(1) for logits in (end, mean))
+    assert one.total_variation == pytest.approx(float((p - q).abs().sum(1).mean() / 2), abs=1e-4)
+
+
+def test_the_files_say_the_same(made: IntegralStudy):
+    folder = folder_of(made)
+    names = ["integral.json", "integral.csv", "identity.csv", "integral.md", "integral.png", "integral.pdf"]
+    assert [path.name for path in made.files] == names
+    assert all(path.stat().st_size for path in made.files)
+    stored = json.loads((folder / "integral.json").read_bytes())
+    assert [one["run"] for one in stored["identities"]] == [one.run for one in made.identities]
+    assert stored["study"]["levels"] == [0.0, 0.4]
+    rows = list(csv.DictReader((folder / "identity.csv").read_text().splitlines()))
+    assert [float(row["total_variation"]) for row in rows] == [one.total_variation for one in made.identities]
+    text = (folder / "integral.md").read_text()
+    assert text.count("| integral | network |") == 2
+    assert "in 2 of 2 runs" in text
+    assert all(len(row) == len(table.columns) for table in made.tables() for row in table.rows)
+
+
+def test_the_table_has_the_differences_and_no_choices(made: IntegralStudy):
+    stored = json.loads((folder_of(made) / "integral.json").read_bytes())
+    rows = list(csv.DictReader((folder_of(made) / "integral.csv").read_text().splitlines()))
+    for row, line in zip(rows, stored["study"]["lines"], strict=True):
+        difference = line["differences"]["nll"]
+        assert row["nll_difference_mean"] == ("" if difference is None else str(difference["mean"]))
+        assert (difference is None) == (line["method"] == "standard")
+        assert {value for name, value in row.items() if name.endswith("best_on_test")} == {""}
+
+
+def test_it_says_where_its_runs_were_trained(made: IntegralStudy):
+    stored = json.loads((folder_of(made) / "integral.json").read_bytes())
+    runs = [run for comparison in made.study.comparisons for run in comparison.runs]
+    assert len(runs) == 6
+    assert stored["environments"] == environments_of(run.folder for run in runs)
+
+
+def test_without_matplotlib_the_numbers_are_there(made: IntegralStudy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("subspaces.experiments.studies.tables.write_figure", without_matplotlib)
+    again = made.write(tmp_path)
+    assert again.left_out == [NO_FIGURE]
+    assert [path.name for path in again.files] == ["integral.json", "integral.csv", "identity.csv", "integral.md"]
+    assert all(path.read_bytes() == (folder_of(made) / path.name).read_bytes() for path in again.files)
+
+
+def test_notes_say_that_the_sum_checks_the_computation_alone(made: IntegralStudy):
+    (closed,) = (note for note in made.notes() if note.startswith("The closed form"))
+    assert closed.startswith("The closed form, ε = 0.1: ")
+    assert "telescopes to g(1) for any network g, trained or not" in closed
+    assert "it checks the computation and not the training" in closed
+    (line,) = (note for note in made.notes() if note.startswith("What tells about a trained line"))
+    assert all(word in line for word in ("all of [0, 1]", "accuracy", "disagrees", "(TV)", "first 597 test images"))
+
+
+def test_every_epsilon_is_told(made: IntegralStudy):
+    assert made.tables()[0].title == "digits · mlp · Integral, ε = 0.1 · 597 test images"
+    coarse = [replace(one, epsilon=0.2, nodes=10) for one in made.identities]
+    several = replace(made, identities=[*coarse, *made.identities])
+    assert several.tables()[0].title == "digits · mlp · Integral, ε = 0.1, 0.2 · 597 test images"
+    text = several.markdown()
+    assert "The closed form, ε = 0.1, 0.2: " in text
+    assert "in 4 of 4 runs" in text
+    assert not any(words in text for words in ("10 steps", "5 steps", "20 nodes", "10 nodes"))  # each has its own
+    assert [text.count(f"| 40 | 0 | {epsilon} | ") for epsilon in (0.1, 0.2)] == [1, 1]
+
+
+def test_nothing_is_trained_or_measured_twice(made: IntegralStudy):
+    folder = folder_of(made)
+    runs = folder.parent / "runs"
+    before = {path: path.stat().st_mtime_ns for path in runs.rglob("*") if path.is_file() and path.name != ".lock"}
+    again = study_integral(RECIPES, levels=[0, 0.4], seeds=[0], runs=runs, out=folder / "again", **SETTINGS)
+    after = {path: path.stat().st_mtime_ns for path in runs.rglob("*") if path.is_file() and path.name != ".lock"}
+    assert again.identities == made.identities
+    assert after == before
+    assert (folder / "again" / "integral.json").read_bytes() == (folder / "integral.json").read_bytes()
+
+
+def test_a_damaged_check_is_refused_and_can_be_made_anew(made: IntegralStudy):
+    folder = folder_of(made)
+    runs = folder.parent / "runs"
+    path = runs / made.identities[0].run / "integral.json"
+    content = path.read_bytes()
+    path.write_bytes(content[:50])
+    with pytest.raises(RunError, match=rf"{path} is damaged .*: remove it, and it is measured again"):
+        study_integral(RECIPES, levels=[0, 0.4], seeds=[0], runs=runs, out=folder / "anew", **SETTINGS)
+    path.unlink()
+    study_integral(RECIPES, levels=[0, 0.4], seeds=[0], runs=runs, out=folder / "anew", **SETTINGS)
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["digits-line"], "no recipe has the method integral"),
+        (["digits-integral", "--epsilon", "0.3"], "--epsilon=0.3: expected 1 divided by a whole number"),
+        (["digits-integral", "--label-noise", "0.2"], "--label-noise=0.2: the study has levels of it"),
+        (["digits-integral", "--layerwise"], "--layerwise: integral makes no use of it"),
+        (["digits-integral", "--quiet", "--json"], "exclude each other"),
+    ],
+)
+def test_commands_that_cannot_work_say_why(arguments: list[str], message: str):
+    result = CliRunner().invoke(app, ["study", "integral", *arguments], env={"COLUMNS": "240"})
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_the_command_shows_plan_tables_and_json(made: IntegralStudy):
+    folder = folder_of(made)
+    common = [*("study", "integral", *RECIPES, "--levels", "0", "0.4", "--seeds", "0"), "--device", "cpu"]
+    common += ["--epochs", "3", "--batch", "300", "--runs", str(folder.parent / "runs"), "-o", str(folder / "cli")]
+
+    def call(*more: str) -> str:
+        result = CliRunner().invoke(app, [*common, *more], env={"COLUMNS": "240"})
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    assert "0 of 6 runs would be trained" in call("--dry-run")
+    assert json.loads(call("--json")) == json.loads((folder / "integral.json").read_bytes())
+    shown = call("--quiet")
+    assert "The closed form in each line" in shown
+    assert f"{100 * made.identities[0].accuracy:.2f}" in shown

@@ -1,0 +1,381 @@
+"""Every figure of the paper at the scale smoke: made, of the right numbers, with shared runs, and going on."""
+
+import csv
+import json
+import math
+import os
+import re
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pytest
+import torch
+
+import subspaces as ss
+from subspaces.evaluation import Record
+from subspaces.experiments.data import load
+from subspaces.experiments.studies import reproduce as call
+from subspaces.experiments.studies.catalogue import EXHIBITS, SCALES, VERDICTS, Reproduced, Scale
+from subspaces.experiments.studies.catalogue.compared import TWIN
+from subspaces.experiments.studies.catalogue.program import Program, plan
+from subspaces.experiments.studies.reproduce import Reproduction, run
+from subspaces.experiments.studies.setting import Setting
+from subspaces.experiments.training import RECIPES, Run, Stopped, TrainingError
+from subspaces.experiments.training.logs import Log
+from subspaces.experiments.training.trainer import Trainer
+from subspaces.reports.figures import style
+
+QUIET: dict[str, Any] = {"show": "quiet", "tensorboard": False, "device": "cpu"}
+SMOKE, PAPER = SCALES["smoke"], SCALES["paper"]
+
+
+def asked(place: Path, name: Any = "all", scale: str = "smoke", **more: Any) -> Program:
+    """What is to be done for exhibits, with one seed, in a folder."""
+    setting = {"seeds": [0], "runs": place / "runs", "out": place / "out", "data": place / "data", **QUIET, **more}
+    return plan(name, scale, Setting.of(**setting))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _pictures_for_screens_alone() -> Iterator[None]:
+    """Spare the figures' PDF, which takes longer than the picture, and most of its pixels."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("subspaces.experiments.studies.tables.FORMATS", (".png",))
+        patch.setitem(style.STYLE, "savefig.dpi", 75)
+        yield
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("reproduced")
+
+
+@pytest.fixture(scope="module")
+def program(place: Path) -> Program:
+    return asked(place)
+
+
+@pytest.fixture(scope="module")
+def made(program: Program) -> Reproduction:
+    """The whole catalogue."""
+    return run(program)
+
+
+@pytest.fixture(scope="module")
+def by_name(made: Reproduction) -> dict[str, Reproduced]:
+    return {one.exhibit.name: one for one in made.exhibits}
+
+
+def claimed(one: Reproduced, beginning: str) -> dict[str, Any]:
+    """The claim that begins with these words, as its file has it."""
+    found = json.loads((one.plan.setting.out / "reproduction.json").read_text())["claims"]
+    (claim,) = (each for each in found if each["claim"].startswith(beginning))
+    return dict(claim)
+
+
+def record(program: Program, name: str, **fields: Any) -> Record:
+    """The record of the run of a method, read from its folder."""
+    wanted = SMOKE.bench("small").recipe(name, **fields)
+    return Record.read(Run.under(program.setting.runs, wanted).folder)
+
+
+def middle(found: Record) -> float:
+    return next(row.accuracy for row in found.rows if row.role == "midpoint" and row.split == "test")
+
+
+# The catalogue
+
+
+def test_every_figure_of_the_paper_but_the_sketch_is_there() -> None:
+    numbers = [int(re.findall(r"Figure (\d+)", kind.where)[0]) for kind in EXHIBITS.values()]
+    assert sorted(set(numbers)) == list(range(2, 22))
+    assert numbers == sorted(numbers)
+
+
+@pytest.mark.parametrize("name", EXHIBITS)
+def test_an_exhibit_is_made_with_its_table_picture_and_claims(name: str, by_name: dict[str, Reproduced]) -> None:
+    one = by_name[name]
+    folder = one.plan.setting.out
+    assert folder.parts[-2:] == (name, "digits")
+    assert one.left_out == []
+    assert (folder / "reproduction.png").stat().st_size > 4000
+    with (folder / "reproduction.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["claim"] for row in rows] == [each.claim.sentence for each in one.judged]
+    assert len({*(row["claim"] for row in rows)}) == len(rows) > 1
+    text = (folder / "reproduction.md").read_text()
+    assert text.startswith(f"# {one.exhibit.where}: {one.exhibit.shows}")
+    assert "not the paper's setting" in text
+    for each in one.judged:
+        assert each.verdict == "too noisy to say"  # one seed
+        assert all(value >= -1.01 for side in (each.above, each.below) for value in side.values)
+
+
+@pytest.mark.parametrize("name", EXHIBITS)
+def test_an_exhibit_names_no_data_set(name: str) -> None:
+    """So that a scale is all it takes to make it elsewhere."""
+    exhibit = EXHIBITS[name]()
+    for scale in (SMOKE, PAPER):
+        data = {scale.bench(role).base.dataset for role in exhibit.roles}
+        assert {one.base.dataset for one in exhibit.benches(scale)} == data
+    assert [bench.name for bench in exhibit.benches(SMOKE)] == ["digits"]
+
+
+def test_the_recipes_of_the_paper_are_those_that_have_a_name() -> None:
+    """So that runs which were trained by name are not trained again."""
+    bench = PAPER.bench("small")
+    known = {
+        "cifar10-line": bench.recipe("line"),
+        "cifar10-curve-layerwise": bench.recipe("curve", layerwise=True, beta=1.0),
+        "cifar10-line-features": bench.recipe("line", samples=2, feature_similarity=1.0),
+        "cifar10-swag": bench.recipe("swag", vertices=6),
+        "cifar10-early-stopping": bench.recipe("early-stopping", validation=5000),
+    }
+    for name, recipe in known.items():
+        assert recipe == RECIPES[name]
+    assert bench.recipe("line", beta=0.0).name == "cifar10-line-beta0.0"
+    large = PAPER.bench("large")
+    assert large.recipe("line", epochs=200) == large.recipe("line")
+    assert large.recipe("line", epochs=100) == RECIPES["imagenet-resnet50-line"]
+
+
+# The numbers
+
+
+def test_accuracies_along_a_line_are_those_of_its_record(by_name: dict[str, Reproduced], program: Program) -> None:
+    line, standard = record(program, "line"), middle(record(program, "standard"))
+    found = claimed(by_name["along"], "the midpoint of the line is above")
+    assert (found["above"]["mean"], found["below"]["mean"]) == (middle(line), standard)
+    found = claimed(by_name["along"], "the line at α = 0.75 matches")
+    (row,) = (row for row in line.rows if row.alphas == [0.75])
+    assert found["above"]["mean"] == row.accuracy
+    assert found["difference"]["mean"] == pytest.approx(row.accuracy - standard + 0.002)
+
+
+def test_two_networks_are_a_run_and_its_twin(by_name: dict[str, Reproduced], program: Program) -> None:
+    first = SMOKE.bench("small").recipe()
+    said = []
+    data = load("digits", label_noise=0.4)
+    for recipe in (first, replace(first, seed=TWIN)):
+        folder = Run.under(program.setting.runs, recipe).folder
+        family = ss.load(folder / "family.safetensors", ss.networks.build("mlp", classes=10, image_shape=(1, 8, 8)))
+        network = ss.recalibrate(family.midpoint(), [normalised(data.train, data)]).eval()
+        with torch.no_grad():
+            said.append(network(normalised(data.test, data)[0]).softmax(1))
+    right = ((said[0] + said[1]).argmax(1) == data.test.labels).float().mean()
+    found = claimed(by_name["ensembles-along"], "two points of the line approach")
+    assert found["below"]["mean"] == pytest.approx(float(right), abs=0.01)  # statistics of other batches
+    apart = by_name["endpoints"].found.numbers["two networks"]["tv"][0]
+    assert apart == pytest.approx(float(0.5 * (said[0] - said[1]).abs().sum(1).mean()), abs=0.01)
+
+
+def normalised(split: Any, data: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """All images of a split as a network gets them."""
+    mean, std = (torch.tensor(each).view(-1, 1, 1) for each in (data.mean, data.std))
+    return (split.images / 255 - mean) / std, split.labels
+
+
+def test_distances_are_those_of_the_log(by_name: dict[str, Reproduced], program: Program) -> None:
+    runs = [Run.under(program.setting.runs, SMOKE.bench("small").recipe("line", beta=beta)) for beta in (0.0, 1.0)]
+    free, apart = (run.log()[-1] for run in runs)
+    found = claimed(by_name["dynamics"], "the ends of a line with β = 0 are less than a third")
+    assert found["difference"]["mean"] == pytest.approx(apart["l2"] - 3 * free["l2"])
+    numbers = json.loads((by_name["dynamics"].plan.setting.out / "reproduction.json").read_text())["numbers"]
+    assert numbers["line"]["cos2"]["mean"] == apart["cos2"]
+    assert numbers["line"]["l2 after the first epoch"]["values"] == [runs[1].log()[0]["l2"]]
+
+
+def test_changes_are_over_the_corruptions_of_the_exhibit(by_name: dict[str, Reproduced], program: Program) -> None:
+    """Also where the same runs were measured on others for another exhibit."""
+    found = record(program, "line")
+    wanted = [one for one in found.shifts if one.severity == 3 and one.name in SMOKE.corruptions]
+    assert len(wanted) == len(SMOKE.corruptions) < len(found.shifts)
+    clean = {row.alphas[0]: row.accuracy for row in found.rows if row.kind == "point" and row.split == "test"}
+    changes = [
+        {row.alphas[0]: row.accuracy / clean[row.alphas[0]] - 1 for row in one.rows if row.kind == "point"}
+        for one in wanted
+    ]
+    assert set(changes[0]) == {0.0, 0.1, 0.5, 0.9, 1.0}
+    at_middle = claimed(by_name["corrupted-midpoint"], "the midpoint of the line loses less than standard")
+    assert at_middle["above"]["mean"] == pytest.approx(fmean(each[0.5] for each in changes))
+    best = claimed(by_name["corrupted-best"], "the best network of the line")
+    assert best["above"]["mean"] == pytest.approx(fmean(max(each.values()) for each in changes))
+    assert best["below"] == at_middle["below"]
+
+
+def test_label_noise_is_averaged_over_the_noisy_levels(by_name: dict[str, Reproduced]) -> None:
+    lines = by_name["label-noise"].found.lines
+    wanted = [line for line in lines if line.method == "simplex (m = 4)" and line.answer == "midpoint" and line.level]
+    found = claimed(by_name["label-noise"], "under label noise the midpoint of the simplex is above standard")
+    assert found["above"]["mean"] == pytest.approx(fmean(line.chosen.values("accuracy")[0] for line in wanted))
+
+
+def test_mixtures_are_averaged_over_their_draws(by_name: dict[str, Reproduced]) -> None:
+    study = by_name["instability"].found
+    found = claimed(by_name["instability"], "with 6 of 12 epochs shared, the mixture, layerwise")
+    assert found["above"]["mean"] == pytest.approx(study.accuracy(2, 6, "layerwise").mean)
+    assert len(study.cells[2, 6, "layerwise"]) == SMOKE.draws
+
+
+def test_cells_inside_the_triangle_are_told_from_those_outside(by_name: dict[str, Reproduced]) -> None:
+    from subspaces.evaluation.record import Corner, Plane
+    from subspaces.experiments.studies.catalogue.planes import _mean_of_cells
+
+    corners = [Corner("a", 0.0, 0.0), Corner("b", 2.0, 0.0), Corner("c", 0.0, 2.0)]
+    values = {"accuracy": [[1.0, 0.9, 0.5], [0.8, 0.7, 0.0], [0.6, 0.1, 0.2]]}
+    plane = Plane("abc", corners, [0.0, 1.0, 2.0], [0.0, 1.0, 2.0], values, "test", 1, 1)  # type: ignore[arg-type]
+    assert _mean_of_cells(plane, True) == pytest.approx(fmean([1.0, 0.9, 0.5, 0.8, 0.7, 0.6]))
+    assert _mean_of_cells(plane, False) == pytest.approx(fmean([0.0, 0.1, 0.2]))
+    (drawn, *_) = by_name["planes"].exhibit.drawn(by_name["planes"].found)
+    assert [len(one.xs) for one in drawn.runs[0].record.planes] == [SMOKE.cells]
+
+
+@pytest.fixture
+def two_benches() -> Iterator[Scale]:
+    """A scale at which large data are digits without label noise."""
+    base = SMOKE.bases["small"]
+    clean = replace(base, name="digits-clean-standard", label_noise=0.0)
+    yield SCALES.add(replace(SMOKE, name="two", bases={**SMOKE.bases, "large": clean}))
+    SCALES.remove("two")
+
+
+def test_a_scale_is_one_place(two_benches: Scale, tmp_path: Path) -> None:
+    """With two networks or data sets, an exhibit that has both roles is made on each."""
+    made = run(asked(tmp_path, "dynamics", "two"))
+    assert [one.plan.bench.name for one in made.exhibits] == ["digits", "digits-clean"]
+    for one in made.exhibits:
+        assert (tmp_path / "out" / "dynamics" / one.plan.bench.name / "reproduction.json").is_file()
+    assert {one.label_noise for one in made.exhibits[1].plan.recipes} == {0.0}
+    assert sum(made.counts.values()) == 8
+    with pytest.raises(ValueError, match="two bases are called 'digits-standard'"):
+        replace(SMOKE, bases={**SMOKE.bases, "large": replace(SMOKE.bases["small"], epochs=1)})
+
+
+# Sharing, going on
+
+
+def test_runs_are_shared_between_exhibits(program: Program, made: Reproduction) -> None:
+    folders = [folder for folder in program.setting.runs.iterdir() if not folder.name.startswith(".")]
+    assert len(folders) == len(program.recipes)
+    assert sum(len(one.recipes) for one in program.plans) > 1.5 * len(folders)
+    assert len({(one.name, one.seed, one.key) for one in program.recipes}) == len({one.key for one in program.recipes})
+
+
+def test_a_second_time_nothing_is_trained_and_the_files_are_the_same(
+    place: Path, made: Reproduction, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("subspaces.experiments.training.groups.train_runs", lambda *_: pytest.fail("trained again"))
+    folder = place / "out" / "dynamics" / "digits"
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    line = Run.under(place / "runs", SMOKE.bench("small").recipe("line"))
+    ss.evaluate(line, grid=[0.37], progress=False, device="cpu")  # of no exhibit
+    names = ["along", "dynamics"]
+    again = run(asked(place, names, out=place / "again"))
+    assert [one.exhibit.name for one in again.exhibits] == ["dynamics", "along"]
+    assert {file.name: file.read_bytes() for file in (place / "again" / "dynamics" / "digits").iterdir()} == before
+    for ending in ("csv", "png"):
+        name = f"along/digits/reproduction.{ending}"
+        assert (place / "again" / name).read_bytes() == (place / "out" / name).read_bytes()
+
+
+def test_all_claims_are_in_one_table(made: Reproduction, place: Path) -> None:
+    summary = json.loads((place / "out" / "claims.json").read_text())
+    assert [each["exhibit"] for each in summary["exhibits"]] == list(EXHIBITS)
+    claims = [claim for each in summary["exhibits"] for claim in each["claims"]]
+    assert sum(summary["counts"].values()) == len(claims) > 100
+    assert summary["counts"] == made.counts
+    assert (summary["scale"], summary["seeds"]) == ("smoke", [0])
+    assert set(summary["counts"]) == set(VERDICTS)
+    text = (place / "out" / "claims.md").read_text()
+    assert text.count("| too noisy to say |") == len(claims)
+    assert not (place / "out" / "claims.png").exists()
+
+
+def test_what_was_stopped_goes_on_to_the_same_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopped by a signal in the middle of training, and after it between two exhibits."""
+    names = ["dynamics", "point-init"]
+    whole = run(asked(tmp_path / "whole", names))
+    lines, append = [0], Log.append
+
+    def stopping(self: Log, row: Any) -> None:
+        append(self, row)
+        lines[0] += 1
+        if lines[0] == 5:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(Log, "append", stopping)
+    with pytest.raises(Stopped, match="SIGTERM"):
+        run(asked(tmp_path, names))
+    assert not (tmp_path / "out").exists()
+
+    def stop(made: Reproduced) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(asked(tmp_path, names), stop)
+    assert (tmp_path / "out" / "dynamics" / "digits" / "reproduction.json").is_file()
+    assert not (tmp_path / "out" / "claims.json").exists()
+    again = run(asked(tmp_path, names))
+    assert [each.summary() for one in again.exhibits for each in one.judged] == [
+        each.summary() for one in whole.exhibits for each in one.judged
+    ]
+
+
+def test_a_run_that_fails_stops_no_exhibit_without_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check = Trainer._check_loss
+
+    def failing(self: Trainer, loss: float, epoch: int) -> None:
+        check(self, math.nan if self.run.recipe.init == "point" else loss, epoch)
+
+    monkeypatch.setattr(Trainer, "_check_loss", failing)
+    with pytest.raises(TrainingError, match="is nan in epoch 1"):
+        run(asked(tmp_path, ["dynamics", "point-init"]))
+    assert (tmp_path / "out" / "dynamics" / "digits" / "reproduction.json").is_file()
+    summary = json.loads((tmp_path / "out" / "claims.json").read_text())
+    assert [each["exhibit"] for each in summary["exhibits"]] == ["dynamics"]
+    with pytest.raises(TrainingError, match="is nan in epoch 1"):
+        run(asked(tmp_path, "point-init", out=tmp_path / "alone"))
+    assert not (tmp_path / "alone").exists()
+
+
+# What is asked for
+
+
+def test_an_unknown_name_suggests_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"no exhibit 'beta': did you mean 'betas'\?"):
+        asked(tmp_path, "beta")
+    with pytest.raises(ValueError, match=r"unknown scale 'papers': did you mean 'paper'\?"):
+        asked(tmp_path, scale="papers")
+    with pytest.raises(ValueError, match=r"on='cifar': did you mean 'cifar10'\?"):
+        plan("along", "paper", Setting.of(**QUIET), "cifar")
+
+
+def test_what_is_trained_is_no_matter_of_choice(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=r"epochs=…: the scale decides what is trained"):
+        asked(tmp_path, epochs=3)
+
+
+def test_seeds_that_are_twins_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"seeds=1, 1001: the second is kept for a twin"):
+        asked(tmp_path, seeds=[1, 1 + TWIN])
+
+
+def test_exhibits_are_made_where_the_data_is(tmp_path: Path) -> None:
+    found = asked(tmp_path, ["along", "integral"], "paper")
+    assert (found.plans, len(found.obstacles)) == ([], 4)
+    assert "subspaces data get cifar10" in found.obstacles[0].reason
+    with pytest.raises(ValueError, match="nothing of it is possible here: cifar10 needs its files"):
+        run(found)
+    assert not (tmp_path / "out").exists()
+    only = plan("along", "paper", Setting.of(data=tmp_path, **QUIET), ["cifar10"])
+    assert [each.plan.bench.name for each in only.obstacles] == ["cifar10"]
+
+
+def test_the_call_is_that_of_the_package(tmp_path: Path) -> None:
+    found = ss.reproduce("dynamics", seeds=[3], runs=tmp_path / "runs", out=tmp_path / "out", **QUIET)
+    assert ss.reproduce is call
+    assert isinstance(found, Reproduction)
+    assert found.seeds == [3]

@@ -1,0 +1,103 @@
+"""What studies and comparisons keep beside the runs is measured anew for other families, statistics and precisions."""
+
+import importlib
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import retrained
+from study_cases import without_pictures
+
+import subspaces as ss
+from subspaces.evaluation.cache import Shelf
+from subspaces.evaluation.run_subject import run_subjects
+from subspaces.experiments.studies.integral import measure_identities as check
+from subspaces.experiments.studies.network_mixtures import Mixing
+from subspaces.experiments.studies.setting import Setting
+from subspaces.experiments.training import Execution, Run
+
+SETTING = Setting(show="quiet", execution=Execution(device="cpu"))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    out = tmp_path_factory.mktemp("runs")
+    branches = {f"branch {at}": retrained.train("standard", out, branch=at) for at in (1, 2)}
+    return {"integral": retrained.train("integral", out, validation=0), **branches}
+
+
+def copies(trained: dict[str, Path], to: Path, *names: str) -> list[Path]:
+    return [Path(shutil.copytree(trained[name], to / trained[name].name)) for name in names]
+
+
+def test_the_closed_form_of_a_line_that_was_trained_anew(trained: dict[str, Path], tmp_path: Path) -> None:
+    (folder,) = copies(trained, tmp_path, "integral")
+    (before,) = check([Run.open(folder)], SETTING)
+    retrained.anew(folder)
+    (found,) = check([Run.open(folder)], SETTING)
+    assert [found] == check([Run.open(retrained.unmeasured(folder, tmp_path / "fresh"))], SETTING)
+    assert found != before
+
+
+@pytest.mark.parametrize(("name", "value"), [("BATCHES", 1), ("PRECISION", "bfloat16")])
+def test_the_closed_form_with_other_settings(
+    name: str, value: Any, trained: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As another version of the package may have them."""
+    (folder,) = copies(trained, tmp_path, "integral")
+    (before,) = check([Run.open(folder)], SETTING)
+    monkeypatch.setattr(importlib.import_module("subspaces.experiments.studies.integral"), name, value)
+    assert check([Run.open(folder)], SETTING) != [before]
+
+
+def mixed(folders: list[Path], shelf: Path, precision: str = "auto", draws: int = 1) -> list[Any]:
+    """What is measured of branches, by kind."""
+    execution = Execution(device="cpu", precision=precision).resolved()  # type: ignore[arg-type]
+    bench = run_subjects(None, execution)
+    made = Mixing([bench(Run.open(folder)) for folder in folders], draws, Shelf(shelf), precision, {})
+    return [(kind, one.metrics) for kind, one in made.measure()]
+
+
+def test_mixtures_of_a_branch_that_was_trained_anew(trained: dict[str, Path], tmp_path: Path) -> None:
+    folders = copies(trained, tmp_path, "branch 1", "branch 2")
+    before = mixed(folders, tmp_path / "a.json")
+    retrained.anew(folders[1])
+    found = mixed(folders, tmp_path / "a.json")
+    assert found == mixed(folders, tmp_path / "fresh.json")
+    same = [kind for (kind, old), (_, new) in zip(before, found, strict=True) if old == new]
+    assert same == ["branch"]  # the first, which was not
+
+
+def test_mixtures_in_another_precision(trained: dict[str, Path], tmp_path: Path) -> None:
+    folders = [trained["branch 1"], trained["branch 2"]]
+    before = mixed(folders, tmp_path / "a.json", "float32")
+    found = mixed(folders, tmp_path / "a.json", "bfloat16")
+    assert found == mixed(folders, tmp_path / "fresh.json", "bfloat16")
+    assert all(old != new for (_, old), (_, new) in zip(before, found, strict=True))
+
+
+def test_more_draws_are_further_draws(trained: dict[str, Path], tmp_path: Path) -> None:
+    folders = [trained["branch 1"], trained["branch 2"]]
+    few = mixed(folders, tmp_path / "a.json")
+    many = mixed(folders, tmp_path / "b.json", draws=2)
+    for kind in ("global", "layerwise", "per-weight"):
+        (first,) = (metrics for name, metrics in few if name == kind)
+        both = [metrics for name, metrics in many if name == kind]
+        assert both[0] == first != both[1]
+    draws = [str(metrics) for name, metrics in many if name in ("global", "layerwise", "per-weight")]
+    assert len(set(draws)) == 6
+
+
+def test_a_comparison_shows_dropout_as_it_measures_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not what was measured of the same family with statistics of other images since."""
+    without_pictures(monkeypatch)
+    settings: dict[str, Any] = {"runs": tmp_path / "runs", "out": tmp_path / "to", "dropout": 0.3}
+    settings |= {**retrained.SETTINGS, **retrained.QUIET}
+    first = ss.compare("digits-standard", dropout_passes=2, **settings)
+    ss.evaluate(first.runs, dropout_passes=2, statistics_batches=1, device="cpu", progress=False)
+    again = ss.compare("digits-standard", dropout_passes=2, **settings)
+    for entry, other in zip(first.entries, again.entries, strict=True):
+        assert (entry.by_seeds, entry.held_out) == (other.by_seeds, other.held_out), entry.name
+    answers = [entry.name for entry in again.entries if "temperature" not in entry.name]
+    assert answers == ["network", "MC-dropout, 2 passes"]

@@ -1,0 +1,165 @@
+"""The forms of a table: all its files, what could not be drawn, titles, and where its runs were trained."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from matplotlib.figure import Figure
+from study_cases import LINE, STANDARD, environments_of
+
+from subspaces.experiments.studies import tables
+from subspaces.experiments.studies.comparison import Comparison
+from subspaces.experiments.studies.tables import Made, Result, Table
+from subspaces.experiments.training import Run, seals
+from subspaces.reports.naming import heading
+
+FILES = ("name.json", "name.csv", "more.csv", "name.md")
+
+
+def write(folder: Path, figure: Callable[[], Figure] | None) -> Made:
+    class Found(Result):
+        name = "name"
+
+        def tables(self) -> list[Table]:
+            return [Table("A", ["b", "c"], [["x|", "1\n2"]], 1)]
+
+        def notes(self) -> list[str]:
+            return ["d"]
+
+        def summary(self) -> dict[str, Any]:
+            return {"a": 1}
+
+        def rows(self) -> dict[str, list[dict[str, Any]]]:
+            return {"name": [{"a": 1}], "more": [{"é": None}]}
+
+        def undrawn(self) -> list[str] | None:
+            return [] if figure is None else None
+
+        def draw(self) -> Figure:
+            assert figure is not None
+            return figure()
+
+    made = Found().write(folder)
+    return made.files, made.left_out
+
+
+def test_every_form_is_written_in_order(tmp_path: Path) -> None:
+    files, left_out = write(tmp_path, Figure)
+    assert [path.name for path in files] == [*FILES, "name.png", "name.pdf"]
+    assert left_out == []
+    assert sorted(tmp_path.iterdir()) == sorted(files)
+    assert json.loads(files[0].read_bytes()) == {"a": 1}
+    text = "# A\n\n| b | c |\n| --- | ---: |\n| x\\| | 1<br>2 |\n\n- d\n"
+    assert [path.read_text() for path in files[1:4]] == ["a\n1\n", 'é\n""\n', text]
+    assert all(path.stat().st_size for path in files)
+
+
+def test_nothing_to_draw_is_nothing_left_out(tmp_path: Path) -> None:
+    files, left_out = write(tmp_path, None)
+    assert ([path.name for path in files], left_out) == ([*FILES], [])
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (
+            ModuleNotFoundError("no axes", name="matplotlib.axes"),
+            "figures need matplotlib: pip install 'subspaces[figures]'",
+        ),
+        (ModuleNotFoundError("no other", name="other"), "no other"),
+        (ImportError("broken"), "broken"),
+    ],
+)
+def test_what_cannot_be_drawn_is_said_after_the_numbers_are_written(
+    error: ImportError, reason: str, tmp_path: Path
+) -> None:
+    def draw() -> Figure:
+        assert all((tmp_path / name).is_file() for name in FILES)
+        raise error
+
+    files, left_out = write(tmp_path, draw)
+    assert [path.name for path in files] == [*FILES]
+    assert left_out == [f"no figure: {reason}"]
+
+
+def test_another_error_in_a_figure_is_an_error(tmp_path: Path) -> None:
+    def draw() -> Figure:
+        raise ValueError("a bug")
+
+    with pytest.raises(ValueError, match="a bug"):
+        write(tmp_path, draw)
+
+
+@pytest.mark.parametrize(
+    ("noise", "told", "expected"),
+    [
+        (0.0, (), "digits · mlp · 1,597 test images"),
+        (0.0, ("Integral, ε = 0.1",), "digits · mlp · Integral, ε = 0.1 · 1,597 test images"),
+        (0.25, (), "digits, 25 % label noise · mlp · 1,597 test images"),
+        (0.4, ("4 epochs",), "digits, 40 % label noise · mlp · 4 epochs · 1,597 test images"),
+    ],
+)
+def test_a_title_says_what_all_share(noise: float, told: tuple[str, ...], expected: str) -> None:
+    recipes = [replace(one, label_noise=noise) for one in (STANDARD, LINE)]
+    assert heading(recipes, *told, "1,597 test images") == expected
+
+
+def test_a_title_tells_nothing_in_which_recipes_differ() -> None:
+    others = replace(LINE, network="lenet", label_noise=0.3)
+    assert heading([replace(STANDARD, label_noise=0.1), others], "5 test images") == "digits · 5 test images"
+    assert heading([], "test set") == "test set"
+
+
+# Where runs were trained
+
+
+def start(time: str, **changes: Any) -> dict[str, Any]:
+    execution = {"device": "cpu", "precision": "float32", "compile": False}
+    versions = {"commit": "abc", "hardware": "a CPU", "torch": "2.9", "python": "3.11", "subspaces": "0.1"}
+    return {"time": time, **versions, "threads": 3, "execution": execution, **changes}
+
+
+def run_in(folder: Path, *starts: dict[str, Any]) -> Run:
+    folder.mkdir()
+    seals.write_json(folder / "environment.json", {"starts": starts}, STANDARD.key)
+    return Run(folder, STANDARD)
+
+
+def test_every_environment_is_there_once_whatever_the_order_of_the_runs(tmp_path: Path) -> None:
+    on_gpu = {"device": "cuda", "precision": "bfloat16"}
+    runs = [
+        run_in(tmp_path / "a", start("1", hardware="a GPU", execution=on_gpu), start("2")),  # continued elsewhere
+        run_in(tmp_path / "b", start("3", threads=9)),
+        run_in(tmp_path / "c", start("4", commit=None)),
+    ]
+    known = {"commit": "abc", "hardware": "a CPU", "torch": "2.9", "python": "3.11", "subspaces": "0.1"}
+    cpu = {"device": "cpu", "precision": "float32"}
+    found = tables.environments(runs)
+    assert found == [{**known, **cpu}, {**known, "hardware": "a GPU", **on_gpu}, {**known, "commit": None, **cpu}]
+    assert tables.environments(runs[::-1]) == found
+    assert tables.environments([*runs, *runs]) == found
+    assert tables.environments([]) == []
+
+
+@pytest.mark.parametrize("name", ["commit", "hardware", "torch", "python", "subspaces", "device", "precision"])
+def test_environments_that_differ_in_anything_are_two(name: str, tmp_path: Path) -> None:
+    other = start("1")
+    (other["execution"] if name in other["execution"] else other)[name] = "another"
+    runs = [run_in(tmp_path / "a", start("1")), run_in(tmp_path / "b", other)]
+    found = tables.environments(runs)
+    assert len(found) == 2
+    assert [each[name] for each in found].count("another") == 1
+
+
+def test_a_run_was_trained_where_it_was_started_last(tmp_path: Path) -> None:
+    run = run_in(tmp_path / "a", start("1", hardware="a GPU", commit="old"), start("2", commit="new"))
+    known = {"hardware": "a CPU", "torch": "2.9", "subspaces": "0.1", "commit": "new"}
+    assert tables.started(run) == {"run": "a", **known}
+
+
+def test_a_comparison_says_where_its_runs_were_trained(comparison: Comparison, folder: Path) -> None:
+    written = json.loads((folder / "to" / "comparison.json").read_bytes())
+    assert written["environments"] == environments_of(run.folder for run in comparison.runs)

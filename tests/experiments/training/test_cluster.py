@@ -1,0 +1,473 @@
+"""Runs on a Ray cluster: the same as in one process, bit for bit, whoever is killed or stopped meanwhile."""
+
+import dataclasses
+import importlib
+import json
+import os
+import pickle
+import re
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from processes import Pause, Worker
+from training_cases import DIGITS, assert_same_end
+
+import subspaces as ss
+from subspaces.experiments.methods import METHODS
+from subspaces.experiments.studies.setting import Setting, resolve, train_missing
+from subspaces.experiments.training import RECIPES, Execution, Run, RunError, TrainingError
+from subspaces.experiments.training import cluster as cluster_of
+from subspaces.experiments.training.afar import VERSIONS, Site, look
+from subspaces.experiments.training.cluster import Cluster, check
+
+QUIET: dict[str, Any] = {"device": "cpu", "show": "quiet", "tensorboard": False}
+LINE = dataclasses.replace(DIGITS, method="line")
+OUTSIDE = Path(__file__).parents[2] / "outside"
+SECONDS = 60.0
+
+
+@pytest.fixture(scope="module")
+def ray() -> Iterator[Any]:
+    """Ray, where it is installed, with a token and a folder of the tests' own.
+
+    It reads once, when imported, whether to use a token. Sockets have short names, and pytest's folders long ones.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="ray"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_TMPDIR", str(folder))
+        if "ray" not in sys.modules:
+            patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
+            patch.setenv("RAY_AUTH_MODE", "token")
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.delenv("RAY_ADDRESS", raising=False)
+        try:
+            yield pytest.importorskip("ray")
+        finally:
+            until(lambda: removed(folder))
+
+
+@pytest.fixture(scope="module")
+def address(ray: Any) -> Iterator[str]:
+    """A cluster of two machines with a core each, which are processes here."""
+    from ray.cluster_utils import Cluster as Machines
+
+    options = {"num_cpus": 1, "include_dashboard": False, "object_store_memory": 80 * 2**20}
+    machines = Machines(initialize_head=True, head_node_args=options)
+    try:
+        machines.add_node(**options)
+        yield machines.address
+    finally:
+        ray.shutdown()
+        machines.shutdown()
+
+
+@pytest.fixture(scope="module")
+def cluster(ray: Any, address: str) -> str:
+    """The same, to which this process is connected, so that workers outlast a test."""
+    ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+    return "auto"
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Let this process compute as each task does."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def until(true: Callable[[], Any]) -> Any:
+    """Wait until something is there, and return it."""
+    end = time.monotonic() + SECONDS
+    while not (found := true()):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    return found
+
+
+def removed(folder: Path) -> bool:
+    """Remove a folder that processes which are about to end may still write to."""
+    shutil.rmtree(folder, ignore_errors=True)
+    return not folder.exists()
+
+
+def same(runs: list[Run], tmp_path: Path, **settings: Any) -> None:
+    """All runs are what one process makes of them, and nothing else lies beside them."""
+    expected = ss.train([run.recipe for run in runs], out=tmp_path / "alone", **{**QUIET, **settings})
+    for run, other in zip(runs, expected, strict=True):
+        assert_same_end(run, other)
+    assert {path.name for path in runs[0].folder.parent.iterdir()} - {".trunks"} == {run.folder.name for run in runs}
+
+
+def rows(run: Run) -> int:
+    path = run.folder / "log.jsonl"
+    return len(path.read_text().splitlines()) if path.is_file() else 0
+
+
+def test_runs_are_those_of_one_process_and_are_shown_in_one_place(cluster, tmp_path, capsys):
+    """Two as one program, one alone, and one that is finished already."""
+    seeds = [dataclasses.replace(LINE, seed=seed) for seed in (0, 1)]
+    alone = dataclasses.replace(DIGITS, method="ema", epochs=4)
+    done = dataclasses.replace(DIGITS, seed=7)
+    out = tmp_path / "runs"
+    ss.train(done, out=out, **QUIET)
+    runs = ss.train([*seeds, alone, done], out=out, ray=cluster, **{**QUIET, "show": "json", "tensorboard": True})
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    for run in runs[:3]:
+        assert [row for row in told if row["run"] == run.folder.name] == [
+            {"run": run.folder.name, **row} for row in run.log()
+        ]
+        shutil.rmtree(run.folder / "tensorboard")
+    assert len(runs[0].starts()) == len(runs[3].starts()) == 1
+    assert runs[0].starts()[0]["threads"] == 1
+    same(runs, tmp_path)
+
+
+def test_a_run_whose_worker_is_killed_continues_to_the_same_end(cluster, tmp_path):
+    several = [dataclasses.replace(LINE, seed=seed, epochs=60) for seed in (0, 1)]
+    out, killed = tmp_path / "runs", []
+    first = Run.under(out, several[0])
+
+    def kill() -> None:
+        until(lambda: (first.folder / "state.safetensors").is_file() and rows(first) > 5)
+        killed.append(int((first.folder / ".lock").read_text().split()[0]))
+        os.kill(killed[0], signal.SIGKILL)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    runs = ss.train(several, out=out, ray=cluster, stack=1, checkpoint_seconds=0.1, **QUIET)
+    thread.join()
+    assert killed[0] != os.getpid()
+    assert [len(run.starts()) for run in runs] == [2, 1]
+    same(runs, tmp_path, stack=1)
+
+
+def test_a_command_that_is_interrupted_leaves_checkpoints_and_continues(cluster, address, tmp_path):
+    """The second machine has a run too, and the third run has not begun."""
+    out, recipe = tmp_path / "runs", "digits-line"
+    typed = ["train", recipe, "--seeds", "0", "1", "2", "--epochs", "100", "--stack", "1", "--quiet", "-o", str(out)]
+    command = [sys.executable, "-m", "subspaces", *typed, "--ray", address, "--device", "cpu", "--no-tensorboard"]
+    (tmp_path / "torch.py").write_text("raise SystemExit('imported from the current folder')")
+    pipes: dict[str, Any] = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    process = subprocess.Popen(command, cwd=tmp_path, **pipes)
+    several = [dataclasses.replace(RECIPES[recipe], seed=seed, epochs=100) for seed in (0, 1, 2)]
+    first, second, third = (Run.under(out, one) for one in several)
+    until(lambda: process.poll() is not None or (rows(first) and rows(second)))
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=SECONDS) == ("", "stopped; the same command continues\n")
+    assert process.returncode == 130
+    finished = [run.finished for run in (first, second)]  # on a slow machine one may be before the other begins
+    assert [(run.folder / "state.safetensors").is_file() for run in (first, second)] == [not done for done in finished]
+    assert not all(finished)
+    assert [path.name for path in out.iterdir() if path.name.startswith(".")] == []
+    assert any(finished) or not third.folder.exists()
+    runs = ss.train(several[:2], out=out, ray=cluster, stack=1, **QUIET)
+    assert [len(run.starts()) for run in runs] == [1 if done else 2 for done in finished]
+    same(runs, tmp_path, stack=1)
+
+
+def test_one_that_diverges_is_an_error_of_a_line_and_the_others_are_trained(cluster, tmp_path):
+    wild = dataclasses.replace(DIGITS, name="wild", learning_rate=1e30)
+    with pytest.raises(TrainingError, match=r"the loss of wild-seed0-\w+ is nan in epoch 1: lower --learning-rate"):
+        ss.train([wild, LINE], out=tmp_path, ray=cluster, **QUIET)
+    assert Run.under(tmp_path, LINE).finished
+
+
+def test_one_that_takes_its_worker_along_is_given_up_and_the_others_are_trained(cluster, tmp_path, monkeypatch):
+    for module in ("cluster", "sweep"):
+        monkeypatch.setattr(f"subspaces.experiments.training.{module}.RETRIES", 0)
+    (tmp_path / "deadly.py").write_text("import os\ndef net(): os.kill(os.getpid(), 9)")
+    monkeypatch.syspath_prepend(tmp_path)
+    deadly = dataclasses.replace(DIGITS, name="deadly", network="deadly:net")
+    with pytest.raises(TrainingError, match=r"deadly-seed0-\w+: lost with its worker, 1 time: .*worker.*died"):
+        ss.train([deadly, LINE], out=tmp_path / "runs", ray=cluster, **QUIET)
+    assert Run.under(tmp_path / "runs", LINE).finished
+
+
+def test_an_error_that_ends_all_is_the_same_as_in_one_process(cluster, tmp_path):
+    run = Run.under(tmp_path, LINE)
+    (run.folder).mkdir()
+    (run.folder / "state.safetensors").write_bytes(b"damaged")
+    with pytest.raises(RunError, match=r"state.safetensors is damaged") as caught:
+        ss.train(LINE, out=tmp_path, ray=cluster, **QUIET)
+    assert "in load_checkpoint" in "".join(caught.value.__notes__)
+
+
+def holds(pause: Pause, run: Run) -> None:
+    with run.locked():
+        pause(1)
+
+
+def test_a_run_that_another_process_trains_is_put_off(cluster, tmp_path, capfd):
+    out = tmp_path / "runs"
+    several = [dataclasses.replace(LINE, seed=seed) for seed in (0, 1)]
+    other = Worker(holds, Run.under(out, several[0]))
+    assert other.line() == "there\n"
+
+    def let_go() -> None:
+        until(lambda: Run.under(out, several[1]).finished)
+        other.resume.set()
+
+    thread = threading.Thread(target=let_go)
+    thread.start()
+    runs = ss.train(several, out=out, ray=cluster, **QUIET)
+    thread.join()
+    other.end()
+    assert all(run.finished for run in runs)
+
+
+def test_a_comparison_is_that_of_one_process_and_runs_are_evaluated_where_they_are_trained(cluster, tmp_path):
+    how = {"seeds": [0, 1], "ensembles": [2], **QUIET}
+    names = [dataclasses.replace(DIGITS, name="one"), dataclasses.replace(LINE, name="line")]
+    folders = {name: {"runs": tmp_path / name / "runs", "out": tmp_path / name / "out"} for name in ("there", "here")}
+    setting = Setting.of(**how, **folders["there"], ray=cluster)
+    recipes, resolved = resolve(names, setting)
+    for run in train_missing(recipes, resolved, evaluation={}):
+        assert (run.folder / "evaluation.json").is_file()
+    found = []
+    for name, more in {"there": {"ray": cluster}, "here": {}}.items():
+        made = ss.compare(names, **how, **folders[name], **more)
+        found.append([(entry.named, entry.values("nll"), entry.values("accuracy")) for entry in made.entries])
+    assert found[0] == found[1]
+    assert len(found[0]) == 4
+
+
+def test_a_trunk_is_trained_once(cluster, tmp_path):
+    branches = [dataclasses.replace(LINE, epochs=4, trunk=2, branch=branch) for branch in (0, 1, 2)]
+    runs = ss.train(branches, out=tmp_path / "runs", ray=cluster, **QUIET)
+    shared = [run.log()[:2] for run in runs]  # with how fast it was, which no two trainings have in common
+    assert shared[0] == shared[1] == shared[2]
+    same(runs, tmp_path)
+
+
+def test_what_others_add_is_there_too(cluster, tmp_path, monkeypatch):
+    """A method of a module that only this process finds, and one of a script, which nobody else can import."""
+    monkeypatch.syspath_prepend(OUTSIDE)
+    importlib.import_module("outside_baseline")
+    try:
+        script = importlib.import_module("outside_baseline").Polyak
+        made = dataclasses.dataclass(frozen=True)(type("Mine", (script,), {"name": "mine", "__module__": "__main__"}))
+        METHODS.add(made)
+        several = [
+            dataclasses.replace(RECIPES["digits-polyak"], epochs=2),
+            dataclasses.replace(RECIPES["digits-polyak"], name="mine", method="mine", epochs=2),
+            dataclasses.replace(LINE, network="training_cases:convolutional", epochs=1),
+        ]
+        runs = ss.train(several, out=tmp_path / "runs", ray=cluster, **QUIET)
+        same(runs, tmp_path)
+    finally:
+        for name in ("polyak", "mine"):
+            METHODS.remove(name)
+        RECIPES.remove("digits-polyak")
+        del sys.modules["outside_baseline"]
+
+
+def test_the_code_of_the_page_runs(cluster, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # folders are relative to this process
+    page = (Path(__file__).parents[3] / "docs" / "cluster.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    names: dict[str, Any] = {"ss": ss}
+    exec(code, names)
+    assert [run.finished for run in names["runs"]] == [True] * 4
+
+
+def test_a_process_that_is_connected_already_stays_so(ray, cluster, tmp_path):
+    (run,) = ss.train(DIGITS, out=tmp_path, ray=cluster, **QUIET)
+    assert run.finished
+    assert ray.is_initialized()
+    with pytest.raises(ValueError, match=r"ray='local': this process is connected to the cluster at .*:\d+; expected"):
+        ss.train(LINE, out=tmp_path, ray="local", **QUIET)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (
+            {"cpus_per_run": 5},
+            r"needs 5 cores, and no machine .* \(\S+: 1 cores, no GPU, \S+: 1 cores, no GPU\)",
+        ),
+        ({"device": "cuda"}, r"each run needs 1 core and a GPU, .* use --device cpu"),
+        ({"device": "auto", "gpus_per_run": 0.25}, r"each run needs 1 core and 0\.25 of a GPU"),
+    ],
+)
+def test_what_no_machine_has_is_refused(cluster, tmp_path, asked, said):
+    with pytest.raises(ValueError, match=said):
+        ss.train(LINE, out=tmp_path / "runs", ray=cluster, **{**QUIET, **asked})
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.usefixtures("ray")
+def test_nothing_is_joined_where_nothing_is_to_be_done(tmp_path):
+    (run,) = ss.train(DIGITS, out=tmp_path, **QUIET)
+    assert ss.train(DIGITS, out=tmp_path, ray="127.0.0.1:1", **QUIET)[0].folder == run.folder
+
+
+def test_an_address_where_nobody_or_somebody_else_answers(ray, tmp_path):
+    ray.shutdown()
+    start = time.monotonic()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+
+        def answer() -> None:
+            line, _ = server.accept()
+            with line:
+                line.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                line.recv(100)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(ConnectionError, match=rf"answers at 127\.0\.0\.1:{port} \(something else does\)"):
+            ss.train(LINE, out=tmp_path, ray=f"127.0.0.1:{port}", **QUIET)
+        thread.join()
+    with pytest.raises(ConnectionError, match=rf":{port} \(.*refused\): start one with `ray start --head`"):
+        ss.train(LINE, out=tmp_path, ray=f"127.0.0.1:{port}", **QUIET)
+    assert time.monotonic() - start < 30
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cluster_is_found_by_the_environment_or_where_ray_has_noted_it(ray, address, tmp_path, monkeypatch):
+    """One that is no more is not waited for."""
+    monkeypatch.setenv("RAY_ADDRESS", "head:1")
+    assert cluster_of._found(ray) == "head:1"
+    monkeypatch.delenv("RAY_ADDRESS")
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    assert cluster_of._found(ray) == "local"
+    (tmp_path / "ray").mkdir()
+    for noted, found in {address: address, "127.0.0.1:1": "local"}.items():
+        (tmp_path / "ray" / "ray_current_cluster").write_text(noted)
+        assert cluster_of._found(ray) == found
+
+
+# What shows without a cluster
+
+
+@pytest.fixture
+def site(tmp_path) -> Site:
+    (tmp_path / "mark").write_text("mine")
+    folders = {"out": tmp_path, "mark": "mark", "signed": "mine", "data": tmp_path, "has_data": True}
+    others = {"then": None, "path": (), "modules": (), "methods": pickle.dumps([])}
+    return Site(execution=Execution(device="cpu"), threads=1, tensorboard=False, **folders, **others)
+
+
+def test_a_machine_that_sees_all_can_train(site):
+    assert look(site, [LINE.to_dict()]) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"versions": {**VERSIONS, "torch": "2.0"}},
+            r"it has torch \S+, and 2\.0 is asked for",
+        ),
+        (
+            {"versions": {**VERSIONS, "subspaces": "9"}},
+            r"it has subspaces \S+, and 9 is asked for: install",
+        ),
+        (
+            {"mark": "missing"},
+            r"it does not see .* \(No such file or directory\): expected a file system",
+        ),
+        ({"signed": "theirs"}, "it has another folder .*: expected a file system that all machines"),
+        ({"data": Path("/nowhere")}, "it has no folder /nowhere: expected .*, or a copy of the data"),
+        ({"modules": ("no_such_module",)}, "No module named 'no_such_module'"),
+        ({"execution": Execution(device="cpu", graph=True)}, "graph=True on cpu"),
+    ],
+)
+def test_what_keeps_a_machine_from_training_is_said(site, changes, said):
+    assert re.match(said, look(dataclasses.replace(site, **changes), [LINE.to_dict()]) or "")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"method": "ring"}, "unknown method 'ring'"),
+        ({"network": "no_such_module:net"}, "network 'no_such_module:net': No module named 'no_such_module'; install"),
+        ({"network": "__main__:net"}, "network '__main__:net': no other process can import it"),
+    ],
+)
+def test_recipes_of_what_a_machine_lacks(site, changes, said):
+    assert said in (look(site, [{**LINE.to_dict(), **changes}]) or "")
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"cpus_per_run": 2}, "cpus_per_run=2: it is for runs on a Ray cluster"),
+        ({"gpus_per_run": 0.5}, "gpus_per_run=0.5: it is for runs on a Ray cluster"),
+        ({"ray": "auto", "gpus_per_run": 2}, "gpus_per_run=2.0: expected more than 0 and at most 1"),
+        ({"ray": "auto", "gpus_per_run": 0.0}, "gpus_per_run=0.0: expected more than 0"),
+        ({"ray": "auto", "cpus_per_run": 0}, "cpus_per_run=0: expected at least 1"),
+        ({"ray": "auto", "device": "cuda:1"}, "device='cuda:1' with ray: expected auto, cpu or cuda"),
+        ({"ray": "auto", "device": "cpu", "gpus_per_run": 0.5}, "gpus_per_run=0.5 with device='cpu'"),
+        ({"ray": "auto", "device": "cpu", "graph": True}, "graph=True on cpu"),
+        ({"ray": "head"}, "ray='head': expected auto, local, or HOST:PORT"),
+        ({"ray": "ray://head:10001"}, "ray='ray://head:10001': expected auto, local, or HOST:PORT"),
+        ({"ray": True}, "ray=True: expected text"),
+    ],
+)
+def test_what_does_not_fit_is_refused(asked, said):
+    with pytest.raises(ValueError, match=said):
+        Execution(**asked)
+
+
+@pytest.mark.parametrize(("device", "here"), [("cpu", "cpu"), ("auto", "auto"), ("cuda", "auto")])
+def test_what_is_measured_here_needs_no_gpu_of_the_cluster(device, here):
+    setting = Setting(execution=Execution(ray="auto", device=device))
+    assert setting.measuring()["device"] == setting.measured_on.device == here
+
+
+def test_ray_that_is_not_there(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r"needs Ray, .* pip install 'subspaces\[ray\]'"):
+        ss.train(LINE, ray="auto", **QUIET)
+
+
+def test_processes_of_torchrun_are_refused(ray, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    check(Execution(ray="auto"))
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ValueError, match="ray='auto': this is one of 2 processes"):
+        ss.train(LINE, ray="auto", **QUIET)
+
+
+def machine(**resources: float) -> dict[str, Any]:
+    return {"Alive": True, "NodeManagerHostname": "far", "NodeID": "0", "Resources": resources}
+
+
+@pytest.mark.parametrize(
+    ("machines", "asked", "needs"),
+    [
+        ([machine(CPU=4)], {}, (1, 0.0)),
+        ([machine(CPU=4)], {"cpus_per_run": 4}, (4, 0.0)),
+        ([machine(CPU=4), machine(CPU=8, GPU=2)], {}, (1, 1.0)),
+        ([machine(CPU=4), machine(CPU=8, GPU=2)], {"at_once": 3}, (1, 0.3333)),
+        ([machine(CPU=8, GPU=2)], {"at_once": 3, "gpus_per_run": 0.5}, (1, 0.5)),
+        ([machine(CPU=8, GPU=2)], {"device": "cpu"}, (1, 0.0)),
+        ([machine(CPU=8, GPU=2), {**machine(CPU=64), "Alive": False}], {"device": "cpu", "cpus_per_run": 9}, None),
+        ([machine(CPU=8), machine(CPU=1, GPU=2)], {"device": "cuda", "cpus_per_run": 2}, None),
+    ],
+)
+def test_what_each_task_takes(machines, asked, needs):
+    cluster = Cluster(SimpleNamespace(nodes=lambda: machines))
+    execution = Execution(ray="auto", **asked)
+    if needs is None:
+        with pytest.raises(ValueError, match="no machine of the cluster has that"):
+            cluster.needs(execution)
+    else:
+        assert cluster.needs(execution) == needs

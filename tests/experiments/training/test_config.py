@@ -1,0 +1,447 @@
+"""Recipes and settings: what they refuse, what names a run, and how they come back from a file."""
+
+import copy
+import dataclasses
+import json
+import math
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import subspaces as ss
+from subspaces.experiments.methods import METHODS, users
+from subspaces.experiments.training import RECIPES, Execution, Recipe
+from subspaces.experiments.training.recipe import COMMON, all_fields
+
+BAD = {
+    "name": [3, "", "../../x", "a/b", "a b", "a\n"],
+    "dataset": [None],
+    "label_noise": [-0.1, 1, 1.5, math.nan, "0.1"],
+    "validation": [-1, 0.5],
+    "data_seed": [-1, 1.5, 2**32, 10**30],
+    "pad": [-1, 2.5, 10**12],
+    "flip": [1, "yes"],
+    "network": [None],
+    "dropout": [-0.1, 1.0],
+    "method": ["circle", "Line", 3],
+    "vertices": [0, -2, 2.0, True, 2**31],
+    "layerwise": ["no", 0],
+    "init": ["zero"],
+    "beta": [-1, math.nan, math.inf],
+    "samples": [0, 1.5],
+    "feature_similarity": [-1, math.nan],
+    "label_smoothing": [-0.1, 1],
+    "epochs": [0, -3, 1.5, "10", True, 2**16],
+    "batch": [0, 12.8],
+    "optimizer": ["sgd", "Optimizer", "lr_scheduler", "LBFGS", "SparseAdam", "Muon", "Adafactor"],
+    "learning_rate": [0, -0.1, math.nan, math.inf, 1e300],
+    "momentum": [-0.9, math.nan],
+    "weight_decay": [-1e-4, math.inf, 1e39],
+    "schedule": ["cosine-warmup", ""],
+    "seed": [-1, 0.5, "0", 2**32, 2**64, True],
+    "ema_decay": [-0.1, 1.0, math.nan],
+    "sam_rho": [0, -0.05, math.inf],
+    "epsilon": [0.0, -0.1],
+    "trunk": [-1, 161, 0.5],
+    "branch": [-1, 1.0, 256],
+    "image_size": [-1, 64, 0.5],
+    "augment": ["resized", "none", 3],
+    "fingerprint": [3, "flowers:3:0123456789ab"],
+}
+OTHER = {
+    "dataset": "digits",
+    "label_noise": 0.2,
+    "validation": 10,
+    "data_seed": 1,
+    "pad": 2,
+    "flip": False,
+    "network": "lenet",
+    "dropout": 0.1,
+    "method": "line",
+    "vertices": 4,
+    "layerwise": True,
+    "init": "point",
+    "beta": 0.5,
+    "samples": 2,
+    "feature_similarity": 0.5,
+    "label_smoothing": 0.1,
+    "epochs": 10,
+    "batch": 64,
+    "optimizer": "Adam",
+    "learning_rate": 0.2,
+    "momentum": 0.8,
+    "weight_decay": 1e-3,
+    "schedule": "constant",
+    "seed": 1,
+    "ema_decay": 0.9,
+    "sam_rho": 0.1,
+    "epsilon": 0.2,
+    "trunk": 3,
+    "branch": 1,
+    "image_size": 32,
+    "augment": "resized-crop",
+    "fingerprint": "flowers:3:0123456789ab",
+}
+FIELDS = list(all_fields())
+
+
+def user(name: str) -> dict[str, str]:
+    """The method that a field is for."""
+    return {"method": users(name)[0]} if name not in COMMON else {}
+
+
+def test_every_field_is_in_the_tables_of_these_tests():
+    assert set(BAD) == set(FIELDS)
+    assert set(OTHER) == set(FIELDS) - {"name"}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in BAD.items() for value in values])
+def test_a_bad_field_is_named_with_its_value(name, value):
+    with pytest.raises(ValueError, match=name) as error:
+        Recipe(**{**user(name), name: value})
+    assert f"{name}={value!r}" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "nearest"),
+    [
+        ("method", "lines", "line"),
+        ("method", "symplex", "simplex"),
+        ("schedule", "warmup_cosine", "warmup-cosine"),
+        ("schedule", "constent", "constant"),
+        ("optimizer", "SDG", "SGD"),
+        ("optimizer", "AdamV", "Adam"),
+        ("init", "points", "point"),
+    ],
+)
+def test_a_wrong_name_gets_the_nearest_one(name, value, nearest):
+    with pytest.raises(ValueError, match=f"did you mean '{nearest}"):
+        Recipe(**{**user(name), name: value})
+
+
+def test_fields_that_contradict_each_other():
+    with pytest.raises(ValueError, match=r"feature_similarity=0\.5: expected samples of 2"):
+        Recipe(method="line", feature_similarity=0.5)
+    with pytest.raises(
+        ValueError, match=r"feature_similarity=0\.5: standard makes no use of it; it is for line, curve and"
+    ):
+        Recipe(feature_similarity=0.5)
+    with pytest.raises(ValueError, match="vertices=2: a curve"):
+        Recipe(method="curve", vertices=2)
+    with pytest.raises(ValueError, match="m=1"):
+        Recipe(method="simplex", vertices=1)
+    with pytest.raises(ValueError, match="epochs=3, vertices=3 with schedule='swa-cyclic'"):
+        Recipe(method="swa-cyclic", epochs=3)
+    with pytest.raises(ValueError, match="schedule='swa-cyclic': expected one of 'warmup-cosine', 'constant'"):
+        Recipe(schedule="swa-cyclic")
+
+
+def test_shapes():
+    assert Recipe().shape() == ss.Point()
+    assert Recipe(method="line").shape() == ss.Line()
+    assert Recipe(method="curve", vertices=4).shape() == ss.Bezier(2)
+    assert Recipe(method="simplex", vertices=6).shape() == ss.Simplex(6)
+
+
+# What the methods say of themselves
+
+BASELINES = {  # trained shape, shape of the result, answers, cost
+    "swa-cyclic": (ss.Point(), ss.Simplex(4), ("midpoint", "vertices"), 1),
+    "swa-constant": (ss.Point(), ss.Simplex(4), ("midpoint", "vertices"), 1),
+    "swag": (ss.Point(), ss.Simplex(4), ("vertices",), 1),
+    "snapshot": (ss.Point(), ss.Simplex(4), ("vertices",), 1),
+    "fge": (ss.Point(), ss.Simplex(4), ("vertices",), 1),
+    "ema": (ss.Point(), ss.Point(), ("midpoint",), 1),
+    "early-stopping": (ss.Point(), ss.Point(), ("midpoint",), 1),
+    "sam": (ss.Point(), ss.Point(), ("midpoint",), 2),
+    "integral": (ss.Line(), ss.Point(), ("midpoint",), 3),
+    "standard": (ss.Point(), ss.Point(), ("midpoint",), 1),
+    "line": (ss.Line(), ss.Line(), ("midpoint", "pair"), 1),
+    "curve": (ss.Bezier(2), ss.Bezier(2), ("midpoint", "pair"), 1),
+    "simplex": (ss.Simplex(4), ss.Simplex(4), ("midpoint", "vertices", "random"), 1),
+}
+
+
+def test_every_method_is_in_the_table():
+    assert set(BASELINES) == set(METHODS)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_shapes_answers_and_cost(method):
+    counted = {"vertices": 4} if method in users("vertices") else {}
+    recipe = Recipe(method=method, validation=100, **counted)
+    shape, result, answers, cost = BASELINES[method]
+    assert (recipe.shape(), recipe.result_shape(), recipe.answers, recipe.training_cost) == (
+        shape,
+        result,
+        answers,
+        cost,
+    )
+    dropped = dataclasses.replace(recipe, dropout=0.1)
+    own_network = answers[0] == "midpoint"  # the average of an ensemble's members is no answer of it
+    assert dropped.answers == ((*answers, "dropout") if own_network else answers)
+
+
+SUBSPACES = {"line", "curve", "simplex"}
+CHECKPOINTED = {"swa-cyclic", "swa-constant", "swag", "snapshot", "fge"}
+USERS = {  # which methods a field is for, of those that are not for all
+    "ema_decay": {"ema"},
+    "sam_rho": {"sam"},
+    "epsilon": {"integral"},
+    **{field: {*SUBSPACES, "integral"} for field in ("init", "beta")},
+    **dict.fromkeys(("layerwise", "samples", "feature_similarity"), SUBSPACES),
+    "vertices": {"curve", "simplex", *CHECKPOINTED},
+}
+
+
+def test_own_fields_are_for_the_methods_that_have_them():
+    assert {field: set(users(field)) for field in all_fields() if field not in COMMON} == USERS
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_makes_a_difference_to_a_method(method):
+    own = {field for field, those in USERS.items() if method in those}
+    common = set(COMMON) - {"name", "seed"} - ({"schedule"} if method in CHECKPOINTED else set())
+    recipe = Recipe(method=method, validation=100)
+    assert set(dataclasses.replace(recipe, branch=1).distinguishing()) == common | own
+    assert set(recipe.distinguishing()) == (common | own) - {"trunk"}  # which is for branches
+    assert set(recipe.to_dict()) == set(COMMON) | own
+    assert recipe.definition.own() == {field: getattr(recipe, field) for field in own}
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("field", USERS)
+def test_a_field_of_other_methods_is_refused_and_dropped_from_an_older_file(method, field):
+    recipe = Recipe(method=method, validation=100)
+    if method in USERS[field]:
+        assert getattr(recipe, field) == all_fields()[field].default
+        return
+    assert not hasattr(recipe, field)
+    with pytest.raises(ValueError, match=f"{field}=.*: {method} makes no use of it; it is for "):
+        dataclasses.replace(recipe, **{field: OTHER[field]})
+    with pytest.raises(ValueError, match=f"{field}=.*: {method} makes no use of it; it is for "):
+        Recipe(method=method, validation=100, **{field: OTHER[field]})
+    assert Recipe.from_dict({**recipe.to_dict(), field: OTHER[field]}) == recipe
+
+
+def test_another_method_keeps_what_both_have_and_loses_the_rest():
+    line = Recipe(method="line", beta=2.0, layerwise=True, samples=2)
+    assert dataclasses.replace(line, method="standard") == Recipe()
+    integral = dataclasses.replace(line, method="integral")
+    assert integral == Recipe(method="integral", beta=2.0)
+    assert dataclasses.replace(line, beta=3.0).to_dict() == {**line.to_dict(), "beta": 3.0}
+    snapshot = Recipe(method="snapshot", vertices=6)
+    assert dataclasses.replace(snapshot, method="standard") == Recipe()
+    assert dataclasses.replace(snapshot, method="fge") == Recipe(method="fge", vertices=6)
+    assert dataclasses.replace(Recipe(), method="fge", vertices=4) == Recipe(method="fge", vertices=4)
+    with pytest.raises(ValueError, match="schedule='constant': fge has a schedule of its own"):
+        dataclasses.replace(Recipe(schedule="constant"), method="fge")
+
+
+def test_a_field_that_no_method_has_is_an_error():
+    with pytest.raises(TypeError, match=r"epoch=…: a recipe has no such field; did you mean 'epochs'\?"):
+        Recipe(epoch=3)
+
+
+def test_a_recipe_can_be_copied_pickled_and_told_apart():
+    recipe = Recipe(method="ema", ema_decay=0.5)
+    assert pickle.loads(pickle.dumps(recipe)) == copy.deepcopy(recipe) == recipe
+    assert len({recipe, Recipe(method="ema", ema_decay=0.5), Recipe(method="ema"), Recipe()}) == 3
+
+
+@pytest.mark.parametrize("method", ["swa-cyclic", "swa-constant"])
+def test_two_checkpoints_of_swa_are_a_line(method):
+    assert Recipe(method=method, vertices=2).result_shape() == ss.Line()
+    assert Recipe(method=method, vertices=2).checkpoints() == [120, 160]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"method": "swa-cyclic", "vertices": 42}, "epochs=160, vertices=42 .* 42 checkpoints in 160 epochs"),
+        ({"method": "swag", "vertices": 6, "epochs": 10}, "epochs=10, vertices=6 .* 6 checkpoints in 10 epochs"),
+        ({"method": "swa-constant", "vertices": 1}, "vertices=1: swa-constant keeps two checkpoints"),
+        ({"method": "snapshot", "vertices": 6, "epochs": 5}, "epochs=5, vertices=6 .* 6 cycles in 5 epochs"),
+        ({"method": "fge", "vertices": 6, "epochs": 40}, "6 members in the last 8 of 40 epochs.* 11 in all"),
+        ({"method": "early-stopping"}, "validation=0: early-stopping .* --validation"),
+        ({"method": "snapshot", "schedule": "constant"}, "schedule='constant': snapshot has a schedule of its own"),
+        ({"method": "sam", "samples": 2, "feature_similarity": 1.0}, "samples=2: sam makes no use of it"),
+        ({"trunk": 11, "epochs": 10}, "trunk=11: expected at most the epochs, 10"),
+    ],
+    ids=str,
+)
+def test_fields_that_do_not_fit_the_method(changes, message):
+    with pytest.raises(ValueError, match=message):
+        Recipe(**changes)
+
+
+def test_a_method_with_a_schedule_of_its_own_has_it_with_its_own_number_of_checkpoints():
+    recipe = Recipe(method="swag", vertices=6)
+    assert recipe.schedule == "swa-cyclic"
+    assert recipe.checkpoints() == [120, 128, 136, 144, 152, 160]
+    assert [recipe.rate(epoch) for epoch in recipe.checkpoints()[:-1]] == pytest.approx([0.05] * 5)
+    assert all(recipe.rate(epoch - 1) < 2e-3 for epoch in recipe.checkpoints())
+    assert Recipe(method="snapshot", vertices=2).rate(80) == 0.1
+    assert Recipe().checkpoints() == []
+
+
+# Keys
+
+
+@pytest.mark.parametrize(
+    ("recipe", "key"),
+    [
+        (Recipe(), "b874206d2f"),
+        (Recipe(name="cifar10-line", method="line"), "0a71351675"),
+    ],
+    ids=str,
+)
+def test_fields_that_were_added_later_do_not_rename_older_runs(recipe, key):
+    assert recipe.key == key
+    now = {name: value for name, value in recipe.to_dict().items() if name not in ("trunk", "branch")}
+    once = {"vertices": 3, "layerwise": False, "init": "independent", "beta": 1.0, "samples": 1}
+    assert Recipe.from_dict({**once, "feature_similarity": 0.0, **now}) == recipe
+
+
+def test_the_keys_of_all_recipes_stay_as_they_are():
+    """As they were when every recipe had the fields of all subspaces."""
+    keys = json.loads((Path(__file__).parent / "recipe_keys.json").read_text())
+    assert {name: RECIPES[name].key for name in keys} == keys
+
+
+BESIDE = {
+    "feature_similarity": {"samples": 2},
+    "image_size": {"dataset": "folder"},
+    "fingerprint": {"dataset": "folder"},
+    "augment": {"pad": 0},
+}
+
+
+def base(name: str) -> Recipe:
+    return Recipe(**user(name), **BESIDE.get(name, {}))
+
+
+def changed(name: str) -> Recipe:
+    return dataclasses.replace(base(name), **{name: OTHER[name]})
+
+
+@pytest.mark.parametrize("name", sorted(OTHER))
+def test_the_key_changes_with_every_field(name):
+    assert changed(name).key != base(name).key
+
+
+def test_the_key_ignores_the_name_and_how_a_number_is_written():
+    assert Recipe(name="mine").key == Recipe().key
+    line = Recipe(method="line", beta=1, label_noise=0, epochs=np.int64(160))
+    assert line.key == Recipe(method="line").key
+    assert Recipe(seed=np.int32(3)).key == Recipe(seed=3).key
+    assert Recipe(learning_rate=np.float64(0.1)).to_dict() == Recipe().to_dict()
+
+
+@pytest.mark.parametrize("name", sorted(OTHER))
+def test_a_recipe_comes_back_from_json(name):
+    recipe = changed(name)
+    back = Recipe.from_dict(json.loads(json.dumps(recipe.to_dict())))
+    assert back == recipe
+    assert back.key == recipe.key
+
+
+@pytest.mark.parametrize("method", ["standard", "ema", "snapshot"])
+def test_one_network_has_one_point_for_a_batch(method):
+    with pytest.raises(ValueError, match=f"samples=2: {method} makes no use of it; it is for line, curve and simplex"):
+        Recipe(method=method, samples=2)
+
+
+def test_from_dict_refuses_an_unknown_field():
+    with pytest.raises(ValueError, match=r"no field 'epoch': did you mean 'epochs'\?"):
+        Recipe.from_dict({**Recipe().to_dict(), "epoch": 3})
+
+
+def test_every_field_has_a_help_text():
+    assert all(entry.metadata["help"] for entry in all_fields().values())
+    assert all(entry.metadata["help"] for entry in dataclasses.fields(Execution))
+
+
+def test_the_limits_keep_all_streams_of_random_numbers_apart():
+    most = {name: entry.metadata["most"] for name, entry in COMMON.items() if "most" in entry.metadata}
+    assert most["seed"] < 1 << 32  # above it lie epochs and branches
+    assert most["data_seed"] < 1 << 32
+    assert (most["branch"] << 16) + most["epochs"] < 1 << 24  # above those, at bit 56, lie the uses of a seed
+
+
+def test_a_name_that_no_folder_can_have_is_refused():
+    for name in ("a" * 151, "é" * 100):
+        with pytest.raises(ValueError, match="150 of them at most"):
+            Recipe(name=name)
+    assert Recipe(name="a" * 150).name == "a" * 150
+
+
+# Execution
+
+
+def test_on_a_cpu_everything_is_plain():
+    found = Execution(device="cpu").resolved()
+    assert (found.device, found.precision, found.compile, found.graph) == ("cpu", "float32", False, False)
+
+
+def test_auto_takes_what_there_is():
+    found = Execution().resolved()
+    gpu = torch.cuda.is_available()
+    assert found.device == ("cuda" if gpu else "cpu")
+    assert found.precision == ("bfloat16" if gpu else "float32")
+    assert found.compile == found.graph == gpu
+
+
+def test_what_is_chosen_stays():
+    found = Execution(device="cpu", precision="bfloat16", compile=True).resolved()
+    assert (found.precision, found.compile) == ("bfloat16", True)
+    assert found.resolved() == found
+
+
+@pytest.mark.parametrize("device", ["graphics", "cpu:x", "cuda:99", "", None, 5])
+def test_a_bad_device_is_named(device):
+    with pytest.raises(ValueError, match=f"device={device!r}"):
+        Execution(device=device).resolved()
+
+
+def test_a_graph_needs_a_gpu():
+    with pytest.raises(ValueError, match="graph=True on cpu"):
+        Execution(device="cpu", graph=True).resolved()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("precision", "float16"),
+        ("evaluate_every", -1),
+        ("evaluate_every", 1.5),
+        ("evaluate_batches", 0),
+        ("evaluate_batches", None),
+        ("checkpoint_seconds", -1.0),
+        ("checkpoint_seconds", math.nan),
+        ("checkpoint_seconds", "60"),
+        ("at_once", 0),
+        ("at_once", 1.5),
+        ("stack", 0),
+        ("workers", -1),
+        ("workers", 1.5),
+        ("workers", True),
+        ("workers", 10**6),
+        ("compile", "yes"),
+        ("graph", 1),
+        ("resident", 0),
+        ("channels_last", None),
+    ],
+)
+def test_a_bad_setting_is_named(name, value):
+    with pytest.raises(ValueError, match=f"{name}={value!r}"):
+        Execution(**{name: value}).resolved()
+
+
+@pytest.mark.parametrize("definition", [[], b"x", 2**70, "line"])
+def test_what_is_no_method_is_refused(definition: object) -> None:
+    with pytest.raises(TypeError, match=r"definition=.*expected the Method of another recipe"):
+        Recipe(definition=definition)  # type: ignore[arg-type]

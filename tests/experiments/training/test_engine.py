@@ -1,0 +1,400 @@
+"""The engine on the CPU against training loops written by hand, and each of its options."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.testing import assert_close
+from training_cases import CPU, DIGITS, copy_state, digits, made_dataset, make_mlp, rows, run_epochs, train_one
+
+import subspaces as ss
+from subspaces.core import randomness
+from subspaces.experiments import data
+from subspaces.experiments.training import Recipe, Run
+from subspaces.experiments.training.batches import evaluation_batches, training_batches
+from subspaces.experiments.training.engine import Engine
+from subspaces.experiments.training.trainer import accuracy
+from subspaces.networks import MLP
+
+RATES = [0.01, 0.02, 0.03]  # of DIGITS: 0.05 e / 5 in epoch e = 1, 2, 3
+
+
+def change(recipe: Recipe = DIGITS, **changes) -> Recipe:
+    return dataclasses.replace(recipe, **changes)
+
+
+def trained(recipe: Recipe, out: Path, network: Callable[[], nn.Module] = make_mlp, **options) -> ss.Subspace:
+    """The family that training leaves in its file."""
+    return ss.load(train_one(recipe, out, **options).family_file, network)
+
+
+def batches(recipe: Recipe) -> Iterator[tuple[Tensor, Tensor]]:
+    """One epoch after the other of the batches that the engine gets."""
+    loader = training_batches(recipe, digits(), CPU)
+    for _ in range(recipe.epochs):
+        yield from loader
+
+
+def networks(recipe: Recipe, count: int) -> list[MLP]:
+    with torch.random.fork_rng():
+        torch.manual_seed(recipe.seed)
+        return [MLP(64, 10) for _ in range(count)]
+
+
+def cos2(vertices: list[dict[str, Tensor]]) -> Tensor:
+    """cos² over all matrices, by its definition."""
+    a, b = (torch.cat([value.flatten() for value in vertex.values() if value.ndim > 1]) for vertex in vertices)
+    return (a @ b) ** 2 / ((a @ a) * (b @ b))
+
+
+# Loops by hand
+
+
+def plain_loop(recipe: Recipe) -> tuple[nn.Module, list[list[float]]]:
+    """Ordinary training of an ordinary network, and the mean loss and accuracy of each epoch."""
+    (network,) = networks(recipe, 1)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)
+    loader = training_batches(recipe, digits(), CPU)
+    found = []
+    for rate in RATES:
+        optimizer.param_groups[0]["lr"] = rate
+        loss_sum, hits, images = 0.0, 0, 0
+        for x, y in loader:
+            logits = network(x)
+            loss = F.cross_entropy(logits, y, label_smoothing=recipe.label_smoothing)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            loss_sum += loss.item() * len(y)
+            hits += int((logits.argmax(1) == y).sum())
+            images += len(y)
+        found.append([loss_sum / images, hits / images])
+    return network, found
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"label_smoothing": 0.1}, {"batch": 128, "seed": 3}, {"pad": 2, "flip": True}],
+    ids=str,
+)
+def test_a_single_network_is_ordinary_training_bit_for_bit(changes, tmp_path: Path):
+    recipe = change(**changes)
+    network, expected = plain_loop(recipe)
+    run = train_one(recipe, tmp_path)
+    vertex = ss.load(run.family_file, make_mlp).vertex(0)
+    for name, value in network.named_parameters():
+        assert torch.equal(vertex[name], value), name
+    for row, (loss, share) in zip(run.log(), expected, strict=True):
+        assert row["loss"] == pytest.approx(loss, rel=1e-6)
+        assert row["train_accuracy"] == share
+
+
+def mixed_loop(
+    recipe: Recipe, count: int, draw: Callable[[Tensor], list[Tensor]], pair: Callable[[Tensor], list[int]]
+) -> tuple[list[dict[str, Tensor]], list[float]]:
+    """Train several sets of parameters, mixed by hand: α from `draw`, penalty on the `pair`, SGD by its formula."""
+    template = networks(recipe, 1)[0]
+    vertices = [
+        {name: value.detach().clone().requires_grad_() for name, value in network.named_parameters()}
+        for network in networks(recipe, count)
+    ]
+    everything = [value for vertex in vertices for value in vertex.values()]
+    momenta = [torch.zeros_like(value) for value in everything]
+    state = randomness.new_state(recipe.seed)
+    losses = []
+    stream = batches(recipe)
+    for rate in RATES:
+        loss_sum = 0.0
+        for _ in range(math.ceil(1200 / recipe.batch)):
+            x, y = next(stream)
+            c = draw(state)
+            point = {
+                name: sum(share * vertex[name] for share, vertex in zip(c, vertices, strict=True))
+                for name in vertices[0]
+            }
+            loss = F.cross_entropy(functional_call(template, point, (x,)), y)
+            loss_sum += loss.item() * len(y)
+            j, k = pair(state)
+            objective = loss + recipe.beta * cos2([vertices[j], vertices[k]])
+            gradients = torch.autograd.grad(objective, everything)
+            with torch.no_grad():
+                for value, momentum, gradient in zip(everything, momenta, gradients, strict=True):
+                    momentum.mul_(0.9).add_(gradient + 1e-4 * value)
+                    value.sub_(rate * momentum)
+        losses.append(loss_sum / 1200)
+    return vertices, losses
+
+
+def assert_same_vertices(family: ss.Subspace, vertices: list[dict[str, Tensor]]) -> None:
+    for index, expected in enumerate(vertices):
+        found = family.vertex(index)
+        for name, value in expected.items():
+            assert_close(found[name], value.detach(), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("beta", [0.0, 1.0])
+def test_a_line_is_two_sets_of_parameters_mixed_by_hand(beta, tmp_path: Path):
+    recipe = change(method="line", beta=beta, seed=3)
+
+    def draw(state: Tensor) -> list[Tensor]:
+        alpha = randomness.uniform(state)
+        return [1 - alpha, alpha]
+
+    vertices, losses = mixed_loop(recipe, 2, draw, lambda state: [0, 1])
+    first, second = vertices
+    run = train_one(recipe, tmp_path)
+    assert_same_vertices(ss.load(run.family_file, make_mlp), vertices)
+    last = run.log()[-1]
+    assert [row["loss"] for row in run.log()] == pytest.approx(losses, rel=1e-5)
+    weights = ("body.1.weight", "body.4.weight", "head.weight")
+    squares = sum((first[name] - second[name]).square().sum() for name in weights)
+    assert last["l2"] == pytest.approx(squares.sqrt().item(), rel=1e-5)
+    assert last["cos2"] == pytest.approx(cos2(vertices).item(), abs=1e-6)
+
+
+def test_a_simplex_is_three_sets_with_a_random_pair_penalised(tmp_path: Path):
+    recipe = change(method="simplex", vertices=3, seed=3)
+
+    def draw(state: Tensor) -> list[Tensor]:
+        exponentials = -torch.log(1 - randomness.uniform(state, (3,)))
+        return list(exponentials / exponentials.sum())
+
+    vertices, losses = mixed_loop(recipe, 3, draw, lambda state: randomness.pair(state, 3).tolist())
+    run = train_one(recipe, tmp_path)
+    assert_same_vertices(ss.load(run.family_file, make_mlp), vertices)
+    assert [row["loss"] for row in run.log()] == pytest.approx(losses, rel=1e-5)
+
+
+# Options
+
+
+def test_vertices_start_together_or_apart():
+    together = Engine(change(method="line", init="point"), digits(), CPU).family
+    apart = Engine(change(method="line"), digits(), CPU).family
+    assert together.distances().l2.max() == 0
+    assert apart.distances().l2.max() > 1
+
+
+def test_seeds_decide_everything(tmp_path: Path):
+    first = train_one(change(epochs=1, method="line"), tmp_path / "a")
+    torch.manual_seed(99)  # the state that a user's own code leaves behind
+    again = train_one(change(epochs=1, method="line"), tmp_path / "b")
+    other = train_one(change(epochs=1, method="line", seed=1), tmp_path / "c")
+    assert rows(first) == rows(again)
+    assert rows(first)[0]["loss"] != rows(other)[0]["loss"]
+
+
+def test_label_smoothing_raises_the_loss_that_is_logged(tmp_path: Path):
+    plain, smooth = (train_one(change(label_smoothing=s), tmp_path).log()[-1]["loss"] for s in (0.0, 0.4))
+    assert smooth > plain
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"method": "line", "samples": 2, "feature_similarity": 0.5},
+        {"method": "simplex", "samples": 3, "feature_similarity": 0.5, "layerwise": True},
+        {"method": "curve", "vertices": 4, "layerwise": True},
+        {"method": "simplex", "vertices": 5, "samples": 2, "init": "point"},
+    ],
+    ids=str,
+)
+def test_every_kind_of_family_learns(changes, tmp_path: Path):
+    run = train_one(change(**changes, epochs=8), tmp_path)
+    assert run.result["test_accuracy"] > 0.7
+    assert run.result["train_accuracy"] > run.log()[0]["train_accuracy"]
+    family = ss.load(run.family_file, make_mlp)
+    assert family.shape == run.recipe.shape()
+    assert family.layerwise == run.recipe.layerwise
+
+
+def test_feature_similarity_changes_training(tmp_path: Path):
+    with_it, without = (
+        train_one(change(method="line", samples=2, feature_similarity=s), tmp_path).log()[-1]["l2"] for s in (0.5, 0.0)
+    )
+    assert with_it != without
+
+
+def test_feature_similarity_finds_a_parametrised_head(tmp_path: Path):
+    recipe = change(network="training_cases:spectral", method="line", samples=2, feature_similarity=0.5, epochs=1)
+    assert Engine(recipe, digits(), CPU).hooks.features == "3"
+    assert train_one(recipe, tmp_path).finished
+
+
+def test_engines_share_the_images(tmp_path: Path):
+    recipe = change(method="line", pad=1)
+    first = Engine(recipe, digits(), CPU)
+    other = change(recipe, seed=1, method="standard")
+    shared, alone = Engine(other, digits(), CPU, images=first.loader), Engine(other, digits(), CPU)
+    assert shared.loader.images is first.loader.images
+    assert shared.loader.position is not first.loader.position
+    for engine in (shared, alone):
+        run_epochs(engine, [0])
+    for name, value in copy_state(alone).items():
+        assert torch.equal(copy_state(shared)[name], value), name
+
+
+@pytest.mark.parametrize("changes", [{"batch": 100}, {"pad": 0}, {"flip": True}], ids=str)
+def test_engines_that_see_other_images_do_not_share_them(changes):
+    recipe = change(method="line", pad=1)
+    first = Engine(recipe, digits(), CPU)
+    assert (
+        Engine(change(recipe, **changes), digits(), CPU, images=first.loader).loader.images is not first.loader.images
+    )
+
+
+@pytest.mark.parametrize("optimizer", ["Adam", "AdamW", "RMSprop", "Adagrad", "NAdam", "Adamax", "RAdam"])
+def test_any_optimiser_by_name(optimizer, tmp_path: Path):
+    run = train_one(change(method="line", optimizer=optimizer, learning_rate=0.01, momentum=0.0, epochs=5), tmp_path)
+    assert run.log()[-1]["train_accuracy"] > run.log()[0]["train_accuracy"]
+    assert run.result["test_accuracy"] > 0.6
+
+
+def test_adam_is_that_of_torch(tmp_path: Path):
+    recipe = change(optimizer="Adam")
+    (network,) = networks(recipe, 1)
+    optimizer = torch.optim.Adam(network.parameters(), weight_decay=1e-4)
+    stream = batches(recipe)
+    for rate in RATES:
+        optimizer.param_groups[0]["lr"] = rate
+        for _ in range(6):
+            x, y = next(stream)
+            optimizer.zero_grad()
+            F.cross_entropy(network(x), y).backward()
+            optimizer.step()
+    vertex = trained(recipe, tmp_path).vertex(0)
+    for name, value in network.named_parameters():
+        assert_close(vertex[name], value.detach(), rtol=0, atol=1e-6)
+
+
+def test_channels_last_is_the_same_within_rounding(tmp_path: Path):
+    recipe = change(network="training_cases:convolutional", pad=2, flip=True, method="line", epochs=2)
+    dataset = made_dataset(96, channels=3)
+    recipe = change(recipe, batch=32)
+    states = []
+    for wanted in (True, False):
+        engine = Engine(recipe, dataset, dataclasses.replace(CPU, channels_last=wanted))
+        x, _ = engine.loader.take(4)
+        run_epochs(engine, range(recipe.epochs))
+        states.append([engine.family.vertex(i) for i in range(2)])
+        assert x.is_contiguous(memory_format=torch.channels_last) == wanted
+    assert_close(states[0], states[1], rtol=1e-4, atol=1e-5)
+
+
+def test_bfloat16_autocast_learns_too(tmp_path: Path):
+    run = train_one(change(method="line", epochs=5), tmp_path, execution=dataclasses.replace(CPU, precision="bfloat16"))
+    assert run.result["test_accuracy"] > 0.6
+    assert all(value.dtype == torch.float32 for value in ss.load(run.family_file, make_mlp).omega.values())
+
+
+# State
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"method": "line", "samples": 2, "feature_similarity": 0.1},
+        {"method": "simplex", "layerwise": True, "optimizer": "Adam", "learning_rate": 0.01},
+        {"method": "curve", "optimizer": "NAdam", "learning_rate": 0.01, "pad": 1, "flip": True},
+    ],
+    ids=str,
+)
+def test_a_loaded_state_continues_bitwise(changes):
+    recipe = change(**changes)
+    one = Engine(recipe, digits(), CPU)
+    one.set_epoch(0)
+    one.start_epoch()
+    sizes = one.loader.sizes
+    for done in range(4):
+        one.advance(sizes, done)
+    middle = copy_state(one)
+    other = Engine(recipe, digits(), CPU)
+    other.load(middle)
+    other.set_epoch(0)
+    for name, value in other.state().items():
+        assert torch.equal(value, middle[name]), name
+    for engine in (one, other):
+        for done in range(4, len(sizes)):
+            engine.advance(sizes, done)
+        run_epochs(engine, [1])
+    first, second = copy_state(one), copy_state(other)
+    assert set(first) == set(second)
+    for name, value in first.items():
+        assert torch.equal(value, second[name]), name
+
+
+# Evaluation
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"method": "line"},
+        {"network": "training_cases:dropped", "dropout": 0.5},
+        {"method": "simplex", "optimizer": "Adam"},
+    ],
+    ids=str,
+)
+def test_evaluations_during_training_leave_no_trace(changes, tmp_path: Path):
+    recipe = change(**changes)
+    often = train_one(recipe, tmp_path / "often", execution=dataclasses.replace(CPU, evaluate_every=1))
+    never = train_one(recipe, tmp_path / "never", execution=dataclasses.replace(CPU, evaluate_every=0))
+    assert [("test_accuracy" in row) for row in often.log()] == [True, True, False]
+    assert not any("test_accuracy" in row for row in never.log())
+    scores = ("test_accuracy", "validation_accuracy")
+    plain = [{name: value for name, value in row.items() if name not in scores} for row in rows(often)]
+    assert plain == rows(never)
+    families = [parameters(run) for run in (often, never)]
+    assert all(torch.equal(*values) for values in zip(*families, strict=True))
+    assert often.result["test_accuracy"] == never.result["test_accuracy"]
+
+
+def parameters(run: Run) -> list[Tensor]:
+    family = ss.load(run.family_file, Engine(run.recipe, digits(), CPU).family.midpoint())
+    return [family.rng, *family.omega.values()]
+
+
+def test_the_result_is_the_accuracy_of_the_recalibrated_midpoint(tmp_path: Path):
+    run = train_one(change(method="line", epochs=4), tmp_path)
+    network = ss.load(run.family_file, make_mlp).midpoint()  # the file holds the midpoint's statistics
+    network.eval()
+    test = digits().test
+    x = (test.images.float() / 255 - 0.3052) / 0.3757
+    with torch.no_grad():
+        right = (network(x).argmax(1) == test.labels).float().mean()
+    assert run.result["test_accuracy"] == pytest.approx(float(right), abs=0.01)
+
+
+def test_the_statistics_are_made_once_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    made = []
+
+    def counted(module: nn.Module, *arguments, **options) -> nn.Module:
+        made.append(module)
+        return ss.recalibrate(module, *arguments, **options)
+
+    monkeypatch.setattr("subspaces.experiments.training.trainer.recalibrate", counted)
+    run = train_one(change(method="line", network="training_cases:dropped", dropout=0.3), tmp_path)
+    assert [isinstance(each, ss.Subspace) for each in made] == [True]
+    network = ss.load(run.family_file, Engine(run.recipe, digits(), CPU).family.midpoint()).midpoint().eval()
+    loader = evaluation_batches(digits().test, run.recipe, digits(), CPU)
+    assert run.result["test_accuracy"] == accuracy(network, loader)
+
+
+def test_the_test_set_is_left_alone_until_the_end_where_there_is_a_validation_set(tmp_path: Path):
+    dataset = data.load("digits", validation=200)
+    execution = dataclasses.replace(CPU, evaluate_every=2)
+    run = train_one(change(validation=200, epochs=4), tmp_path, dataset=dataset, execution=execution)
+    assert [sorted(name for name in row if "_accuracy" in name) for row in run.log()] == [
+        ["train_accuracy"],
+        ["train_accuracy", "validation_accuracy"],
+        ["train_accuracy"],
+        ["train_accuracy"],
+    ]
+    assert {"validation_accuracy", "test_accuracy"} <= set(run.result)

@@ -1,0 +1,260 @@
+"""Every field of a recipe changes the training that uses it, and every setting of an execution arrives."""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from seed_cases import numbered, taken, use_numbered
+from training_cases import contents, rows
+
+import subspaces as ss
+from subspaces.core import streams
+from subspaces.experiments.data import ResidentLoader, Split, loading
+from subspaces.experiments.training import Execution, Recipe, Run
+from subspaces.experiments.training.engine import Engine
+from subspaces.experiments.training.recipe import all_fields
+from subspaces.experiments.training.trainer import Trainer
+from subspaces.networks import MLP
+
+BASE = Recipe(
+    name="fields",
+    dataset="digits",
+    network="mlp",
+    label_noise=0.3,
+    pad=0,
+    flip=False,
+    epochs=2,
+    batch=32,
+    learning_rate=0.02,
+)
+LINE, SIMPLEX = {"method": "line"}, {"method": "simplex", "vertices": 3}
+FIELDS: dict[str, tuple[dict[str, Any], Any]] = {  # the recipe that uses it, and another value
+    "dataset": ({}, "mnist"),
+    "label_noise": ({}, 0.6),
+    "validation": ({}, 20),
+    "data_seed": ({}, 1),
+    "pad": ({}, 1),
+    "flip": ({}, True),
+    "network": ({}, "lenet"),
+    "dropout": ({"network": "seed_cases:probe"}, 0.5),
+    "method": ({}, "line"),
+    "vertices": (SIMPLEX, 4),
+    "layerwise": (LINE, True),
+    "init": (LINE, "point"),
+    "beta": (LINE, 3.0),
+    "samples": (LINE, 2),
+    "feature_similarity": ({**LINE, "samples": 2, "feature_similarity": 0.5}, 3.0),
+    "label_smoothing": ({}, 0.2),
+    "epochs": ({}, 3),
+    "batch": ({}, 16),
+    "optimizer": ({}, "Adam"),
+    "learning_rate": ({}, 0.03),
+    "momentum": ({}, 0.5),
+    "weight_decay": ({}, 0.1),
+    "schedule": ({}, "constant"),
+    "seed": ({}, 1),
+    "ema_decay": ({"method": "ema"}, 0.5),
+    "sam_rho": ({"method": "sam"}, 0.5),
+    "epsilon": ({"method": "integral"}, 0.5),
+    "trunk": ({"branch": 1}, 1),
+    "branch": ({}, 1),
+    "augment": ({}, "resized-crop"),
+}
+ELSEWHERE = {"image_size", "fingerprint"}  # of the user's own images: see test_folder_runs
+IDLE = {"name": "other", "trunk": 1}
+QUIET = {"show": "quiet", "tensorboard": False, "device": "cpu"}
+Trained = Callable[[Recipe], Run]
+
+
+def other() -> ss.data.Dataset:
+    """The numbered images upside down."""
+    made = numbered()
+    assert isinstance(made.train, Split)
+    return dataclasses.replace(made, train=Split(255 - made.train.images, made.train.labels))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trained]:
+    """A function that trains a recipe in a folder of its own, or has done so before."""
+    known: dict[Recipe, Run] = {}
+
+    def train(recipe: Recipe) -> Run:
+        if recipe not in known:
+            (known[recipe],) = ss.train(recipe, out=tmp_path_factory.mktemp("runs"), **QUIET)
+        return known[recipe]
+
+    with pytest.MonkeyPatch.context() as patch:
+        use_numbered(patch)
+        patch.setitem(loading._READERS, "mnist", lambda _: other())
+        patch.setattr(loading, "ROOT", ".")  # a folder that is there
+        yield train
+
+
+def weights(run: Run) -> dict[str, bytes]:
+    return {name: value for name, value in contents(run.family_file)[1].items() if name != "rng"}
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_field_changes_the_training_that_uses_it(field, trained: Trained):
+    used, value = FIELDS[field]
+    recipe = dataclasses.replace(BASE, **used)
+    changed = dataclasses.replace(recipe, **{field: value})
+    assert weights(trained(recipe))
+    assert weights(trained(changed)) != weights(trained(recipe))
+    alone = field == "ema_decay"  # an average leaves the training itself alone
+    assert (rows(trained(changed)) == rows(trained(recipe))) is alone
+
+
+def test_every_field_is_in_the_table():
+    assert set(all_fields()) == {"name", *ELSEWHERE, *FIELDS}
+
+
+@pytest.mark.parametrize("field", IDLE)
+def test_a_field_that_is_not_used_changes_nothing(field, trained: Trained):
+    changed = trained(dataclasses.replace(BASE, **{field: IDLE[field]}))
+    assert weights(changed) == weights(trained(BASE))
+    assert rows(changed) == rows(trained(BASE))
+
+
+def test_training_leaves_the_random_numbers_of_its_caller_alone(trained: Trained):
+    recipe = dataclasses.replace(BASE, name="alone", network="seed_cases:probe", dropout=0.5, epochs=1)
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    trained(recipe)
+    assert torch.equal(torch.rand(3), expected)
+
+
+@pytest.mark.parametrize("method", ["swa-cyclic", "ema", "integral", "line"])
+def test_what_a_run_leaves_draws_from_the_stream_of_its_seed(method, trained: Trained):
+    run = trained(dataclasses.replace(BASE, method=method, seed=3, epochs=8))
+    family = ss.load(run.family_file, lambda: MLP(inputs=50, classes=5))
+    assert family.rng[0] == streams.stream(3, "family")[0]
+    assert run.trained_file.is_file() == (method == "integral")  # whose family is one point of what was trained
+
+
+# Execution
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> list[Trainer]:
+    """All trainers that are made in a test."""
+    made: list[Trainer] = []
+    resume = Trainer._resume
+
+    def noting(self: Trainer) -> None:
+        made.append(self)
+        resume(self)
+
+    use_numbered(monkeypatch)
+    monkeypatch.setattr(Trainer, "_resume", noting)
+    return made
+
+
+def train_with(out: Path, **settings: Any) -> Run:
+    taken()
+    recipe = dataclasses.replace(BASE, network="seed_cases:probe", epochs=4)
+    (run,) = ss.train(recipe, out=out, **{**QUIET, "workers": 0, **settings})
+    return run
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "seen"),
+    [
+        ("device", "cpu", lambda engine: str(engine.device)),
+        ("precision", "bfloat16", lambda engine: str(engine.loader.take(2)[0].dtype).removeprefix("torch.")),
+        ("precision", "float32", lambda engine: str(engine.loader.take(2)[0].dtype).removeprefix("torch.")),
+        ("channels_last", True, lambda engine: engine.loader.take(2)[0].stride(1) == 1),
+        ("channels_last", False, lambda engine: engine.loader.take(2)[0].stride(1) == 1),
+        ("compile", False, lambda engine: engine.step._update != engine.optimizer.step),
+        ("graph", False, lambda engine: engine.step._captures),
+        ("resident", True, lambda engine: isinstance(engine.loader, ResidentLoader)),
+        ("resident", False, lambda engine: isinstance(engine.loader, ResidentLoader)),
+        ("workers", 1, lambda engine: engine.loader.loader._loader.num_workers),
+    ],
+    ids=lambda part: None if callable(part) else str(part),
+)
+def test_a_setting_arrives_at_the_engine(setting, value, seen):
+    streamed = {"resident": False} if setting == "workers" else {}
+    execution = Execution(**{"device": "cpu", setting: value, **streamed}).resolved()
+    engine = Engine(BASE, numbered(), execution)
+    assert seen(engine) == value
+
+
+@pytest.mark.parametrize("value", [True, False])
+def test_the_order_in_memory_arrives_at_the_weights(value):
+    execution = Execution(device="cpu", channels_last=value).resolved()
+    engine = Engine(dataclasses.replace(BASE, network="lenet"), numbered(), execution)
+    weight = engine.family.midpoint().get_parameter("body.3.weight")  # [16, 6, 5, 5]
+    assert (weight.stride(1) == 1) is value
+
+
+def test_precision_arrives_at_the_network(tmp_path: Path, watched: list[Trainer]):
+    for precision in ("bfloat16", "float32"):
+        run = train_with(tmp_path / precision, precision=precision)
+        assert {str(call.body.dtype) for call in taken()} == {f"torch.{precision}"}
+        assert run.starts()[0]["execution"]["precision"] == precision
+
+
+@pytest.mark.parametrize(("every", "evaluated"), [(0, []), (1, [1, 2, 3]), (2, [2]), (3, [3])])
+def test_evaluations_come_as_often_as_asked_for(every, evaluated, tmp_path: Path, watched: list[Trainer]):
+    run = train_with(tmp_path, evaluate_every=every)
+    assert [row["epoch"] for row in run.log() if "test_accuracy" in row] == evaluated
+
+
+@pytest.mark.parametrize("batches", [1, 2])
+def test_evaluations_have_statistics_of_as_many_batches_as_asked_for(batches, tmp_path: Path, watched: list[Trainer]):
+    train_with(tmp_path, evaluate_every=2, evaluate_batches=batches)
+    statistics = [len(call.x) for call in taken() if call.training and not call.learning]
+    assert statistics == [32] * batches + [32, 32]  # once on the way, and with all images at the end
+
+
+def test_early_stopping_has_its_own_number_of_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(loading._READERS, "digits", lambda _: numbered(124))
+    taken()
+    recipe = dataclasses.replace(
+        BASE, network="seed_cases:probe", method="early-stopping", validation=4, batch=2, epochs=1
+    )
+    (run,) = ss.train(recipe, out=tmp_path, evaluate_every=0, evaluate_batches=1, **QUIET)
+    statistics = [len(call.x) for call in taken() if call.training and not call.learning]
+    assert statistics == [2] * (50 + 60)  # after the epoch, and with all 120 images at the end
+    assert {"validation_accuracy", "test_accuracy"} <= set(run.log()[0])
+
+
+@pytest.mark.parametrize(("seconds", "saved"), [(0.0, 8), (1e6, 0)])
+def test_checkpoints_come_as_often_as_asked_for(seconds, saved, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    use_numbered(monkeypatch)
+    places: list[tuple[int, int]] = []
+    save = Trainer.checkpoint
+
+    def noting(trainer: Trainer) -> None:
+        places.append((trainer.epoch, trainer.done))
+        save(trainer)
+
+    monkeypatch.setattr(Trainer, "checkpoint", noting)
+    train_with(tmp_path, checkpoint_seconds=seconds)
+    assert places == [(epoch, done) for epoch in range(4) for done in (1, 2)][:saved]  # after each step
+
+
+def test_every_setting_is_noted_where_it_was_used(tmp_path: Path, watched: list[Trainer]):
+    settings = {"precision": "float32", "channels_last": False, "compile": False, "graph": False, "resident": False}
+    settings |= {
+        "workers": 0,
+        "at_once": 2,
+        "stack": 3,
+        "sync_batch_norm": True,  # of one process, which it does not change
+        "evaluate_every": 3,
+        "evaluate_batches": 1,
+        "checkpoint_seconds": 7.0,
+        "device": "cpu",
+    }
+    settings |= dict.fromkeys(("ray", "cpus_per_run", "gpus_per_run"))  # for the process that asks a cluster to train
+    assert set(settings) == {entry.name for entry in dataclasses.fields(Execution)}
+    run = train_with(tmp_path, **settings)
+    assert run.starts()[0]["execution"] == settings
+    (trainer,) = watched
+    assert dataclasses.asdict(trainer.execution) == settings
+    assert trainer.engine.execution is trainer.execution

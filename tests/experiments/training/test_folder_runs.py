@@ -1,0 +1,247 @@
+"""Runs on the user's own images: what names them, what they refuse, and one from the files to the page."""
+
+import dataclasses
+import json
+import re
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor, nn
+from typer.testing import CliRunner, Result
+
+import subspaces as ss
+from subspaces.cli import app
+from subspaces.evaluation.run_subject import _shrunk
+from subspaces.experiments.data import DataError, DataWarning, fingerprint_of
+from subspaces.experiments.training import RECIPES, Recipe, Run, RunError, feasible
+from subspaces.experiments.training.api import configure
+from subspaces.experiments.training.batches import training_batches
+from subspaces.experiments.training.execution import Execution
+
+COLOURS = {"rose é": (140, 120, 120), "blue bell": (120, 120, 140), "fern": (120, 140, 120)}
+DOCUMENT = Path(__file__).parents[3] / "docs" / "own-images.md"
+SMALL: dict[str, Any] = {"image_size": 16, "network": f"{__name__}:tiny", "epochs": 4, "batch": 16}
+QUIET: dict[str, Any] = {"device": "cpu", "show": "quiet", "tensorboard": False}
+
+
+def tiny(classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
+    body = nn.Sequential(nn.Conv2d(3, 8, 5, stride=4), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1))
+    return nn.Sequential(body, nn.Flatten(), nn.Linear(8, classes))
+
+
+def picky(classes: int) -> nn.Module:
+    """A network for images of 16 pixels a side."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(3 * 16 * 16, classes))
+
+
+def flowers(root: Path, per_class: int = 12, seed: int = 0) -> Path:
+    """Write noisy images of three colours and different sizes."""
+    random = np.random.default_rng(seed)
+    for name, colour in COLOURS.items():
+        (root / name).mkdir(parents=True)
+        for i in range(per_class):
+            noise = random.integers(-100, 100, (18 + i, 24, 3))
+            Image.fromarray((noise + colour).clip(0, 255).astype(np.uint8)).save(root / name / f"{i}.png")
+    return root
+
+
+def call(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [*map(str, arguments)], prog_name="subspaces", env={"COLUMNS": "240"})
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Run]:
+    """A folder of images and a line that was trained on it."""
+    root = tmp_path_factory.mktemp("own")
+    flowers(root / "flowers")
+    Image.new("RGB", (9, 9)).save(root / "flowers" / "fern" / "spoiled.png")
+    (root / "flowers" / "fern" / "spoiled.png").write_bytes(b"not an image")
+    with pytest.warns(DataWarning, match=r"1 of 37 .*spoiled\.png"):
+        (run,) = ss.train("folder-line", data=root / "flowers", out=root / "runs", learning_rate=0.05, **SMALL, **QUIET)
+    return root, run
+
+
+def test_from_the_files_to_the_page(trained: tuple[Path, Run]) -> None:
+    root, run = trained
+    assert run.recipe.fingerprint == fingerprint_of(root / "flowers")
+    assert str(root) not in (run.folder / "config.json").read_text()
+    with pytest.warns(DataWarning, match=r"spoiled\.png"):
+        evaluation = ss.evaluate(run, data=root / "flowers", device="cpu", progress=False)
+    assert evaluation["midpoint"].accuracy > 1 / 3
+    assert evaluation.dataset["name"] == "flowers (folder)"
+    assert evaluation.dataset["classes"] == ["blue bell", "fern", "rose é"]
+    assert evaluation.examples is not None
+    page = root / "page.html"
+    evaluation.report(page)
+    text = page.read_text()
+    assert "<title>flowers (folder): line" in text
+    for name in COLOURS:
+        assert name in text or json.dumps(name)[1:-1] in text
+    assert text.count("data:image/webp;base64,") >= len(evaluation.examples.labels) > 0
+
+
+def test_it_is_trained_once_and_evaluated_wherever_its_images_are(trained: tuple[Path, Run]) -> None:
+    root, run = trained
+    again = ss.train("folder-line", data=root / "flowers", out=root / "runs", learning_rate=0.05, **SMALL, **QUIET)
+    assert [one.folder for one in again] == [run.folder]
+    shutil.copytree(root / "flowers", root / "elsewhere")
+    with pytest.warns(DataWarning):
+        ss.evaluate(run, data=root / "elsewhere", device="cpu", progress=False, grid=[0.123])
+    (root / "elsewhere" / "fern" / "0.png").unlink()
+    for data, what in (("elsewhere", "36 image files, and not 37"), ("nowhere", "is not a folder")):
+        failed = call("evaluate", run.folder, "--data", root / data, "--device", "cpu", "--grid", "0.31", 0.32, 0.01)
+        assert failed.exit_code == 1
+        assert what in failed.stderr
+        assert failed.stderr.count("error: ") == 1
+
+
+@pytest.mark.filterwarnings("default::subspaces.experiments.data.DataWarning")
+def test_the_command_says_what_is_left_out_in_a_line(trained: tuple[Path, Run]) -> None:
+    root, _ = trained
+    small = ["--image-size", 16, "--network", "lenet", "--epochs", 1, "--batch", 16, "--quiet", "--device", "cpu"]
+    small += ["--data", root / "flowers"]
+    done = call("train", "folder-standard", "--out", root / "runs", *small)
+    assert done.exit_code == 0, done.output
+    again = call(
+        "compare", "folder-standard", "--data", root / "flowers", "--runs", root / "runs", "--out", root, *small
+    )
+    assert again.exit_code == 0, again.output
+    assert again.stderr == done.stderr  # though it reads them anew to measure the run
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(
+        f"warning: 1 of 37 image files in {root / 'flowers'} cannot be read and are left out: fern/spoiled.png: "
+    )
+
+
+def test_the_code_of_the_document_runs(trained: tuple[Path, Run], monkeypatch: pytest.MonkeyPatch) -> None:
+    root, _ = trained
+    (code,) = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    (tmp := root / "document").mkdir()
+    flowers(tmp / "flowers", per_class=3)
+    monkeypatch.chdir(tmp)
+    short = SimpleNamespace(
+        train=lambda *given, **named: ss.train(*given, **{**named, **SMALL, **QUIET}),
+        evaluate=lambda *given, **named: ss.evaluate(*given, **named, device="cpu", progress=False),
+        data=ss.data,
+    )
+    names: dict[str, Any] = {"ss": short}
+    exec(code, names)
+    assert names["images"].image_shape == (3, 64, 64)
+    assert (tmp / "flowers.html").is_file()
+
+
+# Which run it is
+
+
+def test_folders_sizes_and_views_are_different_runs(tmp_path: Path) -> None:
+    recipes: list[Recipe] = []
+    for place, seed in (("a/flowers", 0), ("b/flowers", 1), ("c/other", 0)):
+        recipes += configure("folder-line", None, {}, flowers(tmp_path / place, per_class=2, seed=seed))[0]
+    changes: list[dict[str, Any]] = [{"image_size": 32}, {"augment": "resized-crop", "pad": 0}, {"pad": 0}]
+    recipes += [dataclasses.replace(recipes[0], **each) for each in changes]
+    assert len({one.key for one in recipes}) == len(recipes)
+    assert {one.data_name for one in recipes} == {"flowers (folder)", "other (folder)"}
+    for one in recipes:
+        assert Recipe.from_dict(json.loads(json.dumps(one.to_dict()))) == one
+    with pytest.raises(RunError, match=r"flowers:6:.* and .*flowers:6:.*: expected runs on one data set"):
+        ss.plot("training", [Run.under(tmp_path, one) for one in begun(tmp_path, recipes[:2])])
+
+
+def begun(out: Path, recipes: list[Recipe]) -> list[Recipe]:
+    """Make the folders of runs that have only begun."""
+    for one in recipes:
+        Run.under(out, one).start(Execution(device="cpu").resolved())
+    return recipes
+
+
+def test_the_images_may_be_named_and_are_compared(tmp_path: Path) -> None:
+    root = flowers(tmp_path / "flowers", per_class=2)
+    (one,), _ = configure("folder-line", None, {"fingerprint": "flowers:9:0123456789ab"}, root)
+    assert one.fingerprint == "flowers:9:0123456789ab"
+    with pytest.raises(DataError, match="6 image files, and not 9"):
+        ss.train(one, data=root, out=tmp_path / "runs", **QUIET)
+    assert not list(tmp_path.glob("runs/*/result.json"))
+
+
+def test_imagenet_has_its_own_views() -> None:
+    with pytest.raises(ValueError, match=r"augment='resized-crop' with dataset='imagenet', whose images are always"):
+        Recipe(dataset="imagenet", pad=0, augment="resized-crop")
+
+
+def test_the_key_of_a_recipe_without_a_folder_is_that_of_none() -> None:
+    assert RECIPES["folder-line"].fingerprint == ""
+    assert RECIPES["folder-line"].image_size == 64
+    assert Recipe(dataset="folder", image_size=64).key == Recipe(dataset="folder").key
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--dataset", "cifar10", "--image-size", "32"], "--image-size=32: it is for your own images"),
+        (["--image-size", "4"], "--image-size=4: expected 8 to 1024 pixels"),
+        (["--augment", "resized-crop"], "--augment='resized-crop' with pad=4: expected one way to crop; set pad to 0"),
+        (["--augment", "resize"], "did you mean 'resized-crop'"),
+        (["--fingerprint", "x"], "--fingerprint='x': expected NAME:FILES:DIGEST"),
+        (["--validation", "99"], "--validation=99: expected 0 to"),
+        (
+            ["--network", f"{__name__}:picky", "--image-size", "20"],
+            "does not take the images, 20 pixels a side in 3",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_any_work(tmp_path: Path, options: list[str], words: str) -> None:
+    root = flowers(tmp_path / "flowers", per_class=2)
+    failed = call("train", "folder-line", "--data", root, "--out", tmp_path / "runs", "--device", "cpu", *options)
+    assert failed.exit_code == 2, failed.output
+    assert words in failed.stderr
+    assert failed.stderr.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["flowers"]
+
+
+@pytest.mark.parametrize("network", ["cresnet20", "resnet18", "resnet50", "lenet", "mlp"])
+def test_all_networks_take_images_of_any_size(tmp_path: Path, network: str) -> None:
+    root = flowers(tmp_path / "flowers", per_class=2)
+    for size in (8, 33):
+        recipe = Recipe(dataset="folder", network=network, image_size=size, batch=3)
+        feasible.check([recipe], root)
+
+
+# Views
+
+
+def test_large_images_are_shown_small() -> None:
+    images = torch.arange(2 * 3 * 128 * 128).view(2, 3, 128, 128).remainder(256).to(torch.uint8)
+    means = images.double().view(2, 3, 64, 2, 64, 2).mean((3, 5))
+    assert (_shrunk(images).double() - means).abs().max() <= 0.5
+    assert _shrunk(images[..., :64, :64]).shape == (2, 3, 64, 64)
+
+
+def test_views_are_what_the_recipe_asks_for() -> None:
+    random = np.random.default_rng(0)
+    images = torch.from_numpy(random.integers(0, 256, (40, 3, 16, 16), np.uint8))
+    split = ss.data.Split(images, torch.arange(40))
+    data = ss.data.Dataset("made", split, None, split, tuple(map(str, range(40))), (0.5,) * 3, (0.5,) * 3)
+    recipe = Recipe(dataset="folder", augment="resized-crop", pad=0, batch=40)
+
+    def batch(resident: bool, **changes: Any) -> Tensor:
+        execution = Execution(device="cpu", resident=resident, workers=0).resolved()
+        loader = training_batches(dataclasses.replace(recipe, **changes), data, execution)
+        loader.start_epoch()
+        x, y = loader.take(40)
+        return x[y.argsort()]
+
+    whole = (images.float() / 255 - 0.5) / 0.5
+    for resident in (True, False):
+        views = batch(resident)
+        assert views.shape == whole.shape
+        assert not torch.isclose(views, whole).all((1, 2, 3)).any()
+        assert views.abs().max() <= 1.01
+        assert torch.equal(views, batch(resident))
+        assert not torch.equal(views, batch(resident, seed=1))
+        assert not torch.equal(views, batch(resident, flip=False))

@@ -1,0 +1,515 @@
+"""Run folders: what is in them, what is refused, and who may write."""
+
+import dataclasses
+import importlib.util
+import os
+import platform
+import re
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+from helpers import resealed, unsealed
+from processes import Pause, Worker
+from training_cases import CPU, DIGITS, Countdown, contents, digits, make_mlp, nothing, rows, train_one
+
+import subspaces as ss
+from subspaces.experiments.training import Recipe, Run, RunError, TrainingError, environment, seals
+from subspaces.experiments.training.loop import train_runs
+from subspaces.experiments.training.signals import stop_on_signals
+from subspaces.experiments.training.turns import Turns, Watchers
+from subspaces.version import __version__
+
+RECIPE = dataclasses.replace(DIGITS, method="line", epochs=2)
+EAGER = dataclasses.replace(CPU, checkpoint_seconds=0.0)  # a checkpoint after every step
+
+
+class Interrupted(Exception):
+    pass
+
+
+def interrupt() -> None:
+    raise Interrupted
+
+
+def interrupted(out: Path, steps: int = 8, recipe: Recipe = RECIPE) -> Run:
+    """A run that stopped without a word in its second epoch, with a checkpoint there."""
+    with pytest.raises(Interrupted):
+        train_one(recipe, out, execution=EAGER, tick=Countdown(steps, interrupt))
+    run = Run.under(out, recipe)
+    assert not run.finished
+    return run
+
+
+def folder_of(run: Run) -> dict[str, tuple[int, bytes]]:
+    return {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in run.folder.iterdir() if path.is_file()}
+
+
+# What is in a folder
+
+
+def test_a_finished_run_has_its_files_and_no_others(tmp_path: Path):
+    run = train_one(RECIPE, tmp_path)
+    assert run.folder == tmp_path / f"small-seed0-{RECIPE.key}"
+    found = {path.name for path in run.folder.iterdir()} - {".lock"}
+    assert found == {"config.json", "environment.json", "log.jsonl", "family.safetensors", "result.json"}
+    assert unsealed(run.folder / "config.json") == RECIPE.to_dict()
+    assert isinstance(ss.load(run.family_file, make_mlp), ss.Subspace)
+    again = Run.open(run.folder)
+    assert (again.recipe, again.finished, again.result) == (RECIPE, True, run.result)
+
+
+def test_the_environment_says_what_made_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("SUBSPACES_COMMIT", raising=False)
+    run = train_one(RECIPE, tmp_path)
+    (start,) = run.starts()
+    assert start["subspaces"] == __version__
+    assert start["python"] == platform.python_version()
+    assert start["torch"] == torch.__version__
+    assert start["commit"] is None or re.fullmatch(r"[0-9a-f]{12,}\+?", start["commit"])
+    assert re.fullmatch(r".+, \d+ cores", start["hardware"])
+    assert start["threads"] == torch.get_num_threads()
+    assert start["execution"] == dataclasses.asdict(CPU)
+    assert start["time"].startswith("20")
+
+
+@pytest.mark.parametrize(
+    ("name", "inner", "known"), [("subspaces", True, True), ("x", True, False), (None, False, False)]
+)
+def test_the_commit_is_that_of_the_source_tree_alone(tmp_path: Path, name: str | None, inner: bool, known: bool):
+    """Not that of a repository in which the package happens to be installed."""
+    top = tmp_path / "top"
+    package = top / "subspaces" / "training"
+    package.mkdir(parents=True)
+    shutil.copy(environment.__file__, package)
+    if name:
+        (top / "pyproject.toml").write_text(f'[project]\nname = "{name}"\n')
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b.c"]
+    where = top if inner else tmp_path
+    for command in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "first"]):
+        subprocess.run([*git, *command], cwd=where, check=True)
+    spec = importlib.util.spec_from_file_location("subspaces.experiments.training.copied", package / "environment.py")
+    assert spec is not None
+    assert spec.loader is not None
+    copied = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(copied)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("SUBSPACES_COMMIT", raising=False)
+        found = copied.commit()
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=where, check=True, capture_output=True, text=True).stdout
+    assert found == (head[:12] if known else None)
+
+
+def test_every_start_is_noted(tmp_path: Path):
+    run = interrupted(tmp_path)
+    train_one(RECIPE, tmp_path)
+    assert len(run.starts()) == 2
+
+
+def test_the_log_has_a_row_for_every_epoch(tmp_path: Path):
+    seen = []
+    run = train_one(RECIPE, tmp_path, report=lambda run, row: seen.append(row))
+    names = ["epoch", "loss", "train_accuracy", "learning_rate", "l2", "cos2", "images_per_second"]
+    assert [list(row) for row in run.log()] == [names, names]
+    assert seen == run.log()
+    assert [row["epoch"] for row in run.log()] == [1, 2]
+    assert [row["learning_rate"] for row in run.log()] == pytest.approx([0.01, 0.02])
+    assert all(row["images_per_second"] > 0 for row in run.log())
+    assert run.log()[0]["l2"] > 1
+    assert 0 <= run.log()[0]["cos2"] < 0.1
+    assert run.result == {**run.log()[-1], "test_accuracy": run.result["test_accuracy"]}
+
+
+def test_an_unfinished_run_has_a_checkpoint_and_no_result(tmp_path: Path):
+    run = interrupted(tmp_path)
+    assert (run.folder / "state.safetensors").is_file()
+    assert not run.family_file.exists()
+    with pytest.raises(RunError, match="not finished"):
+        _ = run.result
+
+
+def test_a_checkpoint_is_whole_or_not_there(tmp_path: Path):
+    run = Run.under(tmp_path, RECIPE)
+    run.start(CPU)
+    run.save_checkpoint({"a": torch.ones(3)}, {"epoch": 1, "done": 2})
+    before = (run.folder / "state.safetensors").read_bytes()
+    with pytest.raises(TypeError):
+        run.save_checkpoint({"a": torch.zeros(3)}, {"epoch": object()})
+    with pytest.raises(ValueError, match="only dense tensors"):
+        run.save_checkpoint({"a": None}, {"epoch": 2})  # type: ignore[dict-item]
+    assert (run.folder / "state.safetensors").read_bytes() == before
+    assert not list(run.folder.glob(".*.partial"))
+    tensors, progress = run.load_checkpoint()
+    assert torch.equal(tensors["a"], torch.ones(3))
+    assert progress == {"epoch": 1, "done": 2, "log_bytes": 0, "log": ""}
+
+
+def test_what_a_killed_writer_left_behind_is_removed(tmp_path: Path):
+    run = Run.under(tmp_path, RECIPE)
+    run.folder.mkdir()
+    (run.folder / ".state.safetensors.0123abcd.partial").write_bytes(b"half")
+    train_one(RECIPE, tmp_path)
+    assert not list(run.folder.glob(".*.partial"))
+
+
+def test_loading_a_checkpoint_cuts_the_log_back_to_it(tmp_path: Path):
+    run = Run.under(tmp_path, RECIPE)
+    run.start(CPU)
+    run.append_log({"epoch": 1})
+    run.save_checkpoint({"a": torch.ones(1)}, {"epoch": 1, "done": 0})
+    run.append_log({"epoch": 2})
+    with open(run.folder / "log.jsonl", "a") as file:
+        file.write('{"epoch": 3, "lo')  # the last words of a killed process
+    run.load_checkpoint()
+    assert run.log() == [{"epoch": 1}]
+
+
+def test_a_log_without_a_checkpoint_begins_anew(tmp_path: Path):
+    run = Run.under(tmp_path, RECIPE)
+    run.start(CPU)
+    run.append_log({"epoch": 1})
+    assert run.load_checkpoint() is None
+    assert run.log() == []
+
+
+# What is refused
+
+
+def test_a_finished_run_is_not_trained_again(tmp_path: Path):
+    (run,) = ss_train(tmp_path)
+    before = folder_of(run)
+    (again,) = ss_train(tmp_path)
+    assert again.folder == run.folder
+    assert folder_of(again) == before
+
+
+def ss_train(out: Path) -> list[Run]:
+    from subspaces.experiments.training import train
+
+    return train(RECIPE, out=out, device="cpu", show="quiet", tensorboard=False)
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_the_folder_of_another_configuration_is_refused_and_left_alone(finished, tmp_path: Path):
+    run = train_one(RECIPE, tmp_path) if finished else interrupted(tmp_path)
+    resealed(run.folder / "config.json", lambda config: config.update(beta=0.25))
+    before = folder_of(run)
+    with pytest.raises(RunError, match=r"another configuration: beta is 0\.25 there and 1\.0 here"):
+        ss_train(tmp_path)
+    assert folder_of(run) == before
+
+
+def older(run: Run) -> None:
+    """Leave a configuration as it was before recipes had branches: with the fields of all methods."""
+
+    def change(config: dict[str, Any]) -> None:
+        config |= {"vertices": 3, "ema_decay": 0.999, "sam_rho": 0.05, "epsilon": 0.1}
+        del config["trunk"], config["branch"]
+
+    resealed(run.folder / "config.json", change)
+
+
+def test_an_older_finished_run_is_still_that_run(tmp_path: Path):
+    run = train_one(RECIPE, tmp_path)
+    older(run)
+    before = folder_of(run)
+    opened = Run.open(run.folder)
+    assert opened.recipe == RECIPE
+    opened.check()
+    (again,) = ss.train(RECIPE, out=tmp_path, device="cpu", show="quiet", tensorboard=False)
+    assert again.folder == run.folder
+    assert folder_of(run) == before
+    with pytest.raises(RunError, match=r"branch is 0 there and 1 here"):
+        Run(run.folder, dataclasses.replace(RECIPE, branch=1)).check()
+
+
+def test_an_older_interrupted_run_continues(tmp_path: Path):
+    older(interrupted(tmp_path))
+    assert rows(train_one(RECIPE, tmp_path)) == rows(train_one(RECIPE, tmp_path / "whole"))
+
+
+def test_a_recipe_under_another_name_is_the_same_run(tmp_path: Path):
+    run = interrupted(tmp_path)
+    renamed = Run(run.folder, dataclasses.replace(RECIPE, name="other"))
+    train_runs([renamed], digits(), CPU, nothing, nothing)
+    assert renamed.finished
+
+
+@pytest.mark.parametrize("content", ["", "{", "[1]", "\0\0", '{"epochs": 3'])
+def test_a_damaged_configuration_is_refused(content, tmp_path: Path):
+    run = interrupted(tmp_path)
+    (run.folder / "config.json").write_text(content)
+    for use in (lambda: ss_train(tmp_path), lambda: Run.open(run.folder)):
+        with pytest.raises(RunError, match=r"config\.json is damaged"):
+            use()
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path: Path):
+    with pytest.raises(RunError, match=r"not a run folder: it has no config\.json"):
+        Run.open(tmp_path)
+    seals.write_json(tmp_path / "config.json", {"epoch": 3}, RECIPE.key)
+    with pytest.raises(RunError, match=r"config\.json is not a recipe: .*'epochs'"):
+        Run.open(tmp_path)
+
+
+def test_a_damaged_environment_is_refused(tmp_path: Path):
+    run = interrupted(tmp_path)
+    (run.folder / "environment.json").write_text("{}")
+    with pytest.raises(RunError, match=r"environment\.json is damaged"):
+        ss_train(tmp_path)
+
+
+def cut(content: bytes) -> bytes:
+    return content[: len(content) // 2]
+
+
+def flipped(content: bytes) -> bytes:
+    return b"\xff" * 8 + content[8:]
+
+
+@pytest.mark.parametrize("damage", [cut, flipped, lambda content: b""])
+def test_a_damaged_checkpoint_is_refused_and_kept(damage, tmp_path: Path):
+    run = interrupted(tmp_path)
+    state = run.folder / "state.safetensors"
+    state.write_bytes(damage(state.read_bytes()))
+    before = state.read_bytes()
+    with pytest.raises(RunError, match=r"state\.safetensors is damaged .*remove it to train"):
+        ss_train(tmp_path)
+    assert state.read_bytes() == before
+
+
+@pytest.mark.parametrize("lost", ["half", "all", "file"])
+def test_a_log_that_lost_lines_is_refused(lost, tmp_path: Path):
+    run = interrupted(tmp_path)
+    log = run.folder / "log.jsonl"
+    if lost == "file":
+        log.unlink()
+    else:
+        log.write_bytes(cut(log.read_bytes()) if lost == "half" else b"")
+    with pytest.raises(
+        RunError, match=r"log\.jsonl is damaged \(it is shorter than when the checkpoint was written\): remove"
+    ):
+        ss_train(tmp_path)
+
+
+def unknown(content: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name.replace("family", "line"): value for name, value in content.items()}
+
+
+def larger(content: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name: torch.cat([value, value]) if value.ndim == 2 else value for name, value in content.items()}
+
+
+def stranger(content: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {**content, "optimizer.99.momentum_buffer": torch.zeros(3)}
+
+
+@pytest.mark.parametrize("change", [unknown, larger, stranger])
+def test_a_checkpoint_that_does_not_fit_is_refused(change, tmp_path: Path):
+    run = interrupted(tmp_path)
+    tensors, progress = run.load_checkpoint()
+    run.save_checkpoint(change(tensors), progress)
+    with pytest.raises(RunError, match=r"state\.safetensors does not fit .*remove the folder"):
+        ss_train(tmp_path)
+
+
+@pytest.mark.parametrize("progress", [{}, {"epoch": 1}])
+def test_a_checkpoint_without_its_place_is_refused(progress, tmp_path: Path):
+    run = interrupted(tmp_path)
+    tensors, _ = run.load_checkpoint()
+    run.save_checkpoint(tensors, progress)
+    with pytest.raises(RunError, match=r"state\.safetensors does not fit .*remove the folder"):
+        ss_train(tmp_path)
+
+
+@pytest.mark.parametrize("header", ["[]", "{}", "3"])
+def test_a_checkpoint_with_a_strange_header_is_refused(header, tmp_path: Path):
+    run = interrupted(tmp_path)
+    tensors, _ = run.load_checkpoint()
+    safetensors.torch.save_file(tensors, run.folder / "state.safetensors", {"progress": header})
+    with pytest.raises(RunError, match=r"state\.safetensors is damaged"):
+        ss_train(tmp_path)
+
+
+@pytest.mark.parametrize("damage", [cut, flipped, lambda content: b""])
+def test_a_damaged_family_of_a_finished_run_is_refused(damage, tmp_path: Path):
+    run = train_one(RECIPE, tmp_path)
+    run.family_file.write_bytes(damage(run.family_file.read_bytes()))
+    with pytest.raises(RunError, match=r"family\.safetensors is damaged .*remove the folder"):
+        ss_train(tmp_path)
+
+
+def test_a_damaged_line_of_the_log_is_named(tmp_path: Path):
+    run = train_one(RECIPE, tmp_path)
+    log = run.folder / "log.jsonl"
+    log.write_bytes(log.read_bytes().replace(b'{"epoch": 2', b"?"))
+    with pytest.raises(RunError, match=r"line 2 of .*log\.jsonl is damaged"):
+        run.log()
+
+
+def test_a_damaged_result_is_named(tmp_path: Path):
+    run = train_one(RECIPE, tmp_path)
+    (run.folder / "result.json").write_text("")
+    with pytest.raises(RunError, match=r"result\.json is damaged"):
+        _ = run.result
+
+
+# Training that goes wrong
+
+
+ABSURD = dataclasses.replace(RECIPE, learning_rate=1e30, schedule="constant")
+
+
+def test_a_loss_that_is_not_finite_stops_training(tmp_path: Path):
+    with pytest.raises(
+        TrainingError, match=r"loss of small-seed0-\w+ is (nan|inf).*lower --learning-rate \(now 1e\+30\)"
+    ):
+        train_one(ABSURD, tmp_path)
+    run = Run.under(tmp_path, ABSURD)
+    assert not run.finished
+    assert not (run.folder / "state.safetensors").exists()
+
+
+def test_the_last_good_checkpoint_is_kept(tmp_path: Path):
+    good = interrupted(tmp_path)
+    tensors, progress = good.load_checkpoint()
+    absurd = dataclasses.replace(ABSURD, weight_decay=1e10)  # no step leaves finite weights
+    run = Run.under(tmp_path, absurd)
+    run.start(CPU)
+    run.begin_log(good.log())  # a run that was good for an epoch
+    run.save_checkpoint(tensors, {name: progress[name] for name in ("epoch", "done")})
+    state = (run.folder / "state.safetensors").read_bytes()
+    with pytest.raises(TrainingError, match="last good checkpoint is kept"):
+        train_one(absurd, tmp_path, execution=EAGER)
+    assert (run.folder / "state.safetensors").read_bytes() == state
+    tensors, progress = run.load_checkpoint()
+    assert progress["epoch"] == 1
+    assert all(value.isfinite().all() for value in tensors.values() if value.is_floating_point())
+    assert len(run.log()) == 1
+
+
+@pytest.mark.parametrize("execution", [EAGER, CPU], ids=["at a checkpoint", "at the end"])
+def test_weights_that_are_not_finite_are_never_a_checkpoint_nor_a_result(execution, tmp_path: Path):
+    """With one batch in an epoch the loss is still finite when the step has already ruined the weights."""
+    recipe = dataclasses.replace(ABSURD, batch=1200, weight_decay=1e10, epochs=1)
+    with pytest.raises(TrainingError, match=r"weights of small-seed0-\w+ are not finite"):
+        train_one(recipe, tmp_path, execution=execution)
+    run = Run.under(tmp_path, recipe)
+    assert not run.finished
+    assert not (run.folder / "state.safetensors").exists()
+
+
+def test_weights_that_are_not_finite_are_never_a_trunk(tmp_path: Path):
+    recipe = dataclasses.replace(ABSURD, batch=1200, weight_decay=1e10, epochs=2, trunk=1, branch=1)
+    with pytest.raises(TrainingError, match=r"weights of .* are not finite"):
+        train_one(recipe, tmp_path)
+    assert not (tmp_path / ".trunks").exists()
+
+
+def test_a_stop_after_the_loss_is_lost_keeps_the_last_good_checkpoint(tmp_path: Path):
+    stop = Countdown(4, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    with pytest.raises(TrainingError, match=r"lower .*--learning-rate"):
+        train_one(ABSURD, tmp_path, tick=stop)
+    assert not (Run.under(tmp_path, ABSURD).folder / "state.safetensors").exists()
+
+
+def test_a_run_that_fails_does_not_stop_the_others(tmp_path: Path):
+    recipes = [ABSURD, RECIPE, dataclasses.replace(ABSURD, seed=1), dataclasses.replace(RECIPE, seed=1)]
+    runs = [Run.under(tmp_path, recipe) for recipe in recipes]
+    with pytest.raises(TrainingError, match=f"the loss of {runs[0].folder.name}"):
+        train_runs(runs, digits(), CPU, nothing, nothing)
+    assert [run.finished for run in runs] == [False, True, False, True]
+
+
+def test_a_run_that_fails_does_not_stop_those_on_other_data(tmp_path: Path):
+    from subspaces.experiments.training import train
+
+    recipes = [ABSURD, dataclasses.replace(RECIPE, batch=100)]
+    with pytest.raises(TrainingError, match=r"lower .*--learning-rate"):
+        train(recipes, out=tmp_path, device="cpu", show="quiet", tensorboard=False)
+    assert [Run.under(tmp_path, recipe).finished for recipe in recipes] == [False, True]
+
+
+def test_runs_that_take_turns_go_on_without_one_that_fails(tmp_path: Path):
+    runs = [Run.under(tmp_path, recipe) for recipe in (ABSURD, RECIPE)]
+    with stop_on_signals() as stop:
+        (error,) = Turns(digits(), CPU, Watchers(nothing, nothing), stop).train([[run] for run in runs])
+    assert runs[0].folder.name in str(error)
+    assert runs[1].finished
+
+
+def test_a_stop_saves_every_run_even_if_one_cannot_be_saved(tmp_path: Path):
+    runs = [Run.under(tmp_path, recipe) for recipe in (ABSURD, RECIPE)]
+    tick = Countdown(8, lambda: os.kill(os.getpid(), signal.SIGTERM))  # before the end of an epoch
+    with stop_on_signals() as stop, pytest.raises(TrainingError, match=r"lower .*--learning-rate"):
+        Turns(digits(), CPU, Watchers(nothing, tick), stop).train([[run] for run in runs])
+    assert [(run.folder / "state.safetensors").is_file() for run in runs] == [False, True]
+
+
+def test_a_stop_is_heeded_also_on_other_data_when_one_run_cannot_be_saved(tmp_path: Path, monkeypatch):
+    from subspaces.experiments.training import display, train
+
+    tick = Countdown(4, lambda: os.kill(os.getpid(), signal.SIGTERM))  # before the end of an epoch
+    monkeypatch.setattr(display.Display, "tick", lambda self, run, steps: tick(run, steps))
+    recipes = [ABSURD, dataclasses.replace(RECIPE, batch=100)]
+    with pytest.raises(TrainingError, match=r"lower .*--learning-rate"):
+        train(recipes, out=tmp_path, device="cpu", show="quiet", tensorboard=False)
+    assert not Run.under(tmp_path, recipes[1]).folder.exists()
+
+
+# Who may write
+
+
+def holds(pause: Pause, out: Path) -> None:
+    with Run.under(out, RECIPE).locked():
+        pause(1)
+
+
+def test_only_one_process_trains_a_run(tmp_path: Path):
+    holder = Worker(holds, tmp_path)
+    assert holder.line() == "there\n"
+    with pytest.raises(RunError, match=f"in use by process {holder.pid}"):
+        train_one(RECIPE, tmp_path)
+    holder.kill()
+    (run,) = ss_train(tmp_path)
+    assert run.finished
+
+
+def test_a_run_is_locked_in_its_own_process_too_and_free_afterwards(tmp_path: Path):
+    run = Run.under(tmp_path, RECIPE)
+    with run.locked(), pytest.raises(RunError, match=f"process {os.getpid()}"), run.locked():
+        pass
+    with run.locked():
+        pass
+
+
+def test_a_run_that_another_process_finished_in_the_meantime_is_left_alone(tmp_path: Path):
+    run = train_one(RECIPE, tmp_path)
+    before = rows(run), contents(run.family_file)
+    train_runs([run], digits(), CPU, nothing, nothing)  # it was not finished when we looked
+    assert (rows(run), contents(run.family_file)) == before
+    assert len(run.starts()) == 1
+
+
+def test_a_run_that_never_starts_leaves_no_folder(tmp_path):
+    run = Run.under(tmp_path, Recipe(name="never"))
+    with run.locked():
+        assert run.folder.is_dir()
+    assert not run.folder.exists()
+
+
+def test_folders_that_were_only_reserved_are_left_out(tmp_path: Path):
+    """What a process leaves that was killed while it waited: the folders of runs that it never started."""
+    for name in ("reserved", "begun", "branch", "empty"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "reserved" / ".lock").touch()
+    (tmp_path / "branch" / "log.jsonl").touch()
+    for file in (".lock", "config.json"):
+        (tmp_path / "begun" / file).touch()
+    folders = [*sorted(tmp_path.iterdir()), tmp_path / "nowhere"]
+    assert [path.name for path in Run.begun(folders)] == ["begun", "nowhere"]

@@ -1,0 +1,433 @@
+"""Seals: what is damaged, or in the wrong place, is an error that names the file; what is whole is what was written."""
+
+import dataclasses
+import json
+import os
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from helpers import quick, resealed, unsealed
+from hypothesis import given
+from hypothesis import strategies as st
+from training_cases import CPU, DIGITS, Countdown, assert_same_end, train_one
+
+import subspaces as ss
+from subspaces.experiments.training import Recipe, Run, RunError, seals
+from subspaces.experiments.training.logs import Log
+from subspaces.experiments.training.trunks import leave
+from subspaces.experiments.training.trunks import path as trunk_of
+
+RECIPE = dataclasses.replace(DIGITS, method="line", epochs=2)
+EAGER = dataclasses.replace(CPU, checkpoint_seconds=0.0)
+KEY = "0123456789"
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def answer(use: Callable[[], Any], file: Path) -> Any:
+    """Return what a use of a damaged file gives; None where it is refused, which must name the file and a remedy."""
+    refused = ""
+    try:
+        return use()
+    except RunError as error:
+        refused = str(error)
+    assert str(file) in refused
+    assert "remove" in refused
+    return None
+
+
+# Sealed JSON
+
+
+@quick
+@given(content=st.dictionaries(st.text(max_size=5).filter(lambda name: name != "seal"), values, max_size=4))
+def test_what_is_sealed_is_read_as_it_was(content: dict[str, Any], tmp_path_factory: pytest.TempPathFactory):
+    path = tmp_path_factory.mktemp("sealed") / "result.json"
+    seals.write_json(path, content, KEY, {"log.jsonl": "ab"})
+    assert seals.read_json(path, KEY, "remove it") == (content, KEY, {"log.jsonl": "ab"})
+    assert seals.read_json(path, None, "remove it").content == content
+
+
+def test_no_byte_can_be_changed_unnoticed(tmp_path: Path):
+    path = tmp_path / "result.json"
+    content = {"epoch": 3, "test_accuracy": 0.91, "stopping": [{"chosen_on": "test"}], "l2": None}
+    seals.write_json(path, content, KEY, {"family.safetensors": "cd" * 16})
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        for bit in (0, 1, 4, 5):
+            path.write_bytes(whole[:place] + bytes([whole[place] ^ (1 << bit)]) + whole[place + 1 :])
+            found = answer(lambda: seals.read_json(path, KEY, "remove it"), path)
+            assert found in (None, (content, KEY, {"family.safetensors": "cd" * 16})), place
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda path: path.write_bytes(path.read_bytes()[:-3]), ""),
+        (lambda path: path.write_bytes(b""), ""),
+        (lambda path: path.write_text("[]"), "expected an object, found a list"),
+        (lambda path: path.write_text("[" * 10**5), "recursion"),
+        (lambda path: path.write_text("{}"), "it has no seal"),
+        (lambda path: path.write_text('{"seal": []}'), "it has no seal"),
+        (lambda path: path.write_text('{"seal": {}}'), "does not match its seal"),
+        (lambda path: path.write_bytes(b"\xff\xfe"), ""),
+        (lambda path: resealed(path, lambda _: None, run="9876543210"), "of the run 9876543210, not of 0123456789"),
+        (lambda path: seals.write_json(path.with_name("a.json"), {}, KEY) or path.with_name("a.json").rename(path), ""),
+    ],
+)
+def test_what_is_no_sealed_file_is_named_with_what_to_do(change: Callable[[Path], Any], message: str, tmp_path: Path):
+    path = tmp_path / "result.json"
+    seals.write_json(path, {"a": 1}, KEY)
+    change(path)
+    with pytest.raises(RunError, match=rf"{path} is damaged \(.*{message}.*\): remove it"):
+        seals.read_json(path, KEY, "remove it")
+
+
+# Sealed tensors
+
+
+def test_no_byte_of_a_tensor_file_can_be_changed_unnoticed(tmp_path: Path):
+    path = tmp_path / "state.safetensors"
+    tensors = {"a": torch.arange(5.0), "b": torch.tensor([[1, 2]])}
+    seals.write_tensors(path, tensors, {"progress": '{"epoch": 3}'}, KEY)
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        path.unlink()  # tensors are mapped from the file
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        read = answer(lambda: seals.read_tensors(path, KEY, "remove it"), path)
+        if read is not None:  # a space that became something else that JSON passes over
+            header, found = read
+            assert header["progress"] == '{"epoch": 3}', place
+            assert found.keys() == tensors.keys(), place
+            assert all(torch.equal(found[name], tensors[name]) for name in tensors), place
+
+
+def test_tensors_of_another_run_or_name_are_refused(tmp_path: Path):
+    seals.write_tensors(tmp_path / "a.safetensors", {"a": torch.ones(2)}, {}, KEY)
+    with pytest.raises(RunError, match="it is of the run 0123456789, not of 9876543210"):
+        seals.read_tensors(tmp_path / "a.safetensors", "9876543210", "remove it")
+    shutil.copy(tmp_path / "a.safetensors", tmp_path / "b.safetensors")
+    with pytest.raises(RunError, match=r"b\.safetensors is damaged \(it was written as a\.safetensors\): remove it"):
+        seals.read_tensors(tmp_path / "b.safetensors", KEY, "remove it")
+
+
+# Run folders
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return train_one(RECIPE, tmp_path_factory.mktemp("finished"))
+
+
+class Interrupted(Exception):
+    pass
+
+
+def interrupt() -> None:
+    raise Interrupted
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    out = tmp_path_factory.mktemp("begun")
+    with pytest.raises(Interrupted):
+        train_one(RECIPE, out, execution=EAGER, tick=Countdown(8, interrupt))
+    return Run.under(out, RECIPE)
+
+
+def copied(run: Run, to: Path, name: str | None = None) -> Run:
+    folder = to / (name or run.folder.name)
+    shutil.copytree(run.folder, folder)
+    return Run(folder, run.recipe)
+
+
+def train(out: Path, recipe: Recipe = RECIPE) -> Run:
+    (run,) = ss.train(recipe, out=out, device="cpu", show="quiet", tensorboard=False)
+    return run
+
+
+FINISHED = ("config.json", "environment.json", "log.jsonl", "family.safetensors", "result.json")
+BEGUN = ("config.json", "environment.json", "log.jsonl", "state.safetensors")
+
+
+def flipped(content: bytes, place: int) -> bytes:
+    return content[:place] + bytes([content[place] ^ (1 << place % 8)]) + content[place + 1 :]
+
+
+@pytest.mark.parametrize("name", FINISHED)
+def test_a_changed_byte_of_a_finished_run_is_noticed(name: str, finished: Run, tmp_path: Path):
+    run = copied(finished, tmp_path)
+    file, chance = run.folder / name, random.Random(name)
+    whole = file.read_bytes()
+    for place in [0, len(whole) - 2, *(chance.randrange(len(whole)) for _ in range(25))]:
+        file.unlink()
+        file.write_bytes(flipped(whole, place))
+        if answer(lambda: train(tmp_path), file) is not None:
+            assert_same_end(run, finished)
+
+
+@pytest.mark.parametrize("name", BEGUN)
+def test_a_changed_byte_of_an_unfinished_run_is_noticed(name: str, begun: Run, finished: Run, tmp_path: Path):
+    whole, chance = (begun.folder / name).read_bytes(), random.Random(name)
+    for number in range(8):
+        run = copied(begun, tmp_path / str(number))
+        file = run.folder / name
+        file.unlink()
+        file.write_bytes(flipped(whole, chance.randrange(len(whole))))
+        before = {path.name: path.read_bytes() for path in run.folder.iterdir() if path.suffix == ".safetensors"}
+        if answer(lambda out=tmp_path / str(number): train(out), file) is not None:
+            assert_same_end(run, finished)
+        else:
+            assert {path.name: path.read_bytes() for path in run.folder.glob("*.safetensors")} == before
+
+
+def test_a_bit_of_a_weight_in_a_checkpoint_is_noticed(begun: Run, tmp_path: Path):
+    run = copied(begun, tmp_path)
+    state = run.folder / "state.safetensors"
+    whole = state.read_bytes()
+    state.unlink()
+    state.write_bytes(flipped(whole, len(whole) - 100))
+    message = rf"{state} is damaged \(its tensors do not match its checksum\): remove it to train {run.folder.name}"
+    with pytest.raises(RunError, match=message):
+        train(tmp_path)
+
+
+def test_an_epoch_in_a_checkpoint_is_not_believed(begun: Run, tmp_path: Path):
+    run = copied(begun, tmp_path)
+    state = run.folder / "state.safetensors"
+    content = state.read_bytes()
+    assert content.count(rb"{\"epoch\": 1") == 1
+    state.unlink()
+    state.write_bytes(content.replace(rb"{\"epoch\": 1", rb"{\"epoch\": 0"))
+    with pytest.raises(RunError, match=r"state\.safetensors is damaged"):
+        train(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["result.json", "log.jsonl", "environment.json", "family.safetensors"])
+def test_a_file_of_another_run_is_noticed(name: str, finished: Run, tmp_path: Path):
+    other = train_one(dataclasses.replace(RECIPE, seed=1), tmp_path / "other")
+    run = copied(finished, tmp_path)
+    (run.folder / name).unlink()
+    shutil.copy(other.folder / name, run.folder)
+    with pytest.raises(RunError, match=rf"{run.folder / name} is damaged"):
+        train(tmp_path)
+
+
+def test_other_data_cannot_be_slipped_into_a_configuration(finished: Run, tmp_path: Path):
+    run = copied(finished, tmp_path)
+    config = run.folder / "config.json"
+    config.write_text(config.read_text().replace('"data_seed": 0', '"data_seed": 1'))
+    with pytest.raises(RunError, match=r"config\.json is damaged \(its content does not match its seal\): put an"):
+        Run.open(run.folder)
+    resealed(config, lambda _: None)  # by someone who knows how: the key of the seal is the old one
+    with pytest.raises(RunError, match=r"config\.json is damaged \(its fields have the key \w+, and its seal says"):
+        Run.open(run.folder)
+    other = dataclasses.replace(RECIPE, data_seed=1)
+    resealed(config, lambda _: None, run=other.key)
+    with pytest.raises(RunError, match=rf"key {other.key}, and the folder's name says {RECIPE.key}"):
+        Run.open(run.folder)
+    renamed = Run.open(run.folder.rename(tmp_path / "renamed"))
+    assert renamed.recipe == other
+    with pytest.raises(RunError, match=rf"result\.json is damaged \(it is of the run {RECIPE.key}, not of {other.key}"):
+        _ = renamed.result
+
+
+def test_a_folder_may_have_any_other_name(finished: Run, tmp_path: Path):
+    run = Run.open(copied(finished, tmp_path, "mine").folder)
+    assert (run.recipe, run.result) == (finished.recipe, finished.result)
+
+
+def lines(run: Run) -> list[bytes]:
+    return (run.folder / "log.jsonl").read_bytes().splitlines(keepends=True)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda log: log[:1],
+        lambda log: log[1:],
+        lambda log: log[::-1],
+        lambda log: [*log, log[-1]],
+        lambda log: [log[0], log[1].replace(b'"epoch": 2', b'"epoch": 3')],
+        lambda log: [],
+    ],
+)
+def test_a_log_without_a_line_or_in_another_order_is_noticed(
+    change: Callable[[list[bytes]], list[bytes]], finished: Run, tmp_path: Path
+):
+    run = copied(finished, tmp_path)
+    assert len(lines(run)) == 2
+    (run.folder / "log.jsonl").write_bytes(b"".join(change(lines(run))))
+    for use in (run.log, lambda: train(tmp_path)):
+        with pytest.raises(RunError, match=r"log\.jsonl is damaged"):
+            use()
+
+
+def test_the_log_of_a_run_in_training_is_read_to_its_last_whole_line(begun: Run, tmp_path: Path):
+    run = copied(begun, tmp_path)
+    with open(run.folder / "log.jsonl", "a") as file:
+        file.write('{"epoch": 2, "lo')
+    assert run.log() == begun.log()
+    (run.folder / "log.jsonl").write_bytes(b"")
+    with pytest.raises(RunError, match=r"log\.jsonl is damaged \(it is shorter than when the checkpoint was written"):
+        run.log()
+
+
+def test_starts_are_there_while_a_run_is_finished(finished: Run, tmp_path: Path):
+    run = copied(finished, tmp_path)
+    (run.folder / "environment.json").unlink()
+    with pytest.raises(RunError, match=r"has no environment\.json: put it back, or remove the folder"):
+        run.starts()
+    assert len(finished.starts()) == 1
+    resealed(finished.folder / "environment.json", lambda values: values.update(starts=values["starts"]))
+    assert unsealed(finished.folder / "environment.json")["starts"] == finished.starts()
+
+
+@pytest.mark.parametrize("starts", [None, {}, [1], "x"])
+def test_starts_that_are_none_are_refused(starts: Any, finished: Run, tmp_path: Path):
+    run = copied(finished, tmp_path)
+    resealed(run.folder / "environment.json", lambda values: values.update(starts=starts))
+    with pytest.raises(RunError, match=r"environment\.json is damaged \(it holds no list of starts\)"):
+        run.starts()
+
+
+@pytest.mark.parametrize("damage", ["bit", "foreign", "empty"])
+def test_a_damaged_trunk_is_noticed(damage: str, tmp_path: Path):
+    first, second, other = (dataclasses.replace(RECIPE, trunk=1, branch=one, epochs=2) for one in (1, 2, 3))
+    run = train_one(first, tmp_path)
+    trunk = trunk_of(run, 1)
+    content = trunk.read_bytes()
+    trunk.unlink()
+    if damage == "foreign":
+        train_one(dataclasses.replace(other, seed=1), tmp_path / "other")
+        (found,) = (tmp_path / "other" / ".trunks").iterdir()
+        content = found.read_bytes()
+    trunk.write_bytes({"bit": flipped(content, len(content) - 9), "empty": b"", "foreign": content}[damage])
+    with pytest.raises(RunError, match=rf"{trunk} is damaged \(.+\): remove it, and the trunk is trained again"):
+        train(tmp_path, second)
+    trunk.unlink()
+    train(tmp_path, second)
+    assert json.loads(json.dumps(run.log()[0]["loss"])) == Run.under(tmp_path, second).log()[0]["loss"]
+
+
+# Slips that would go unnoticed else
+
+
+def test_lines_are_sealed_for_their_run(tmp_path: Path):
+    Log(tmp_path / "log.jsonl", KEY, "remove it").begin([{"epoch": 1}])
+    assert Log(tmp_path / "log.jsonl", KEY, "remove it").read()[0] == [{"epoch": 1}]
+    with pytest.raises(RunError, match=r"log\.jsonl is damaged \(line 1 does not match its seal\): remove it"):
+        Log(tmp_path / "log.jsonl", "9876543210", "remove it").read()
+
+
+def test_a_log_that_was_removed_begins_anew(tmp_path: Path):
+    log = Log(tmp_path / "log.jsonl", KEY, "remove it")
+    log.append({"epoch": 1})
+    log.remove()
+    log.append({"epoch": 2})
+    assert log.read()[0] == [{"epoch": 2}]
+
+
+def test_the_log_is_on_the_disk_before_what_counts_on_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    run = Run.under(tmp_path, RECIPE)
+    run.start(CPU)
+    calls: list[Any] = []
+    sync, replace = os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda file: calls.append(os.fstat(file).st_ino) or sync(file))
+    monkeypatch.setattr(os, "replace", lambda old, new: calls.append(Path(new).name) or replace(old, new))
+    for epoch, name in ((1, "state.safetensors"), (2, "result.json")):
+        run.append_log({"epoch": epoch})
+        calls.clear()
+        if epoch == 1:
+            run.save_checkpoint({"a": torch.ones(1)}, {"epoch": 1})
+        else:
+            run.finish({}, {})
+        assert calls.index((run.folder / "log.jsonl").stat().st_ino) < calls.index(name)
+    assert not (run.folder / "state.safetensors").exists()
+
+
+def test_only_a_finished_run_loses_its_checkpoint(begun: Run, finished: Run, tmp_path: Path):
+    for run in (copied(begun, tmp_path), copied(finished, tmp_path / "finished")):
+        (run.folder / "state.safetensors").touch()
+        run.tidy()
+        assert (run.folder / "state.safetensors").exists() == (not run.finished)
+
+
+def test_the_subspace_that_was_trained_is_checked_too(tmp_path: Path):
+    recipe = dataclasses.replace(RECIPE, method="integral", epochs=1)
+    run = train_one(recipe, tmp_path)
+    whole = run.trained_file.read_bytes()
+    run.trained_file.unlink()
+    run.trained_file.write_bytes(flipped(whole, len(whole) - 9))
+    with pytest.raises(RunError, match=r"trained\.safetensors is damaged"):
+        train(tmp_path, recipe)
+    assert str(run.trained_file) in ss.check(tmp_path)[0]
+
+
+def test_a_trunk_that_is_there_is_left_alone_and_must_be_of_its_stem(tmp_path: Path):
+    first, second = (dataclasses.replace(RECIPE, trunk=1, branch=one, epochs=2) for one in (1, 2))
+    run = train_one(first, tmp_path)
+    trunk = trunk_of(run, 1)
+    before = trunk.stat().st_mtime_ns
+    leave(run, {"a": torch.ones(1)})
+    assert trunk.stat().st_mtime_ns == before
+    header, tensors = seals.read_tensors(trunk, None, "")
+    seals.write_tensors(trunk, {name: value.clone() for name, value in tensors.items()}, {"log": header["log"]}, KEY)
+    with pytest.raises(RunError, match=f"it is of the run {KEY}, not of"):
+        train(tmp_path, second)
+
+
+@pytest.mark.parametrize("name", ["config.json", "environment.json", "log.jsonl", "family.safetensors", "result.json"])
+@pytest.mark.parametrize("kind", ["pipe", "folder", "link"])
+def test_what_is_no_file_is_told_and_never_waited_for(name: str, kind: str, finished: Run, tmp_path: Path):
+    run = copied(finished, tmp_path)
+    (run.folder / name).unlink()
+    if kind == "pipe":
+        os.mkfifo(run.folder / name)
+    elif kind == "folder":
+        (run.folder / name).mkdir()
+    else:
+        os.symlink(tmp_path / "nowhere", run.folder / name)
+    assert ss.check(tmp_path)
+    if name in ("environment.json", "log.jsonl"):
+        with pytest.raises(RunError, match=rf"{run.folder / name} is damaged \(it is not a file\): remove"):
+            train(tmp_path)
+
+
+def test_more_than_whole_lines_in_a_finished_log_is_noticed(finished: Run, tmp_path: Path):
+    run = copied(finished, tmp_path)
+    with open(run.folder / "log.jsonl", "a") as file:
+        file.write('{"epoch": 3')
+    with pytest.raises(RunError, match=r"log\.jsonl is damaged \(it is not the log that result\.json was written with"):
+        run.log()
+
+
+def test_without_its_configuration_nothing_of_a_run_is_touched(begun: Run, finished: Run, tmp_path: Path):
+    run = copied(finished, tmp_path)
+    (run.folder / "config.json").unlink()
+    before = {path.name: path.read_bytes() for path in run.folder.iterdir() if path.name != ".lock"}
+    with pytest.raises(RunError, match=r"has no config\.json: put an unchanged copy back, or remove the folder"):
+        train(tmp_path)
+    assert run.holder() is None
+    assert {path.name: path.read_bytes() for path in run.folder.iterdir() if path.name != ".lock"} == before
+    other = copied(begun, tmp_path / "begun")  # whose checkpoint says of which run it is
+    (other.folder / "config.json").unlink()
+    train(tmp_path / "begun")
+    assert_same_end(other, finished)
+
+
+def test_a_run_whose_family_is_gone_is_trained_anew(finished: Run, tmp_path: Path):
+    run = copied(finished, tmp_path)
+    run.family_file.unlink()
+    train(tmp_path)
+    assert_same_end(run, finished)
+    assert ss.check(tmp_path) == []

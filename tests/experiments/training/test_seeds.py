@@ -1,0 +1,250 @@
+"""Every seed decides what it names, and nothing else; observed in whole runs, whose network notes what it sees."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from seed_cases import BASE, CHANGED, FIELDS, Call, numbered, taken, use_numbered
+from torch import Tensor
+
+import subspaces as ss
+from subspaces.core import storage
+from subspaces.evaluation.cache import Shelf
+from subspaces.evaluation.run_subject import run_subjects
+from subspaces.experiments import data
+from subspaces.experiments.data import Dataset
+from subspaces.experiments.studies.network_mixtures import PER, Mixing
+from subspaces.experiments.training import Execution, Recipe, Run, api
+from subspaces.experiments.training.engine import Engine
+from subspaces.experiments.training.loop import train_runs
+
+DECIDES = {  # what is drawn, and the seeds that it depends on
+    "initial weights": ("seed",),
+    "order of the images": ("seed", "branch"),
+    "crops and flips": ("seed", "branch"),
+    "alpha and the pairs of the penalty": ("seed",),
+    "dropout masks": ("seed",),
+    "label noise": ("data_seed",),
+    "held-out images": ("data_seed",),
+    "order of the images for statistics": ("seed",),
+    "crops and flips for statistics": ("seed",),
+    "dropout masks for statistics": ("seed",),
+    "samples of swag": ("seed",),
+    "label noise in evaluation": ("data_seed",),
+    "held-out images in evaluation": ("data_seed",),
+    "random points of an evaluation": ("seed",),
+    "order of the images for statistics in evaluation": ("seed",),
+    "masks of MC-dropout": ("seed",),
+    "random mixtures": ("seed",),
+}
+CPU = {"device": "cpu", "workers": 0, "show": "quiet", "tensorboard": False}
+
+
+def ranks(calls: Sequence[Call]) -> list[int]:
+    """The images in their order, numbered within the split that they come from."""
+    numbers = [number for call in calls for number in call.numbers]
+    places = {number: place for place, number in enumerate(sorted(set(numbers)))}
+    return [places[number] for number in numbers]
+
+
+def views(calls: Sequence[Call]) -> list[bytes]:
+    """How the images were cropped and flipped, in the order of the split."""
+    found: dict[int, bytes] = {}
+    for call in calls:
+        found |= call.views
+    return [found[number] for number in sorted(found)]
+
+
+def masks(calls: Sequence[Call]) -> list[list[list[float]]]:
+    return [call.mask.tolist() for call in calls]
+
+
+def epochs(calls: Sequence[Call]) -> list[list[Call]]:
+    """The calls of each epoch: three batches of 20, 20 and 10 images."""
+    assert len(calls) % 3 == 0
+    return [list(calls[start : start + 3]) for start in range(0, len(calls), 3)]
+
+
+class Observed:
+    """What one run has drawn, by name."""
+
+    def __init__(self, recipe: Recipe, out: Path, resident: bool, datasets: list[Dataset]) -> None:
+        taken()
+        (self.run,) = ss.train(recipe, out=out, resident=resident, evaluate_every=0, **CPU)
+        calls, (self.dataset,) = taken(), datasets
+        datasets.clear()
+        self.learning = [call for call in calls if call.learning]
+        self.statistics = [call for call in calls if call.training and not call.learning]
+        self.execution = Execution(device="cpu", resident=resident, workers=0).resolved()
+        self.bench = run_subjects(None, self.execution)(self.run)
+        self.drawn = {**self._training(recipe), **self._measuring()}
+        if resident:  # the rest asks for no training images
+            self.drawn |= self._evaluation()
+
+    def _training(self, recipe: Recipe) -> dict[str, Any]:
+        family = storage.load(self.run.family_file, self._engine(recipe).family.midpoint())
+        return {
+            "initial weights": [omega.tolist() for omega in self._engine(recipe).family.omega.values()],
+            "order of the images": [ranks(epoch) for epoch in epochs(self.learning)],
+            "crops and flips": [views(epoch) for epoch in epochs(self.learning)],
+            "alpha and the pairs of the penalty": family.rng.tolist(),
+            "dropout masks": masks(self.learning),
+            "label noise": self.dataset.train.labels.tolist(),
+            "held-out images": self.dataset.validation.images[:, 0, 0, 0].tolist(),
+            "order of the images for statistics": ranks(self.statistics),
+            "crops and flips for statistics": views(self.statistics),
+            "dropout masks for statistics": masks(self.statistics),
+            "samples of swag": self._samples(recipe),
+        }
+
+    def _engine(self, recipe: Recipe) -> Engine:
+        return Engine(recipe, self.dataset, self.execution)
+
+    def _samples(self, recipe: Recipe) -> list[list[float]]:
+        """Two samples of a Gaussian fitted to the same three checkpoints."""
+        changes = {"method": "swag", "schedule": "swa-cyclic", "vertices": 3, "epochs": 8}
+        hooks: Any = self._engine(dataclasses.replace(recipe, **changes)).hooks
+        for place, epoch in enumerate(hooks.moments):
+            hooks.weights[epoch] = {
+                name: torch.full_like(omega[0], place) for name, omega in hooks.family.omega.items()
+            }
+        return [row.tolist() for sample in hooks.networks() for _, row in sorted(sample.items())]
+
+    def _measuring(self) -> dict[str, Any]:
+        taken()
+        self.bench.predictor(["test"], None)([self.bench.weights((1.0, 0.0, 0.0))])
+        statistics = [call for call in taken() if call.training]
+        return {
+            "label noise in evaluation": self.bench.images_of.train.labels.tolist(),
+            "held-out images in evaluation": self.bench.images_of.validation.images[:, 0, 0, 0].tolist(),
+            "order of the images for statistics in evaluation": ranks(statistics),
+        }
+
+    def _evaluation(self) -> dict[str, Any]:
+        options = {"device": "cpu", "workers": 0, "progress": False}
+        record = ss.evaluate(self.run.folder, random=2, triangle=0, **options)
+        points = [row.alphas for row in record.rows if (row.role, row.kind, row.split) == ("random", "point", "test")]
+        taken()
+        ss.evaluate(self.run.folder, random=2, triangle=0, answers=["dropout"], dropout_passes=1, **options)
+        dropping = [call for call in taken() if call.dropping and not call.training]
+        return {
+            "random points of an evaluation": points,
+            "masks of MC-dropout": masks(dropping),
+            "random mixtures": self._mixtures(),
+        }
+
+    def _mixtures(self) -> list[list[int]]:
+        mixing = Mixing([self.bench, self.bench], 1, Shelf(self.run.folder / "none.json"), "auto", {})
+        states = []
+        for kind in PER:
+            mixing._mixture(kind, 1)
+            states.append(mixing.family.rng.tolist())
+        return states
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["resident", "streaming"])
+def observed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Observed]]:
+    """What is drawn by the same run, and with each seed changed."""
+    datasets: list[Dataset] = []
+    begin = train_runs
+
+    def noting(runs: Sequence[Run], levels: Mapping[float, Dataset], *rest: Any) -> None:
+        datasets.extend(levels.values())
+        begin(runs, levels, *rest)
+
+    with pytest.MonkeyPatch.context() as patch:
+        use_numbered(patch)
+        patch.setattr("subspaces.experiments.training.groups.train_runs", noting)
+        recipes = {"none": BASE, "again": BASE}
+        recipes |= {field: dataclasses.replace(BASE, **{field: CHANGED[field]}) for field in FIELDS}
+        yield {
+            name: Observed(recipe, tmp_path_factory.mktemp(name), request.param, datasets)
+            for name, recipe in recipes.items()
+        }
+
+
+def test_each_seed_decides_what_it_names_and_nothing_else(observed):
+    base = observed["none"].drawn
+    assert observed["again"].drawn == base
+    found = {what: tuple(field for field in FIELDS if observed[field].drawn[what] != base[what]) for what in base}
+    assert found == {what: DECIDES[what] for what in base}
+    assert len(base) == (len(DECIDES) if observed["none"].execution.resident else 14)
+
+
+def test_a_branch_begins_after_its_trunk(observed):
+    for what in ("order of the images", "crops and flips"):
+        (trunk, after), (same, other) = observed["none"].drawn[what], observed["branch"].drawn[what]
+        assert trunk == same
+        assert after != other
+
+
+def test_statistics_see_all_training_images_once_in_an_order_of_their_own(observed):
+    for one in observed.values():
+        drawn, images = one.drawn, sorted(range(50))
+        assert sorted(drawn["order of the images for statistics"]) == images
+        for order, crops in zip(drawn["order of the images"], drawn["crops and flips"], strict=True):
+            assert sorted(order) == images
+            assert order != drawn["order of the images for statistics"]
+            assert crops != drawn["crops and flips for statistics"]
+        assert drawn["order of the images for statistics in evaluation"] == drawn["order of the images for statistics"]
+
+
+def test_everything_that_is_drawn_twice_differs(observed):
+    drawn = observed["none"].drawn
+    for what in ("order of the images", "crops and flips"):
+        first, second = drawn[what]
+        assert first != second
+    several = {"dropout masks", "samples of swag", "random points of an evaluation", "random mixtures"}
+    for what in several & set(drawn):
+        assert len({str(one) for one in drawn[what]}) == len(drawn[what]), what
+
+
+def test_training_and_evaluation_have_the_same_data(observed):
+    for one in observed.values():
+        assert one.drawn["label noise"] == one.drawn["label noise in evaluation"]
+        assert one.drawn["held-out images"] == one.drawn["held-out images in evaluation"]
+        held_out = {number - 1 for number in one.drawn["held-out images"]}
+        assert held_out.isdisjoint({number for call in one.learning for number in call.numbers})
+
+
+def test_runs_share_what_they_can_and_each_has_the_data_of_its_own_seed(tmp_path: Path, monkeypatch):
+    """Groups are made by images and batches alone; labels may differ."""
+    groups: list[tuple[list[Run], Mapping[float, Dataset]]] = []
+    monkeypatch.setattr(api, "train_group", lambda runs, levels, *_: groups.append((list(runs), levels)))
+    use_numbered(monkeypatch)
+    apart = [{"data_seed": 2}, {"validation": 9}, {"batch": 10}]
+    together = [{"seed": 2}, {"pad": 2}, {"method": "standard"}, {"branch": 1}, {"learning_rate": 0.1}]
+    together += [{"label_noise": 0.2}]
+    recipes = [dataclasses.replace(BASE, **change) for change in ({}, *apart, *together)]
+    ss.train(recipes, out=tmp_path, **CPU)
+    found = [[run.recipe for run in runs] for runs, _ in groups]
+    assert found == [[recipes[0], *recipes[4:]], *([recipe] for recipe in recipes[1:4])]
+    for runs, levels in groups:
+        for one in (run.recipe for run in runs):
+            asked = {"label_noise": one.label_noise, "validation": one.validation, "seed": one.data_seed}
+            dataset, expected = levels[one.label_noise], data.load("digits", **asked)
+            assert same(dataset.train, expected.train)
+            assert same(dataset.validation, expected.validation)
+    assert groups[0][1][0.2].train.images is groups[0][1][BASE.label_noise].train.images
+    labels = {str(dataset.train.labels.tolist()) for _, levels in groups for dataset in levels.values()}
+    assert len(labels) == 4  # another batch is the same data
+
+
+def same(first: Any, second: Any) -> bool:
+    return torch.equal(first.images, second.images) and torch.equal(first.labels, second.labels)
+
+
+@pytest.mark.parametrize("resident", [True, False])
+def test_crops_and_flips_of_an_image_are_unrelated(resident):
+    """Every place of the crop comes as often with each direction: 18 views of 3 × 3 places, each an equal share."""
+    split = data.Split(numbered(1).train.images.expand(3600, -1, -1, -1), torch.zeros(3600, dtype=torch.int64))
+    loader: Any = data.ResidentLoader if resident else data.StreamingLoader
+    options = {} if resident else {"workers": 0}
+    batches = loader(split, batch=3600, mean=(0.0,) * 2, std=(1 / 255,) * 2, pad=1, flip=True, seed=3, **options)
+    ((x, _),) = list(batches)
+    counts: Tensor = x[:, 1].flatten(1).unique(dim=0, return_counts=True)[1]
+    assert len(counts) == 18
+    assert ((counts - 200.0) ** 2 / 200).sum() < 40.8  # 0.1 % of 17 degrees of freedom

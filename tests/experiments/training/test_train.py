@@ -1,0 +1,250 @@
+"""`train()`: recipes, seeds and changes in, finished runs out; and what is shown on the way."""
+
+import dataclasses
+import os
+import re
+import resource
+import signal
+from pathlib import Path
+
+import pytest
+from processes import Pause, Worker
+from training_cases import CPU, DIGITS, Countdown, contents, digits, jsonl, rows
+
+from subspaces.experiments.training import RECIPES, Recipe, Run, RunError, Stopped, train
+from subspaces.experiments.training.display import Display, display
+from subspaces.experiments.training.loop import train_runs
+
+RECIPE = dataclasses.replace(DIGITS, epochs=2)
+
+
+def quietly(*arguments, out: Path, **options) -> list[Run]:
+    return train(*arguments, out=out, **{"device": "cpu", "show": "quiet", "tensorboard": False, **options})
+
+
+def test_a_name_is_enough(tmp_path: Path):
+    (run,) = quietly("digits-line", out=tmp_path, epochs=2)
+    assert run.recipe == dataclasses.replace(RECIPES["digits-line"], epochs=2)
+    assert run.folder.parent == tmp_path
+    assert run.result["epoch"] == 2
+    assert 0 <= run.result["test_accuracy"] <= 1
+
+
+def test_recipes_and_seeds_in_the_order_asked_for(tmp_path: Path):
+    line = dataclasses.replace(RECIPE, name="line", method="line")
+    runs = quietly([line, "digits-standard", RECIPE], seeds=[3, 1], out=tmp_path, epochs=1)
+    assert [(run.recipe.name, run.recipe.seed) for run in runs] == [
+        ("line", 3),
+        ("line", 1),
+        ("digits-standard", 3),
+        ("digits-standard", 1),
+        ("small", 3),
+        ("small", 1),
+    ]
+    assert all(run.finished for run in runs)
+    assert all(run.recipe.epochs == 1 for run in runs)
+    assert len({run.folder for run in runs}) == 6
+
+
+def test_a_run_among_others_is_that_run_alone(tmp_path: Path):
+    several = quietly(RECIPE, seeds=[0, 1, 2], out=tmp_path / "several", method="line", stack=1)
+    (alone,) = quietly(dataclasses.replace(RECIPE, method="line", seed=1), out=tmp_path / "alone")
+    assert rows(several[1]) == rows(alone)
+    assert contents(several[1].family_file) == contents(alone.family_file)
+
+
+def test_the_same_run_twice_is_trained_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    runs = quietly([RECIPE, RECIPE], seeds=[0, 0], out=tmp_path, show="json")
+    assert {run.folder for run in runs} == {tmp_path / f"small-seed0-{RECIPE.key}"}
+    assert len(jsonl(capsys.readouterr().out)) == RECIPE.epochs
+
+
+def test_changes_reach_the_recipe_and_the_execution(tmp_path: Path):
+    changes = {"method": "simplex", "vertices": 4, "beta": 0.5, "validation": 100, "label_noise": 0.3}
+    (run,) = quietly(RECIPE, out=tmp_path, evaluate_every=1, channels_last=False, **changes)
+    assert {name: getattr(run.recipe, name) for name in changes} == changes
+    assert "validation_accuracy" in run.log()[0]
+    assert '"channels_last": false' in (run.folder / "environment.json").read_text()
+
+
+def test_a_finished_run_is_free(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    quietly(RECIPE, seeds=[0], out=tmp_path)
+    runs = quietly(RECIPE, seeds=[0, 1], out=tmp_path, show="json")
+    assert {row["run"] for row in jsonl(capsys.readouterr().out)} == {runs[1].folder.name}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "nearest"), [("epoch", "epochs"), ("learning_rates", "learning_rate"), ("devices", "device")]
+)
+def test_an_unknown_setting_gets_the_nearest_name(wrong, nearest, tmp_path: Path):
+    with pytest.raises(TypeError, match=f"{wrong}=….*did you mean '{nearest}'"):
+        quietly(RECIPE, out=tmp_path, **{wrong: 3})
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"epochs": 0}, "epochs=0"),
+        ({"device": "graphics"}, "device='graphics'"),
+        ({"show": "bars"}, "show='bars': did you mean 'bar'"),
+        ({"dataset": "digit"}, "no data set is called 'digit': did you mean 'digits'"),
+        ({"network": "mpl"}, "unknown network 'mpl'"),
+        ({"dropout": 0.5}, "'mlp' has no dropout"),
+        ({"vertices": 4}, "vertices=4: standard makes no use of it; it is for curve, simplex"),
+        ({"vertices": 3, "method": "line"}, "vertices=3: line makes no use of it; it is for curve, simplex"),
+        ({"name": "../x"}, r"name='\.\./x'"),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_is_said(options, message, tmp_path: Path):
+    with pytest.raises(ValueError, match=message):
+        quietly(RECIPE, out=tmp_path, **options)
+
+
+def test_an_unknown_recipe_is_an_error():
+    with pytest.raises(ValueError, match="did you mean 'digits-line'"):
+        train("digit-line")
+
+
+def test_a_missing_data_folder_is_an_error(tmp_path: Path):
+    with pytest.raises(FileNotFoundError, match="cifar10"):
+        quietly("cifar10-line", out=tmp_path, data=tmp_path / "none", epochs=1)
+
+
+# What is shown
+
+
+def test_quiet_prints_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    quietly(RECIPE, out=tmp_path, tensorboard=True)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_json_is_a_line_for_every_epoch(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    runs = quietly(RECIPE, seeds=[0, 1], out=tmp_path, show="json")
+    output, errors = capfd.readouterr()
+    expected = [{"run": run.folder.name, **run.log()[epoch]} for epoch in (0, 1) for run in runs]
+    assert jsonl(output) == expected  # as they come: both are one program
+    assert errors == ""
+
+
+def test_bars_go_to_standard_error_with_the_newest_numbers(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    quietly(RECIPE, out=tmp_path, show="bar")
+    output, errors = capfd.readouterr()
+    assert output == ""
+    assert "small seed 0" in errors
+    assert "epoch 2/2" in errors
+
+
+def test_the_log_is_written_for_tensorboard(tmp_path: Path):
+    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    (run,) = quietly(RECIPE, out=tmp_path, tensorboard=True, method="line")
+    events = reader.EventAccumulator(str(run.folder / "tensorboard")).Reload()
+    assert set(events.Tags()["scalars"]) == set(run.log()[0]) - {"epoch"}
+    for name in ("loss", "l2", "learning_rate"):
+        found = [(event.step, event.value) for event in events.Scalars(name)]
+        assert found == [(row["epoch"], pytest.approx(row[name])) for row in run.log()]
+
+
+def full(pause: Pause, out: Path) -> None:
+    """Show a run where no file may have more than 1,000 bytes."""
+    run = Run.under(out, RECIPE)
+    run.folder.mkdir()
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+    with display("quiet", tensorboard=True) as shown:
+        shown.begin(run, 0, 0, 1)
+        try:
+            for epoch in range(1, 100):
+                shown.report(run, {"epoch": epoch, "loss": 0.5})
+        except OSError as error:
+            print(error)
+
+
+def test_a_full_disk_names_the_log_for_tensorboard(tmp_path: Path):
+    pytest.importorskip("tensorboard")
+    said = Worker(full, tmp_path).end()
+    assert said.count("\n") == 1  # and no traceback of a thread
+    assert re.search("File too large: could not be written, make room on the disk: '.*/tensorboard/.*tfevents", said)
+
+
+def stopped(out: Path, steps: int) -> Run:
+    """A run that a signal ended after so many steps of 6 to an epoch, seen by TensorBoard."""
+    run = Run.under(out, RECIPE)
+    count = Countdown(steps, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    with display("quiet", tensorboard=True) as shown, pytest.raises(Stopped):
+        train_runs([run], digits(), CPU, shown.report, count, shown.begin)
+    return run
+
+
+def test_a_half_written_line_after_the_checkpoint_is_no_obstacle(tmp_path: Path):
+    run = stopped(tmp_path, 8)
+    with open(run.folder / "log.jsonl", "a") as file:
+        file.write('{"epoch": 2, "lo')
+    for show in ("bar", "quiet"):
+        quietly(RECIPE, out=tmp_path, show=show, tensorboard=True)
+    assert [row["epoch"] for row in run.log()] == [1, 2]
+
+
+def test_tensorboard_has_every_epoch_once_however_often_a_run_was_killed(tmp_path: Path):
+    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    run = stopped(tmp_path, 8)
+    state, log = (run.folder / "state.safetensors").read_bytes(), (run.folder / "log.jsonl").read_text()
+    quietly(RECIPE, out=tmp_path, tensorboard=True)
+    (run.folder / "result.json").unlink()  # as if it had been killed before the result, after two rows
+    (run.folder / "state.safetensors").write_bytes(state)
+    assert len(log.splitlines()) == 1
+    quietly(RECIPE, out=tmp_path, tensorboard=True)
+    events = reader.EventAccumulator(str(run.folder / "tensorboard")).Reload()
+    assert [event.step for event in events.Scalars("loss")] == [1, 2]
+
+
+def test_a_process_that_is_refused_leaves_no_events(tmp_path: Path):
+    run = Run.under(tmp_path, RECIPE)
+    with run.locked(), pytest.raises(RunError, match="in use"):
+        quietly(RECIPE, out=tmp_path, tensorboard=True)
+    assert not (run.folder / "tensorboard").exists()
+
+
+def test_bars_begin_where_the_run_is_and_end_full(tmp_path: Path):
+    run = stopped(tmp_path, 8)
+    with display("bar", tensorboard=False) as shown:
+        found = []
+
+        def begin(run: Run, epoch: int, done: int, batches: int) -> None:
+            shown.begin(run, epoch, done, batches)
+            found.append(shown.bars.progress.tasks[0].completed)
+
+        train_runs([run], digits(), CPU, shown.report, shown.tick, begin)
+        (task,) = shown.bars.progress.tasks
+    assert found == [8]
+    assert task.completed == task.total == 12
+
+
+def test_a_run_that_begins_again_keeps_its_bar(tmp_path: Path):
+    run = Run.under(tmp_path, RECIPE)
+    with display("bar", tensorboard=False) as shown:
+        for done in (0, 4):
+            shown.begin(run, 1, done, 6)
+            shown.tick(run, 2)
+        (task,) = shown.bars.progress.tasks
+        assert (task.completed, task.total) == (10, 12)
+
+
+def test_a_bar_counts_a_smaller_last_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """1,200 images in batches of 500 are three steps."""
+    counts: list[int] = []
+    monkeypatch.setattr(Display, "begin", lambda shown, run, epoch, done, batches: counts.append(batches))
+    quietly(RECIPE, out=tmp_path, batch=500, epochs=1)
+    assert counts == [3]
+
+
+def test_without_tensorboard_there_is_no_such_folder(tmp_path: Path):
+    (run,) = quietly(RECIPE, out=tmp_path)
+    assert not (run.folder / "tensorboard").exists()
+
+
+def test_a_recipe_of_ones_own(tmp_path: Path):
+    recipe = Recipe(dataset="digits", network="training_cases:dropped", dropout=0.2, method="line", epochs=1, pad=0)
+    (run,) = quietly(recipe, out=tmp_path)
+    assert run.folder.name.startswith("custom-seed0-")

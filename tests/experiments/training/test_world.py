@@ -1,0 +1,325 @@
+"""Several processes train a run together: the result is that of one, and so is what is left of it."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from hypothesis import given
+from hypothesis import strategies as st
+from processes import Worker, types
+from safetensors.torch import load_file
+from torch import nn
+from training_cases import contents, rows
+
+from subspaces.cli import app
+from subspaces.experiments.data import Share
+from subspaces.experiments.training import Execution, Run, feasible
+from subspaces.experiments.training.api import configure
+from subspaces.experiments.training.images import load_data
+from subspaces.experiments.training.recipes import RECIPES
+from subspaces.experiments.training.synchronised import Synchronised, synchronise
+from subspaces.experiments.training.world import joined
+
+pytestmark = pytest.mark.skipif(
+    not (dist.is_available() and dist.is_gloo_available()), reason="torch was built without gloo"
+)
+
+COMMON = [
+    "--label-noise",
+    "0",
+    "--learning-rate",
+    "0.02",
+    "--evaluate-every",
+    "2",
+    "--device",
+    "cpu",
+    "--no-tensorboard",
+]
+PLAIN = ["digits-line", "digits-simplex-layerwise", "--network", "lenet", "--epochs", "2"]  # no batch norm
+METHODS = ["swa-cyclic", "ema", "sam", "early-stopping", "integral"]
+NORMED = [*(f"digits-{name}" for name in METHODS), "--sync-batch-norm", "--epochs", "6", "--validation", "200"]
+SAMPLES = [
+    "digits-line",
+    "--network",
+    "lenet",
+    "--samples",
+    "2",
+    "--epochs",
+    "2",
+    "--batch",
+    "64",
+    "--validation",
+    "29",
+]
+
+
+def test_finished_processes_exit_with_0(tmp_path: Path) -> None:
+    """Whole interpreters end here, in which a thread of gloo may still want the GIL: one run of three failed once."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(found.getsockname()[1])}
+    command = [sys.executable, "-m", "subspaces", "train", "digits-line", "--network", "lenet", "--epochs", "1"]
+    processes = []
+    for rank in "01":
+        environment = {**os.environ, **shared, "RANK": rank, "LOCAL_RANK": rank, "OMP_NUM_THREADS": "1"}
+        options = [*COMMON, "--quiet", "-o", str(tmp_path)]
+        processes.append(subprocess.Popen([*command, *options], env=environment, stdout=subprocess.DEVNULL))
+    assert [process.wait(100) for process in processes] == [0, 0]
+
+
+class Together:
+    """Processes that were started as torchrun does, typing the same command in a folder."""
+
+    def __init__(self, ranks: int, folder: Path, *argv: str) -> None:
+        with socket.socket() as found:
+            found.bind(("127.0.0.1", 0))
+            port = found.getsockname()[1]
+        shared = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        self.errors = [folder / f"errors-{rank}" for rank in range(ranks)]
+        self.workers = []
+        for rank, errors in enumerate(self.errors):
+            errors.unlink(missing_ok=True)
+            environment = {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank), "OMP_NUM_THREADS": "1"}
+            arguments = ["train", *argv, *COMMON, "--data", str(folder), "-o", "runs"]
+            self.workers.append(Worker(types, arguments, folder, environment, [], errors=errors))
+
+    def end(self, *codes: int) -> list[str]:
+        """Wait for all, and return what each wrote of its errors."""
+        for worker, code in zip(self.workers, codes or [0] * len(self.workers), strict=True):
+            worker.end(code)
+        return [errors.read_text() for errors in self.errors]
+
+
+def alone(folder: Path, *argv: str) -> None:
+    Worker(types, ["train", *argv, *COMMON, "--stack", "1", "-o", "runs"], folder, {}, []).end()
+
+
+def runs(folder: Path) -> dict[str, Run]:
+    return {path.name: Run.open(path) for path in sorted((folder / "runs").iterdir())}
+
+
+def assert_same(actual: Path, expected: Path, tolerance: float = 2e-4) -> None:
+    """The same runs with the same numbers, to rounding."""
+    ours, theirs = runs(actual), runs(expected)
+    assert ours.keys() == theirs.keys()
+    for name, run in ours.items():
+        other = theirs[name]
+        assert {path.name for path in run.folder.iterdir()} == {path.name for path in other.folder.iterdir()}
+        found, wanted = load_file(run.family_file), load_file(other.family_file)
+        assert found.keys() == wanted.keys()
+        for key, value in wanted.items():
+            torch.testing.assert_close(found[key], value, rtol=tolerance, atol=tolerance)
+        for row, expected_row in zip(rows(run), rows(other), strict=True):
+            assert row == pytest.approx(expected_row, abs=3e-3)
+        assert run.result["test_accuracy"] == pytest.approx(other.result["test_accuracy"], abs=3e-3)
+
+
+@pytest.fixture(scope="module")
+def single(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """What one process makes of each command."""
+    found = {}
+    for name, argv in {"plain": PLAIN, "normed": NORMED, "samples": SAMPLES}.items():
+        found[name] = tmp_path_factory.mktemp(name)
+        alone(found[name], *argv, "--quiet")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "argv", "ranks"),
+    [("plain", PLAIN, 2), ("plain", PLAIN, 4), ("normed", NORMED, 2), ("samples", SAMPLES, 2)],
+    ids=lambda value: str(value) if not isinstance(value, list) else "",
+)
+def test_several_processes_train_to_the_result_of_one(
+    tmp_path: Path, single: dict[str, Path], name: str, argv: Sequence[str], ranks: int
+) -> None:
+    Together(ranks, tmp_path, *argv, "--quiet").end()
+    assert_same(tmp_path, single[name])
+    run = next(iter(runs(tmp_path).values()))
+    assert [start["processes"] for start in run.starts()] == [ranks]
+
+
+def test_batch_norm_is_of_each_process_unless_it_is_synchronised(tmp_path: Path, single: dict[str, Path]) -> None:
+    own = [argument for argument in NORMED if argument != "--sync-batch-norm"]
+    own[: len(METHODS)] = ["digits-ema"]
+    Together(2, tmp_path, *own, "--quiet").end()
+    ((name, run),) = runs(tmp_path).items()
+    ours, whole = (load_file(one.family_file) for one in (run, runs(single["normed"])[name]))
+    assert run.result["test_accuracy"] > 0.85
+    key = "vertex.0.body.1.weight"
+    assert not torch.allclose(ours[key], whole[key], rtol=1e-3)
+    mean = "shared.body.2.running_mean"  # of networks that are close, over the same images
+    torch.testing.assert_close(ours[mean], whole[mean], rtol=0.2, atol=0.2)
+
+
+LONG = ["digits-line", "--network", "lenet", "--epochs", "6", "--json", "--checkpoint-seconds", "0"]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A longer run that nobody interrupted."""
+    folder = tmp_path_factory.mktemp("whole")
+    alone(folder, *LONG)
+    return folder
+
+
+def stopped(folder: Path, *argv: str) -> None:
+    """Stop two processes in the second epoch by a signal to one of them."""
+    together = Together(2, folder, *argv)
+    assert together.workers[0].line()
+    os.kill(together.workers[1].pid, signal.SIGINT)
+    first, second = together.end(130, 130)
+    assert "stopped; the same command continues" in first
+    assert not second
+    (run,) = runs(folder).values()
+    assert not run.finished
+    assert run.load_checkpoint() is not None
+
+
+@pytest.mark.parametrize("ranks", [1, 4])
+def test_a_stopped_run_continues_with_any_number_of_processes(tmp_path: Path, whole: Path, ranks: int) -> None:
+    stopped(tmp_path, *LONG)
+    if ranks == 1:
+        alone(tmp_path, *LONG)
+    else:
+        Together(ranks, tmp_path, *LONG).end()
+    assert_same(tmp_path, whole)
+    (run,) = runs(tmp_path).values()
+    assert [start.get("processes") for start in run.starts()] == [2, ranks if ranks > 1 else None]
+
+
+def test_each_process_continues_its_own_dropout(tmp_path: Path) -> None:
+    """With as many processes as before, and so bit for bit: sums of two numbers have no order."""
+    code = str(Path(__file__).parent)
+    argv = [*LONG, "--network", "training_cases:dropped", "--code", code, "--dropout", "0.3", "--epochs", "4"]
+    broken, intact = tmp_path / "broken", tmp_path / "intact"
+    for folder in (broken, intact):
+        folder.mkdir()
+    stopped(broken, *argv)
+    for folder in (broken, intact):
+        Together(2, folder, *argv).end()
+    ((_, ours),) = runs(broken).items()
+    ((_, theirs),) = runs(intact).items()
+    assert contents(ours.family_file) == contents(theirs.family_file)
+    assert rows(ours) == rows(theirs)
+
+
+def test_a_lost_process_ends_the_others_and_the_checkpoint_is_kept(tmp_path: Path, whole: Path) -> None:
+    together = Together(2, tmp_path, *LONG)
+    assert together.workers[0].line()
+    together.workers[1].kill()
+    together.workers[0].end(1)
+    assert "process 0 of 2 has lost another one" in together.errors[0].read_text()
+    (run,) = runs(tmp_path).values()
+    assert run.load_checkpoint() is not None
+    alone(tmp_path, *LONG)
+    assert_same(tmp_path, whole)
+
+
+def test_a_run_that_another_process_trains_is_an_error_of_all(tmp_path: Path) -> None:
+    recipe = configure("digits-line", None, {"label_noise": 0.0, "learning_rate": 0.02, "epochs": 1})[0][0]
+    with Run.under(tmp_path / "runs", recipe).locked():
+        said = Together(2, tmp_path, "digits-line", "--epochs", "1").end(1, 1)
+    assert "is in use by process" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--compile", "--compile: 2 processes that train together exchange weights in every step"),
+        ("--at-once 2", "--at-once=2: 2 processes train one run at a time"),
+        ("--stack 4", "--stack=4: 2 processes train one run at a time"),
+        ("--device cuda:1", "expected cuda"),
+    ],
+)
+def test_what_several_processes_cannot_do_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, options: str, said: str
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+    with pytest.raises(SystemExit) as error:
+        app(["train", "digits-line", *options.split(), "-o", str(tmp_path / "runs")])
+    assert error.value.code == 2
+    assert said in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_other_commands_are_for_one_process(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+    with pytest.raises(SystemExit) as error:
+        app(["compare", "digits-line", "-o", str(tmp_path / "out")])
+    assert error.value.code == 2
+    assert "subspaces compare was started as 2 processes: expected one" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changes", "processes", "said"),
+    [
+        ({"batch": 2, "network": "lenet", "validation": 1}, 2, "the smallest batch has 1 images for 2 processes"),
+        ({"batch": 6, "validation": 3}, 2, "the smallest batch has 3 images"),
+        ({"batch": 64, "method": "line", "samples": 16}, 2, "in 16 groups"),
+        ({"trunk": 1, "branch": 1}, 2, "trunk=1: expected one process for a branch"),
+    ],
+)
+def test_batches_that_leave_a_process_nothing_are_refused(changes: dict[str, Any], processes: int, said: str) -> None:
+    recipe, _ = configure("digits-standard", None, changes)
+    with pytest.raises(ValueError, match=said):
+        feasible.check_loaded(recipe, load_data(recipe[0], None), processes)
+
+
+def test_a_branch_beside_another_run_is_refused_too() -> None:
+    run, branch = (configure("digits-standard", None, changes)[0][0] for changes in ({}, {"trunk": 1, "branch": 1}))
+    for recipes in ([run, branch], [branch, run]):
+        with pytest.raises(ValueError, match="trunk=1: expected one process for a branch"):
+            feasible.check_loaded(recipes, load_data(run, None), 2)
+
+
+def test_one_process_of_torchrun_is_an_ordinary_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    monkeypatch.setenv("RANK", "0")
+    with joined(Execution(device="cpu")) as (world, execution):
+        assert world.alone
+        assert world.first
+        assert execution == Execution(device="cpu").resolved()
+
+
+@given(st.integers(1, 7), st.integers(1, 40), st.integers(0, 40))
+def test_shares_are_parts_of_the_whole(ranks: int, size: int, most: int) -> None:
+    shares = [Share(rank, ranks) for rank in range(ranks)]
+    images = [list(range(size))[share.images(size)] for share in shares]
+    assert sorted(chain(*images)) == list(range(size))
+    weights = [share.weight(size) for share in shares]
+    assert sum(weights) / ranks == pytest.approx(1)
+    for own, weight in zip(images, weights, strict=True):
+        assert weight == pytest.approx(len(own) * ranks / size)
+    batches = [list(Share(rank, ranks, whole=True, most=most).batches(size)) for rank in range(ranks)]
+    count = min(size, most)
+    assert sorted(chain(*batches)) == sorted([*range(count)] * (ranks if count < ranks else 1))
+
+
+def test_synchronised_norms_replace_torchs_own_and_nothing_else() -> None:
+    shared = nn.BatchNorm1d(3)
+    network = nn.Sequential(nn.Linear(3, 3), shared, nn.LayerNorm(3), shared, nn.InstanceNorm1d(3))
+    before = dict(network.named_parameters())
+    made = synchronise(network)
+    assert made is network
+    assert [type(part) for part in made] == [nn.Linear, Synchronised, nn.LayerNorm, Synchronised, nn.InstanceNorm1d]
+    assert made[1] is made[3]
+    assert all(parameter is before[name] for name, parameter in made.named_parameters())
+    x = torch.randn(5, 3)
+    made.eval()
+    torch.testing.assert_close(made[1](x), nn.BatchNorm1d(3).eval()(x))
+    alone = synchronise(nn.BatchNorm2d(3))
+    assert isinstance(alone, Synchronised)
+    assert RECIPES["digits-line"].network == "mlp"  # whose norms the tests above are about

@@ -1,0 +1,240 @@
+"""ONNX files of anybody: those that onnxruntime is not shown, and how much memory the others get."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from onnx import TensorProto, helper, numpy_helper
+from torch import nn
+from typer.testing import CliRunner
+
+import subspaces as ss
+from subspaces.cli import app
+from subspaces.export import onnx_files
+from subspaces.export.errors import ModelError
+from subspaces.export.metadata import Metadata
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    np.save(tmp_path / "image.npy", np.zeros((1, 8, 8), np.uint8))
+    return tmp_path / "image.npy"
+
+
+def predicted(model: Path, image: Path) -> Any:
+    return ss.predict(model, image, progress=False)
+
+
+def refused(model: Path, image: Path, said: str) -> None:
+    with pytest.raises(ModelError, match=re.escape(said)):
+        predicted(model, image)
+
+
+def graph(nodes: Any, tensors: Any = (), **settings: Any) -> Any:
+    """Return a model of three classes, with metadata, and with w of shape [64, 3]."""
+    named = [numpy_helper.from_array(np.ones((64, 3), np.float32), "w")]
+    named += [each if isinstance(each, TensorProto) else numpy_helper.from_array(each[1], each[0]) for each in tensors]
+    takes = [helper.make_tensor_value_info("images", TensorProto.FLOAT, ["n", 1, 8, 8])]
+    returns = [helper.make_tensor_value_info("probabilities", settings.pop("returns", TensorProto.FLOAT), ["n", 3])]
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("mine", 1)]
+    made = helper.make_graph(nodes, "graph", takes, returns, named)
+    return helper.make_model(made, opset_imports=opsets, ir_version=10, **settings)
+
+
+def node(operator: str, *names: str, **attributes: Any) -> Any:
+    *inputs, output = names
+    return helper.make_node(operator, inputs, [output], **attributes)
+
+
+REST = [node("Flatten", "images", "flat"), node("MatMul", "flat", "w", "logits")]
+LAST = node("Softmax", "logits", "probabilities")
+
+
+def sealed(model: Any, path: Path, **changes: str) -> Path:
+    """Write a model with the metadata and the checksum of an export."""
+    about = Metadata("network", "name", "the network", "Net", ("a", "b", "c"), (1, 8, 8)).flat()
+    helper.set_model_props(model, {**about, "checksum": onnx_files.MARK.decode(), **changes})
+    path.write_bytes(onnx_files.sealed(model.SerializeToString()))
+    return path
+
+
+def test_a_graph_of_known_operators_is_read(image: Path, tmp_path: Path) -> None:
+    (found,) = predicted(sealed(graph([*REST, LAST]), tmp_path / "a.onnx"), image).predictions
+    assert found.top == (("a", pytest.approx(1 / 3)),)
+
+
+def body(*nodes: Any) -> Any:
+    flag = helper.make_tensor_value_info("again", TensorProto.BOOL, [])
+    number = helper.make_tensor_value_info("i", TensorProto.INT64, [])
+    return helper.make_graph([*nodes, node("Identity", "c", "again")], "body", [number, flag], [flag])
+
+
+def outside(place: str) -> Any:
+    tensor = numpy_helper.from_array(np.ones(3, np.float32), "far")
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value=place)
+    return tensor
+
+
+def large() -> Any:
+    tensor = numpy_helper.from_array(np.ones(3, np.float32), "large")
+    tensor.dims[0] = 10**12
+    return tensor
+
+
+LOOP = helper.make_node("Loop", ["", "true"], ["x"], body=body())
+WORDS = numpy_helper.from_array(np.array(["a"], dtype=object), "words")
+STRANGE: dict[str, tuple[Any, str]] = {
+    "data elsewhere": (graph([*REST, LAST], [outside("/etc/passwd")]), "'far' in another file"),
+    "data above": (graph([*REST, LAST, node("Constant", "x", value=outside("../x"))]), "in another file"),
+    "a loop": (graph([*REST, LAST, LOOP]), "'g' in 'body'"),
+    "a loop in a branch": (graph([*REST, LAST, node("If", "c", "x", then_branch=body(LOOP))]), "'g' in 'then_branch'"),
+    "a scan": (graph([*REST, LAST, node("Scan", "flat", "x", body=body(), num_scan_inputs=1)]), "'g' in 'body'"),
+    "a function": (
+        graph(
+            [*REST, LAST],
+            functions=[helper.make_function("mine", "F", ["x"], ["y"], [node("F", "x", "y", domain="mine")], [])],
+        ),
+        "functions of its own",
+    ),
+    "other operators": (
+        graph([*REST, LAST, node("Gelu", "flat", "x", domain="com.microsoft")]),
+        "'com.microsoft:Gelu'",
+    ),
+    "text that doubles": (graph([*REST, LAST, node("StringConcat", "a", "a", "x")]), "operator 'StringConcat'"),
+    "text": (graph([*REST, LAST], [WORDS]), "the tensor 'words' of text"),
+    "constant text": (graph([*REST, LAST, node("Constant", "x", value_strings=["a"])]), "'strings' in 'value_strings'"),
+    "a tensor larger than the file": (graph([*REST, LAST], [large()]), "of shape [1000000000000]"),
+}
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_what_a_graph_may_not_hold(name: str, image: Path, tmp_path: Path) -> None:
+    model, said = STRANGE[name]
+    refused(sealed(model, tmp_path / "odd.onnx"), image, said)
+
+
+def test_sparse_tensors_are_refused(image: Path, tmp_path: Path) -> None:
+    model = graph([*REST, LAST])
+    sparse = helper.make_sparse_tensor(
+        numpy_helper.from_array(np.ones(1, np.float32), "s"),
+        numpy_helper.from_array(np.zeros(1, np.int64), "i"),
+        [10**12],
+    )
+    model.graph.sparse_initializer.append(sparse)
+    refused(sealed(model, tmp_path / "odd.onnx"), image, "'sparse_initializer'")
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        [node("ConstantOfShape", "size", "x"), node("ReduceSum", "x", "y", keepdims=0)],
+        [node("Expand", "w", "sizes", "x"), node("ReduceSum", "x", "y", keepdims=0)],
+        [node("Tile", "w", "times", "x"), node("ReduceSum", "x", "y", keepdims=0)],
+        [node("Range", "zero", "end", "step", "x"), node("ReduceSum", "x", "y", keepdims=0)],
+        [node("Resize", "images", "", "scales", "x"), node("ReduceSum", "x", "y", keepdims=0)],
+        [
+            *(
+                node("Concat", f"x{i}" if i else "flat", f"x{i}" if i else "flat", f"x{i + 1}", axis=0)
+                for i in range(40)
+            ),
+            node("ReduceSum", "x40", "y", keepdims=0),
+        ],
+    ],
+    ids=["ConstantOfShape", "Expand", "Tile", "Range", "Resize", "Concat"],
+)
+@pytest.mark.parametrize("size", [10**5, 10**9])
+def test_a_graph_that_asks_for_much_memory_gets_none(
+    size: int, nodes: Any, image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(onnx_files, "MEMORY", 1 << 22)
+    tensors = [
+        ("size", np.array([size, 100])),
+        ("sizes", np.array([size, 64, 3])),
+        ("times", np.array([size, 1])),
+        ("zero", np.float32(0)),
+        ("end", np.float32(100 * size)),
+        ("step", np.float32(1)),
+        ("scales", np.array([1, 1, size / 10, 10], np.float32)),
+    ]
+    model = graph([*REST, *nodes, node("Add", "logits", "y", "sum"), node("Softmax", "sum", "probabilities")], tensors)
+    refused(sealed(model, tmp_path / "large.onnx"), image, "onnxruntime")
+
+
+def test_a_file_of_two_formats_is_read_as_the_one_that_was_checked(image: Path, tmp_path: Path) -> None:
+    """Bytes 4 to 8 say that it is one of onnxruntime's own, which may hold any operators."""
+    path = sealed(graph([*REST, LAST], producer_name="ORTM"), tmp_path / "a.onnx")
+    assert path.read_bytes()[4:8] == b"ORTM"
+    assert predicted(path, image).predictions
+
+
+def test_a_graph_that_is_too_large_is_not_parsed(image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = sealed(graph([*REST, LAST]), tmp_path / "a.onnx")
+    monkeypatch.setattr(onnx_files, "SIZE", 1000)
+    refused(path, image, "more than 1,000 bytes")
+
+
+@pytest.mark.parametrize("field", [1, 5], ids=["node", "initializer"])
+def test_a_graph_of_very_many_parts_is_not_parsed(
+    field: int, image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each would take a hundred bytes for two."""
+    monkeypatch.setattr(onnx_files, "PARTS", 1000)
+    parts = bytes([field << 3 | 2, 0]) * (onnx_files.PARTS + 1)
+    model = onnx.ModelProto(ir_version=10).SerializeToString()
+    (tmp_path / "many.onnx").write_bytes(model + bytes([7 << 3 | 2]) + _varint(len(parts)) + parts)
+    refused(tmp_path / "many.onnx", image, "more than 1,000 parts")
+
+
+def _varint(number: int) -> bytes:
+    return bytes([number & 127 | 128, *_varint(number >> 7)]) if number > 127 else bytes([number])
+
+
+@pytest.mark.parametrize(
+    ("model", "changes", "said"),
+    [
+        (
+            graph([*REST, node("Softmax", "logits", "p"), node("Cast", "p", "probabilities", to=16)], returns=16),
+            {},
+            "tensor(bfloat16)",
+        ),
+        (graph([*REST, node("ArgMax", "logits", "probabilities", keepdims=0)], returns=7), {}, "tensor(int64)"),
+        (graph([*REST, LAST]), {"image_shape": "[1, 8, 9]"}, "takes images of shape (1, 8, 8)"),
+        (graph([*REST, LAST]), {"kind": "family", "domain": "number"}, "expected images, alpha as tensor(float)"),
+        (graph([*REST, LAST]), {"classes": '["a", "b"]'}, "expected [(1, 2)]"),
+    ],
+)
+def test_a_graph_that_is_not_what_its_metadata_says(
+    model: Any, changes: dict[str, str], said: str, image: Path, tmp_path: Path
+) -> None:
+    refused(sealed(model, tmp_path / "odd.onnx", **changes), image, said)
+
+
+def test_an_export_with_other_operators_says_that_it_is_not_read(tmp_path: Path) -> None:
+    class Determinant(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.linalg.det(x)
+
+    x = torch.rand(5, 2, 4, 4)
+    path = ss.export(Determinant(), tmp_path / "own.onnx", example=x, progress=False)
+    assert "`subspaces predict` does not read it: it holds the operator 'Det'" in (tmp_path / "own.onnx.md").read_text()
+    assert onnx.load(path)
+
+
+# Answers
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-231.0", "0.7"])
+def test_answers_that_are_no_probabilities_are_refused(value: str, image: Path, tmp_path: Path) -> None:
+    filled = helper.make_tensor("value", TensorProto.FLOAT, [1], [float(value)])
+    nodes = [*REST, node("Shape", "logits", "s"), node("ConstantOfShape", "s", "probabilities", value=filled)]
+    path = sealed(graph(nodes), tmp_path / "odd.onnx")
+    refused(path, image, f"{path} answers {image}[0] with [{float(float(np.float32(value)))}, ")
+    ended = CliRunner().invoke(app, ["predict", str(path), str(image), "--quiet"], prog_name="subspaces")
+    assert (ended.exit_code, ended.stdout) == (1, "")
+    assert "expected probabilities" in ended.stderr

@@ -1,0 +1,372 @@
+"""Images of every kind as what a model takes, and what cannot be read named and left out."""
+
+import io
+import json
+import os
+import struct
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch.testing import assert_close
+from typer.testing import CliRunner
+
+import subspaces as ss
+from subspaces.cli import app
+from subspaces.experiments.data.decoding import UnreadableError, square
+from subspaces.export.choosing import NAMES
+from subspaces.export.images import Form, read_arrays, read_image
+from subspaces.export.predicting import Predictions
+
+Files = Callable[[str], Path]
+GREY, COLOUR = Form(1, 8, 8), Form(3, 8, 8)
+RAMP = (np.arange(64, dtype=np.uint8) * 4).reshape(8, 8)
+
+
+def saved(image: Any, path: Path, **settings: Any) -> Path:
+    (Image.fromarray(image) if isinstance(image, np.ndarray) else image).save(path, **settings)
+    return path
+
+
+def test_a_grey_image_is_read_as_it_is(tmp_path: Path) -> None:
+    found = read_image(saved(RAMP, tmp_path / "a.png"), GREY)
+    assert_close(found, torch.from_numpy(RAMP).float()[None] / 255)
+    assert_close(read_image(tmp_path / "a.png", COLOUR), found.expand(3, 8, 8))
+
+
+def test_sixteen_bits_are_scaled_to_one(tmp_path: Path) -> None:
+    path = saved(Image.fromarray(RAMP.astype(np.uint16) * 257), tmp_path / "a.png")
+    assert_close(read_image(path, GREY), torch.from_numpy(RAMP).float()[None] / 255)
+
+
+def test_colours_become_grey_as_pillow_has_it(tmp_path: Path) -> None:
+    colours = np.stack([RAMP, RAMP.T, 255 - RAMP], -1)
+    path = saved(colours, tmp_path / "a.png")
+    expected = torch.from_numpy(np.array(Image.fromarray(colours).convert("L"))).float()[None] / 255
+    assert_close(read_image(path, GREY), expected, atol=1 / 255, rtol=0)
+    assert_close(read_image(path, COLOUR), torch.from_numpy(colours).permute(2, 0, 1).float() / 255)
+
+
+def test_what_is_transparent_lies_on_white(tmp_path: Path) -> None:
+    half = Image.new("RGBA", (8, 8), (0, 0, 0, 0))
+    half.paste((255, 0, 0, 255), (0, 0, 4, 8))
+    red, white = read_image(saved(half, tmp_path / "a.png"), COLOUR)[:, 0, [0, 7]].unbind(1)
+    assert (red.tolist(), white.tolist()) == ([1, 0, 0], [1, 1, 1])
+    grey = Image.merge("LA", (Image.new("L", (8, 8), 0), Image.new("L", (8, 8), 0)))
+    assert read_image(saved(grey, tmp_path / "b.png"), GREY).min() == 1
+
+
+def test_a_palette_is_its_colours(tmp_path: Path) -> None:
+    image = Image.new("P", (8, 8), 1)
+    image.putpalette([0, 0, 0, 255, 128, 0])
+    expected = torch.tensor([1, 128 / 255, 0])[:, None, None].expand(3, 8, 8)
+    assert_close(read_image(saved(image, tmp_path / "a.png"), COLOUR), expected)
+    through = saved(image, tmp_path / "b.gif", transparency=1)
+    assert read_image(through, COLOUR).min() == 1
+
+
+def test_an_image_is_turned_as_its_camera_was(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6  # turned to the right
+    path = saved(RAMP, tmp_path / "a.png", exif=exif)
+    assert_close(read_image(path, GREY), torch.from_numpy(np.rot90(RAMP, -1).copy()).float()[None] / 255)
+
+
+@pytest.mark.parametrize("size", [(8, 16), (16, 8), (40, 40), (4, 4), (3, 50)])
+def test_any_size_is_scaled_and_cut_to_the_centre(size: tuple[int, int], tmp_path: Path) -> None:
+    found = read_image(saved(Image.new("L", size, 100), tmp_path / "a.png"), COLOUR)
+    assert_close(found, torch.full((3, 8, 8), 100 / 255))
+
+
+def test_the_centre_is_that_of_the_longer_side(tmp_path: Path) -> None:
+    wide = np.zeros((8, 24), np.uint8)
+    wide[:, 8:16] = RAMP
+    assert_close(read_image(saved(wide, tmp_path / "a.png"), GREY), torch.from_numpy(RAMP).float()[None] / 255)
+
+
+@pytest.mark.parametrize("name", ["a.png", "a.jpg", "a.gif", "a.webp"])
+@pytest.mark.parametrize("size", [(50, 37), (8, 90), (300, 200)])
+def test_a_file_is_what_training_on_ones_own_images_makes_of_it(
+    size: tuple[int, int], name: str, tmp_path: Path
+) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (*size[::-1], 3), np.uint8)
+    path = saved(noise, tmp_path / name)
+    expected = torch.from_numpy(square(path, 8).copy()).permute(2, 0, 1).float() / 255
+    assert_close(read_image(path, COLOUR), expected, atol=0, rtol=0)
+
+
+def huge(path: Path) -> Path:
+    """An image of few bytes that says it has ten billion pixels."""
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    header = struct.pack(">IIBBBBB", 100_000, 100_000, 8, 0, 0, 0, 0)
+    parts = [chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(b"")), chunk(b"IEND", b"")]
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(parts))
+    return path
+
+
+def test_a_strip_that_would_be_scaled_to_a_huge_image_is_refused(tmp_path: Path) -> None:
+    path = saved(np.zeros((1, 5000), np.uint8), tmp_path / "a.png")
+    with pytest.raises(UnreadableError, match="scale it down"):
+        read_image(path, Form(1, 224, 224, 256))
+
+
+def unreadable(folder: Path) -> dict[str, str]:
+    """Files that are no images, and why."""
+    buffer = io.BytesIO()
+    Image.fromarray(np.random.default_rng(0).integers(0, 255, (64, 64), np.uint8)).save(buffer, "PNG")
+    (folder / "cut.png").write_bytes(buffer.getvalue()[:2000])
+    (folder / "empty.jpg").write_bytes(b"")
+    (folder / "text.png").write_text("hello")
+    (folder / "drawing.png").write_text(
+        "%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n"
+    )  # which would run a program
+    huge(folder / "huge.png")
+    np.save(folder / "words.npy", np.array(["a"]))
+    np.save(folder / "long.npy", np.zeros((2, 8, 8), np.int64))
+    np.save(folder / "flat.npy", np.zeros(8, np.uint8))
+    np.save(folder / "objects.npy", np.array([{}], dtype=object), allow_pickle=True)
+    (folder / "broken.npz").write_bytes(b"PK\x03\x04")
+    return {
+        "cut.png": "not a whole image",
+        "empty.jpg": "no image that is known here",
+        "text.png": "no image that is known here",
+        "drawing.png": "no image that is known here",
+        "huge.png": "scale it down",
+        "words.npy": "expected uint8, or floats",
+        "long.npy": "an array of int64",
+        "flat.npy": "an array of shape (8,)",
+        "objects.npy": "not a whole array of numbers",
+        "broken.npz": "not a whole array of numbers",
+    }
+
+
+def rows(path: Path, form: Form) -> list[torch.Tensor]:
+    return [read() for _, read in read_arrays(path, form)]
+
+
+@pytest.mark.parametrize("form", [GREY, COLOUR], ids=["grey", "colour"])
+def test_arrays_in_every_order_are_the_same_images(form: Form, tmp_path: Path) -> None:
+    bytes_ = np.random.default_rng(0).integers(0, 256, (5, 8, 8, 3), np.uint8)
+    versions = {
+        "last": bytes_,
+        "first": bytes_.transpose(0, 3, 1, 2),
+        "float": bytes_.astype(np.float32) / 255,
+        "double": bytes_.transpose(0, 3, 1, 2) / 255,
+        "opaque": np.concatenate([bytes_, np.full((5, 8, 8, 1), 255, np.uint8)], -1),
+    }
+    for name, array in versions.items():
+        np.save(tmp_path / f"{name}.npy", array)
+    np.savez(tmp_path / "all.npz", **versions)
+    expected = torch.stack(rows(tmp_path / "last.npy", form))
+    assert expected.shape == (5, *form[:3])
+    for name in versions:
+        assert_close(torch.stack(rows(tmp_path / f"{name}.npy", form)), expected)
+    assert_close(torch.stack(rows(tmp_path / "all.npz", form)), expected.repeat(5, 1, 1, 1))
+
+
+def test_grey_arrays_and_arrays_of_another_size(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", RAMP[None])
+    assert_close(rows(tmp_path / "a.npy", GREY)[0], torch.from_numpy(RAMP).float()[None] / 255)
+    np.save(tmp_path / "b.npy", np.full((1, 30, 20), 0.25))
+    assert_close(rows(tmp_path / "b.npy", COLOUR)[0], torch.full((3, 8, 8), 0.25))
+
+
+@pytest.mark.parametrize(
+    ("array", "said"),
+    [
+        (np.full((1, 8, 8), 1.5), "divide bytes by 255"),
+        (np.full((1, 8, 8), np.nan), "divide bytes by 255"),
+        (np.zeros((1, 8, 8, 2), np.uint8), "which of its sides are channels"),
+        (np.zeros((1, 3, 5, 3), np.uint8), "which of its sides are channels"),
+        (np.zeros((1, 0, 8), np.uint8), "its images are empty"),
+    ],
+)
+def test_arrays_that_are_no_images(array: Any, said: str, tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", array)
+    with pytest.raises(UnreadableError, match=said):
+        rows(tmp_path / "a.npy", GREY)
+
+
+# The call
+
+
+def digits(folder: Path, count: int = 3) -> Path:
+    """Write test images of digits to a folder."""
+    from subspaces.experiments import data
+
+    folder.mkdir()
+    images: Any = data.load("digits").test
+    for index in range(count):
+        saved(images.images[40 + index, 0].numpy(), folder / f"{index}.png")
+    return folder
+
+
+def test_files_folders_and_arrays_give_what_the_network_says(
+    exported: Files, trained: Files, truth: Any, tmp_path: Path
+) -> None:
+    folder = digits(tmp_path / "images")
+    np.save(tmp_path / "array.npy", (truth("line").images * 255).round().byte().numpy())
+    expected = truth("line").probabilities(0.5)
+    inputs = [folder, folder / "0.png", tmp_path / "array.npy"]
+    for model in (exported("midpoint.safetensors"), exported("midpoint.pt2"), trained("line")):
+        found = ss.predict(model, inputs, top=3, trust=True, progress=False)
+        assert found.skipped == ()
+        order = [0, 1, 2, 0, *range(7)]
+        assert [each.probability for each in found.predictions] == pytest.approx(
+            expected.max(-1).values[order].tolist()
+        )
+        assert [each.label for each in found.predictions] == [str(int(expected[i].argmax())) for i in order]
+        assert [len(each.top) for each in found.predictions] == [3] * 11
+    names = [str(folder / f"{index}.png") for index in (0, 1, 2, 0)] + [
+        f"{tmp_path / 'array.npy'}[{i}]" for i in range(7)
+    ]
+    assert [each.file for each in found.predictions] == names
+
+
+def test_an_ensemble_says_how_far_it_disagrees(exported: Files, truth: Any, tmp_path: Path) -> None:
+    np.save(tmp_path / "array.npy", truth("line").images.numpy())
+    expected = truth("line").together(0.1, 0.9)
+    found = ss.predict(exported("pair.safetensors"), tmp_path / "array.npy", progress=False).predictions
+    assert [each.disagreement for each in found] == pytest.approx(expected.disagreement.tolist(), abs=1e-6)
+    assert [each.probability for each in found] == pytest.approx(expected.output.max(-1).values.tolist(), abs=1e-6)
+
+
+def test_a_family_answers_at_a_point(exported: Files, trained: Files, truth: Any, tmp_path: Path) -> None:
+    np.save(tmp_path / "array.npy", truth("line").images.numpy())
+    for model in (exported("family.pt2"), trained("line")):
+        found = ss.predict(model, tmp_path / "array.npy", point="0.3", trust=True, progress=False).predictions
+        expected = truth("line").probabilities(0.3).max(-1).values.tolist()
+        assert [each.probability for each in found] == pytest.approx(expected, abs=1e-6)
+    for model, point in ((exported("family.pt2"), 1.5), (exported("midpoint.pt2"), 0.3), (trained("line"), "family")):
+        with pytest.raises(ValueError, match=r"[Ee]xpected|has no other point"):
+            ss.predict(model, tmp_path / "array.npy", point=point, trust=True, progress=False)
+
+
+def test_what_cannot_be_read_is_named_and_left_out(exported: Files, tmp_path: Path) -> None:
+    folder = digits(tmp_path / "images")
+    expected = unreadable(folder)
+    (folder / "below").mkdir()
+    (folder / "below" / "notes.txt").write_text("hello")
+    (folder / ".hidden").mkdir()
+    for name in (".cache.npy", ".hidden/a.npy"):  # as this package and others keep them beside images
+        np.save(folder / name, np.zeros((2, 8, 8), np.uint8))
+    found: Predictions = ss.predict(
+        exported("midpoint.safetensors"), [folder, tmp_path / "nowhere.png"], progress=False
+    )
+    assert [Path(each.file).name for each in found.predictions] == ["0.png", "1.png", "2.png"]
+    said = {Path(each.file).name: each.reason for each in found.skipped}
+    for name, reason in expected.items():
+        assert reason in said.pop(name), name
+    assert said == {
+        "below": "1 of its files do not end as images do: notes.txt",
+        "nowhere.png": "there is no such file",
+    }
+
+
+def test_one_bad_row_of_an_array_is_left_out_alone(exported: Files, tmp_path: Path) -> None:
+    array = np.zeros((3, 8, 8), np.float32)
+    array[1] = 7
+    np.save(tmp_path / "a.npy", array)
+    found = ss.predict(exported("midpoint.safetensors"), tmp_path / "a.npy", progress=False)
+    assert [each.file[-3:] for each in found.predictions] == ["[0]", "[2]"]
+    assert [each.file[-3:] for each in found.skipped] == ["[1]"]
+
+
+def test_batches_give_what_one_does(exported: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = digits(tmp_path / "images", 7)
+    whole = ss.predict(exported("midpoint.safetensors"), folder, progress=False)
+    monkeypatch.setattr("subspaces.export.predicting.BATCH", 3)
+    counted: list[tuple[int, int]] = []
+    told = lambda what, done, total: counted.append((done, total))  # noqa: E731
+    found = ss.predict(exported("midpoint.safetensors"), folder, progress=told)
+    assert [each.label for each in found.predictions] == [each.label for each in whole.predictions]
+    assert counted == [(0, 7), (2, 7), (5, 7), (7, 7)]
+
+
+# The command
+
+
+def call(*arguments: Any) -> Any:
+    return CliRunner().invoke(app, [*map(str, arguments)], prog_name="subspaces", env={"COLUMNS": "200"})
+
+
+def test_the_command_prints_a_table_csv_and_json(exported: Files, tmp_path: Path) -> None:
+    folder = digits(tmp_path / "images", 2)
+    (folder / "bad.png").write_text("hello")
+    expected = ss.predict(exported("pair.safetensors"), folder, top=2, progress=False)
+    ended = call("predict", exported("pair.safetensors"), folder, "--top", 2, "--quiet")
+    assert ended.exit_code == 0
+    assert ended.stderr.splitlines() == [f"skipped {folder / 'bad.png'}: {expected.skipped[0].reason}"]
+    for each in expected.predictions:
+        (line,) = (line for line in ended.stdout.splitlines() if each.file in line)
+        cells = [cell for label, share in each.top for cell in (label, f"{share:.6f}")]
+        assert line.split() == [each.file, *cells, f"{each.disagreement:.6f}"]
+    ended = call("predict", exported("pair.safetensors"), folder, "--top", 2, "--format", "csv", "--quiet")
+    head, *lines = ended.stdout.splitlines()
+    assert head == "file,label,probability,label 2,probability 2,disagreement"
+    assert [line.split(",")[0] for line in lines] == [each.file for each in expected.predictions]
+    out = tmp_path / "said.json"
+    ended = call("predict", exported("pair.safetensors"), folder, "--format", "json", "--out", out, "--quiet")
+    assert ended.stdout == ""
+    found = json.loads(out.read_text())
+    assert [each["label"] for each in found["predictions"]] == [each.label for each in expected.predictions]
+    assert found["skipped"] == [{"file": str(folder / "bad.png"), "reason": expected.skipped[0].reason}]
+
+
+def test_the_exit_code_says_that_nothing_was_read(exported: Files, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    ended = call("predict", exported("midpoint.safetensors"), tmp_path / "empty", "--format", "json", "--quiet")
+    assert ended.exit_code == 1
+    assert "a folder without images" in ended.stderr
+    assert json.loads(ended.stdout)["skipped"] == [
+        {"file": str(tmp_path / "empty"), "reason": "a folder without images"}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--top", "0"], "--top=0: expected at least 1"),
+        (["--format", "xml"], "--format='xml': expected one of 'table', 'csv', 'json'"),
+        (["--out", "nowhere/a.csv"], "there is no folder nowhere"),
+    ],
+)
+def test_options_that_are_wrong(options: list[str], said: str, exported: Files) -> None:
+    ended = call("predict", exported("midpoint.safetensors"), "a.png", *options)
+    assert ended.exit_code == 2
+    assert said in ended.stderr
+
+
+def test_the_help_names_every_point_that_is_taken() -> None:
+    shown = " ".join(call("predict", "--help").output.replace("│", " ").split())
+    assert all(name in shown for name in NAMES if name != "family")  # which is many points, and answers with none
+
+
+def test_the_command_exports_and_says_where(trained: Files, tmp_path: Path) -> None:
+    path = tmp_path / "one.safetensors"
+    ended = call("export", trained("line"), "--point", "0.1", "0.9", "--out", path, "--quiet")
+    assert ended.exit_code == 0, ended.stderr
+    assert ended.stdout.splitlines() == [f"wrote {path}", f"wrote {path}.md"]
+    assert "ensemble of 0.1 and 0.9" in path.with_name("one.safetensors.md").read_text()
+    ended = call("export", trained("line"), "--format", "zip")
+    assert (ended.exit_code, "--format='zip'" in ended.stderr) == (2, True)
+    ended = call("export", tmp_path, "--out", path)
+    assert (ended.exit_code, "is not a run folder" in ended.stderr) == (1, True)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="names that are no text")
+def test_a_name_that_is_no_text_is_shown(exported: Files, tmp_path: Path) -> None:
+    folder = digits(tmp_path / "images", 1)
+    odd = os.fsencode(folder) + b"/\xff.png"
+    os.rename(folder / "0.png", odd)
+    ended = call("predict", exported("midpoint.safetensors"), folder, "--quiet")
+    assert ended.exit_code == 0
+    assert r"\xff.png" in ended.stdout

@@ -1,0 +1,372 @@
+"""Models of anybody: a .pt2 file is not opened without trust, and the others are checked."""
+
+import io
+import json
+import os
+import pickle
+import re
+import shutil
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+from typer.testing import CliRunner
+
+import subspaces as ss
+from subspaces.cli import app
+from subspaces.core import files
+from subspaces.core.storage import FileError
+from subspaces.export.errors import ModelError
+from subspaces.export.metadata import Metadata
+
+Files = Callable[[str], Path]
+MODEL, METADATA = "archive/models/model.json", "archive/extra/metadata.json"
+INPUTS = "archive/data/sample_inputs/model.pt"
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    np.save(tmp_path / "image.npy", np.zeros((1, 8, 8), np.uint8))
+    return tmp_path / "image.npy"
+
+
+def predicted(model: Path, image: Path, **settings: Any) -> Any:
+    return ss.predict(model, image, progress=False, **settings)
+
+
+def refused(model: Path, image: Path, said: str, **settings: Any) -> None:
+    with pytest.raises(ModelError, match=re.escape(said)):
+        predicted(model, image, **settings)
+
+
+# Programs of torch, which run what they like
+
+
+def repacked(path: Path, to: Path, change: Callable[[str, bytes], Any]) -> Path:
+    """Write a .pt2 file anew with members that a function has changed."""
+    with zipfile.ZipFile(path) as source, zipfile.ZipFile(to, "w") as target:
+        for info in source.infolist():
+            target.writestr(info.filename, change(info.filename, source.read(info)))
+    return to
+
+
+def edited(member: str, edit: Callable[[Any], Any]) -> Callable[[str, bytes], bytes]:
+    def change(name: str, content: bytes) -> bytes:
+        if name != member:
+            return content
+        value = json.loads(content)
+        edit(value)
+        return json.dumps(value).encode()
+
+    return change
+
+
+class Bomb:
+    """Makes a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.path,)
+
+
+def pickled(path: Path, to: Path, marker: Path) -> Path:
+    """Pickle what makes the marker into the example inputs."""
+    buffer = io.BytesIO()
+    torch.save(Bomb(marker), buffer, pickle_module=pickle)
+    return repacked(path, to, lambda name, old: buffer.getvalue() if name == INPUTS else old)
+
+
+def traced(path: Path, to: Path, marker: Path) -> Path:
+    """Name the input by code that makes the marker, which torch.fx writes into the source of a function."""
+    code = f"images=open({str(marker)!r}, 'w').close()"
+
+    def change(name: str, content: bytes) -> bytes:
+        return content.replace(b'"images"', json.dumps(code).encode()) if name == MODEL else content
+
+    return repacked(path, to, change)
+
+
+@pytest.mark.parametrize("evil", [pickled, traced])
+def test_a_program_is_not_opened_without_trust(evil: Any, exported: Files, image: Path, tmp_path: Path) -> None:
+    """With trust it runs, which shows that it could have."""
+    marker = tmp_path / "marker"
+    path = evil(exported("midpoint.pt2"), tmp_path / "evil.pt2", marker)
+    ended = CliRunner().invoke(app, ["predict", str(path), str(image), "--quiet"], prog_name="subspaces")
+    assert ended.exit_code == 1
+    assert ended.stderr == (
+        f"error: {path} is a .pt2 file, which runs code of whoever made it when it is read: pass --trust (trust=True) "
+        "if you trust them, or use a .safetensors or .onnx export, which need no trust\n"
+    )
+    for name in ("evil.bin", "evil"):
+        shutil.copy(path, tmp_path / name)
+        refused(tmp_path / name, image, "pass --trust")
+    for trust in (False, 1, "yes"):
+        refused(path, image, "pass --trust", trust=trust)
+    assert not marker.exists()
+    with pytest.raises(ModelError, match="cannot be r"):
+        predicted(path, image, trust=True)
+    assert marker.exists()
+
+
+def test_torch_sees_nothing_of_a_program_without_trust(
+    exported: Files, image: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[Any] = []
+    for place, name in ((torch.export, "load"), (torch, "load"), (zipfile, "ZipFile")):
+        monkeypatch.setattr(place, name, lambda *given, **_: called.append(given))
+    refused(exported("midpoint.pt2"), image, "pass --trust")
+    assert called == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"classes": 3}, "classes is no text"),
+        ({"classes": "3"}, "classes is 3"),
+        ({"classes": "[1, 2]"}, "classes are"),
+        ({"image_shape": "{}"}, "image_shape is {}"),
+        ({"image_shape": "[1, 4, 4]"}, "cannot be run"),
+        ({"image_shape": "[1, 9000, 9000]"}, "of more than"),
+        ({"dropout": f"1{'0' * 400}"}, "dropout is"),
+        ({"version": "9" * 5000}, "upgrade subspaces"),
+        ({"version": 1}, "upgrade subspaces"),
+        ({"kind": "family", "domain": "x"}, "domain is"),
+        ({"kind": "family", "domain": "3"}, "cannot be run"),
+        ({"kind": "ensemble"}, "expected [(1, 10), (1,)]"),
+    ],
+)
+def test_metadata_of_a_program_that_no_export_has(
+    changes: dict[str, Any], said: str, exported: Files, image: Path, tmp_path: Path
+) -> None:
+    odd = repacked(
+        exported("midpoint.pt2"), tmp_path / "odd.pt2", edited(METADATA, lambda value: value.update(changes))
+    )
+    refused(odd, image, said, trust=True)
+
+
+@pytest.mark.parametrize("content", [b"[]", b"3", b"{", b"[1", b"[" * 100_000])
+def test_metadata_of_a_program_that_is_no_object(content: bytes, exported: Files, image: Path, tmp_path: Path) -> None:
+    odd = repacked(
+        exported("midpoint.pt2"), tmp_path / "odd.pt2", lambda name, old: content if name == METADATA else old
+    )
+    refused(odd, image, "its metadata", trust=True)
+
+
+# Weights
+
+
+def anew(path: Path, to: Path, change: Callable[[dict[str, Any]], Any], **changes: str) -> Path:
+    """Write a safetensors file with other tensors and metadata, and the checksum of these."""
+    header, tensors = files.read_tensors(path)
+    header = {name: value for name, value in header.items() if name not in ("checksum", "layout")}
+    change(tensors)
+    files.write_tensors(to, tensors, {**header, **changes})
+    return to
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
+def test_weights_of_another_precision_are_those_of_the_network(
+    dtype: torch.dtype, exported: Files, image: Path, tmp_path: Path
+) -> None:
+    def cast(tensors: dict[str, Any]) -> None:
+        tensors |= {name: each.to(dtype) for name, each in tensors.items() if each.is_floating_point()}
+
+    path = anew(exported("midpoint.safetensors"), tmp_path / "a.safetensors", cast)
+    (expected,), (found,) = (predicted(each, image).predictions for each in (exported("midpoint.safetensors"), path))
+    assert found.probability == pytest.approx(expected.probability, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "said"), [(torch.complex64, "as torch.complex64"), (torch.int64, "torch.int64 in the file")]
+)
+def test_weights_that_are_no_floats_are_refused(
+    dtype: torch.dtype, said: str, exported: Files, image: Path, tmp_path: Path
+) -> None:
+    _, tensors = files.read_tensors(exported("midpoint.safetensors"))
+    with_others = {name: each.to(dtype) for name, each in tensors.items()}
+    header = Metadata("network", "", "", "mlp", tuple("0123456789"), (1, 8, 8)).flat()
+    if dtype.is_complex:  # whose checksum this package does not make
+        save_file(with_others, tmp_path / "a.safetensors", header)
+    else:
+        files.write_tensors(tmp_path / "a.safetensors", with_others, header)
+    refused(tmp_path / "a.safetensors", image, said)
+
+
+CLASSES = json.dumps([str(index) for index in range(50_000)])
+
+
+@pytest.mark.parametrize(
+    ("name", "prefix", "network"),
+    [
+        ("midpoint.safetensors", "", "resnet50"),
+        ("pair.safetensors", "", "resnet50"),
+        ("plain.safetensors", "export.", "lenet"),
+    ],
+)
+def test_a_network_that_only_the_metadata_claims_is_not_built(
+    name: str, prefix: str, network: str, exported: Files, image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the meta device, where it takes no memory, it may be."""
+    if name.startswith("plain"):
+        family = ss.Subspace(lambda: ss.networks.build("lenet", classes=3, image_shape=(1, 8, 8)), ss.Line())
+        path = tmp_path / name
+        ss.export(family, path, point="family", example=torch.rand(2, 1, 8, 8), network="lenet", progress=False)
+        assert predicted(path, image).predictions
+    else:
+        path = exported(name)
+    shape = {"resnet50": "[3, 8, 8]", "lenet": "[1, 2048, 2048]"}[network]
+    changes = {
+        f"{prefix}{key}": text
+        for key, text in {
+            "network": network,
+            "classes": CLASSES,
+            "image_shape": shape,
+            "mean": "[]",
+            "std": "[]",
+        }.items()
+    }
+    claimed = anew(path, tmp_path / "claimed.safetensors", lambda _: None, **changes)
+    devices: list[str] = []
+    linear = nn.Linear.__init__
+
+    def built(self: nn.Linear, *given: Any, **more: Any) -> None:
+        linear(self, *given, **more)
+        devices.append(self.weight.device.type)
+
+    monkeypatch.setattr(nn.Linear, "__init__", built)
+    refused(claimed, image, "other weights than those of")
+    assert set(devices) == {"meta"}
+
+
+def test_a_header_that_is_too_large_is_not_parsed(image: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.safetensors").write_bytes((1 << 40).to_bytes(8, "little") + b"{}")
+    refused(tmp_path / "a.safetensors", image, "its header has more than")
+
+
+def test_a_version_of_very_many_digits(image: Path, tmp_path: Path) -> None:
+    family = ss.Subspace(lambda: ss.networks.build("lenet", classes=3, image_shape=(1, 8, 8)), ss.Line())
+    path = tmp_path / "family.safetensors"
+    ss.export(family, path, point="family", example=torch.rand(2, 1, 8, 8), network="lenet", progress=False)
+    odd = anew(path, tmp_path / "odd.safetensors", lambda _: None, version="9" * 5000)
+    with pytest.raises(FileError, match="upgrade subspaces"):
+        predicted(odd, image)
+
+
+def test_weights_of_one_kind_and_metadata_of_another(exported: Files, image: Path, tmp_path: Path) -> None:
+    for name, changes, said in (
+        ("midpoint.safetensors", {"kind": "family", "domain": "number"}, "says that it is a family"),
+        ("midpoint.safetensors", {"kind": "ensemble"}, "no whole members"),
+        ("pair.safetensors", {"kind": "network"}, "other weights"),
+        ("family.safetensors", {"export.kind": "network"}, "says that it is a network"),
+    ):
+        refused(anew(exported(name), tmp_path / "odd.safetensors", lambda _: None, **changes), image, said)
+
+
+def test_a_network_of_somebody_elses_is_not_imported(exported: Files, image: Path, tmp_path: Path) -> None:
+    evil = tmp_path / "evil.safetensors"
+    anew(exported("midpoint.safetensors"), evil, lambda _: None, network="antigravity:geohash")
+    with pytest.raises(ModelError, match=r"would import module 'antigravity' and call 'geohash': pass --trust"):
+        predicted(evil, image)
+
+
+@pytest.mark.parametrize("name", ["midpoint.pt2", "midpoint.safetensors"])
+def test_damage_is_named(name: str, exported: Files, image: Path, tmp_path: Path) -> None:
+    content = exported(name).read_bytes()
+    middle = len(content) // 2
+    for index, damaged in enumerate((content[:middle], content[:100], b"", b"PK\x03\x04")):
+        path = tmp_path / f"{index}{exported(name).suffix}"
+        path.write_bytes(damaged)
+        with pytest.raises(ModelError, match=r"use another copy|not written by|use the file that belongs there"):
+            predicted(path, image, trust=True)
+
+
+@pytest.mark.parametrize("name", ["midpoint.pt2", "midpoint.safetensors"])
+def test_a_changed_byte_among_the_weights_is_noticed(name: str, exported: Files, image: Path, tmp_path: Path) -> None:
+    content = bytearray(exported(name).read_bytes())
+    at = content.find(b"\0\0\0\0") if name.endswith("2") else len(content) - 100
+    content[len(content) // 3 if name.endswith("2") else at] ^= 1
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(ModelError, match="damaged"):
+        predicted(path, image, trust=True)
+
+
+@pytest.mark.parametrize("name", ["midpoint.safetensors", "family.onnx", "midpoint.pt2"])
+def test_any_damage_is_an_error_of_the_file(name: str, exported: Files, image: Path, tmp_path: Path) -> None:
+    content, random, path = exported(name).read_bytes(), np.random.default_rng(0), tmp_path / name
+    for _ in range(10):
+        damaged = bytearray(content)
+        for place in random.integers(0, 3000, 4):
+            damaged[place] ^= int(random.integers(1, 256))
+        path.write_bytes(damaged)
+        with pytest.raises(ModelError):
+            predicted(path, image, trust=True)
+        path.write_bytes(content[: int(random.integers(len(content)))])
+        with pytest.raises(ModelError):
+            predicted(path, image, trust=True)
+
+
+def test_files_of_others_are_named(image: Path, tmp_path: Path) -> None:
+    save_file({"weight": torch.zeros(2)}, tmp_path / "plain.safetensors")
+    torch.export.save(torch.export.export(torch.nn.ReLU(), (torch.zeros(2),)), tmp_path / "plain.pt2")
+    torch.save({"weight": torch.zeros(2)}, tmp_path / "plain.pt")
+    for name in ("plain.safetensors", "plain.pt2", "plain.pt"):
+        with pytest.raises(ModelError, match=r"was not written by `subspaces export`|cannot be read by torch"):
+            predicted(tmp_path / name, image, trust=True)
+    (tmp_path / "notes.txt").write_text("hello")
+    with pytest.raises(ModelError, match="is no model"):
+        predicted(tmp_path / "notes.txt", image)
+    with pytest.raises(FileNotFoundError):
+        predicted(tmp_path / "nowhere.pt2", image)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"classes": "[]"}, "classes are"),
+        ({"image_shape": "[1, 8, 99999999]"}, "image_shape is"),
+        ({"image_shape": "[1, 9, 9]"}, "other weights than those of 'mlp'"),
+        ({"mean": '["x"]'}, "mean and std are"),
+        ({"mean": "[NaN]"}, "mean and std are"),
+        ({"kind": "x"}, "kind is"),
+        ({"resize": "-1"}, "resize is"),
+        ({"classes": "{"}, "its metadata"),
+        ({"version": "9"}, "upgrade subspaces"),
+        ({"network": "Net"}, "cannot be built here"),
+    ],
+)
+def test_metadata_that_no_export_has(
+    changes: dict[str, str], said: str, exported: Files, image: Path, tmp_path: Path
+) -> None:
+    odd = anew(exported("midpoint.safetensors"), tmp_path / "odd.safetensors", lambda _: None, **changes)
+    refused(odd, image, said)
+
+
+def test_weights_of_a_family_have_statistics_of_no_point(exported: Files, image: Path) -> None:
+    with pytest.raises(ModelError, match="whose statistics belong to a point"):
+        predicted(exported("family.safetensors"), image)
+
+
+def test_a_file_that_is_none(image: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.pt2")
+    with pytest.raises(ModelError, match="is no file"):
+        predicted(tmp_path / "pipe.pt2", image)
+
+
+def test_a_copy_under_another_name_is_read_unless_that_is_of_another_format(
+    exported: Files, image: Path, tmp_path: Path
+) -> None:
+    shutil.copy(exported("midpoint.pt2"), tmp_path / "model.bin")
+    assert predicted(tmp_path / "model.bin", image, trust=True).predictions
+    for name, other in (("midpoint.pt2", "a.onnx"), ("midpoint.safetensors", "a.pt2")):
+        shutil.copy(exported(name), tmp_path / other)
+        with pytest.raises(ModelError, match="under another name"):
+            predicted(tmp_path / other, image)
