@@ -9,6 +9,7 @@ from subspaces.evaluation.points import Item, Place, average_of, kind, to_place
 from subspaces.evaluation.record import Answered
 from subspaces.text import Catalogue, listed
 
+RUNS = "runs"
 SOUP = "soup"
 CHOSEN_ON = {SOUP: "validation"}  # the examples that an answer is chosen by; all others are fixed beforehand
 OVER_RUNS = {SOUP: "greedy soup"}  # what an answer is called over runs in which it is of other networks
@@ -141,7 +142,7 @@ ANSWERS: Catalogue[Answer] = Catalogue(
             _soup_words,
         ),
         Answer(
-            "runs",
+            RUNS,
             "the midpoints of several independent runs, averaged",
             lambda family: None,  # which are more than one family
             lambda family, item: f"ensemble of {len(item.places)} runs",

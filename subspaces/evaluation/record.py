@@ -251,6 +251,29 @@ class Outliers:
     source: str = field(default="given", metadata=LATER)  # "data" of that name, the "folder" of images, or "given"
 
 
+@dataclass(frozen=True)
+class Training:
+    """How a run was trained, as far as tables, figures and pages tell it."""
+
+    group: str  # the same for runs that differ in their seed only
+    label: str  # the method in words
+    settings: dict[str, Any]  # in which runs may differ, by name
+    words: dict[str, str]  # what these are called, of those that the label does not tell
+    order: list[Any]  # by which methods are sorted
+    seeds: list[int]  # one; of an ensemble of runs, those of its members
+    data: str  # the data set, as people call it
+    fingerprint: str  # the same for runs on the same data
+    network: str
+    label_noise: float
+    epochs: int
+    vertices: int  # that were trained; 1 of a single network, whatever was made of it
+    cost: float  # networks that run forward and backward in a step
+    log: list[dict[str, Any]]  # a row per epoch
+    seconds: float | None  # that the steps of training took, where it is known
+    folder: str
+    recipe: dict[str, Any]
+
+
 @dataclass
 class Record:
     """All that was measured of one family."""
@@ -264,6 +287,7 @@ class Record:
     dataset: dict[str, Any]
     statistics: dict[str, Any]
     recipe: dict[str, Any] | None = None
+    training: Training | None = field(default=None, metadata=LATER)
     rows: list[Row] = field(default_factory=list)
     planes: list[Plane] = field(default_factory=list)
     choices: list[Choice] = field(default_factory=list)
