@@ -18,10 +18,10 @@ from typing import Any
 import torch
 
 import subspaces as ss
+from subspaces.evaluation.measuring import Metrics, measure, members_of
 from subspaces.evaluation.points import plan
-from subspaces.evaluation.run_subject import RunSubject
-from subspaces.evaluation.walking import Measuring
 from subspaces.experiments import data
+from subspaces.experiments.evaluating.run_subject import RunSubject
 from subspaces.experiments.training import Execution, Run
 from subspaces.experiments.training.environment import environment
 
@@ -52,14 +52,16 @@ def parts(run: Run, dataset: data.Dataset, execution: Execution) -> dict[str, fl
     result = {"family and images to the device": clock.lap()}
     items = plan(subject.shape, grid=(0.0, 0.1, 0.2, 0.3), random=6, triangle=0, seed=0)
     pairs = [item for item in items if len(item.points) == 2]
-    list(predictor([subject.weights(pairs[0].points[0])])["test"])
+    list(predictor.outputs(pairs[0].points[:1], "test"))
     result["first point"] = clock.lap()
     points, wholes = [], []
     for item in pairs:
         clock.lap()
-        list(predictor([subject.weights(place) for place in item.points])["test"])
+        list(predictor.outputs(item.points, "test"))
         points.append(clock.lap() / len(item.points))
-        Measuring(subject, subject.task.metrics, item).rows(predictor)
+        places, _, asked = members_of([item], subject.task.averages)
+        wanted = [Metrics(about, members, subject.task.metrics, curves=True) for about, members in asked]
+        measure(subject.task, predictor.outputs(places, "test"), wanted)
         wholes.append(clock.lap())
     rows = [whole - len(item.points) * point for whole, point, item in zip(wholes, points, pairs, strict=True)]
     return result | {"a point": median(points), "the rows of a pair": median(rows)}

@@ -23,12 +23,12 @@ from torch import Tensor
 
 from subspaces.core import streams
 from subspaces.core.selection import rule
-from subspaces.evaluation import domains, run_selection
 from subspaces.evaluation.corruptions import CORRUPTIONS
-from subspaces.evaluation.panel import Panel
-from subspaces.evaluation.points import GRID, Item, kind
-from subspaces.evaluation.run_subject import RunSubject, run_subjects
-from subspaces.evaluation.shifted_data import Corruptions, shifted_sets
+from subspaces.evaluation.points import GRID, kind
+from subspaces.evaluation.predictor import Predictor
+from subspaces.evaluation.shifted_data import Corruptions, sets_of
+from subspaces.experiments.evaluating import domains, selection
+from subspaces.experiments.evaluating.run_subject import RunSubject, run_subjects
 from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.runs import Run
 
@@ -37,15 +37,15 @@ LEVEL = 0.05
 Losses = dict[str, Tensor]  # nll, entropy and error of each point and image, [points, n]
 
 
-def losses_of(panel: Panel, items: list[Item], batches: Any) -> Losses:
+def losses_of(subject: RunSubject, predictor: Predictor, batches: Any) -> Losses:
     """Return how good every point is for every image."""
     found: dict[str, list[Tensor]] = {"nll": [], "entropy": [], "error": []}
-    for heard in panel.hear(batches, items):
-        logs = torch.stack([panel.task.combine(row, "probabilities").logs for row in heard.rows]).double()
-        right = heard.target[None, :, None].expand(len(logs), -1, 1)
+    for outputs in predictor.outputs(GRID, batches):
+        logs = torch.stack([subject.task.combine([one], "probabilities").logs for one in outputs.members]).double()
+        right = outputs.target[None, :, None].expand(len(logs), -1, 1)
         found["nll"].append(-logs.gather(2, right).squeeze(2).cpu())
         found["entropy"].append(-(logs.exp() * logs).sum(2).cpu())
-        found["error"].append((logs.argmax(2) != heard.target).double().cpu())
+        found["error"].append((logs.argmax(2) != outputs.target).double().cpu())
     return {name: torch.cat(parts, 1) for name, parts in found.items()}
 
 
@@ -85,11 +85,10 @@ def gains(on: Losses, middle: int, at: int) -> dict[str, float]:
 
 def on_a_grid(subject: RunSubject, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Yield all draws of a line or curve, on every set."""
-    items = [Item("along", (alpha,)) for alpha in GRID]
-    panel = Panel(subject, items, options.statistics_batches)
+    predictor = subject.predictor([], options.statistics_batches)
     middle = list(GRID).index(0.5)
-    for each in shifted_sets(subject, Corruptions(options.corruptions, options.severities)):
-        losses = losses_of(panel, items, each.batches())
+    for each in sets_of(subject, Corruptions(options.corruptions, options.severities)):
+        losses = losses_of(subject, predictor, each.batches())
         about = {"corruption": each.name, "severity": each.severity}
         for count in options.examples:
             for row in drawn(losses, middle, count, options.draws):
@@ -102,7 +101,7 @@ def by_gradient(subject: RunSubject, options: argparse.Namespace) -> Iterator[di
         domain = domains.domain_of(subject.images_of, name, severity, None, subject.execution.device)
         for count, by in itertools.product(options.examples, options.by):
             how = {"by": by, "per": options.per, "folds": 0}
-            found = run_selection._select(subject, domain, count, options.statistics_batches, 0, how)
+            found = selection._select(subject, domain, count, options.statistics_batches, 0, how)
             rows = {row.name: row for row in found.rows}
             middle, ideal = rows["midpoint"], rows["best"]
             for way, row in ((f"{by}{', no labels' * (by == 'entropy')}", rows["chosen"]), ("hindsight", ideal)):

@@ -24,7 +24,7 @@ from subspaces.core.selection.losses import Losses
 from subspaces.core.selection.search import Grid
 from subspaces.evaluation import domains
 from subspaces.evaluation.corruptions import CORRUPTIONS
-from subspaces.evaluation.run_subject import run_subjects
+from subspaces.experiments.evaluating.run_subject import run_subjects
 from subspaces.experiments.training import Execution, Run
 from subspaces.experiments.training.batches import evaluation_batches, statistics_batches
 from subspaces.experiments.training.environment import processor

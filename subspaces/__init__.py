@@ -21,9 +21,10 @@ from subspaces.export import export, predict
 from subspaces.version import __version__
 
 if TYPE_CHECKING:
-    from subspaces.evaluation import Classification, Corruptions, Metric, Regression, Task, check
-    from subspaces.evaluation.api import Evaluation, evaluate, plot, report
+    from subspaces.api import Evaluation, evaluate, plot, report
+    from subspaces.evaluation import Classification, Corruptions, Metric, Regression, Task
     from subspaces.experiments import studies
+    from subspaces.experiments.evaluating.integrity import check
     from subspaces.experiments.studies.compare import compare
     from subspaces.experiments.studies.reproduce import reproduce
     from subspaces.experiments.training import Recipe, train
@@ -75,10 +76,10 @@ def __getattr__(name: str) -> Any:
 
         return getattr(training, name)
     if name in ("Evaluation", "evaluate", "plot", "report"):
-        from subspaces.evaluation import api
-
-        return getattr(api, name)
-    if name in ("Answer", "Classification", "Corruptions", "Metric", "Regression", "Task", "check"):
+        return getattr(importlib.import_module("subspaces.api"), name)
+    if name == "check":
+        return importlib.import_module("subspaces.experiments.evaluating.integrity").check
+    if name in ("Answer", "Classification", "Corruptions", "Metric", "Regression", "Task"):
         from subspaces import evaluation
 
         return getattr(evaluation, name)

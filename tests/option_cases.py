@@ -163,7 +163,7 @@ COMMANDS = {
         ("runs",),
     ),
     "select": Command(
-        "subspaces.evaluation.run_selection:select_run",
+        "subspaces.experiments.evaluating.selection:select_run",
         ["one", "--corruption", "fog"],
         {
             "corruption": Row("--corruption frost", "corruption", "frost"),

@@ -13,7 +13,7 @@ from subspaces.experiments.training import Run
 
 SETTINGS: dict[str, Any] = {"epochs": 1, "batch": 300, "validation": 200, "network": "retrained:network"}
 QUIET: dict[str, Any] = {"show": "quiet", "tensorboard": False, "device": "cpu"}
-MEASURED = ("evaluation.json", "predictions.safetensors", "integral.json")
+MEASURED = ("evaluation.json", "measurements.jsonl", "integral.json")
 GAIN = 1.0
 
 

@@ -21,7 +21,7 @@ def check(
 
     Example: subspaces check runs
     """
-    from subspaces.evaluation.integrity import checked
+    from subspaces.experiments.evaluating.integrity import checked
 
     wrong = 0
     for folder in runs:

@@ -25,12 +25,12 @@ from subspaces.cli.shared import (
 )
 from subspaces.core import files
 from subspaces.errors import ArgumentError
-from subspaces.evaluation import api
-from subspaces.evaluation.changes import EXTRA
-from subspaces.evaluation.record import Record
+from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.settings import PLANE_PANEL, POINTS_PANEL, SHIFT_PANEL, Settings
 from subspaces.evaluation.settings import POINTS as MOST_POINTS
-from subspaces.evaluation.shifted_data import Corruptions
+from subspaces.evaluation.shifted_data import EXTRA, Corruptions
+from subspaces.experiments.evaluating import evaluate as runs_evaluation
+from subspaces.experiments.evaluating.run_subject import known_data
 from subspaces.experiments.training import Execution, Run
 from subspaces.reports import table
 
@@ -117,11 +117,11 @@ def evaluate(
         execution.resolved()  # which refuses what is not there
         fields |= {name: fields[name] or () for name in ("check_statistics", "answers")}
         fields |= {} if grid is None else {"grid": _steps(*grid)}
-        fields["outliers"] = outliers or ()
+        fields["outliers"] = [known_data(each) and each for each in outliers or ()]
         fields |= {"corruptions": _shifted(corruptions, severities, corrupted, corruption_seed)}
         settings = Settings(**fields, through=plane_through or (), precision=execution.precision)
     how: dict[str, Any] = {"data": data, "execution": execution, "trust": trust}
-    records = api.evaluate_runs(runs, settings, progress=not (quiet or as_json), **how)
+    records = runs_evaluation.evaluate_runs(runs, settings, progress=not (quiet or as_json), **how)
     folders = dict.fromkeys(run.resolve() for run in Run.begun(runs))
     if as_json:
         for folder, record in zip(folders, records, strict=True):
@@ -163,7 +163,7 @@ def _steps(first: float, last: float, step: float) -> tuple[float, ...]:
     return (*(first + index * step for index in range(count)), ends)
 
 
-def _summary(folder: Path, record: Record) -> dict[str, Any]:
+def _summary(folder: Path, record: Evaluation) -> dict[str, Any]:
     recipe = record.recipe or {}
     return {
         "run": record.name,

@@ -17,8 +17,8 @@ from typer.core import TyperCommand
 from subspaces import networks
 from subspaces.cli.shared import completing, data_names
 from subspaces.evaluation.answers import ANSWERS
-from subspaces.evaluation.changes import EXTRA
 from subspaces.evaluation.corruptions import CORRUPTIONS
+from subspaces.evaluation.shifted_data import EXTRA
 from subspaces.experiments.data import NAMES, loading
 from subspaces.experiments.methods import own_fields
 from subspaces.experiments.methods.fields import choices

@@ -14,9 +14,9 @@ from subspaces.cli.shared import EXECUTION, Code, Data, Trust, completing, json_
 from subspaces.core import files
 from subspaces.core.selection.criteria import CRITERIA
 from subspaces.core.selection.selection import shown
-from subspaces.evaluation import run_selection
 from subspaces.evaluation.corruptions import CORRUPTIONS
-from subspaces.evaluation.run_selection import RunSelection
+from subspaces.experiments.evaluating import selection as run_selection
+from subspaces.experiments.evaluating.selection import RunSelection
 from subspaces.experiments.training import Execution
 from subspaces.export import exporting
 

@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from subspaces.evaluation.answers import ANSWERS, Answer
-    from subspaces.evaluation.integrity import check
+    from subspaces.evaluation.evaluation import Evaluation
     from subspaces.evaluation.metrics import METRICS, Metric, average
     from subspaces.evaluation.points import Item
-    from subspaces.evaluation.record import Check, Choice, Plane, Record, Row
+    from subspaces.evaluation.record import Record
+    from subspaces.evaluation.rows import Check, Choice, Plane, Row
     from subspaces.evaluation.shifted_data import Corruptions
     from subspaces.evaluation.tasks import TASKS, Classification, Regression, Task
 
@@ -21,6 +22,7 @@ __all__ = [
     "Choice",
     "Classification",
     "Corruptions",
+    "Evaluation",
     "Item",
     "Metric",
     "Plane",
@@ -29,14 +31,14 @@ __all__ = [
     "Row",
     "Task",
     "average",
-    "check",
 ]
 _HOME = {
     **dict.fromkeys(("ANSWERS", "Answer"), "answers"),
-    "check": "integrity",
     **dict.fromkeys(("METRICS", "Metric", "average"), "metrics"),
     "Item": "points",
-    **dict.fromkeys(("Check", "Choice", "Plane", "Record", "Row"), "record"),
+    "Evaluation": "evaluation",
+    **dict.fromkeys(("Check", "Choice", "Plane", "Row"), "rows"),
+    "Record": "record",
     "Corruptions": "shifted_data",
     **dict.fromkeys(("TASKS", "Classification", "Regression", "Task"), "tasks"),
 }

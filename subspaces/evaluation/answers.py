@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from subspaces.core.shapes import Point, Shape
 from subspaces.evaluation.points import Item, Place, average_of, kind, to_place
-from subspaces.evaluation.record import Answered
+from subspaces.evaluation.rows import Answered
 from subspaces.text import Catalogue, listed
 
 RUNS = "runs"

@@ -9,11 +9,10 @@ from typing import Any
 from torch import Tensor
 
 from subspaces.core import locks
+from subspaces.errors import ArgumentError
+from subspaces.evaluation import files
 from subspaces.evaluation.classification import Classes
 from subspaces.evaluation.metrics import of_task, tally
-from subspaces.evaluation.run_subject import RunSubject
-from subspaces.evaluation.schema import build
-from subspaces.experiments.training import seals
 
 SCHEMA = 1
 REMEDY = "remove it, and what it holds is measured again"
@@ -29,7 +28,7 @@ class Measured:
     metrics: dict[str, dict[str, float]]
 
     @classmethod
-    def of(cls, key: Mapping[str, Any], run: RunSubject, answers: Mapping[str, Tensor]) -> "Measured":
+    def of(cls, key: Mapping[str, Any], run: Any, answers: Mapping[str, Tensor]) -> "Measured":
         """Measure log-probabilities [n, classes] on each split of a run's data."""
         metrics, found = of_task("classification"), {}
         for split, answer in answers.items():
@@ -49,7 +48,7 @@ class Shelf:
 
     def read(self) -> list[Measured]:
         """Return everything that is there; the file is read again only if it has been replaced."""
-        if not seals.there(self.path, REMEDY):
+        if not self.path.exists():
             return []
         now = self.path.stat()
         stamp = now.st_ino, now.st_mtime_ns
@@ -58,12 +57,12 @@ class Shelf:
         return self._found
 
     def _parsed(self) -> list[Measured]:
-        values = seals.read_json(self.path, self.run, REMEDY).content
+        values = files.read_json(self.path, REMEDY)
         try:
-            found: list[Measured] = build(list[Measured], values["measured"], "measured")
-            return found if build(int, values["schema"], "schema") == SCHEMA else []
-        except (ValueError, KeyError, TypeError) as error:
-            raise seals.damaged(self.path, error, REMEDY) from None
+            found: list[Measured] = files.build(list[Measured], values.get("measured"), "measured")
+            return found if values.get("schema") == SCHEMA else []
+        except ArgumentError as error:
+            raise files.damaged(self.path, error, REMEDY) from None
 
     def find(self, key: Mapping[str, Any], precision: str = "auto") -> Measured | None:
         """Return what was measured of a key; a precision that is asked for must be that of the numbers."""
@@ -80,4 +79,4 @@ class Shelf:
         with locks.waited(self.path.with_name(f".{self.path.name}.lock")):  # what others add meanwhile would be lost
             others = [each for each in self.read() if each.key != measured.key]
             found = [dataclasses.asdict(each) for each in (*others, measured)]
-            seals.write_json(self.path, {"schema": SCHEMA, "measured": found}, self.run)
+            files.write_json(self.path, {"schema": SCHEMA, "measured": found})

@@ -3,108 +3,112 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from subspaces.evaluation import files
 from subspaces.evaluation.display import counted
-from subspaces.evaluation.journal import Journal
-from subspaces.evaluation.metrics import Tally
-from subspaces.evaluation.plane import SPLIT, Network, Span, same_grid, unmeasured
+from subspaces.evaluation.measuring import Metrics, measure
+from subspaces.evaluation.plane import SPLIT, Network, Span
 from subspaces.evaluation.points import plan
 from subspaces.evaluation.predictor import Predictor
-from subspaces.evaluation.record import Check, Plane
-from subspaces.evaluation.subject import Subject
-from subspaces.experiments.data.dataset import Progress
+from subspaces.evaluation.rows import About, Check, Plane
+from subspaces.evaluation.session import Session
 
 SIDE = 5  # cells of the plane's grid in each direction, from edge to edge, where statistics are checked
 
 
 class Points(NamedTuple):
-    """Some points by their numbers, and what gives the weights at one."""
+    """Some points by their numbers, what gives the weights at one, and what tells them from others."""
 
-    weights: Callable[..., Any]
+    where: str
+    identity: Any
+    weights: Callable[[Any], Any]
     at: list[list[float]]
 
 
-def measure_plane(journal: Journal, networks: Sequence[Network], progress: Progress) -> dict[str, Points]:
-    """Measure the cells that are missing in a plane; return by its name where the statistics may be checked."""
-    settings, subject = journal.settings, journal.subject
+def measure_plane(session: Session, networks: Sequence[Network]) -> Points:
+    """Measure the cells that are missing in a plane; return some of them, from edge to edge."""
+    settings, subject = session.settings, session.subject
     span = Span(subject, networks)
-    predictor = subject.predictor([SPLIT], settings.plane_statistics_batches)
-    plane = _planned(journal, span, predictor)
-    missing, total = unmeasured(plane), settings.cells**2
-    tick = counted(progress, f"{subject.name}: plane", total - len(missing), total)
-    for j, i in missing:
-        for name, value in _score(journal, predictor, span.weights(plane.xs[i], plane.ys[j])).items():
-            plane.values[name][j][i] = value
-        journal.touch()
+
+    def weights(at: Sequence[float]) -> Any:
+        return span.weights(*at)
+
+    predictor = subject.predictor([SPLIT], settings.plane_statistics_batches, weights)
+    count = next((row.count for row in session.rows() if row.data == SPLIT), 0)
+    plane = span.plane(settings.cells, count, predictor.expected_images, [each.name for each in session.shown])
+    numbers = [f"{value:.6g}" for corner in plane.corners for value in (corner.x, corner.y)]  # up to rounding
+    identity = {"name": plane.name, "corners": numbers, "cells": settings.cells, "count": count}
+    cells = {"of": "cell", **session.family, "statistics": settings.plane_statistics_batches, "plane": identity}
+    session.note({"of": "plane", **session.family, "name": plane.name}, {"plane": files.plain(plane), "cells": cells})
+    places = {(j, i): (x, y) for j, y in enumerate(plane.ys) for i, x in enumerate(plane.xs)}
+    missing = [cell for cell in places if session.find({**cells, "at": cell}, session.shown) is None]
+    tick = counted(session.progress, f"{subject.name}: plane", len(places) - len(missing), len(places))
+    for cell in missing:
+        _score(session, {**cells, "at": cell}, predictor, places[cell])
         tick(1)
-    return {plane.name: _cells_to_check(span, plane)}
-
-
-def _planned(journal: Journal, span: Span, predictor: Predictor) -> Plane:
-    """Return the plane of a record that has these cells, whatever of it is measured; an empty one if there is none."""
-    record = journal.record
-    count = record.dataset["splits"].get(SPLIT, 0)
-    wanted = span.empty(journal.settings.cells, count, predictor.expected_images, journal.shown)
-    same = next((each for each in record.planes if same_grid(each, wanted)), None)
-    if same is not None:
-        return same
-    others = [each for each in record.planes if each.name != wanted.name]
-    record.planes = sorted([*others, wanted], key=lambda each: each.name)
-    return wanted
-
-
-def _score(journal: Journal, predictor: Predictor, weights: Any) -> dict[str, float]:
-    """Return the metrics of one network that planes show."""
-    task = journal.subject.task
-    tally = Tally([each for each in journal.metrics if each.name in journal.shown])
-    for batch in predictor([weights])[SPLIT]:
-        prediction = task.combine(batch.members, task.averages[0])
-        if len(prediction):
-            tally.add(prediction, batch.target)
-    return tally.values()
-
-
-def _points_to_check(subject: Subject) -> Points:
-    """Return the ends or vertices and the midpoint of a subject."""
-    items = plan(subject.shape, grid=(0.0, 1.0), random=0, triangle=0)
-    places = dict.fromkeys(place for item in items if item.role != "edge" for place in item.points)
-    return Points(
-        lambda *alpha: subject.weights(alpha if len(alpha) > 1 else alpha[0]),
-        [list(place) if isinstance(place, tuple) else [place] for place in places],
-    )
-
-
-def _cells_to_check(span: Span, plane: Plane) -> Points:
-    """Return some cells of a plane, from edge to edge."""
     chosen = sorted({round(step * (len(plane.xs) - 1) / (SIDE - 1)) for step in range(SIDE)})  # in both directions
-    return Points(span.weights, [[plane.xs[i], plane.ys[j]] for j in chosen for i in chosen])
+    return Points(plane.name, identity, weights, [[plane.xs[i], plane.ys[j]] for j in chosen for i in chosen])
 
 
-def check_statistics(journal: Journal, plane: Mapping[str, Points], progress: Progress) -> None:
-    """Measure points, and cells of a plane, with statistics of other numbers of batches."""
-    wanted = journal.settings.check_statistics
+def _score(session: Session, key: Mapping[str, Any], predictor: Predictor, point: Any) -> dict[str, Any]:
+    """Return the metrics of one network that planes show, and the images of its statistics, unless they are known."""
+    known = session.find(key, session.shown)
+    if known is None:
+        wanted = Metrics(About("point", "cell", []), [0], session.shown)
+        measure(session.task, predictor.outputs([point], SPLIT), [wanted])
+        names = [each.name for each in session.shown]
+        known = {"values": wanted.tally.values(), "metrics": names, "images": predictor.statistics_images}
+        session.add(key, known)
+    return known
+
+
+def check_statistics(session: Session, plane: Points | None) -> None:
+    """Measure ends or vertices, the midpoint, and cells of a plane with statistics of other numbers of batches."""
+    wanted, subject = session.settings.check_statistics, session.subject
     if not wanted:
         return
-    places = {"points": _points_to_check(journal.subject), **plane}
-    total = len(wanted) * sum(len(points.at) for points in places.values())
-    tick = counted(progress, f"{journal.subject.name}: statistics", 0, total)
+
+    def weights(at: Sequence[float]) -> Any:
+        return subject.weights(tuple(at) if len(at) > 1 else at[0])
+
+    items = plan(subject.shape, grid=(0.0, 1.0), random=0, triangle=0)
+    alphas = dict.fromkeys(place for item in items if item.role != "edge" for place in item.points)
+    at = [list(place) if isinstance(place, tuple) else [place] for place in alphas]
+    places = [Points("points", "points", weights, at), *([] if plane is None else [plane])]
+    total = len(wanted) * sum(len(each.at) for each in places)
+    tick = counted(session.progress, f"{subject.name}: statistics", 0, total)
     for batches in wanted:
-        for where, points in places.items():
-            _check(journal, where, points, batches, tick)
+        for some in places:
+            predictor = subject.predictor([SPLIT], batches, some.weights)
+            key = {**session.family, "statistics": batches, "where": some.identity}
+            scores = []
+            for numbers in some.at:
+                scores.append(_score(session, {"of": "check", **key, "at": numbers}, predictor, tuple(numbers)))
+                tick(1)
+            values = {name: [each["values"][name] for each in scores] for name in scores[0]["values"]}
+            images = predictor.expected_images or scores[0]["images"]
+            check = Check(some.where, some.at, SPLIT, images, values)
+            session.note({"of": "checks", **key}, {"check": files.plain(check)})
 
 
-def _check(journal: Journal, where: str, points: Points, batches: int, tick: Callable[[int], None]) -> None:
-    """Measure points with statistics of so many batches, and add that to the record, unless it is there."""
-    record = journal.record
-    predictor = journal.subject.predictor([SPLIT], batches)
-    images = predictor.expected_images
-    others = [old for old in record.checks if (old.where, old.statistics_images) != (where, images)]
-    if any(old.at == points.at for old in record.checks if old not in others):
-        return tick(len(points.at))
-    scores = []
-    for numbers in points.at:
-        scores.append(_score(journal, predictor, points.weights(*numbers)))
-        tick(1)
-    made = {name: [each[name] for each in scores] for name in scores[0]}
-    new = Check(where, points.at, SPLIT, images or predictor.statistics_images, made)
-    record.checks = sorted([*others, new], key=lambda one: (one.where, one.statistics_images))
-    return journal.touch()
+def planes_of(session: Session) -> tuple[list[Plane], list[Check]]:
+    """Return all planes of the family, with what is measured of their cells, and the checks of statistics."""
+    planes: dict[str, Plane] = {}
+    identities: list[Any] = ["points"]
+    for _, values in session.items(of="plane", **session.family):
+        plane: Plane = session.built(Plane, values["plane"])
+        names = [each.name for each in session.metrics]
+        if not set(plane.values) <= set(names):
+            continue
+        for j in range(len(plane.ys)):
+            for i in range(len(plane.xs)):
+                found = session.find({**values["cells"], "at": [j, i]})
+                for name, grid in plane.values.items():
+                    grid[j][i] = None if found is None else found["values"].get(name)
+        planes[plane.name] = plane
+        identities.append(values["cells"]["plane"])
+    checks: dict[Any, Check] = {}
+    for key, values in session.items(of="checks", **session.family):
+        if key["where"] in identities:
+            check: Check = session.built(Check, values["check"])
+            checks[check.where, check.statistics_images] = check
+    return [planes[name] for name in sorted(planes)], [checks[key] for key in sorted(checks)]

@@ -1,28 +1,34 @@
 """What is chosen among the measured: on held-out examples, or on the test set and marked.
 
-The best point by each metric that the task shows, the best pair by the first of them, and for classifiers the
-confidence from which the midpoint's answers have at most half of its error.
+The best point by each metric that the task shows, the best pair by the first of them, for classifiers the confidence
+from which the midpoint's predictions have at most half of its error, and the vertices of the greedy soup.
 """
 
 import math
-from collections.abc import Callable, Iterable
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+
+from torch import Tensor
 
 from subspaces.evaluation import selective
-from subspaces.evaluation.examples import Predictions
-from subspaces.evaluation.points import to_place
-from subspaces.evaluation.record import Choice, Record, Row
+from subspaces.evaluation.evaluation import choice
+from subspaces.evaluation.rows import Choice, Description, Row
 
 SHARE = 0.5  # of the midpoint's error is what the threshold aims at
 
 
-def choose(record: Record, predictions: Predictions, split: str, by: Iterable[str]) -> list[Choice]:
-    """Return everything that can be chosen on a split of a record by these metrics."""
-    names = list(by)
-    found = [best(record, split, "point", name, lambda row: row.kind == "point") for name in names]
-    found.append(best(record, split, "pair", names[0], _is_pair))
-    found.append(_threshold(record, predictions, split))
-    return [choice for choice in found if choice is not None]
+def choose(rows: Sequence[Row], split: str, by: Sequence[Description], middle: Mapping[str, Tensor]) -> list[Choice]:
+    """Return everything that can be chosen on a split by these metrics.
+
+    `middle` are on each split the confidences of the midpoint, and whether its predictions are right, [n, 2].
+    """
+    there = [row for row in rows if row.data == split and not row.group]
+    points, pairs = [row for row in there if row.kind == "point"], [row for row in there if _is_pair(row)]
+    found = [choice("point", metric, rows, points, split) for metric in by]
+    found.append(choice("pair", by[0], rows, pairs, split))
+    midpoint = next((row for row in there if row.role == "midpoint"), None)
+    if midpoint is not None and split in middle:
+        found.append(_threshold(1 - midpoint.metrics["accuracy"], middle, split))
+    return [each for each in found if each is not None]
 
 
 def _is_pair(row: Row) -> bool:
@@ -31,44 +37,33 @@ def _is_pair(row: Row) -> bool:
     return row.average not in (None, "logits") and two
 
 
-def best(
-    record: Record, split: str, what: Literal["point", "pair"], by: str, wanted: Callable[[Row], bool]
-) -> Choice | None:
-    """Return the best of several rows, the first among equals; None where there is nothing to choose from.
-
-    A row whose metric is NaN is never chosen.
-    """
-    rows = [row for row in record.rows if row.split == split and wanted(row)]
-    known = [row for row in rows if not math.isnan(row.metrics[by])]
-    if len(rows) < 2 or not known:
-        return None
-    metric = record.metric(by)
-    chosen = max(known, key=lambda row: metric.merit(row.metrics[by]))
-    about = (chosen.kind, chosen.alphas, chosen.average)
-    same = [row for row in record.rows if (row.kind, row.alphas, row.average) == about]
-    value = chosen.alphas[0] if what == "point" else chosen.alphas
-    return Choice(what, by, split, split == "test", value, {row.split: dict(row.metrics) for row in same})
-
-
-def _threshold(record: Record, predictions: Predictions, split: str) -> Choice | None:
+def _threshold(error: float, middle: Mapping[str, Tensor], split: str) -> Choice | None:
     """Return the lowest confidence that halves the midpoint's error; None if it has none, or no confidence does."""
-    middle = next((row for row in record.rows if row.role == "midpoint" and row.split == split), None)
-    place = None if middle is None else to_place(middle.alphas[0])
-    if middle is None or place not in predictions.points:
-        return None
-    splits = list(dict.fromkeys(row.split for row in record.rows))
-    answers = {name: predictions.each(place, name) for name in splits}
-    error = 1 - middle.metrics["accuracy"]
-    threshold = selective.threshold(answers[split], SHARE * error) if error else None
+    threshold = selective.threshold(middle[split], SHARE * error) if error else None
     if threshold is None:
         return None
-    reported = {name: selective.answered(answer, threshold) for name, answer in answers.items()}
+    reported = {name: selective.answered(each, threshold) for name, each in middle.items()}
     return Choice("threshold", "risk", split, split == "test", threshold, reported)
 
 
-def renew(record: Record, predictions: Predictions, splits: Iterable[str], by: Iterable[str]) -> list[Choice]:
-    """Return the choices on these splits and on those that the record has choices of already."""
-    earlier = [choice.chosen_on for choice in record.choices]
-    names = list(by)
-    wanted = dict.fromkeys([*earlier, *splits])
-    return [choice for split in wanted for choice in choose(record, predictions, split, names)]
+Merit = Callable[[tuple[int, ...]], float]
+"""Of the uniform average of some vertices: the higher, the better."""
+
+
+def greedy(vertices: Sequence[int], merit: Merit) -> tuple[int, ...]:
+    """Return the vertices of the greedy soup (Wortsman et al., 2022), the best on held-out examples.
+
+    From the best vertex on, each is kept with which the average does not get worse. A vertex whose merit is NaN is not
+    added to others, and neither is one with which that of the average is NaN.
+    """
+    alone = {vertex: merit((vertex,)) for vertex in vertices}
+    ranked = sorted((vertex for vertex in alone if alone[vertex] > -math.inf), key=lambda vertex: -alone[vertex])
+    first, *others = ranked or list(alone)[:1]  # equals stay in their order
+    kept: tuple[int, ...] = (first,)
+    reached = alone[first]
+    for vertex in others:
+        tried = tuple(sorted((*kept, vertex)))
+        found = merit(tried)
+        if found >= reached:
+            kept, reached = tried, found
+    return kept

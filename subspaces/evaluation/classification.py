@@ -18,7 +18,7 @@ from torch import Tensor
 from subspaces.core.ensemble import Average
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.metrics import METRICS, Metric, average
-from subspaces.evaluation.record import Reliability
+from subspaces.evaluation.rows import Reliability
 from subspaces.evaluation.selective import BINS, adaptive_gap, risk_coverage, risks
 
 FAINT = 1e-290  # a probability that is less may have lost digits

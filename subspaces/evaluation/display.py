@@ -3,24 +3,22 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 
-from subspaces.experiments.data.dataset import Progress
-from subspaces.experiments.training.signals import Stop
+from subspaces.evaluation.images import Progress
 from subspaces.text import printable
 
 
 @contextmanager
-def bars(wanted: bool | Progress, stop: Stop | None = None) -> Iterator[Progress]:
+def bars(wanted: bool | Progress, between: Callable[[], None] = lambda: None) -> Iterator[Progress]:
     """Yield a function that is told what is measured, how much of it is done and how much there is of it.
 
-    With True it moves bars on standard error, with False nothing; a function of the caller's is told the same. It
-    stops if that was asked for.
+    With True it moves bars on standard error, with False nothing; a function of the caller's is told the same. After
+    each piece `between` is called, which may stop the work.
     """
     with _drawn(wanted) if isinstance(wanted, bool) else nullcontext(wanted) as show:
 
         def progress(what: str, done: int, total: int) -> None:
             show(what, done, total)
-            if stop is not None:
-                stop.heed()
+            between()
 
         yield progress
 

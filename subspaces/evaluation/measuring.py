@@ -1,106 +1,183 @@
-"""Measuring one subject: points and their ensembles, one item after the other, and all that follows from them."""
+"""The one loop over networks and data: what networks predict for each batch is added to all that is wanted of it."""
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol
 
-from subspaces.core.phases import phase
-from subspaces.errors import ArgumentError
-from subspaces.evaluation import choices, examples, outliers, shifted_data
-from subspaces.evaluation.answers import ANSWERS, SOUP
-from subspaces.evaluation.cells import check_statistics, measure_plane
-from subspaces.evaluation.journal import Journal
-from subspaces.evaluation.outlying import measure_outliers
-from subspaces.evaluation.plane import Network, corners
-from subspaces.evaluation.points import Item, average_of, plan
-from subspaces.evaluation.record import Answered, Record
-from subspaces.evaluation.settings import Settings
-from subspaces.evaluation.shifts import measure_shifts
-from subspaces.evaluation.subject import Subject
-from subspaces.evaluation.walking import Walk
-from subspaces.experiments.data.dataset import Progress
-from subspaces.text import listed
+import torch
+from torch import Tensor
 
+from subspaces.evaluation.classification import Classes, temperature
+from subspaces.evaluation.examples import KEPT, Predicted
+from subspaces.evaluation.metrics import Metric, Tally
+from subspaces.evaluation.points import Item, Place
+from subspaces.evaluation.predictor import Outputs
+from subspaces.evaluation.rows import About
+from subspaces.evaluation.tasks import Task
 
-def check(subject: Subject, settings: Settings, others: Sequence[Network]) -> None:
-    """Refuse what cannot be measured of a subject before anything is."""
-    settings.chosen_on(subject)
-    shifted_data.check(subject, settings.corruptions)
-    outliers.check(subject, settings.outliers)
-    for name, wanted in (("plane", settings.wants_plane), ("check_statistics", settings.check_statistics)):
-        if wanted and not subject.walks:
-            raise ArgumentError(
-                f"{name}=…: {subject.name} is no family of networks; expected a Subspace, or a run of one"
-            )
-    if settings.wants_plane:
-        corners(subject, others)
-    if _wants_soup(subject, settings):
-        _check_soup(subject)
-    elif not items_of(subject, settings)[1]:
-        asked, usual = listed(settings.answers), ", ".join(map(repr, subject.answers))
-        raise ArgumentError(f"answers={asked}: {subject.name} has none of these; expected some such as {usual}")
+FITTED = 10_000  # validation examples to which a temperature is fitted, at most
+NUMBERS = 2**22  # of a network's outputs that wait for their metrics
 
 
-def _wants_soup(subject: Subject, settings: Settings) -> bool:
-    return SOUP in (settings.answers or subject.answers)
+class Batch:
+    """The outputs of several networks for the examples of a batch, and the targets of these."""
+
+    def __init__(self, task: Task, outputs: Outputs) -> None:
+        self.task, self.members, self.target = task, outputs.members, outputs.target
+        self._known: dict[Any, Any] = {}
+
+    def predicted(self, members: Sequence[int], average: str | None = None) -> Any:
+        """Return the prediction of networks, by their numbers: of one, or of several that are averaged."""
+        key = (*members, average)
+        if key not in self._known:
+            several = [self.members[number] for number in members]
+            self._known[key] = self.task.combine(several, average or self.task.averages[0])
+        return self._known[key]
 
 
-def _check_soup(subject: Subject) -> None:
-    """Refuse a soup of what cannot be averaged, or without examples to choose by."""
-    if not subject.walks:
-        raise ArgumentError(
-            f"answers={SOUP}: {subject.name} is no family of networks; make one of them with "
-            f"Subspace.from_modules(networks, Simplex({subject.shape.vertices}))"
-        )
-    average_of(subject.shape, [0])
-    if "validation" not in subject.splits:
-        raise ArgumentError(
-            f"answers={SOUP}: {subject.name} held no images out, by which it is chosen; train with --validation (or "
-            "pass validation=)"
-        )
+class Wanted(Protocol):
+    """What is made of the predictions of some networks."""
+
+    def add(self, batch: Batch) -> None:
+        """Take in a batch."""
 
 
-@phase("evaluation")
-def measure_all(journal: Journal, others: Sequence[Network], progress: Progress) -> Record:
-    """Measure what is missing of one subject, choose, and return its record."""
-    settings, subject, record = journal.settings, journal.subject, journal.record
-    try:
-        items, answers, new = _walk(journal, progress)
-        journal.note(answers=answers)
-        plane = measure_plane(journal, corners(subject, others), progress) if settings.wants_plane else {}
-        check_statistics(journal, plane, progress)
-        measure_shifts(journal, items, answers, progress)
-        measure_outliers(journal, items, answers, progress)
-        splits = settings.chosen_on(subject)
-        journal.note(choices=choices.renew(record, journal.predictions, splits, journal.shown))
-        journal.note(examples=examples.renew(record, journal.predictions, subject.images, anew=new))
-        journal.warn_of_broken()
-    finally:  # also when it was stopped, or failed: what was measured is kept
-        journal.write()
-    return record
+@torch.no_grad()
+def measure(task: Task, outputs: Iterable[Outputs], wanted: Sequence[Wanted], joined: bool = False) -> int:
+    """Add what networks predict to all that is wanted of it, batch by batch; return the number of examples.
+
+    Args:
+        task: which makes predictions of outputs.
+        outputs: of all networks, for each batch.
+        wanted: rows of metrics, distances, scores: each knows which of the networks it is about.
+        joined: whether small batches are joined before: metrics of many examples cost hardly more than of few.
+    """
+    count = 0
+    for each in in_large_parts(outputs) if joined else outputs:
+        batch = Batch(task, each)
+        size = len(batch.predicted((0,)))
+        if not size:  # all labels of the batch are such as do not count
+            continue
+        for one in wanted:
+            one.add(batch)
+        count += size
+    return count
 
 
-def _walk(journal: Journal, progress: Progress) -> tuple[list[Item], list[Answered], bool]:
-    """Measure points and answers; return them, and whether any was missing."""
-    subject, settings, walk = journal.subject, journal.settings, Walk(journal)
-    items, answers = items_of(subject, settings)
-    new = walk.measure(items, progress)
-    if _wants_soup(subject, settings):
-        items, answers = items_of(subject, settings, walk.soup(progress))
-        new |= walk.measure(items, progress)
-    return items, answers, new
+def in_large_parts(outputs: Iterable[Outputs]) -> Iterator[Outputs]:
+    """Yield the outputs of classifiers in fewer batches."""
+    waiting: list[Outputs] = []
+    for each in outputs:
+        waiting.append(each)
+        first = each.members[0]
+        if not isinstance(first, Classes) or len(waiting) * first.logs.numel() >= NUMBERS:
+            yield _joined(waiting)
+            waiting = []
+    if waiting:
+        yield _joined(waiting)
 
 
-def items_of(
-    subject: Subject, settings: Settings, soup: tuple[int, ...] | None = None
-) -> tuple[list[Item], list[Answered]]:
-    """Return everything that is to be measured of a subject, and how it answers, in words."""
-    points = {"grid": settings.grid, "random": settings.random, "triangle": settings.triangle}
-    walk = plan(subject.shape, **points, seed=subject.seed) if subject.walks else []  # type: ignore[arg-type]
-    family = subject.terms._replace(walk=walk, masks=settings.dropout_passes, soup=soup)
-    items, wanted = list(walk), [ANSWERS.find(name) for name in settings.answers or subject.answers]
-    averages = subject.task.averages
-    for item in (answer.item(family) for answer in wanted):
-        if item is not None:
-            known = [row for each in items for row in each.rows(averages)]
-            items += [] if all(row in known for row in item.rows(averages)) else [item]
-    answers = [answer.of(family, averages[0]) for answer in wanted]
-    return items, [each for each in answers if each is not None]
+def _joined(several: Sequence[Outputs]) -> Outputs:
+    if len(several) == 1:
+        return several[0]
+    members = zip(*(each.members for each in several), strict=True)
+    whole: list[Any] = [Classes(torch.cat([part.logs for part in parts])) for parts in members]
+    return Outputs(whole, torch.cat([each.target for each in several]))
+
+
+class Distances:
+    """How differently networks predict: the mean over all pairs of them."""
+
+    def __init__(self, metrics: Sequence[Metric], members: Sequence[int]) -> None:
+        self._pairs = [(pair, Tally(metrics)) for pair in itertools.combinations(members, 2)]
+
+    def add(self, batch: Batch) -> None:
+        """Take in a batch."""
+        for (first, second), tally in self._pairs:
+            tally.add(batch.predicted((first,)), batch.predicted((second,)))
+
+    def found(self) -> dict[str, float] | None:
+        """Return the means by metric; None without pairs."""
+        found = [tally.values() for _, tally in self._pairs]
+        return {name: sum(one[name] for one in found) / len(found) for name in found[0]} if found else None
+
+
+class Metrics:
+    """The metrics of a point, or of several that are averaged, also after temperature scaling.
+
+    Args:
+        about: what it is about.
+        members: the numbers of its networks.
+        metrics: what is measured.
+        temperature: with which the predictions are scaled too.
+        fits: whether a temperature is fitted to the predictions.
+        keeps: whether the predicted classes are kept.
+        curves: whether curves are made too.
+    """
+
+    def __init__(
+        self,
+        about: About,
+        members: Sequence[int],
+        metrics: Sequence[Metric],
+        temperature: float | None = None,
+        fits: bool = False,
+        keeps: bool = False,
+        curves: bool = False,
+    ) -> None:
+        self.about, self.members, self.temperature = about, members, temperature
+        self.fits, self.keeps, self.curves = fits, keeps, curves
+        self.distances: Distances | None = None
+        self.tally, self._scaled = Tally(metrics), Tally(metrics)
+        self._fitted: list[tuple[Tensor, Tensor]] = []  # log-probabilities and labels
+        self._kept: list[tuple[Predicted, Tensor]] = []
+
+    def add(self, batch: Batch) -> None:
+        """Take in a batch."""
+        prediction, target = batch.predicted(self.members, self.about.average), batch.target
+        self.tally.add(prediction, target)
+        if self.temperature is not None:
+            self._scaled.add(prediction.scaled(self.temperature), target)
+        if self.fits and sum(len(labels) for _, labels in self._fitted) < FITTED:
+            self._fitted.append((prediction.logs.float(), target))  # of which many are kept
+        if self.keeps and sum(len(labels) for _, labels in self._kept) < KEPT:
+            self._kept.append((Predicted.of(*prediction.top), target.cpu()))
+
+    def found(self) -> dict[str, Any]:
+        """Return what a row holds of it."""
+        made = {"metrics": self.tally.values(), **(self.tally.curves() if self.curves else {})}
+        if self.distances is not None:
+            made["diversity"] = self.distances.found()
+        if self.temperature is not None:
+            made["scaled"] = self._scaled.values() | {"temperature": self.temperature}
+        return made
+
+    def fitted(self) -> float:
+        """Return the temperature that fits best."""
+        logs, target = (torch.cat(values)[:FITTED] for values in zip(*self._fitted, strict=True))
+        return temperature(logs, target)
+
+    def kept(self) -> tuple[Predicted, Tensor] | None:
+        """Return the predictions of the examples, and their labels."""
+        if not self._kept:
+            return None
+        predicted, labels = zip(*self._kept, strict=True)
+        return Predicted.joined(predicted), torch.cat(labels)[:KEPT]
+
+
+def members_of(items: Sequence[Item], averages: Sequence[str]) -> tuple[list[Place], list[tuple[Place, int]], Any]:
+    """Return the points of items, those that are asked with dropout on and how often, and each row's members."""
+    points = list(dict.fromkeys(place for item in items if not item.masks for place in item.points))
+    passes = [(item.points[0], item.masks) for item in items if item.masks]
+    rows: list[tuple[About, list[int]]] = []
+    first = len(points)
+    for item in items:
+        if item.masks:
+            members = list(range(first, first + item.masks))
+            first += item.masks
+        else:
+            members = [points.index(place) for place in item.places]
+        alone = [points.index(place) for place in item.points] if not item.masks else []
+        for about, number in itertools.zip_longest(item.rows(averages), alone):
+            rows.append((about, members if number is None else [number]))
+    return points, passes, rows

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from subspaces.core import checks
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.record import Description
+from subspaces.evaluation.rows import Description
 from subspaces.text import Catalogue
 
 Step = Callable[[Any, Any], Tensor | None]

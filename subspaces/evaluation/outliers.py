@@ -9,6 +9,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,11 +19,10 @@ from torch import Tensor
 from subspaces.core import checks
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.classification import Classes, log_mean
-from subspaces.evaluation.record import Description
-from subspaces.evaluation.subject import Subject
-from subspaces.experiments.data import NAMES
-from subspaces.experiments.data.loading import OWN
-from subspaces.text import hint
+from subspaces.evaluation.frames import OUTLIERS
+from subspaces.evaluation.measuring import Batch
+from subspaces.evaluation.rows import About, Description
+from subspaces.evaluation.subject import Data, Subject
 
 KEPT = 95  # percent of the test examples
 
@@ -142,8 +142,8 @@ def told_apart(inside: dict[str, Tensor], outside: dict[str, Tensor]) -> dict[st
     }
 
 
-Wanted = dict[str, Iterable[Any] | Path | None]
-"""Loaders, or folders of images, by name; None stands for the data set of that name."""
+Wanted = dict[str, Iterable[Any] | str | Path]
+"""Loaders by name, or what names a data set or a folder, as only a run knows it."""
 EXPECTED = (
     "a loader, loaders such as {'letters': loader}, or for a run a data set such as 'mnist', or a folder of images"
 )
@@ -157,35 +157,35 @@ def wanted(value: Any) -> Wanted:
         return {str(name): checks.batches(f"outliers={{{name!r}: …}}", loader) for name, loader in value.items()}
     several = list(value) if isinstance(value, (list, tuple)) else [value]
     if all(isinstance(each, (str, os.PathLike)) for each in several):
-        return dict(map(_known, several))
+        return {str(each): each if isinstance(each, str) else Path(each) for each in several}
     if not isinstance(value, Iterable):
         raise ArgumentError(f"outliers={checks.shown(value)}: expected {EXPECTED}")
     return {"outliers": checks.batches("outliers", value)}
 
 
-def _known(name: str | os.PathLike[str]) -> tuple[str, Path | None]:
-    """Return a data set, or a folder, by what it is called."""
-    if name in NAMES and name != OWN:
-        return str(name), None
-    folder = checks.folder("outliers", name)
-    if not folder.is_dir():
-        known = [each for each in NAMES if each != OWN]
-        expected = f"{', '.join(known)} or the path of a folder with images{hint(str(name), known)}"
-        raise ArgumentError(f"outliers={checks.shown(str(name))}: expected {expected}")
-    return folder.resolve().name, folder.resolve()
-
-
-def check(subject: Subject, sets: Wanted) -> None:
-    """Refuse what cannot be measured of a subject before anything is."""
+def sets_of(subject: Subject, sets: Wanted) -> list[Data]:
+    """Return the outliers that are to be measured, or refuse those that cannot be."""
     if sets and subject.task.name != "classification":
         raise ArgumentError(f"outliers=…: the task is {subject.task.name}; expected a classification of examples")
-    for name, found in sets.items():
-        if found is None or isinstance(found, Path):
-            subject.data(found or name)
+    return [
+        subject.named(found) if isinstance(found, (str, Path)) else Data(name, partial(iter, found), 0, OUTLIERS)
+        for name, found in sets.items()
+    ]
 
 
-def source_of(found: Iterable[Any] | Path | None) -> str:
-    """Return where outliers come from, as a record says it."""
-    if found is None:
-        return "data"
-    return f"folder {found}" if isinstance(found, Path) else "given"
+class Scores:
+    """The scores of every example, from the networks that answer together."""
+
+    def __init__(self, about: About, members: Sequence[int]) -> None:
+        self.about, self.members = about, members
+        self._found: list[dict[str, Tensor]] = []
+
+    def add(self, batch: Batch) -> None:
+        """Take in a batch."""
+        self._found.append(scores([batch.members[number] for number in self.members]))
+
+    def found(self) -> dict[str, Tensor]:
+        """Return the scores of all examples, by name."""
+        if not self._found:
+            raise ArgumentError("outliers=…: a loader has no examples; expected at least one batch")
+        return {name: torch.cat([one[name] for one in self._found]) for name in self._found[0]}

@@ -1,21 +1,25 @@
 """Images as bytes: read in large batches, and found in the batches of a user's loader and put back there."""
 
+import os
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from subspaces.core import checks, nested
 from subspaces.errors import ArgumentError
+from subspaces.evaluation.images.decoding import centre_view, decode
 from subspaces.evaluation.images.pixels import grey
+from subspaces.evaluation.images.splits import Files, Images
 from subspaces.evaluation.tasks import Task
-from subspaces.experiments.data import Files, Images, StreamingLoader, unlabelled
 
 PIXELS = 2000 * 32 * 32  # of a batch on a GPU
 LEAST = 250  # images in one, and on a CPU
+SMALL = 64 * 64  # pixels of a picture: a page holds 48 of them
 ROUNDING = 0.01  # by which numbers may leave [0, 1]: those of bfloat16 do
 
 
@@ -98,27 +102,23 @@ def in_batches(
     Args:
         images: in memory, as they are; or files, of which the middle is taken.
         device: where they go.
-        workers: processes that read files.
+        workers: threads that read files; by default one per core.
         side: of the images that are made of files, or of others in the end.
         resize: to what the shorter side of a file's image is scaled before.
     """
     if isinstance(images, Files):
-        settings: dict[str, Any] = {"mean": (0.0,) * 3, "std": (1.0,) * 3, "shuffle": False, "device": device}
-        settings |= {"size": side, "resize": resize, "workers": workers, "channels_last": False}
-        for x, y in StreamingLoader(images, batch=_size(side * side, device), **settings):
-            yield (255 * x).round().to(torch.uint8), y
+        size, at_once = batch_size(side * side, device), min(os.cpu_count() or 1, 16) if workers is None else workers
+        for first in range(0, len(images), size):
+            paths = [images.path(index) for index in range(first, min(first + size, len(images)))]
+            with ThreadPoolExecutor(max(1, at_once)) as pool:  # Pillow decodes outside the interpreter's lock
+                pixels = np.stack(list(pool.map(lambda path: centre_view(decode(path), resize, side), paths)))
+            x = torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous()
+            yield x.to(device), images.labels[first : first + size].to(device)
         return
-    size = _size(max(images.images.shape[-2:].numel(), side * side), device)
+    size = batch_size(max(images.images.shape[-2:].numel(), side * side), device)
     for first in range(0, len(images), size):
         part = slice(first, first + size)
         yield images.images[part].to(device), images.labels[part].to(device)
-
-
-def squares(folder: Path, side: int, device: torch.device | str) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the images below a folder as bytes [n, 3, side, side], with labels that mean nothing, on a device."""
-    paths = unlabelled.find(folder)  # which is said before anything is measured
-    found = unlabelled.in_batches(folder, paths, side, _size(side * side, device))
-    return ((x.to(device), torch.zeros(len(x), dtype=torch.int64, device=device)) for x in found)
 
 
 def fitted(images: Tensor, shape: Sequence[int]) -> Tensor:
@@ -134,6 +134,18 @@ def fitted(images: Tensor, shape: Sequence[int]) -> Tensor:
     return x.expand(-1, channels, -1, -1).round().clamp(0, 255).to(torch.uint8)
 
 
-def _size(pixels: int, device: torch.device | str) -> int:
+def batch_size(pixels: int, device: torch.device | str) -> int:
     """Return how many images a batch has."""
     return max(LEAST, PIXELS // pixels) if torch.device(device).type == "cuda" else LEAST
+
+
+def small_pictures(images: Tensor) -> Tensor | None:
+    """Return images as uint8 if they are small enough for a page; those of any numbers are stretched to 0 … 255."""
+    if images.ndim != 4 or images.shape[1] not in (1, 3) or images.shape[-2] * images.shape[-1] > SMALL:
+        return None
+    if images.dtype == torch.uint8:
+        return images.cpu()
+    flat = images.detach().cpu().double().flatten(1)
+    low, high = flat.amin(1, keepdim=True), flat.amax(1, keepdim=True)
+    stretched = 255 * (flat - low) / (high - low).clamp(min=1e-12)
+    return stretched.round().to(torch.uint8).reshape(images.shape)

@@ -5,27 +5,20 @@ third (Gram and Schmidt, by a QR decomposition). A point of the plane is an affi
 weights are mixed like those of a simplex, off its domain too.
 """
 
-import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from subspaces.core import geometry
-from subspaces.core.alpha import to_alpha
 from subspaces.core.family import Subspace
 from subspaces.core.layout import Layout
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.answers import middle_of
-from subspaces.evaluation.points import Place, coefficients, kind, outline, vertex_names
-from subspaces.evaluation.record import Corner, Drawn, Plane
-from subspaces.evaluation.run_subject import RunSubject
+from subspaces.evaluation.points import coefficients, kind, outline, vertex_names
+from subspaces.evaluation.rows import Corner, Drawn, Plane
 from subspaces.evaluation.subject import Subject
-from subspaces.experiments.training.runs import Run
 
 MARGIN = 0.2  # of the extent of the three networks, on every side
 SPLIT = "test"
@@ -59,50 +52,6 @@ class Network:
         """Return the network in the middle of a family."""
         return cls(label, subject, tuple(coefficients(subject.shape, middle_of(subject.shape))))
 
-    @classmethod
-    def named(cls, name: Any, number: int, open_run: Callable[[Run], RunSubject]) -> "Network":
-        """Return a module, or a network of another run: its folder, perhaps with a point."""
-        if isinstance(name, nn.Module):
-            return cls(f"network {number}", module=name)
-        folder, place = parse_network(name)
-        subject = open_run(Run.open(folder))
-        shape, label = subject.shape, subject.label
-        if place is None:
-            return cls.at_middle(subject, label if kind(shape) == "single" else f"{label} midpoint")
-        checked = to_alpha(place, shape, shape.midpoint(), outside=True)
-        if checked.shape != shape.point:
-            raise ArgumentError(f"{str(name)!r}: expected one point of {shape}, {shape.domain}")
-        return cls(f"{label} at {str(name).rpartition(':')[2]}", subject, tuple(coefficients(shape, place)))
-
-
-def parse_network(name: str | os.PathLike[str]) -> tuple[Path, Place | None]:
-    """Return the folder of a run and the point that is named with it, `runs/a:0.3`; None for the midpoint."""
-    path = Path(name)
-    folder, colon, numbers = str(name).rpartition(":")
-    if path.is_dir() or not colon:
-        return path, None
-    try:
-        found = [float(number) for number in numbers.split(",")]
-    except ValueError:
-        raise ArgumentError(
-            f"{str(name)!r}: expected a run folder, or one with a point such as {folder}:0.5 or {folder}:0.2,0.3,0.5"
-        ) from None
-    return Path(folder), found[0] if len(found) == 1 else tuple(found)
-
-
-def _check_alike(first: Subject, others: Sequence[Network]) -> None:
-    """Refuse networks of runs with other data sets or networks for one plane."""
-    for other in (network.subject for network in others):
-        if not isinstance(first, RunSubject) or not isinstance(other, RunSubject):
-            continue
-        for name, what in (("dataset", "data set"), ("fingerprint", "fingerprint"), ("network", "network")):
-            ours, theirs = getattr(first.recipe, name), getattr(other.recipe, name)
-            if ours != theirs:
-                raise ArgumentError(
-                    f"{first.run.folder} has the {what} {ours!r} and {other.run.folder} {theirs!r}: "
-                    f"a plane goes through networks of one {what}"
-                )
-
 
 def corners(subject: Subject, others: Sequence[Network]) -> list[Network]:
     """Return the three networks of a subject's plane: its own, as many as are needed, before the others.
@@ -110,7 +59,9 @@ def corners(subject: Subject, others: Sequence[Network]) -> list[Network]:
     Without others these are its first three vertices; with one other its first and last, with two its midpoint.
     """
     m, shape = subject.shape.vertices, subject.shape
-    _check_alike(subject, others)
+    for other in others:
+        if other.subject is not None:
+            subject.check_alike(other.subject)
     chosen = {0: [0, 1, 2], 1: [0, m - 1]}.get(len(others), [])
     if len(set(chosen)) < len(chosen) or max(chosen, default=0) >= m:
         raise ArgumentError(
@@ -173,7 +124,7 @@ class Span:
         squares = torch.einsum("ki,ij,kj->k", c, off @ off.T, c)
         return c @ places, squares.clamp_min(0).sqrt()
 
-    def empty(self, cells: int, count: int, statistics_images: int, metrics: Sequence[str]) -> Plane:
+    def plane(self, cells: int, count: int, statistics_images: int, metrics: Sequence[str]) -> Plane:
         """Return the plane with nothing measured yet."""
         low, high = self.corners.min(0).values, self.corners.max(0).values
         margin = MARGIN * (high - low)
@@ -217,26 +168,6 @@ class Span:
 def begun(plane: Plane) -> bool:
     """Say whether any cell was measured."""
     return any(cell is not None for grid in plane.values.values() for line in grid for cell in line)
-
-
-def unmeasured(plane: Plane) -> list[tuple[int, int]]:
-    """Return row and column of the cells that are not measured."""
-    first = next(iter(plane.values.values()))
-    return [(j, i) for j, row in enumerate(first) for i, value in enumerate(row) if value is None]
-
-
-def same_grid(first: Plane, second: Plane) -> bool:
-    """Say whether two planes are the same cells of the same networks, up to rounding."""
-
-    def described(plane: Plane) -> tuple[object, ...]:
-        about = (plane.name, plane.split, plane.count, plane.statistics_images, list(plane.values))
-        return *about, len(plane.xs), len(plane.ys)
-
-    def numbers(plane: Plane) -> list[float]:
-        return [*(value for corner in plane.corners for value in (corner.x, corner.y)), *plane.xs, *plane.ys]
-
-    apart = 1e-6 * max(map(abs, numbers(second)))
-    return described(first) == described(second) and np.allclose(numbers(first), numbers(second), rtol=0, atol=apart)
 
 
 def _joined(groups: Iterable[Tensor]) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from subspaces.core import randomness, streams
 from subspaces.core.shapes import Shape
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.record import About, Alpha, Row
+from subspaces.evaluation.rows import About, Alpha, Row
 
 Place = float | tuple[float, ...]
 """An alpha that can be the key of a dict."""

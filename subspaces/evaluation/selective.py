@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.record import RiskCoverage
+from subspaces.evaluation.rows import RiskCoverage
 
 BINS = 20
 

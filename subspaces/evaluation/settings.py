@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from torch import nn
 
@@ -14,24 +14,27 @@ from subspaces.evaluation import outliers, shifted_data
 from subspaces.evaluation.answers import ANSWERS
 from subspaces.evaluation.points import GRID
 from subspaces.evaluation.subject import Subject
-from subspaces.experiments.methods import fields
-from subspaces.experiments.methods.fields import between, setting
-from subspaces.experiments.training.execution import Precision
-from subspaces.text import nearest
+from subspaces.text import nearest, one_of
 
 ChooseOn = Literal["auto", "validation", "test"]
+Precision = Literal["auto", "float32", "bfloat16"]
 PASSES = 20  # of MC-dropout
 POINTS = 10_001  # of a grid, or drawn at random: days on any device
 TRIANGLE = 140  # pieces of an edge, which are 10,011 points
 CHECKS = 100
-BATCHES = between(1, 10**6)
+BATCHES = (1, 10**6)
 
 POINTS_PANEL = "Points: where the subspace is measured"
 PLANE_PANEL = "Plane: error and loss around three networks"
-_point = partial(setting, panel=POINTS_PANEL)
 SHIFT_PANEL = "Shift: test images that are corrupted, or none of the classes"
-_shift = partial(setting, panel=SHIFT_PANEL)
-_plane = partial(setting, panel=PLANE_PANEL)
+
+
+def _setting(default: Any, text: str, limits: tuple[int, int] | None = None, **more: Any) -> Any:
+    """Return a field with its help text, and the limits of a whole number."""
+    return dataclasses.field(default=default, metadata={"help": text, "limits": limits, **more})
+
+
+_point, _plane, _shift = (partial(_setting, panel=panel) for panel in (POINTS_PANEL, PLANE_PANEL, SHIFT_PANEL))
 
 
 @dataclass(frozen=True)
@@ -39,10 +42,8 @@ class Settings:
     """The points, the plane, and the split on which anything is chosen; `evaluate` says what each of them is."""
 
     grid: Sequence[float] = _point(GRID, "Points of a line or curve, each with its opposite 1 - alpha.")
-    random: int = _point(6, "Random points of a simplex, and in their ensemble.", between(0, POINTS))
-    triangle: int = _point(
-        6, "Grid on a triangle: into how many pieces an edge is cut; 0 for none.", between(0, TRIANGLE)
-    )
+    random: int = _point(6, "Random points of a simplex, and in their ensemble.", (0, POINTS))
+    triangle: int = _point(6, "Grid on a triangle: into how many pieces an edge is cut; 0 for none.", (0, TRIANGLE))
     choose_on: ChooseOn = _point(
         "auto",
         "Where the best points and the threshold are chosen: on held-out images, or on the test set, which is marked. "
@@ -51,20 +52,20 @@ class Settings:
     answers: Sequence[str] = _point(
         (), "How the networks answer, once for each way; by default as their method does.", choices=lambda: ANSWERS
     )
-    dropout_passes: int = _point(PASSES, "How often MC-dropout asks a network that has dropout.", between(1, 10_000))
+    dropout_passes: int = _point(PASSES, "How often MC-dropout asks a network that has dropout.", (1, 10_000))
     plane: bool = _plane(False, "Also the plane through the first three vertices.")
     through: Sequence[Any] = _plane((), "A plane through networks of other runs.")
-    cells: int = _plane(21, "Cells of the plane in each direction.", between(2, 501))
+    cells: int = _plane(21, "Cells of the plane in each direction.", (2, 501))
     plane_statistics_batches: int = _plane(50, "Batches for the batch-norm statistics of a cell.", BATCHES)
     corruptions: Any = _shift((), "Shifted test examples: names of corruptions, or loaders.")
     outliers: Any = _shift((), "Examples of no known class: names of data sets, or loaders.")
-    statistics_batches: int | None = setting(
+    statistics_batches: int | None = _setting(
         None, "Batches for the batch-norm statistics of a point; by default all training images.", BATCHES
     )
-    check_statistics: Sequence[int] = setting(
+    check_statistics: Sequence[int] = _setting(
         (), "Measure some points and cells again with this many batches, to see whether that matters: 10 50 200."
     )
-    precision: Precision = setting("auto", "auto: bfloat16 on a GPU, or whatever the numbers that are there have.")
+    precision: Precision = _setting("auto", "auto: bfloat16 on a GPU, or whatever the numbers that are there have.")
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> "Settings":
@@ -76,7 +77,13 @@ class Settings:
         return cls(**{name: value for name, value in given.items() if not (name == "grid" and value is None)})
 
     def __post_init__(self) -> None:
-        fields.check(self, [entry for entry in dataclasses.fields(self) if not isinstance(entry.default, tuple)])
+        for entry in dataclasses.fields(self):
+            value = getattr(self, entry.name)
+            if entry.metadata["limits"] is not None and not (value is None and entry.default is None):
+                object.__setattr__(self, entry.name, checks.whole(entry.name, value, *entry.metadata["limits"]))
+        checks.flag("plane", self.plane)
+        one_of("choose_on", self.choose_on, get_args(ChooseOn))
+        one_of("precision", self.precision, get_args(Precision))
         object.__setattr__(self, "corruptions", shifted_data.wanted(self.corruptions))
         object.__setattr__(self, "outliers", outliers.wanted(self.outliers))
         self._set("grid", checks.number, "a list of finite numbers, such as [0, 0.5, 1]", POINTS)

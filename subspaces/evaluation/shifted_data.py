@@ -1,20 +1,20 @@
 """Shifted examples: made of the test images, read from a folder of such, or loaders of the user's own."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from subspaces.core import checks
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.changes import EXTRA
 from subspaces.evaluation.corruptions import CORRUPTIONS, SEVERITIES, corrupt, names_in, published
-from subspaces.evaluation.subject import Subject
+from subspaces.evaluation.subject import Data, Subject
 from subspaces.text import listed, nearest
 
 EXPECTED = "names such as ['fog', 'snow'], 'all', 'extra', a Corruptions, a folder, or loaders such as {'rain': loader}"
+EXTRA = "extra"  # the group of corruptions that are kept for validation
 ANY = tuple(map(str, range(100_000)))  # classes of the user's own, whose names nobody knows
 Given = dict[tuple[str, int], Iterable[Any]]
 """Loaders by name and severity, 0 where there is none."""
@@ -125,16 +125,6 @@ def _given(loaders: Mapping[Any, Any]) -> Given:
     return found
 
 
-class ShiftedSet(NamedTuple):
-    """One set of shifted examples; its batches are made when they are asked for."""
-
-    name: str
-    severity: int
-    group: str
-    source: str
-    batches: Callable[[], Iterable[Any]]
-
-
 def check(subject: Subject, what: Corruptions | Given | None) -> None:
     """Refuse what cannot be made of a subject's test examples, or read, before anything is measured."""
     if not isinstance(what, Corruptions):
@@ -148,25 +138,17 @@ def check(subject: Subject, what: Corruptions | Given | None) -> None:
     subject.check_pictures(what.mean, what.std)
 
 
-def order(name: str, severity: int) -> tuple[int, str, int]:
-    """Sort by the order of the catalogue, with what it does not have at the end."""
-    names = list(CORRUPTIONS)
-    return (names.index(name) if name in names else len(names), name, severity)
-
-
-def shifted_sets(subject: Subject, what: Corruptions | Given) -> list[ShiftedSet]:
-    """Return every set that is to be measured."""
+def sets_of(subject: Subject, what: Corruptions | Given | None) -> list[Data]:
+    """Return every set of shifted examples that is to be measured."""
+    if what is None:
+        return []
     if isinstance(what, Corruptions):
         pairs = [(name, severity) for name in what.names or () for severity in what.severities]
         return [_corrupted(subject, what, name, severity) for name, severity in pairs]
-    return [ShiftedSet(*key, "given", "given", partial(_itself, loader)) for key, loader in what.items()]
+    return [Data(name, partial(iter, loader), severity, "given") for (name, severity), loader in what.items()]
 
 
-def _itself(loader: Iterable[Any]) -> Iterable[Any]:
-    return loader
-
-
-def _corrupted(subject: Subject, how: Corruptions, name: str, severity: int) -> ShiftedSet:
+def _corrupted(subject: Subject, how: Corruptions, name: str, severity: int) -> Data:
     def made() -> Iterator[Any]:
         first = 0
         for images, _, rebuild in subject.pictures(how.mean, how.std):
@@ -177,4 +159,4 @@ def _corrupted(subject: Subject, how: Corruptions, name: str, severity: int) -> 
         images = published(Path(how.folder or ""), name, severity, how.classes or subject.classes or ANY)
         return subject.batches(images, how.mean, how.std)
 
-    return ShiftedSet(name, severity, CORRUPTIONS[name].group, how.source, made if how.folder is None else read)
+    return Data(name, made if how.folder is None else read, severity, CORRUPTIONS[name].group, how.source)

@@ -1,9 +1,9 @@
-"""What is measured: a family with its data and its task, each part made when it is first needed.
+"""What is measured: a family, or networks, with its data and its task.
 
-A run folder brings its own data; for any other family the user brings loaders.
+A run folder brings its own data (`experiments.evaluating`); for any other family the user brings loaders.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -18,21 +18,32 @@ from subspaces.core.family import Subspace
 from subspaces.core.shapes import Point, Shape, Simplex
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.answers import Family, usual
+from subspaces.evaluation.environment import environment
 from subspaces.evaluation.examples import same_order
-from subspaces.evaluation.pictures import Pictures, Scale, in_batches, pictures_in
+from subspaces.evaluation.images.splits import Images
+from subspaces.evaluation.pictures import Pictures, Scale, in_batches, pictures_in, small_pictures
 from subspaces.evaluation.points import Place, to_alpha
 from subspaces.evaluation.predictor import Forward, GivenNetworks, Predictor
 from subspaces.evaluation.tasks import Classification, Task, with_outputs
-from subspaces.experiments.data import Images
-from subspaces.experiments.training.engine import spread
-from subspaces.experiments.training.environment import environment
-from subspaces.experiments.training.execution import Execution, Precision
-from subspaces.experiments.training.recipe import Recipe
 
 Loaders = Mapping[str, Iterable[Any]]
 """The batches of each split, by its name: "test", and perhaps "validation"."""
 Constants = Sequence[float] | None
-PIXELS = 64 * 64  # of a picture: a page holds 48 of them
+
+
+class Data(NamedTuple):
+    """Examples on which networks are measured: shifted ones, or outliers; of a split only the name is there."""
+
+    name: str
+    batches: Callable[[], Iterable[Any]] = tuple
+    severity: int = 0
+    group: str = ""
+    source: str = "given"
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """What tells it from other data."""
+        return {"data": self.name, "severity": self.severity, "group": self.group, "source": self.source}
 
 
 class Subject:
@@ -41,17 +52,16 @@ class Subject:
     family: Subspace
     walks = True
     """Whether points between the vertices are measured too."""
-    recipe: Recipe | None = None
     checksum: str | None = None
     """What tells the family of a run from another one that was trained with the same recipe."""
     folder: Path | None = None
-    """Where the record of a run is kept."""
+    """Where the evaluation of a run is kept."""
 
     def __init__(
-        self, name: str, shape: Shape, task: Task, splits: Iterable[str], execution: Execution, seed: int = 0
+        self, name: str, shape: Shape, task: Task, splits: Iterable[str], execution: Mapping[str, Any], seed: int = 0
     ) -> None:
         self.name, self.shape, self.task, self.splits, self.seed = name, shape, task, list(splits), seed
-        self.execution = execution
+        self.settings = execution  # at least "device" and "precision"
         self.label = name  # in planes
         self.answers = usual(shape)  # by name
         self.terms = Family(shape)  # what answers may depend on
@@ -60,7 +70,11 @@ class Subject:
     @cached_property
     def environment(self) -> dict[str, Any]:
         """Versions, commit and hardware, asked for once: they are the same for all that a process measures."""
-        return environment(self.execution)
+        return environment(self.settings)
+
+    def trained(self, statistics: dict[str, Any]) -> dict[str, Any]:
+        """Return how a run was trained, as its evaluation keeps it."""
+        return {}
 
     @property
     def classes(self) -> tuple[str, ...] | None:
@@ -72,8 +86,13 @@ class Subject:
         """Name, classes and sizes of the splits, as far as they are known."""
         return {"name": "", "classes": [], "splits": dict.fromkeys(self.splits, 0)}
 
-    def predictor(self, splits: Sequence[str], statistics: int | None) -> Predictor:
-        """Return what predicts on these splits, with batch-norm statistics of so many batches."""
+    def predictor(
+        self, splits: Sequence[str], statistics: int | None, weights: Callable[[Any], Any] | None = None
+    ) -> Predictor:
+        """Return what predicts on these splits, with batch-norm statistics of so many batches.
+
+        `weights` gives those at a point, by default of the family.
+        """
         raise NotImplementedError
 
     @torch.no_grad()
@@ -93,12 +112,15 @@ class Subject:
         """Return the test examples, in batches."""
         raise NotImplementedError
 
-    def data(self, name: str | Path) -> Iterable[Any]:
+    def named(self, name: str | Path) -> Data:
         """Return the test images of another data set, or those of a folder, as the network takes them, in batches."""
         called = Path(name).name
         raise ArgumentError(
             f"outliers={called!r}: {self.name} is no run; expected loaders such as {{{called!r}: loader}}"
         )
+
+    def check_alike(self, other: "Subject") -> None:
+        """Refuse another subject whose networks cannot be compared with those of this one."""
 
     def check_pictures(self, mean: Constants, std: Constants) -> None:
         """Refuse test examples that are no images, or constants that are not theirs."""
@@ -112,7 +134,7 @@ class Subject:
 class How(NamedTuple):
     """How the user's networks are run: in which precision, and on a batch by which function."""
 
-    precision: Precision = "auto"
+    precision: str = "auto"
     forward: Forward | None = None
 
 
@@ -120,7 +142,7 @@ class _OnLoaders(Subject):
     """What is measured on loaders of the user's own."""
 
     def __init__(self, name: str, shape: Shape, task: Task, loaders: Loaders, device: object, how: How) -> None:
-        super().__init__(name, shape, task, loaders, Execution(device=str(device), precision=how.precision))
+        super().__init__(name, shape, task, loaders, {"device": str(device), "precision": how.precision})
         self.loaders = loaders
         dtype = torch.bfloat16 if how.precision == "bfloat16" else None
         self.options: dict[str, Any] = {"dtype": dtype, "forward": how.forward}
@@ -152,27 +174,15 @@ class _OnLoaders(Subject):
     def pictures(self, mean: Constants, std: Constants) -> Iterator[Pictures]:
         """Yield the images of the test loader."""
         for batch in self.loaders["test"]:
-            here = nested.apply(lambda tensor: tensor.to(self.execution.device), batch)
+            here = nested.apply(lambda tensor: tensor.to(self.settings["device"]), batch)
             yield pictures_in(here, self.task, Scale(mean, std))
 
     def batches(self, images: Images, mean: Constants, std: Constants) -> Iterator[Any]:
         """Yield (inputs, labels) with images of the same size as those of the test loader."""
         first = next(self.pictures(mean, std))
         side = first.images.shape[-1]
-        for x, y in in_batches(images, self.execution.device, side=side, resize=side):
+        for x, y in in_batches(images, self.settings["device"], side=side, resize=side):
             yield Scale(mean, std).to_numbers(x, first.dtype), y
-
-
-def small_pictures(images: Tensor) -> Tensor | None:
-    """Return images as uint8 if they are small enough for a page; those of any numbers are stretched to 0 … 255."""
-    if images.ndim != 4 or images.shape[1] not in (1, 3) or images.shape[-2] * images.shape[-1] > PIXELS:
-        return None
-    if images.dtype == torch.uint8:
-        return images.cpu()
-    flat = images.detach().cpu().double().flatten(1)
-    low, high = flat.amin(1, keepdim=True), flat.amax(1, keepdim=True)
-    stretched = 255 * (flat - low) / (high - low).clamp(min=1e-12)
-    return stretched.round().to(torch.uint8).reshape(images.shape)
 
 
 class FamilySubject(_OnLoaders):
@@ -186,11 +196,13 @@ class FamilySubject(_OnLoaders):
         self.noted = dict(zip(("l2", "cos2"), spread(family).tolist(), strict=True))  # how far apart the vertices are
         norms.check_given(family.template, statistics)
 
-    def predictor(self, splits: Sequence[str], statistics: int | None) -> Predictor:
+    def predictor(
+        self, splits: Sequence[str], statistics: int | None, weights: Callable[[Any], Any] | None = None
+    ) -> Predictor:
         """Return what predicts on these loaders."""
         loaders = {split: self.loaders[split] for split in splits}
-        network = self.family.midpoint()
-        return Predictor(network, self.task, loaders, self.statistics, batches=statistics, **self.options)
+        how = {"batches": statistics, "weights": weights or self.weights, **self.options}
+        return Predictor(self.family.midpoint(), self.task, loaders, self.statistics, **how)
 
 
 class NetworksSubject(_OnLoaders):
@@ -214,10 +226,13 @@ class NetworksSubject(_OnLoaders):
         self.answers = ("midpoint",) if alone else ("vertices",)
         self.terms = Family(self.shape, middle="network", vertices="networks")
 
-    def predictor(self, splits: Sequence[str], statistics: int | None) -> Predictor:
+    def predictor(
+        self, splits: Sequence[str], statistics: int | None, weights: Callable[[Any], Any] | None = None
+    ) -> Predictor:
         """Return what asks the networks."""
         loaders = {split: self.loaders[split] for split in splits}
-        return GivenNetworks(self._networks, self.task, loaders, self.statistics, batches=statistics, **self.options)
+        how = {"batches": statistics, "weights": self.weights, **self.options}
+        return GivenNetworks(self._networks, self.task, loaders, self.statistics, **how)
 
     def weights(self, place: Place) -> int:
         """Return the number of the network at a vertex."""
@@ -245,6 +260,14 @@ def subject_of(
         several = [member if select is None else Ensemble([member], kind, select=select) for member in members]
     usual_name = "network" if len(several) == 1 and not isinstance(alone, Ensemble) else "ensemble"
     return NetworksSubject(several, task, loaders, statistics, name or usual_name, how)
+
+
+def spread(family: Subspace) -> Tensor:
+    """Return the mean L2 distance and the mean cos^2 of two vertices, as a tensor on the device."""
+    l2, cos2 = family.distances()
+    m = len(l2)
+    others = ~torch.eye(m, dtype=torch.bool, device=l2.device)
+    return torch.stack([(value * others).sum() / max(1, m * (m - 1)) for value in (l2, cos2)]).float()
 
 
 @contextmanager

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from subspaces.core import checks, streams
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.api import evaluate
 from subspaces.evaluation.cache import Measured
-from subspaces.evaluation.run_ensembles import evaluate_together
+from subspaces.experiments.evaluating.ensembles import evaluate_together
+from subspaces.experiments.evaluating.evaluate import evaluate
 from subspaces.experiments.training import Recipe, Run, train
 from subspaces.experiments.training.display import Mode
 from subspaces.experiments.training.recipes import find

@@ -1,7 +1,6 @@
 """Runs and files of evaluations as evaluations that know how their networks were trained."""
 
 import dataclasses
-import json
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -11,85 +10,48 @@ from subspaces.core import checks
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.answers import RUNS, of_runs
 from subspaces.evaluation.cache import Measured, Shelf
-from subspaces.evaluation.integrity import measured_of
+from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.metrics import of_task
 from subspaces.evaluation.points import kind
-from subspaces.evaluation.record import Answered, Record, Row, Training
-from subspaces.evaluation.run_ensembles import FILE
-from subspaces.experiments.methods import METHODS
-from subspaces.experiments.training.recipe import Recipe, all_fields
+from subspaces.evaluation.rows import Answered, Row
+from subspaces.experiments.evaluating.ensembles import FILE
+from subspaces.experiments.evaluating.integrity import measured_of
+from subspaces.experiments.evaluating.run_subject import seconds_of, training_of
+from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.runs import Run, RunError
 
-Source = str | os.PathLike[str] | Run | Record
+Source = str | os.PathLike[str] | Run | Evaluation
 """A run, its folder, an evaluation, or the file of one."""
 
 
-def training_of(recipe: Recipe, *, log: Sequence[dict[str, Any]] = (), seconds: float | None = None) -> Training:
-    """Return how a run was trained, as far as tables, figures and pages tell it."""
-    settings = recipe.distinguishing()
-    metadata = {name: all_fields()[name].metadata for name in settings}
-    words = {
-        name: each.get("symbol") or name.replace("_", " ") for name, each in metadata.items() if "label" not in each
-    }
-    order = [list(METHODS).index(recipe.method), *recipe.definition.own().values(), *settings.values()]
-    return Training(
-        group=json.dumps(settings, default=str),
-        label=recipe.definition.label(),
-        settings=settings,
-        words=words,
-        order=order,
-        seeds=[recipe.seed],
-        data=recipe.data_name,
-        fingerprint=recipe.fingerprint or recipe.dataset,
-        network=recipe.network,
-        label_noise=recipe.label_noise,
-        epochs=recipe.epochs,
-        vertices=recipe.shape().vertices,
-        cost=recipe.training_cost,
-        log=list(log),
-        seconds=seconds,
-        folder="",
-        recipe=recipe.to_dict(),
-    )
-
-
-def evaluation_of(run: Run, record: Record | None = None) -> Record:
+def evaluation_of(run: Run, record: Evaluation | None = None) -> Evaluation:
     """Return the evaluation of a run, `record` if that is at hand, with how the run was trained."""
     found, log = measured_of(run) if record is None else record, run.log()
-    made = training_of(run.recipe, log=log, seconds=_seconds(found, log))
+    made = training_of(run.recipe, log=log, seconds=seconds_of(found.statistics, log))
     shape = run.recipe.result_shape()
     about = {"kind": kind(shape), "vertices": shape.vertices, "members": run.recipe.definition.members}
     training = dataclasses.replace(made, folder=str(run.folder))
     return dataclasses.replace(found, name=run.folder.name, shape={**found.shape, **about}, training=training)
 
 
-def _seconds(record: Record, log: Sequence[dict[str, Any]]) -> float | None:
-    """Return the time that the steps of training took, from the speed of each epoch; None where it is not known.
-
-    The images of an epoch are those of the batch-norm statistics, where these are of all training images.
-    """
-    statistics = record.statistics
-    images = 0 if statistics.get("batches") else int(statistics.get("images") or 0)
-    speeds = [float(row.get("images_per_second") or 0) for row in log]
-    return sum(images / speed for speed in speeds) if images and speeds and all(speeds) else None
-
-
-def opened(sources: Source | Iterable[Source], *, alike: bool = True) -> list[Record]:
+def opened(sources: Source | Iterable[Source], *, alike: bool = True) -> list[Evaluation]:
     """Return the evaluations of runs, folders and files, once each; a folder in which no run was begun is passed over.
 
     Args:
         sources: runs, their folders, evaluations, or files of such.
         alike: refuse evaluations on test splits of different sizes.
     """
-    several = checks.all_of("runs", sources, (str, os.PathLike, Run, Record), "run folders, or files of evaluations")
-    found: dict[Any, Record] = {}
+    several = checks.all_of(
+        "runs", sources, (str, os.PathLike, Run, Evaluation), "run folders, or files of evaluations"
+    )
+    found: dict[Any, Evaluation] = {}
     for source in several:
-        if isinstance(source, Record):
+        if isinstance(source, Evaluation):
             found.setdefault(id(source), _with_training(source))
         elif isinstance(source, Run):
             found.setdefault(source.folder.resolve(), evaluation_of(source))
         elif Path(source).is_file():
-            found.setdefault(Path(source).resolve(), _with_training(Record.read(Path(source))))
+            found.setdefault(Path(source).resolve(), _with_training(Evaluation.read(Path(source))))
         else:
             for folder in Run.begun([source]):
                 found.setdefault(folder.resolve(), evaluation_of(Run.open(folder.resolve())))
@@ -101,14 +63,14 @@ def opened(sources: Source | Iterable[Source], *, alike: bool = True) -> list[Re
     return made
 
 
-def _with_training(record: Record) -> Record:
+def _with_training(record: Evaluation) -> Evaluation:
     """Return the evaluation of a run that was saved elsewhere with what its recipe tells."""
     if record.training is not None or record.recipe is None:
         return record
     return dataclasses.replace(record, training=training_of(Recipe.from_dict(record.recipe)))
 
 
-def _check_comparable(first: Record, other: Record, alike: bool) -> None:
+def _check_comparable(first: Evaluation, other: Evaluation, alike: bool) -> None:
     """Refuse families of different data sets, which only runs know, and evaluations on parts of one that differ."""
     known = [one.training.fingerprint for one in (first, other) if one.training is not None]
     if len(set(known)) > 1:
@@ -122,7 +84,7 @@ def _check_comparable(first: Record, other: Record, alike: bool) -> None:
         )
 
 
-def ensembles_beside(evaluations: Sequence[Record], *folders: Path) -> list[Record]:
+def ensembles_beside(evaluations: Sequence[Evaluation], *folders: Path) -> list[Evaluation]:
     """Return the ensembles of these runs that `ensembles.json` holds, in the folders of the runs and in these."""
     around = [Path(each.training.folder).parent for each in evaluations if each.training and each.training.folder]
     places = dict.fromkeys(folder.resolve() for folder in (*around, *folders))
@@ -130,7 +92,7 @@ def ensembles_beside(evaluations: Sequence[Record], *folders: Path) -> list[Reco
     return [made for made in (together(one, evaluations) for one in measured) if made is not None]
 
 
-def together(measured: Measured, evaluations: Sequence[Record]) -> Record | None:
+def together(measured: Measured, evaluations: Sequence[Evaluation]) -> Evaluation | None:
     """Return an ensemble of runs as an evaluation; None unless all members are among runs that differ in their seed."""
     by_family = {each.family: each for each in evaluations if each.family is not None and each.training is not None}
     members = [by_family.get(family) for family in measured.key["families"]]
@@ -157,8 +119,6 @@ def together(measured: Measured, evaluations: Sequence[Record]) -> Record | None
         choices=[],
         checks=[],
         examples=None,
-        shifts=[],
-        outliers=[],
         environment=measured.environment,
         training=dataclasses.replace(first.training, seeds=seeds, log=[], seconds=None, folder=""),
     )

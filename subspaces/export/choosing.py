@@ -14,7 +14,7 @@ from subspaces.core.shapes import Shape
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.answers import ANSWERS, Family, middle_of, named
 from subspaces.evaluation.points import Place, kind, plan
-from subspaces.evaluation.run_selection import read_selection
+from subspaces.experiments.evaluating.selection import read_selection
 from subspaces.experiments.training.runs import Run
 from subspaces.export.errors import ExportError
 from subspaces.export.metadata import Kind

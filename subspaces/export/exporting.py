@@ -15,10 +15,10 @@ from subspaces.core.family import Subspace
 from subspaces.core.outputs import Outputs
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.display import bars
-from subspaces.evaluation.run_subject import OneRun, run_subjects
 from subspaces.evaluation.subject import left_alone
 from subspaces.evaluation.tasks import Task
 from subspaces.experiments.data.dataset import Progress
+from subspaces.experiments.evaluating.run_subject import OneRun, run_subjects
 from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.runs import Run
 from subspaces.export import formats

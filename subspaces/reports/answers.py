@@ -9,8 +9,8 @@ import numpy as np
 from subspaces.evaluation.answers import OVER_RUNS, of_runs
 from subspaces.evaluation.cache import Measured, Shelf
 from subspaces.evaluation.record import Answered, Row
-from subspaces.evaluation.run_ensembles import FILE
 from subspaces.evaluation.statistics import Difference, Spread, paired, spread
+from subspaces.experiments.evaluating.ensembles import FILE
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.runs import Run, RunError
 from subspaces.reports.reading import Curve, Group, Reading, value

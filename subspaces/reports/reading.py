@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from subspaces.core import checks
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.integrity import measured_of
 from subspaces.evaluation.points import kind
 from subspaces.evaluation.record import Record, Row
 from subspaces.evaluation.statistics import deviation
+from subspaces.experiments.evaluating.integrity import measured_of
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.runs import Run, RunError
 from subspaces.reports.naming import labels, place

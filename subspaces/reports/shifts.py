@@ -108,12 +108,12 @@ def _mean(several: Sequence[Sequence[Row]]) -> list[Row]:
         same = [rows[key] for rows in keyed if key in rows]
         if len(same) == len(keyed):
             metrics = {name: float(np.mean([row.metrics[name] for row in same])) for name in first.metrics}
-            found.append(dataclasses.replace(first, split=SPLIT, metrics=metrics, scaled=None))
+            found.append(dataclasses.replace(first, data=SPLIT, metrics=metrics, scaled=None))
     return found
 
 
 def _about(row: Row) -> str:
-    return About(row.kind, row.role, row.alphas, row.average, row.networks).key("")
+    return str(About(row.kind, row.role, row.alphas, row.average, row.networks))
 
 
 def on(group: Group, wanted: Sequence[Condition]) -> Group:
@@ -129,7 +129,7 @@ def clean(group: Group) -> Group:
 def against(group: Group, outliers: Outliers) -> Group:
     """Return a group as it was measured against outliers of that name."""
     named = [next(one for one in run.record.outliers if same(one, outliers)) for run in group.runs]
-    return _seen(group, [[dataclasses.replace(row, split=SPLIT) for row in one.rows] for one in named])
+    return _seen(group, [[dataclasses.replace(row, data=SPLIT) for row in one.rows] for one in named])
 
 
 def same(one: Outliers, other: Outliers) -> bool:

@@ -14,13 +14,13 @@ import pytest
 import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from subspaces.evaluation.api import evaluate as real
 from typer.testing import CliRunner, Result
 
 import subspaces as ss
 from subspaces.cli import app
 from subspaces.cli.evaluate import _steps
 from subspaces.evaluation import Record
-from subspaces.evaluation.api import evaluate as real
 from subspaces.evaluation.predictor import Predictor
 from subspaces.evaluation.settings import Settings
 from subspaces.experiments import data

@@ -15,7 +15,7 @@ from subspaces.cli import app
 from subspaces.evaluation import Record
 from subspaces.evaluation.cache import Measured, Shelf
 from subspaces.evaluation.predictor import Predictor
-from subspaces.evaluation.run_ensembles import evaluate_together
+from subspaces.experiments.evaluating.ensembles import evaluate_together
 from subspaces.experiments.training import Run
 from subspaces.experiments.training.display import Display
 
@@ -25,15 +25,15 @@ SMALL: dict[str, Any] = {"device": "cpu", "grid": (0.0, 0.5, 1.0)}
 
 def counting(pause: Pause, calls: int) -> None:
     """Say so for each network that is asked, and pause after some."""
-    plain = Predictor.__call__
+    plain = Predictor.outputs
 
-    def call(self: Predictor, weights: Any) -> Any:
-        for _ in weights:
+    def outputs(self: Predictor, points: Any, data: Any, **how: Any) -> Any:
+        for _ in points if data == "test" else ():
             print("asked", flush=True)
             pause(calls)
-        return plain(self, weights)
+        return plain(self, points, data, **how)
 
-    Predictor.__call__ = call  # type: ignore[method-assign]
+    Predictor.outputs = outputs  # type: ignore[method-assign]
 
 
 def evaluates(pause: Pause, folders: list[Path], calls: int = 0) -> None:
@@ -42,7 +42,7 @@ def evaluates(pause: Pause, folders: list[Path], calls: int = 0) -> None:
 
 
 def without_environment(record: Record) -> dict[str, Any]:
-    return {name: value for name, value in vars(record).items() if name != "environment"}
+    return {name: value for name, value in vars(record).items() if name not in ("environment", "training")}
 
 
 def test_two_processes_share_runs_and_each_network_is_asked_once(runs: Runs, tmp_path: Path) -> None:
@@ -58,20 +58,6 @@ def test_two_processes_share_runs_and_each_network_is_asked_once(runs: Runs, tmp
     alone = ss.evaluate(copies, progress=False, **SMALL)
     for folder, record in zip(folders, alone, strict=True):
         assert without_environment(Record.read(folder)) == without_environment(record)
-
-
-def test_the_evaluation_of_a_killed_process_is_finished_by_the_other(runs: Runs) -> None:
-    (folder,) = runs("line")
-    first = Worker(evaluates, [folder], 2)
-    while first.line() != "there\n":
-        pass
-    second = Worker(evaluates, [folder])
-    assert second.line().startswith("waiting for")
-    (folder / ".evaluation.json.0123abcd.partial").touch()  # of the first, which dies
-    first.kill()
-    second.end()
-    assert not list(folder.glob(".*.partial"))
-    assert [row.alphas for row in Record.read(folder).rows if row.kind == "point"] == [[0.0], [0.5], [1.0]]
 
 
 def trains(pause: Pause, folder: Path) -> None:

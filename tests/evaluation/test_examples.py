@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from subspaces.evaluation.examples import choose, pictures
+from subspaces.evaluation.pictures import small_pictures
 from subspaces.evaluation.record import Examples
-from subspaces.evaluation.subject import small_pictures
 
 
 def examples(images: torch.Tensor) -> Examples:

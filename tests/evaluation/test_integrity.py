@@ -59,7 +59,7 @@ def test_every_file_is_looked_at(runs: Runs, tmp_path: Path):
 def test_several_things_may_be_wrong_at_once(runs: Runs, tmp_path: Path):
     (line,) = runs("line")
     evaluate(line, grid=(0.0,))
-    names = ("log.jsonl", "predictions.safetensors", "evaluation.json")
+    names = ("log.jsonl", "measurements.jsonl", "evaluation.json")
     for name in names:
         flip(line / name)
     found = ss.check(line.parent)
@@ -107,10 +107,10 @@ def test_a_result_without_its_networks_is_told_and_the_rest_is_looked_at(runs: R
     (line,) = runs("line")
     evaluate(line, grid=(0.0,))
     (line / "family.safetensors").unlink()
-    flip(line / "predictions.safetensors")
+    flip(line / "measurements.jsonl")
     first, second = ss.check(line)
     assert first.startswith(f"{line} has a result without its networks: put family.safetensors back to evaluate it")
-    assert "predictions.safetensors is damaged" in second
+    assert "measurements.jsonl is damaged" in second
 
 
 @pytest.mark.parametrize("left", ["state.safetensors", "log.jsonl", "environment.json", "result.json"])

@@ -11,7 +11,7 @@ from torch import Tensor
 import subspaces as ss
 from subspaces.evaluation.points import plan, to_place
 from subspaces.evaluation.predictor import Predictor
-from subspaces.evaluation.run_ensembles import evaluate_together
+from subspaces.experiments.evaluating.ensembles import evaluate_together
 from subspaces.experiments.training import Run
 
 CPU: dict[str, Any] = {"device": "cpu", "progress": False}
@@ -58,13 +58,13 @@ def test_every_network_is_asked_in_the_precision_that_was_asked_for(
 
 
 def test_a_run_in_two_ensembles_is_asked_once(small: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    measure, seen = Predictor.__call__, [0]
+    measure, seen = Predictor.outputs, [0]
 
-    def counting(self: Predictor, weights: Any) -> Any:
-        seen[0] += 1
-        return measure(self, weights)
+    def counting(self: Predictor, points: Any, data: Any, **how: Any) -> Any:
+        seen[0] += data == "test"
+        return measure(self, points, data, **how)
 
-    monkeypatch.setattr(Predictor, "__call__", counting)
+    monkeypatch.setattr(Predictor, "outputs", counting)
     groups = [[small("first"), small("second")], [small("second"), small("dropout")]]
     assert len(evaluate_together(groups, to=tmp_path, **CPU)) == 2
     assert seen == [3]
@@ -73,7 +73,7 @@ def test_a_run_in_two_ensembles_is_asked_once(small: Any, tmp_path: Path, monkey
 def test_a_plane_that_cannot_be_is_refused_before_anything_is_measured(
     small: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Predictor, "__call__", None)
+    monkeypatch.setattr(Predictor, "outputs", None)
     (folder,) = [retrained.unmeasured(small("first"), tmp_path)]
     with pytest.raises(ValueError, match="has 1 of the three networks"):
         ss.evaluate(folder, through=[small("second")], **CPU)

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 import subspaces as ss
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.classification import Classes
-from subspaces.evaluation.journal import PredictionWarning
 from subspaces.evaluation.metrics import of_task, tally
+from subspaces.evaluation.results import PredictionWarning
 from subspaces.evaluation.selective import threshold
 
 X, Y = torch.randn(40, 4, generator=torch.Generator().manual_seed(0)), torch.arange(40) % 3

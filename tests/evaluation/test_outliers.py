@@ -1,5 +1,6 @@
 """Outliers: areas and rates against scikit-learn, and what is measured of families and runs."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,10 @@ from sklearn.metrics import roc_auc_score, roc_curve
 from torch import nn
 
 import subspaces as ss
-from subspaces.evaluation import outlying
 from subspaces.evaluation.classification import Classes
 from subspaces.evaluation.outliers import METRICS, auroc, fpr95, mutual_information, scores
 from subspaces.evaluation.pictures import fitted
+from subspaces.evaluation.session import Session
 from subspaces.experiments import data
 from subspaces.experiments.data import Split
 
@@ -85,7 +86,7 @@ def test_scores_are_those_of_scipy() -> None:
 def test_a_family_tells_outliers_as_a_plain_loop_does() -> None:
     line = family(ss.Line())
     found = ss.evaluate(line, **LOADERS, **LINE, outliers={"far": ELSEWHERE, "same": TEST})
-    assert [each.name for each in found.outliers] == ["far", "same"]
+    assert {row.data for row in found.rows if row.group == "outliers"} == {"far", "same"}
     said = {}
     for alpha in (0.0, 1.0):
         network = ss.recalibrate(line.at(alpha), TRAINING).eval()
@@ -112,8 +113,8 @@ def test_outliers_need_no_labels_and_plain_networks_are_measured() -> None:
     network = nn.Linear(12, 10)
     found = ss.evaluate(network, test=TEST, outliers=bare, progress=False)
     labelled = ss.evaluate(network, test=TEST, outliers=ELSEWHERE, progress=False)
-    assert found.outliers == labelled.outliers
-    assert found.outliers[0].name == "outliers"
+    assert found == dataclasses.replace(labelled, environment=found.environment)
+    assert found.rows[-1].data == "outliers"
 
 
 def other(name: str) -> Any:
@@ -127,13 +128,13 @@ def other(name: str) -> Any:
 def test_a_run_is_measured_against_another_data_set(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder,) = runs("line")
     load, asked = data.load, []
-    measure = outlying._scored
+    measure = Session._scores
 
-    def counting(*args: Any, **named: Any) -> Any:
-        asked.append(args[2])
-        return measure(*args, **named)
+    def counting(self: Session, items: Any, batches: Any, labelled: bool) -> Any:
+        asked.append(items)
+        return measure(self, items, batches, labelled)
 
-    monkeypatch.setattr(outlying, "_scored", counting)
+    monkeypatch.setattr(Session, "_scores", counting)
     monkeypatch.setattr(
         data, "load", lambda name, *args, **more: other(name) if name == "cifar10" else load(name, **more)
     )
@@ -150,10 +151,15 @@ def test_a_run_is_measured_against_another_data_set(runs: Runs, monkeypatch: pyt
     (again,) = evaluate(folder, outliers=["cifar10"], **LINE)
     assert (len(asked), again) == (2, found)
     (more,) = evaluate(folder, outliers=["cifar10"], answers=["midpoint", "pair"], grid=(0.25, 0.5))
-    assert [len(items) for items in asked[2:]] == [1, 1]
-    assert len(more.outliers[0].rows) == len(found.outliers[0].rows) + 3
-    with pytest.raises(ValueError, match=r"'digits': .* was trained on it"):
-        evaluate(folder, outliers="digits")
+    assert len(asked[3]) == 1
+    assert len(more.rows) == len(found.rows) + 3 + 4
+    for wrong, said in (
+        ("digits", r"'digits': .* was trained on it"),
+        ("mnits", "did you mean 'mnist'"),
+        ("folder", "'folder': expected digits, mnist, .* or the path of a folder with images$"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            evaluate(folder, outliers=wrong)
 
 
 def test_a_run_is_measured_against_a_folder_of_images(runs: Runs, tmp_path: Path) -> None:
@@ -172,9 +178,9 @@ def test_a_run_is_measured_against_a_folder_of_images(runs: Runs, tmp_path: Path
         data.DataWarning, match=r"2 of 14 image files .* left out: .*link\.png: .*; .*broken\.png: 8 bytes"
     ):
         (found,) = evaluate(folder, outliers=tmp_path / "photos", workers=0)
-    (outliers,) = found.outliers
-    assert (outliers.name, outliers.count, outliers.source) == ("photos", 12, f"folder {tmp_path / 'photos'}")
-    assert 0.2 < outliers.rows[0].metrics["auroc_entropy"] < 0.8  # they are blurred a little
+    row = found.against("midpoint", "photos")
+    assert (row.data, row.count, row.source) == ("photos", 12, f"folder {tmp_path / 'photos'}")
+    assert 0.2 < row.auroc_entropy < 0.8  # they are blurred a little
     assert evaluate(folder, outliers=[str(tmp_path / "photos")], workers=0) == [found]
     (tmp_path / "none").mkdir()
     with pytest.raises(data.DataError, match="holds no images"):
@@ -199,8 +205,6 @@ def test_images_are_fitted_to_the_shape_of_a_run() -> None:
     ("value", "said"),
     [
         (3, "outliers=3: expected a loader"),
-        ("mnits", "did you mean 'mnist'"),
-        ("folder", "'folder': expected digits, mnist, .* or the path of a folder with images$"),
         ("mnist", "is no run; expected loaders such as {'mnist': loader}"),
         (iter(TEST), "walked over again"),
         ({"far": 3}, "expected something that yields batches"),

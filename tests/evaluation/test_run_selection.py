@@ -19,11 +19,11 @@ from typer.testing import CliRunner
 import subspaces as ss
 from subspaces.cli import app
 from subspaces.core import streams
-from subspaces.evaluation import domains
 from subspaces.evaluation.corruptions import corrupt
-from subspaces.evaluation.run_selection import FILE, RunSelection, read_selection, select_run
 from subspaces.experiments import data as datasets
 from subspaces.experiments.data.dataset import DataError
+from subspaces.experiments.evaluating import domains
+from subspaces.experiments.evaluating.selection import FILE, RunSelection, read_selection, select_run
 from subspaces.experiments.training import Execution, Run, RunError
 from subspaces.experiments.training.batches import statistics_batches
 

@@ -16,17 +16,16 @@ from sklearn.metrics import log_loss
 from torch import Tensor, nn
 
 import subspaces as ss
-from subspaces.evaluation import panel
-from subspaces.evaluation.changes import averaged, mean_changes, relative_change
+from subspaces.evaluation import Row, measuring
 from subspaces.evaluation.classification import Classes
 from subspaces.evaluation.corruptions import CORRUPTIONS, corrupt
-from subspaces.evaluation.panel import Heard, Panel, in_large_parts
+from subspaces.evaluation.measurements import FILE
 from subspaces.evaluation.pictures import in_batches
-from subspaces.evaluation.record import Record, Row
-from subspaces.evaluation.run_subject import run_subjects
+from subspaces.evaluation.predictor import Outputs, Predictor
 from subspaces.evaluation.subject import How, subject_of
 from subspaces.experiments import data
 from subspaces.experiments.data import Files, Split, StreamingLoader
+from subspaces.experiments.evaluating.run_subject import run_subjects
 from subspaces.experiments.training import Execution, Run
 
 DARK: Batches = [(x - 0.5, y) for x, y in TEST]
@@ -34,24 +33,22 @@ HEADLINES = ["accuracy", "nll", "brier", "ece"]
 LINE: dict[str, Any] = {"grid": (0.0, 0.5, 1.0)}
 
 
-def clean(evaluation: Record, row: Row) -> Row:
-    return next(each for each in evaluation.rows if each.key == row.key)
+def shifted(found: ss.Evaluation) -> list[Row]:
+    return [row for row in found.rows if row.group not in ("", "outliers")]
 
 
 @pytest.mark.parametrize("shape", [ss.Line(), ss.Bezier(), ss.Simplex(3), ss.Point()], ids=str)
 def test_a_shift_that_changes_nothing_has_the_numbers_of_the_test_examples(shape: ss.Shape) -> None:
     found = ss.evaluate(family(shape), **LOADERS, corruptions={"none": TEST}, random=2, triangle=2)
-    (shift,) = found.shifts
-    assert (shift.name, shift.severity, shift.group, shift.source, shift.count) == ("none", 0, "given", "given", 300)
-    for row in shift.rows:
-        same = clean(found, row)
+    plain = {str(row.about): row for row in found.rows if row.data == "test"}
+    for row in shifted(found):
+        same = plain[str(row.about)]
+        assert (row.data, row.severity, row.group, row.source, row.count) == ("none", 0, "given", "given", 300)
         assert row.metrics == pytest.approx({name: same.metrics[name] for name in HEADLINES}, rel=1e-9)
-        assert (row.coefficients, row.count, row.average) == (same.coefficients, same.count, same.average)
+        assert (row.coefficients, row.count, row.reliability) == (same.coefficients, same.count, None)
     for answered in found.answers:
         expected = {name: found[answered.name].metrics[name] for name in HEADLINES}
         assert found.shifted(answered.name, "none").metrics == pytest.approx(expected, rel=1e-9)
-        for change in mean_changes(found, answered).values():
-            assert change.relative == pytest.approx(0, abs=1e-12)
 
 
 def plain(network: nn.Module, batches: Batches) -> Tensor:
@@ -65,7 +62,7 @@ def test_the_numbers_are_those_of_a_plain_loop() -> None:
     found = ss.evaluate(line, **LOADERS, corruptions={"dark": {2: DARK}}, **LINE)
     labels = torch.cat([y for _, y in DARK])
     at = {alpha: plain(line.at(alpha), DARK) for alpha in (0.0, 0.1, 0.5, 0.9, 1.0)}
-    for row in found.shifts[0].rows:
+    for row in shifted(found):
         p = torch.stack([at[alpha] for alpha in row.alphas]).mean(0)  # type: ignore[index]
         assert row.accuracy == pytest.approx(float((p.argmax(1) == labels).double().mean()))
         assert row.nll == pytest.approx(log_loss(labels, p, labels=range(10)), abs=1e-5)
@@ -73,18 +70,16 @@ def test_the_numbers_are_those_of_a_plain_loop() -> None:
     assert found.shifted("midpoint", "dark").accuracy == found.shifted("midpoint", "dark", 2).accuracy
 
 
-def test_large_parts_hold_the_same_answers_as_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_parts_hold_the_same_outputs_as_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     classes = [[Classes(torch.randn(size, 3)) for _ in range(2)] for size in (2, 3, 4)]
-    heard = [Heard([[a], [b], [a, b]], torch.arange(len(a))) for a, b in classes]
-    (whole,) = in_large_parts(heard)
-    assert [len(row) for row in whole.rows] == [1, 1, 2]
-    assert whole.rows[0][0] is whole.rows[2][0]
-    assert torch.equal(whole.rows[1][0].logs, torch.cat([b.logs for _, b in classes]))
+    parts = [Outputs(members, torch.arange(len(members[0]))) for members in classes]
+    (whole,) = measuring.in_large_parts(parts)
+    assert torch.equal(whole.members[1].logs, torch.cat([b.logs for _, b in classes]))
     assert whole.target.tolist() == [0, 1, 0, 1, 2, 0, 1, 2, 3]
-    monkeypatch.setattr(panel, "NUMBERS", 9)
-    assert [len(each.target) for each in in_large_parts(heard)] == [5, 4]
-    monkeypatch.setattr(panel, "NUMBERS", 1)
-    assert list(in_large_parts(heard)) == heard
+    monkeypatch.setattr(measuring, "NUMBERS", 9)
+    assert [len(each.target) for each in measuring.in_large_parts(parts)] == [5, 4]
+    monkeypatch.setattr(measuring, "NUMBERS", 1)
+    assert list(measuring.in_large_parts(parts)) == parts
 
 
 class Counted(list[Any]):
@@ -95,15 +90,18 @@ class Counted(list[Any]):
         return super().__iter__()
 
 
-def test_every_network_is_prepared_once_for_all_sets_and_points_are_thinned() -> None:
+def test_statistics_are_made_once_for_each_point_and_points_are_thinned() -> None:
     statistics = Counted(TRAINING)
-    shifted = {"dark": {severity: Counted(DARK) for severity in (1, 2)}}
-    found = ss.evaluate(family(ss.Bezier()), **LOADERS | {"statistics": statistics}, corruptions=shifted)
-    points = [row.alphas[0] for row in found.shifts[0].rows if row.kind == "point"]
+    sets = {"dark": {severity: Counted(DARK) for severity in (1, 2)}}
+    answers = ["midpoint", "pair", "dropout"]
+    settings = {**LOADERS, "statistics": statistics, "corruptions": sets, "outliers": DARK, "answers": answers}
+    found = ss.evaluate(family(ss.Bezier()), **settings, dropout_passes=2)
+    rows = [row for row in shifted(found) if row.severity == 1]
+    points = [row.alphas[0] for row in rows if row.kind == "point"]
     assert points == pytest.approx([step / 10 for step in range(11)])
-    assert sum(row.kind == "ensemble" for row in found.shifts[0].rows) == 6
-    assert statistics.walks == 21 + 11  # the walk itself, and once more for shifts
-    assert [each.walks for each in shifted["dark"].values()] == [1, 1]
+    assert sum(row.kind == "ensemble" for row in rows) == 7
+    assert statistics.walks == 21  # one for each point of the walk
+    assert [each.walks for each in sets["dark"].values()] == [1, 1]
 
 
 def test_other_tasks_and_plain_networks_are_measured_too() -> None:
@@ -175,15 +173,12 @@ def test_images_of_any_loader_are_corrupted_as_bytes(name: str) -> None:
         for each in ("gaussian_noise", "fog")
     }
     expected = ss.evaluate(line, test=loader(images, labels, 20, scale), corruptions=given, **settings)
-    assert [(one.name, one.severity) for one in made.shifts] == [(n, s) for n in given for s in (1, 5)]
-    assert [(one.group, one.source) for one in made.shifts[1:3]] == [
-        ("noise", "made, seed 3"),
-        ("weather", "made, seed 3"),
-    ]
-    for one, other in zip(made.shifts, expected.shifts, strict=True):
-        for row, same in zip(one.rows, other.rows, strict=True):
-            assert row.alphas == same.alphas
-            assert row.metrics == pytest.approx(same.metrics, abs=1e-5)
+    sets = {"gaussian_noise": "noise", "fog": "weather"}
+    there = dict.fromkeys((row.data, row.severity, row.group, row.source) for row in shifted(made))
+    assert list(there) == [(name, hard, group, "made, seed 3") for name, group in sets.items() for hard in (1, 5)]
+    others = {(row.data, row.severity, str(row.about)): row.metrics for row in shifted(expected)}
+    for row in shifted(made):
+        assert row.metrics == pytest.approx(others[row.data, row.severity, str(row.about)], abs=1e-5)
 
 
 def test_names_are_all_or_extra_or_in_the_order_of_the_catalogue() -> None:
@@ -204,9 +199,10 @@ def test_a_published_folder_is_read(tmp_path: Path) -> None:
     read = ss.evaluate(line, corruptions=tmp_path, **settings)
     given = {"fog": {n: loader(images // n, labels, 20) for n in range(1, 6)}}
     expected = ss.evaluate(line, corruptions=given, **settings)
-    assert [each.source for each in read.shifts] == [tmp_path.name] * 5
-    for one, other in zip(read.shifts, expected.shifts, strict=True):
-        assert [row.metrics for row in one.rows] == [pytest.approx(row.metrics, abs=1e-5) for row in other.rows]
+    assert {row.source for row in shifted(read)} == {tmp_path.name}
+    for row, other in zip(shifted(read), shifted(expected), strict=True):
+        assert (row.severity, row.about) == (other.severity, other.about)
+        assert row.metrics == pytest.approx(other.metrics, abs=1e-5)
     with pytest.raises(FileNotFoundError, match="found no snow; it holds fog"):
         ss.evaluate(line, corruptions=ss.Corruptions("snow", folder=tmp_path), **settings)
     with pytest.raises(FileNotFoundError, match="found no corruption; it holds none"):
@@ -266,15 +262,13 @@ def test_a_run_on_files_corrupts_the_views_that_it_is_tested_on(
 def test_a_run_is_measured_on_its_own_test_images(runs: Runs) -> None:
     (folder,) = runs("line")
     (found,) = evaluate(folder, corruptions=ss.Corruptions(["fog", "pixelate"], [2]), **LINE)
-    assert [(each.name, each.severity, each.source) for each in found.shifts] == [
-        ("fog", 2, "made"),
-        ("pixelate", 2, "made"),
-    ]
+    there = dict.fromkeys((row.data, row.severity, row.source) for row in shifted(found))
+    assert list(there) == [("fog", 2, "made"), ("pixelate", 2, "made")]
     truth = Independent(folder)
     test = truth.dataset.test
     spoilt = corrupt(test.images, "fog", 2)  # type: ignore[union-attr]
     object.__setattr__(truth.dataset, "test", dataclasses.replace(test, images=spoilt))
-    for row in found.shifts[0].rows:
+    for row in (row for row in shifted(found) if row.data == "fog"):
         p = np.mean([softmax(truth.predict(alpha, "test")[0]) for alpha in row.alphas], 0)
         assert row.accuracy == pytest.approx((p.argmax(1) == truth.labels("test")).mean())
         assert row.nll == pytest.approx(log_loss(truth.labels("test"), p, labels=range(10)), abs=2e-5)
@@ -286,69 +280,45 @@ class Breaks(RuntimeError):
 
 def test_what_is_measured_is_not_measured_again(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder,) = runs("line")
-    measure, asked = Panel.measure, []
+    outputs, asked = Predictor.outputs, []
 
-    def counting(one: Panel, batches: Any, items: Any, metrics: Any) -> list[Row]:
-        asked.append(len(items))
-        if len(asked) == 3:
-            raise Breaks
-        return measure(one, batches, items, metrics)
+    def counting(self: Predictor, points: Any, data: Any, **how: Any) -> Any:
+        if not isinstance(data, str):
+            asked.append(len(points))
+            if len(asked) == 3:
+                raise Breaks
+        return outputs(self, points, data, **how)
 
-    monkeypatch.setattr(Panel, "measure", counting)
+    monkeypatch.setattr(Predictor, "outputs", counting)
     wanted = ss.Corruptions(["contrast", "brightness"], [1, 2])
     with pytest.raises(Breaks):
         evaluate(folder, corruptions=wanted, **LINE)
-    assert len(Record.read(folder).shifts) == 2
+    assert (folder / FILE).exists()
     (whole,) = evaluate(folder, corruptions=wanted, **LINE)
-    assert len(asked) == 3 + 2
-    assert [len(shift.rows) for shift in whole.shifts] == [5] * 4
-    (again,) = evaluate(folder, corruptions=wanted, **LINE)
-    assert (len(asked), again) == (5, whole)
+    assert asked == [3] * 5
+    assert len(shifted(whole)) == 4 * 5
+    assert evaluate(folder, corruptions=wanted, **LINE) == [whole]
     (more,) = evaluate(folder, corruptions=wanted, answers=["midpoint", "vertices"], grid=(0.25, 0.5))
-    assert asked[5:] == [1] * 4  # the points that are new alone
-    assert [len(shift.rows) for shift in more.shifts] == [8] * 4
+    assert asked[5:] == [2] * 4  # the points that are new alone
+    assert len(shifted(more)) == 4 * 8
     (other,) = evaluate(folder, corruptions=dataclasses.replace(wanted, seed=1), **LINE)
-    assert [each.source for each in other.shifts] == ["made, seed 1"] * 4
+    assert {row.source for row in shifted(other)} == {"made, seed 1"}
     assert len(asked) == 9 + 4
     (bare,) = evaluate(folder, **LINE)
-    assert bare.shifts == other.shifts
+    assert shifted(bare) == shifted(other)
+    (first,) = evaluate(folder, corruptions=wanted, **LINE)
+    assert [row for row in shifted(more) if row in shifted(first)] == shifted(first)
+    assert len(asked) == 9 + 4
 
 
 # In hand
-
-
-def test_means_are_over_the_sets_that_all_answers_have() -> None:
-    settings: dict[str, Any] = {**LOADERS, **LINE, "answers": ["midpoint", "vertices"]}
-    found = ss.evaluate(family(ss.Line()), **settings, corruptions={"dark": {1: TEST, 2: DARK}})
-    midpoint, vertices = found.answers
-    first = found.shifts[0]
-    found.shifts[0] = dataclasses.replace(first, rows=[row for row in first.rows if not vertices.is_of(row)])
-    assert mean_changes(found, midpoint)["nll"].value == found.shifted("midpoint", "dark", 2).nll
-    assert mean_changes(found, vertices)["nll"].value == found.shifted("vertices", "dark", 2).nll
-    found.shifts = [
-        dataclasses.replace(each, rows=[row for row in each.rows if midpoint.is_of(row)]) for each in found.shifts
-    ]
-    assert len(averaged(found)) == 2
-    assert mean_changes(found, vertices) == {}
-    extra = [dataclasses.replace(each, group="extra") for each in found.shifts]
-    found.shifts[0] = extra[0]
-    assert averaged(found) == found.shifts[1:]
-    found.shifts = extra
-    assert averaged(found) == extra
-
-
-def test_relative_change_is_a_share_of_the_clean_value() -> None:
-    assert relative_change(0.8, 0.6) == pytest.approx(-0.25)
-    assert relative_change(0.5, 1.0) == 1
-    assert relative_change(0.0, 0.0) == 0
-    assert relative_change(0.0, 0.5) is None
 
 
 def test_tables_show_means_and_files_keep_everything(tmp_path: Path) -> None:
     shifted = {"dark": {1: TEST, 2: DARK}}
     found = ss.evaluate(family(ss.Line()), **LOADERS, **LINE, corruptions=shifted)
     again = ss.Evaluation.load(found.save(tmp_path / "mine.json"))
-    assert again.shifts == found.shifts
+    assert again == found
     table = again.shift_table()
     assert "family: mean over 2 sets of 1 kind\n" in table
     before = found["midpoint"].accuracy

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 import subspaces as ss
-from subspaces.evaluation.soup import greedy
-from subspaces.evaluation.walking import Walk
+from subspaces.evaluation.choices import greedy
+from subspaces.evaluation.session import Session
 from subspaces.reports.table import outlier_table, shift_table
 
 
@@ -148,18 +148,18 @@ def test_a_run_has_a_soup_and_goes_on_after_interruptions(tmp_path: Path, monkey
     points: dict[str, Any] = {"answers": ["midpoint", "soup"], "random": 0, "triangle": 0}
     (whole,) = evaluate(run.folder, **points)
     check_row(whole["soup"], Independent(run.folder))
-    for name in ("evaluation.json", "predictions.safetensors"):
+    for name in ("evaluation.json", "measurements.jsonl"):
         (run.folder / name).unlink()
     asked: list[str] = []
-    add = Walk._add
+    walk = Session._walk
 
-    def counting(walk: Walk, item: Any) -> None:
+    def counting(session: Session, item: Any, splits: Any) -> None:
         asked.append(item.role)
         if asked.count(item.role) == 1:  # the first of each kind
             raise Breaks
-        add(walk, item)
+        walk(session, item, splits)
 
-    monkeypatch.setattr(Walk, "_add", counting)
+    monkeypatch.setattr(Session, "_walk", counting)
     for _ in {row.role for row in whole.rows}:
         with pytest.raises(Breaks):
             evaluate(run.folder, **points)

@@ -22,7 +22,7 @@ from torch.testing import assert_close
 
 import subspaces as ss
 from subspaces.evaluation.record import Record
-from subspaces.evaluation.run_selection import select_run
+from subspaces.experiments.evaluating.selection import select_run
 from subspaces.experiments.training import Execution, Run
 from subspaces.export import formats
 from subspaces.export.errors import ExportError, ModelError

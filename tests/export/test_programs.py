@@ -17,7 +17,7 @@ from torch.testing import assert_close
 import subspaces as ss
 from subspaces.core.shapes import Shape
 from subspaces.evaluation.answers import Family
-from subspaces.evaluation.run_subject import run_subjects
+from subspaces.experiments.evaluating.run_subject import run_subjects
 from subspaces.experiments.training import Execution, Run
 from subspaces.export import anchors
 from subspaces.export.choosing import choose

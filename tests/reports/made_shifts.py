@@ -5,10 +5,12 @@ On shifted data an accuracy a becomes a (1 + change), and any other metric a (1 
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import made_runs
 
-from subspaces.evaluation.record import Description, Outliers, Record, Row, Shift
+from subspaces.evaluation.outliers import METRICS as METRICS_OF_OUTLIERS
+from subspaces.evaluation.record import Outliers, Record, Row, Shift
 from subspaces.experiments.training import RECIPES
 
 GROUPS = {"spatter": "extra", "contrast": "digital", "gaussian_noise": "noise", "snow": "weather"}
@@ -17,10 +19,7 @@ TOLD = SHOWN[:3]  # of which a mean is told
 PEAKS = {"gaussian_noise": 0.25, "snow": 0.8, "contrast": 0.5, "spatter": 0.0}  # where a line is best
 SEVERITIES = (1, 3)
 METRICS = ("accuracy", "nll", "brier", "ece")
-SCORES = [
-    Description("auroc_confidence", "AUROC by confidence", "share of pairs in the right order", False, True),
-    Description("fpr95_confidence", "FPR95 by confidence", "share of outliers let in", True, True),
-]
+SCORES = METRICS_OF_OUTLIERS[:2]
 SETS = {"pure noise": 40, "other digits": 70}
 
 
@@ -46,7 +45,7 @@ def offset(record: Record) -> float:
 def scores(row: Row, name: str) -> dict[str, float]:
     """Return planted scores against outliers."""
     share = row.metrics["accuracy"] * (0.9 if name == "other digits" else 1.0)
-    return {"auroc_confidence": share, "fpr95_confidence": 1 - share / 2}
+    return {"auroc_probability": share, "fpr95_probability": 1 - share / 2}
 
 
 def add(record: Record) -> Record:
@@ -63,6 +62,15 @@ def add(record: Record) -> Record:
         for name, count in SETS.items()
     ]
     return record
+
+
+def replaced(record: Record, **parts: Any) -> Record:
+    """Return a record with other shifts or outliers."""
+    made = dataclasses.replace(record, **{name: each for name, each in parts.items() if name == "rows"})
+    for name in ("shifts", "outliers"):
+        if name in parts:
+            setattr(made, name, parts[name])
+    return made
 
 
 def add_to(folder: Path) -> Path:

@@ -111,18 +111,18 @@ class Recorded:
 
 
 def is_point(row: Row) -> bool:
-    return row.kind == "point"
+    return row.kind == "point" and not row.group
 
 
 def is_middle(row: Row) -> bool:
-    return row.kind == "point" and row.role == "midpoint"
+    return row.kind == "point" and row.role == "midpoint" and not row.group
 
 
 def is_pair(alpha: float, average: str) -> Callable[[Row], bool]:
     """Return what finds the ensemble of alpha and 1 - alpha."""
 
     def found(row: Row) -> bool:
-        if row.kind != "ensemble" or row.role != "along" or row.average != average:
+        if row.group or row.kind != "ensemble" or row.role != "along" or row.average != average:
             return False
         return min(abs(row.alphas[0] - one) for one in (alpha, 1 - alpha)) < 1e-9
 
@@ -130,7 +130,7 @@ def is_pair(alpha: float, average: str) -> Callable[[Row], bool]:
 
 
 def is_ensemble(role: str, average: str = "probabilities") -> Callable[[Row], bool]:
-    return lambda row: row.kind == "ensemble" and row.role == role and row.average == average
+    return lambda row: (row.kind, row.role, row.average, row.group) == ("ensemble", role, average, "")
 
 
 def deviation(values: Array) -> Array:

@@ -66,11 +66,12 @@ def draw(made: Made, name: str, *names: str, **options) -> Figure:
 
 
 def points(folder: Path) -> list[Row]:
-    return [row for row in Record.read(folder).rows if row.kind == "point"]
+    return [row for row in Record.read(folder).rows if row.kind == "point" and not row.group]
 
 
 def pairs(folder: Path) -> list[Row]:
-    return [row for row in Record.read(folder).rows if row.average == "probabilities" and row.role == "along"]
+    rows = [row for row in Record.read(folder).rows if not row.group]
+    return [row for row in rows if row.average == "probabilities" and row.role == "along"]
 
 
 def stack(rows: list[list[Row]], metric: str = "accuracy") -> np.ndarray:

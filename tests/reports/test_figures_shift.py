@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from made_shifts import METRICS, PEAKS, SEVERITIES, SHOWN, TOLD, add, change, evaluated, offset
+from made_shifts import METRICS, PEAKS, SEVERITIES, SHOWN, TOLD, add, change, evaluated, offset, replaced
 from matplotlib.container import BarContainer
 from page_cases import deviation, is_ensemble, is_middle, is_pair, is_point
 
@@ -135,7 +135,7 @@ def test_without_standard_training_bars_are_the_changes_themselves(runs):
 
 def test_what_cannot_be_drawn_says_why(runs):
     bare, line = evaluated("line", 7), runs["line"][0]
-    other = dataclasses.replace(line, shifts=[dataclasses.replace(one, source="a folder") for one in line.shifts])
+    other = replaced(line, shifts=[dataclasses.replace(one, source="a folder") for one in line.shifts])
     for sources, options, error, words in (
         ([bare], {}, RunError, "line 7 was not measured on shifted data: pass corruptions="),
         ([runs["simplex"][0], other], {}, RunError, "different shifted data"),
@@ -155,9 +155,9 @@ def test_what_lacks_on_shifted_data_is_not_blamed_on_the_test_split(runs, name):
 
     def with_rows(wanted: Callable[[Row], bool]) -> Record:
         shifted = [dataclasses.replace(one, rows=[*filter(wanted, one.rows)]) for one in line.shifts]
-        return dataclasses.replace(line, shifts=shifted)
+        return replaced(line, shifts=shifted)
 
-    unmeasured = dataclasses.replace(line, rows=[], shifts=[])
+    unmeasured = replaced(line, rows=[], shifts=[])
     for record in (unmeasured, with_rows(lambda row: False), with_rows(lambda row: row.kind == "ensemble")):
         with pytest.raises(RunError, match="line 0 was not measured on shifted data: pass corruptions= to evaluate"):
             figures.draw(name, record)
@@ -212,7 +212,7 @@ def test_the_relative_change_is_a_share_of_what_was_before():
     add(record)
     record.shifts[0].rows[0].metrics.update(accuracy=1.5 * record.rows[0].metrics["accuracy"], ece=0.3)
     (group,) = gather(record)
-    (one,) = shifts.conditions([dataclasses.replace(record, shifts=record.shifts[:1])])
+    (one,) = shifts.conditions([replaced(record, shifts=record.shifts[:1])])
     (found,) = shifts.changed(group, [one])
     assert found.relative("accuracy") == {(0,): pytest.approx(0.5)}
     assert np.isnan(found.relative("ece")[0,])
@@ -221,7 +221,7 @@ def test_the_relative_change_is_a_share_of_what_was_before():
 def test_a_set_that_lacks_an_answer_is_in_no_mean(runs):
     line = runs["line"][0]
     lacking = dataclasses.replace(line.shifts[0], rows=[row for row in line.shifts[0].rows if row.kind == "point"])
-    record = dataclasses.replace(line, shifts=[lacking, *line.shifts[1:]])
+    record = replaced(line, shifts=[lacking, *line.shifts[1:]])
     assert {each.name: each.severities for each in shifts.conditions([record])}["spatter"] == (3,)
     pair = next(each for each in record.answers if each.name == "pair")
     found = shifts.changed(gather(record)[0], shifts.averaged_over(shifts.conditions([record])))
@@ -248,7 +248,7 @@ def test_severities_in_words(severities, words):
 def test_data_of_ones_own_have_a_mean_of_their_own(runs):
     line = runs["line"][0]
     given = [dataclasses.replace(one, group="given", severity=0) for one in line.shifts[::2]]
-    record = dataclasses.replace(line, shifts=given)
+    record = replaced(line, shifts=given)
     (group,) = gather(record)
     found = shifts.conditions([record])
     assert shifts.averaged_over(found) == found

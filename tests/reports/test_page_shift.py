@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_shifts import METRICS, SCORES, SETS, SEVERITIES, SHOWN, TOLD, add, change, evaluated, offset, scores
+from made_shifts import METRICS, SCORES, SETS, SEVERITIES, SHOWN, TOLD, add, change, evaluated, offset, replaced, scores
 from page_cases import deviation, is_middle, is_pair, is_point
 from visiting import chart, copied, floats, near, reads, table, unfolded
 
@@ -102,9 +102,9 @@ def test_what_the_shifted_data_are_is_said(every):
     own = [dataclasses.replace(one, group="given", source="given", severity=0) for one in every[0].shifts[:2:2]]
     read = [dataclasses.replace(one, source="CIFAR-10-C") for one in every[0].shifts[-1:]]
     seeded = [dataclasses.replace(one, source="made, seed 3") for one in every[0].shifts]
-    lead = content.page(gather(dataclasses.replace(every[0], shifts=seeded)))["shift"]["lead"]
+    lead = content.page(gather(replaced(every[0], shifts=seeded)))["shift"]["lead"]
     assert "made of the test images with seed 3, 297 images each" in lead
-    mixed = content.page(gather(dataclasses.replace(every[0], shifts=[*own, *read])))["shift"]
+    mixed = content.page(gather(replaced(every[0], shifts=[*own, *read])))["shift"]
     assert (
         "2 sets at severity 3, read from CIFAR-10-C and given by loaders of your own, 297 images each." in mixed["lead"]
     )
@@ -114,7 +114,7 @@ def test_what_the_shifted_data_are_is_said(every):
 
 
 def test_nothing_is_said_of_what_was_not_measured(every):
-    bare = [dataclasses.replace(record, shifts=[], outliers=[]) for record in every]
+    bare = [replaced(record, shifts=[], outliers=[]) for record in every]
     shown = content.page(gather(bare))
     assert (shown["shift"], shown["outliers"]) == (None, None)
     assert shown["notes"][0] == "All numbers are on the 120 images of the test split."
@@ -122,7 +122,7 @@ def test_nothing_is_said_of_what_was_not_measured(every):
     assert {answer["group"] for answer in some["shift"]["answers"]} == {"line"}
     assert {row["group"] for row in some["outliers"]["rows"]} == {"line"}
     elsewhere = [dataclasses.replace(each, source="a folder") for each in every[0].shifts]
-    apart = content.page(gather([dataclasses.replace(every[0], shifts=elsewhere), *every[1:]]))
+    apart = content.page(gather([replaced(every[0], shifts=elsewhere), *every[1:]]))
     assert apart["shift"] is None  # no data that all were measured on
 
 
@@ -132,7 +132,7 @@ def test_a_score_that_an_answer_does_not_have_is_left_open(every):
         return dataclasses.replace(row, metrics=lacking)
 
     sets = [dataclasses.replace(one, rows=list(map(without, one.rows))) for one in every[2].outliers]
-    rows = content.page(gather(dataclasses.replace(every[2], outliers=sets)))["outliers"]["rows"]
+    rows = content.page(gather(replaced(every[2], outliers=sets)))["outliers"]["rows"]
     assert [[value is None for value in row["mean"]] for row in rows] == [[False, True], [False, False]] * 2
 
 
@@ -142,7 +142,7 @@ def test_a_score_that_an_answer_does_not_have_is_left_open(every):
 def commands_of(record: Record, shifts: list[Shift], *outliers: tuple[str, str]) -> list[str]:
     """Return what is typed to measure a record again, after its folder."""
     sets = [dataclasses.replace(record.outliers[0], name=name, source=source) for name, source in outliers]
-    changed = dataclasses.replace(record, shifts=shifts, outliers=sets)
+    changed = replaced(record, shifts=shifts, outliers=sets)
     _, *evaluations = commands.reproduce(Reading(changed), {})
     return [line.partition("digits-standard")[2].partition(" ")[2] or line for line in evaluations]
 
@@ -246,8 +246,7 @@ def assert_outliers(page: Any, runs: Records) -> None:
                 assert float(row[each.name]) == near(values.mean())
     meanings = page.locator("#outliers-glossary dd").all_inner_texts()
     assert meanings == [
-        "share of pairs in the right order; higher is better.",
-        "share of outliers let in; lower is better.",
+        f"{each.meaning}; {'lower' if each.lower_is_better else 'higher'} is better." for each in SCORES
     ]
 
 

@@ -125,7 +125,7 @@ def test_title_and_notes(recorded: Recorded, page):
         "± is the standard deviation over 3 training runs with different seeds (seeds 0, 1 and 2); "
         "a difference that is not much larger may be chance.",
         "The ensemble of the independent networks of standard was not measured. In Python: "
-        "from subspaces.evaluation.run_ensembles import evaluate_together; "
+        "from subspaces.experiments.evaluating.ensembles import evaluate_together; "
         f'evaluate_together([[{standard}]], to="runs"); then write this page again.',
         "Training time is that of the training steps alone, on average over seeds; start-up and evaluation are not in "
         "it. Hardware: made up.",

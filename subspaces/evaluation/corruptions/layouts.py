@@ -10,10 +10,10 @@ import numpy.typing as npt
 import torch
 
 from subspaces.core import checks
+from subspaces.errors import DataError
 from subspaces.evaluation.corruptions.catalogue import CORRUPTIONS, SEVERITIES
 from subspaces.evaluation.images.reading import map_array
-from subspaces.experiments.data.dataset import DataError, Files, Split, check_label_values
-from subspaces.experiments.data.folders import SUFFIXES
+from subspaces.evaluation.images.splits import SUFFIXES, Files, Split, check_label_values
 from subspaces.text import hint, listed
 
 

@@ -1,73 +1,13 @@
 """What a data set is: images as bytes, labels, and the constants that normalise them."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-import torch
-from torch import Tensor
+from subspaces.errors import DataError
+from subspaces.evaluation.images import Progress
+from subspaces.evaluation.images.splits import Files, Images, Split, check_label_values
 
-from subspaces.errors import ArgumentError
-from subspaces.errors import DataError as DataError  # noqa: PLC0414
-from subspaces.evaluation.images import Progress as Progress  # noqa: PLC0414
-
-
-@dataclass(frozen=True, eq=False)
-class Split:
-    """Images uint8 [n, C, H, W], in memory or mapped from a file, and labels int64 [n]."""
-
-    images: Tensor
-    labels: Tensor
-
-    def __post_init__(self) -> None:
-        if self.images.dtype != torch.uint8 or self.images.ndim != 4:
-            found = f"{self.images.dtype} {tuple(self.images.shape)}"
-            raise ArgumentError(f"Split got images of {found}: expected torch.uint8 [n, channels, height, width]")
-        _check_labels(self.labels, len(self.images))
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def select(self, index: Tensor) -> "Split":
-        """Return the images and labels at `index`, in that order."""
-        return Split(self.images[index], self.labels[index])
-
-    def relabelled(self, labels: Tensor) -> "Split":
-        """Return the same images with other labels."""
-        return Split(self.images, labels)
-
-
-@dataclass(frozen=True, eq=False)
-class Files:
-    """Image files too many to hold in memory: paths below `root`, bytes [n], and labels int64 [n]."""
-
-    root: Path
-    paths: npt.NDArray[Any]  # one block of memory, which worker processes share
-    labels: Tensor
-
-    def __post_init__(self) -> None:
-        _check_labels(self.labels, len(self.paths))
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def select(self, index: Tensor) -> "Files":
-        """Return the paths and labels at `index`, in that order."""
-        return Files(self.root, self.paths[index.numpy()], self.labels[index])
-
-    def relabelled(self, labels: Tensor) -> "Files":
-        """Return the same images with other labels."""
-        return Files(self.root, self.paths, labels)
-
-    def path(self, index: int) -> Path:
-        """Return where image `index` is."""
-        return self.root / os.fsdecode(self.paths[index])
-
-
-Images = Split | Files
+__all__ = ["DataError", "Dataset", "Files", "Images", "Progress", "Split", "check_label_values", "missing"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,23 +38,6 @@ class Dataset:
     def streaming(self) -> bool:
         """Whether the images are files, for `StreamingLoader`; all else fits `ResidentLoader`."""
         return isinstance(self.train, Files)
-
-
-def _check_labels(labels: Tensor, count: int) -> None:
-    if labels.dtype != torch.int64 or labels.shape != (count,):
-        found = f"{labels.dtype} {tuple(labels.shape)}"
-        raise ArgumentError(f"labels are {found}: expected torch.int64 ({count},), one for each image")
-
-
-def check_label_values(labels: npt.NDArray[Any], classes: int, where: object) -> None:
-    """Refuse labels outside 0 … classes − 1, naming the first one."""
-    wrong = np.flatnonzero((labels < 0) | (labels >= classes))
-    if len(wrong):
-        first = int(wrong[0])
-        raise DataError(
-            f"{where}: image {first} has the label {labels[first]}, expected 0 to {classes - 1} "
-            f"({len(wrong)} of {len(labels)} labels are wrong): the file was altered, get it again"
-        )
 
 
 def missing(name: str, files: list[str], looked: list[Path]) -> FileNotFoundError:

@@ -13,11 +13,11 @@ import numpy.typing as npt
 import torch
 
 from subspaces.evaluation.images import reading
+from subspaces.evaluation.images.splits import SUFFIXES
 from subspaces.experiments.data.dataset import DataError, Dataset, Files
 from subspaces.experiments.data.decoded import write_arrays
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-SUFFIXES = (".jpeg", ".jpg", ".png", ".webp", ".bmp")
 IMAGENET = {"classes": 1000, "train": 1_281_167, "val": 50_000}
 
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from subspaces.evaluation.api import evaluate
 from subspaces.evaluation.cache import Measured
 from subspaces.evaluation.record import Record
-from subspaces.evaluation.run_ensembles import ALIKE, evaluate_together
 from subspaces.evaluation.statistics import CONFIDENCE, errors
 from subspaces.experiments.data import size_of
+from subspaces.experiments.evaluating.ensembles import ALIKE, evaluate_together
+from subspaces.experiments.evaluating.evaluate import evaluate
 from subspaces.experiments.studies import tables
 from subspaces.experiments.studies.entries import Entry, entries_of, headlines, names, recipe_of, run_of
 from subspaces.experiments.studies.setting import Setting, independent, same

@@ -16,8 +16,8 @@ from subspaces.core import checks, files, streams
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.cache import Measured, Shelf
 from subspaces.evaluation.display import bars, counted
-from subspaces.evaluation.run_subject import run_subjects
 from subspaces.evaluation.statistics import Spread, spread
+from subspaces.experiments.evaluating.run_subject import run_subjects
 from subspaces.experiments.studies import tables
 from subspaces.experiments.studies.entries import Scores, in_columns, names, shown
 from subspaces.experiments.studies.network_mixtures import KINDS, PER, WORDS, Kind, Mixing
@@ -216,7 +216,7 @@ def measure(plan: Plan, runs: Sequence[Run]) -> InstabilityStudy:
     shelf, named = Shelf(plan.setting.out / FILE), {run.recipe.key: run for run in runs}
     trunks = [(seed, shared) for seed in plan.seeds for shared in plan.shared]
     bench = run_subjects(plan.setting.data, plan.setting.measured_on.resolved())
-    with stop_on_signals() as stop, bars(plan.setting.show == "bar", stop) as shown:
+    with stop_on_signals() as stop, bars(plan.setting.show == "bar", stop.heed) as shown:
         total = len(trunks) * sum(models + 2 + len(PER) * plan.draws for models in plan.models)
         tick = counted(shown, "networks that share epochs", 0, total)
 

@@ -16,8 +16,8 @@ from subspaces.errors import ArgumentError
 from subspaces.evaluation.classification import DISTANCES, Classes
 from subspaces.evaluation.display import bars, counted
 from subspaces.evaluation.metrics import METRICS, tally
-from subspaces.evaluation.run_subject import RunSubject, run_subjects, share
 from subspaces.experiments.data import Split
+from subspaces.experiments.evaluating.run_subject import RunSubject, run_subjects, share
 from subspaces.experiments.methods import integral
 from subspaces.experiments.studies import tables
 from subspaces.experiments.studies.noise_levels import (
@@ -190,7 +190,7 @@ class IntegralStudy(Result):
 def measure_identities(runs: Sequence[Run], setting: Setting) -> list[Identity]:
     """Compare the integral of f with g(1) in every run, unless that is there already."""
     bench = run_subjects(setting.data, setting.measured_on.resolved())
-    with stop_on_signals() as stop, bars(setting.show == "bar", stop) as shown:
+    with stop_on_signals() as stop, bars(setting.show == "bar", stop.heed) as shown:
         tick = counted(shown, "integrals of f", 0, len(runs))
 
         def identity(one: RunSubject) -> Identity:

@@ -14,7 +14,7 @@ from subspaces.core.shapes import Simplex
 from subspaces.evaluation.cache import Measured, Shelf
 from subspaces.evaluation.classification import log_mean
 from subspaces.evaluation.predictor import Predictor
-from subspaces.evaluation.run_subject import RunSubject
+from subspaces.experiments.evaluating.run_subject import RunSubject
 
 Kind = Literal["branch", "average", "ensemble", "global", "layerwise", "per-weight"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

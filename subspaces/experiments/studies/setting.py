@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 from subspaces.core import checks
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.api import evaluate
-from subspaces.evaluation.run_ensembles import ALIKE
 from subspaces.evaluation.settings import PASSES
+from subspaces.experiments.evaluating.ensembles import ALIKE
+from subspaces.experiments.evaluating.evaluate import evaluate
 from subspaces.experiments.methods.fields import MOST
 from subspaces.experiments.training import feasible
 from subspaces.experiments.training.api import configure, train_recipes

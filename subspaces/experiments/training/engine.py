@@ -17,6 +17,7 @@ from subspaces.core.features import Sampled
 from subspaces.core.memory import keep_memory
 from subspaces.core.phases import phase
 from subspaces.errors import ArgumentError
+from subspaces.evaluation.subject import spread as spread  # noqa: PLC0414
 from subspaces.experiments import data
 from subspaces.experiments.methods import Hooks
 from subspaces.experiments.training.batches import Stream, leave_trunk, training_batches
@@ -217,14 +218,6 @@ class Engine:
                 index, _, name = rest.partition(".")
                 parameter = parameters[int(index)]
                 self.optimizer.state[parameter][name] = self._placed(value, parameter)
-
-
-def spread(family: Subspace) -> Tensor:
-    """Return the mean L2 distance and the mean cos^2 of two vertices, as a tensor on the device."""
-    l2, cos2 = family.distances()
-    m = len(l2)
-    others = ~torch.eye(m, dtype=torch.bool, device=l2.device)
-    return torch.stack([(value * others).sum() / max(1, m * (m - 1)) for value in (l2, cos2)]).float()
 
 
 def build_family(recipe: Recipe, dataset: data.Dataset, execution: Execution, several: bool = False) -> Subspace:

@@ -104,7 +104,7 @@ def _independent(groups: Sequence[Group], answers: Sequence[Answer]) -> list[str
     there = {answer.group.label for answer in answers if answer.kind == "runs"}
     return [
         f"The ensemble of the independent networks of {group.label} was not measured. In Python: "
-        "from subspaces.evaluation.run_ensembles import evaluate_together; evaluate_together([["
+        "from subspaces.experiments.evaluating.ensembles import evaluate_together; evaluate_together([["
         + ", ".join(f'"runs/{run.name}"' for run in group.runs[:2])
         + ']], to="runs"); then write this page again.'
         for group in groups

@@ -17,7 +17,7 @@ from study_cases import LINE, pretend, without_pictures
 
 import subspaces as ss
 from subspaces.evaluation.cache import Measured
-from subspaces.evaluation.run_ensembles import evaluate_together
+from subspaces.experiments.evaluating.ensembles import evaluate_together
 from subspaces.experiments.studies import study_instability, study_integral, study_noise
 from subspaces.experiments.studies.network_mixtures import KINDS
 from subspaces.experiments.training import RECIPES, Execution, Run

@@ -243,7 +243,7 @@ def test_the_same_again_trains_and_measures_nothing(
     before = {path: path.stat().st_mtime_ns for path in (folder / "runs").rglob("*.*") if path.name != ".lock"}
     written = (folder / "to" / "comparison.json").read_bytes()
     monkeypatch.setattr("subspaces.experiments.training.groups.train_runs", fail)
-    monkeypatch.setattr(Predictor, "__call__", fail)
+    monkeypatch.setattr(Predictor, "outputs", fail)
     shutil.copy(folder / "to" / "ensembles.json", tmp_path)
     recipes = [STANDARD, replace(STANDARD, name="digits-dropout", dropout=0.3), LINE, SIMPLEX]
     settings = {"ensembles": [2, 3], "dropout_passes": 4, "runs": folder / "runs", "out": tmp_path, **SMALL}
@@ -265,7 +265,7 @@ def test_what_was_stopped_continues(
 
     moments: dict[str, tuple[Any, str, int]] = {
         "training": (Run, "append_log", 2),
-        "evaluation": (Predictor, "__call__", 10),
+        "evaluation": (Predictor, "outputs", 10),
         "ensembles": (Shelf, "add", 1),
     }
     owner, name, moment = moments[where]

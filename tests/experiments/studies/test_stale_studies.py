@@ -11,7 +11,7 @@ from study_cases import without_pictures
 
 import subspaces as ss
 from subspaces.evaluation.cache import Shelf
-from subspaces.evaluation.run_subject import run_subjects
+from subspaces.experiments.evaluating.run_subject import run_subjects
 from subspaces.experiments.studies.integral import measure_identities as check
 from subspaces.experiments.studies.network_mixtures import Mixing
 from subspaces.experiments.studies.setting import Setting

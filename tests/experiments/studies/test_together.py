@@ -15,7 +15,7 @@ from subspaces.core import streams
 from subspaces.evaluation import METRICS
 from subspaces.evaluation.classification import Classes
 from subspaces.evaluation.predictor import Predictor
-from subspaces.evaluation.run_ensembles import evaluate_together
+from subspaces.experiments.evaluating.ensembles import evaluate_together
 from subspaces.experiments.studies.comparison import Comparison
 from subspaces.experiments.training import Run, RunError
 from subspaces.networks.dropout import dropping

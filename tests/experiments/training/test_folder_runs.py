@@ -17,8 +17,8 @@ from typer.testing import CliRunner, Result
 
 import subspaces as ss
 from subspaces.cli import app
-from subspaces.evaluation.run_subject import _shrunk
 from subspaces.experiments.data import DataError, DataWarning, fingerprint_of
+from subspaces.experiments.evaluating.run_subject import _shrunk
 from subspaces.experiments.training import RECIPES, Recipe, Run, RunError, feasible
 from subspaces.experiments.training.api import configure
 from subspaces.experiments.training.batches import training_batches

@@ -13,9 +13,9 @@ from torch import Tensor
 import subspaces as ss
 from subspaces.core import storage
 from subspaces.evaluation.cache import Shelf
-from subspaces.evaluation.run_subject import run_subjects
 from subspaces.experiments import data
 from subspaces.experiments.data import Dataset
+from subspaces.experiments.evaluating.run_subject import run_subjects
 from subspaces.experiments.studies.network_mixtures import PER, Mixing
 from subspaces.experiments.training import Execution, Recipe, Run, api
 from subspaces.experiments.training.engine import Engine

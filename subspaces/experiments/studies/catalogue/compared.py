@@ -132,15 +132,9 @@ def seen(run: Reading, settings: Settings) -> Reading:
     places = {round(each, 9) + 0.0 for alpha in settings.grid for each in (alpha, 1 - alpha)} | {0.5}
     corrupted: Any = settings.corruptions
     names, severities = (corrupted.names, corrupted.severities) if isinstance(corrupted, Corruptions) else ((), ())
-    record = replace(
-        run.record,
-        rows=[row for row in run.record.rows if _of(row, places)],
-        shifts=[
-            replace(each, rows=[row for row in each.rows if _of(row, places)])
-            for each in run.record.shifts
-            if each.name in (names or ()) and each.severity in severities
-        ],
-    )
+    rows = [row for row in run.record.rows if _of(row, places)]
+    kept = [row for row in rows if not row.group or (row.data in (names or ()) and row.severity in severities)]
+    record = replace(run.record, rows=kept)
     return Reading(run_of(run), record)
 
 

@@ -9,8 +9,8 @@ from subspaces.core.shapes import Line
 from subspaces.evaluation.answers import middle_of
 from subspaces.evaluation.classification import DISTANCES, Classes
 from subspaces.evaluation.metrics import tally
-from subspaces.evaluation.run_subject import RunSubject, run_subjects
 from subspaces.evaluation.statistics import spread
+from subspaces.experiments.evaluating.run_subject import RunSubject, run_subjects
 from subspaces.experiments.studies.catalogue.claims import BySeed, Claim
 from subspaces.experiments.studies.catalogue.compared import (
     FIRST,

@@ -6,8 +6,8 @@ from statistics import fmean
 
 import numpy as np
 
-from subspaces.evaluation.api import evaluate
 from subspaces.evaluation.record import Plane
+from subspaces.experiments.evaluating.evaluate import evaluate
 from subspaces.experiments.studies.catalogue.claims import BySeed, Claim, Quantity
 from subspaces.experiments.studies.catalogue.compared import STANDARD, Compared, Panel, Recipes, answer, ends
 from subspaces.experiments.studies.catalogue.exhibit import Plan

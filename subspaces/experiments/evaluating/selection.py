@@ -15,12 +15,14 @@ from subspaces.core.alpha import Alpha
 from subspaces.core.selection import Searched, Selection
 from subspaces.core.selection.criteria import CRITERIA
 from subspaces.errors import ArgumentError
-from subspaces.evaluation import domains
-from subspaces.evaluation.domains import Domain
-from subspaces.evaluation.metrics import METRICS, tally
+from subspaces.evaluation.measuring import Metrics, measure
+from subspaces.evaluation.metrics import METRICS
 from subspaces.evaluation.points import GRID, kind
 from subspaces.evaluation.predictor import Predictor
-from subspaces.evaluation.run_subject import OneRun, RunSubject, run_subjects
+from subspaces.evaluation.rows import About
+from subspaces.experiments.evaluating import domains
+from subspaces.experiments.evaluating.domains import Domain
+from subspaces.experiments.evaluating.run_subject import OneRun, RunSubject, run_subjects
 from subspaces.experiments.training import batches as images_of
 from subspaces.experiments.training import seals
 from subspaces.experiments.training.execution import Execution
@@ -189,8 +191,7 @@ def _rows(subject: RunSubject, selection: Selection, predictor: Predictor) -> It
 
 @torch.no_grad()
 def _measure(subject: RunSubject, predictor: Predictor, name: str, alpha: Any) -> Measured:
-    family, task = subject.family, subject.task
-    answers = predictor([family.theta(family.coefficients(alpha))])["others"]
-    pairs = ((task.combine(each.members, task.averages[0]), each.target) for each in answers)
-    found = tally([METRICS.find(metric) for metric in MEASURED], pairs)
-    return Measured(name, alpha, found["accuracy"], found["nll"])
+    weights = subject.family.theta(subject.family.coefficients(alpha))
+    wanted = Metrics(About("point", name, []), [0], [METRICS.find(metric) for metric in MEASURED])
+    measure(subject.task, predictor.outputs([weights], "others"), [wanted])
+    return Measured(name, alpha, **wanted.tally.values())

@@ -1,5 +1,7 @@
 """Finished runs as what is measured: their folders bring recipe, data and family."""
 
+import dataclasses
+import json
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,23 +17,30 @@ from subspaces.core import checks, storage
 from subspaces.core.family import Subspace
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.answers import Family
+from subspaces.evaluation.frames import OUTLIERS
 from subspaces.evaluation.images.pixels import Normalise
-from subspaces.evaluation.pictures import Pictures, fitted, in_batches, squares
-from subspaces.evaluation.predictor import CapturedPredictor, Predictor
-from subspaces.evaluation.subject import PIXELS, Constants, Subject, small_pictures
+from subspaces.evaluation.images.splits import Images, Split
+from subspaces.evaluation.pictures import SMALL, Pictures, batch_size, fitted, in_batches, small_pictures
+from subspaces.evaluation.predictor import Predictor
+from subspaces.evaluation.rows import Training
+from subspaces.evaluation.subject import Constants, Data, Subject
 from subspaces.evaluation.tasks import Classification
 from subspaces.experiments import data as datasets
-from subspaces.experiments.data import Dataset, Images, ResidentLoader, Split
+from subspaces.experiments.data import NAMES, Dataset, ResidentLoader, unlabelled
+from subspaces.experiments.data.loading import OWN
+from subspaces.experiments.evaluating.captured import CapturedPredictor
+from subspaces.experiments.methods import METHODS
 from subspaces.experiments.training import sharing
 from subspaces.experiments.training.batches import evaluation_batches, fits_memory, statistics_batches, statistics_seed
 from subspaces.experiments.training.engine import build_family
 from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.feasible import data_of
 from subspaces.experiments.training.images import load_data
-from subspaces.experiments.training.recipe import Recipe
+from subspaces.experiments.training.recipe import Recipe, all_fields
 from subspaces.experiments.training.runs import Run, RunError
 from subspaces.experiments.training.sharing import Waiting
 from subspaces.experiments.training.signals import Stop, stop_on_signals
+from subspaces.text import hint
 
 R = TypeVar("R")
 VIEW = 256 / 224  # of files, to which the shorter side is scaled before the middle is taken, as in `StreamingLoader`
@@ -40,8 +49,6 @@ OneRun = Run | str | os.PathLike[str]
 
 class RunSubject(Subject):
     """A finished run, its data and its family on the device; with `trust` its network is built whoever trained it."""
-
-    recipe: Recipe
 
     def __init__(
         self,
@@ -54,10 +61,11 @@ class RunSubject(Subject):
         if trust is not True:
             run.check_invited()
         self.run, self.recipe, self.folder, self._data, self._others = run, run.recipe, run.folder, data, others
+        self.execution = execution
         self.check()
         splits = ["test", *(["validation"] if run.recipe.validation else [])]
         seed, shape = run.recipe.seed, run.recipe.result_shape()
-        super().__init__(run.folder.name, shape, Classification(), splits, execution, seed)
+        super().__init__(run.folder.name, shape, Classification(), splits, dataclasses.asdict(execution), seed)
         self.label = f"{run.recipe.name} seed {seed}"
         self.answers = tuple(run.recipe.answers)
         definition = run.recipe.definition
@@ -69,6 +77,12 @@ class RunSubject(Subject):
         if not self.run.finished:
             lacking = "no trained family" if not self.run.family_file.is_file() else "no result"
             raise RunError(f"{self.run.folder} is not finished, it has {lacking}: train it to the end first")
+
+    def trained(self, statistics: dict[str, Any]) -> dict[str, Any]:
+        """Return the recipe, and how the run was trained."""
+        log = self.run.log()
+        training = training_of(self.recipe, log=log, seconds=seconds_of(statistics, log))
+        return {"recipe": self.recipe.to_dict(), "training": dataclasses.replace(training, folder=str(self.folder))}
 
     @cached_property
     def images_of(self) -> Dataset:
@@ -98,7 +112,9 @@ class RunSubject(Subject):
         """What tells this family from another one that was trained with the same recipe."""
         return self.run.family_checksum
 
-    def predictor(self, splits: Sequence[str], statistics: int | None) -> Predictor:
+    def predictor(
+        self, splits: Sequence[str], statistics: int | None, weights: Callable[[Any], Any] | None = None
+    ) -> Predictor:
         """Return what predicts with any weights of the network, as fast as the device allows."""
         about = (self.recipe, self.images_of, self.execution)
         training = statistics_batches(*about)
@@ -110,6 +126,7 @@ class RunSubject(Subject):
             self.task,
             loaders,
             training,
+            weights=weights or self.weights,
             batches=min(len(training.sizes), statistics or len(training.sizes)),
             dtype=torch.bfloat16 if self.execution.precision == "bfloat16" else None,
             seed=statistics_seed(self.recipe),
@@ -139,17 +156,40 @@ class RunSubject(Subject):
         """Return the test images, normalised, in large batches."""
         return (pictures.rebuild(pictures.images) for pictures in self.pictures(None, None))
 
-    def data(self, name: str | Path) -> Iterable[Any]:
+    def named(self, name: str | Path) -> Data:
         """Return the test images of another data set, or a folder's, in the size and the colours of the run's own."""
+        found = known_data(name)
+        if found in (self.images_of.name, self.recipe.dataset):
+            raise ArgumentError(f"outliers={found!r}: {self.name} was trained on it; expected another data set")
         shape = self.images_of.image_shape
         side = max(shape[1:])
-        if name in (self.images_of.name, self.recipe.dataset):
-            raise ArgumentError(f"outliers={name!r}: {self.name} was trained on it; expected another data set")
-        if isinstance(name, Path):
-            found = squares(name, side, self.execution.device)
-        else:
-            found = self._in_batches(self._others(name).test, side)
-        return (self._batch(fitted(x, shape), labels) for x, labels in found)
+        if isinstance(found, Path):
+            paths = unlabelled.find(found)
+            return Data(found.name, lambda: self._of_folder(found, paths, side), 0, OUTLIERS, f"folder {found}")
+        test = self._others(found).test
+
+        def batches() -> Iterator[Any]:
+            return (self._batch(fitted(x, shape), labels) for x, labels in self._in_batches(test, side))
+
+        return Data(found, batches, 0, OUTLIERS, "data")
+
+    def _of_folder(self, folder: Path, paths: Sequence[Path], side: int) -> Iterator[Any]:
+        device = self.execution.device
+        for x in unlabelled.in_batches(folder, paths, side, batch_size(side * side, device)):
+            labels = torch.zeros(len(x), dtype=torch.int64, device=device)  # which mean nothing
+            yield self._batch(fitted(x.to(device), self.images_of.image_shape), labels)
+
+    def check_alike(self, other: Subject) -> None:
+        """Refuse a run with another data set or network."""
+        if not isinstance(other, RunSubject):
+            return
+        for name, what in (("dataset", "data set"), ("fingerprint", "fingerprint"), ("network", "network")):
+            ours, theirs = getattr(self.recipe, name), getattr(other.recipe, name)
+            if ours != theirs:
+                raise ArgumentError(
+                    f"{self.run.folder} has the {what} {ours!r} and {other.run.folder} {theirs!r}: "
+                    f"a plane goes through networks of one {what}"
+                )
 
     def check_pictures(self, mean: Constants, std: Constants) -> None:
         """Refuse constants: a run knows its own."""
@@ -186,9 +226,21 @@ class RunSubject(Subject):
         return small_pictures(_shrunk(images[list(indices)])) if isinstance(images, Tensor) else None
 
 
+def known_data(name: str | os.PathLike[str]) -> str | Path:
+    """Return the name of a data set, or the path of a folder that is there."""
+    if name in NAMES and name != OWN:
+        return str(name)
+    folder = checks.folder("outliers", name)
+    if not folder.is_dir():
+        known = [each for each in NAMES if each != OWN]
+        expected = f"{', '.join(known)} or the path of a folder with images{hint(str(name), known)}"
+        raise ArgumentError(f"outliers={checks.shown(str(name))}: expected {expected}")
+    return folder.resolve()
+
+
 def _shrunk(images: Tensor) -> Tensor:
     """Return uint8 images whose sides are at most those of a small picture."""
-    (height, width), most = images.shape[-2:], math.isqrt(PIXELS)
+    (height, width), most = images.shape[-2:], math.isqrt(SMALL)
     longer = max(height, width)
     if longer <= most:
         return images
@@ -242,3 +294,42 @@ def share(subjects: Sequence[RunSubject], work: Callable[[RunSubject], R], stop:
         return work(one)
 
     return sharing.share(subjects, lambda one: one.run.attempt(), checked, lambda one: one.run.folder.name, stop)
+
+
+def seconds_of(statistics: dict[str, Any], log: Sequence[dict[str, Any]]) -> float | None:
+    """Return the time that the steps of training took, from the speed of each epoch; None where it is not known.
+
+    The images of an epoch are those of the batch-norm statistics, where these are of all training images.
+    """
+    images = 0 if statistics.get("batches") else int(statistics.get("images") or 0)
+    speeds = [float(row.get("images_per_second") or 0) for row in log]
+    return sum(images / speed for speed in speeds) if images and speeds and all(speeds) else None
+
+
+def training_of(recipe: Recipe, *, log: Sequence[dict[str, Any]] = (), seconds: float | None = None) -> Training:
+    """Return how a run was trained, as far as tables, figures and pages tell it."""
+    settings = recipe.distinguishing()
+    metadata = {name: all_fields()[name].metadata for name in settings}
+    words = {
+        name: each.get("symbol") or name.replace("_", " ") for name, each in metadata.items() if "label" not in each
+    }
+    order = [list(METHODS).index(recipe.method), *recipe.definition.own().values(), *settings.values()]
+    return Training(
+        group=json.dumps(settings, default=str),
+        label=recipe.definition.label(),
+        settings=settings,
+        words=words,
+        order=order,
+        seeds=[recipe.seed],
+        data=recipe.data_name,
+        fingerprint=recipe.fingerprint or recipe.dataset,
+        network=recipe.network,
+        label_noise=recipe.label_noise,
+        epochs=recipe.epochs,
+        vertices=recipe.shape().vertices,
+        cost=recipe.training_cost,
+        log=list(log),
+        seconds=seconds,
+        folder="",
+        recipe=recipe.to_dict(),
+    )

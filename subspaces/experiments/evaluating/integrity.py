@@ -7,7 +7,9 @@ from functools import partial
 from pathlib import Path
 
 from subspaces.core import checks, storage
-from subspaces.evaluation import record
+from subspaces.errors import ArgumentError
+from subspaces.evaluation import measurements
+from subspaces.evaluation.evaluation import FILE, REMEDY, Evaluation
 from subspaces.experiments.training import seals
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.runs import FAMILY, LOG, STATE, TRAINED, Run, RunError
@@ -89,13 +91,15 @@ def _of_run(folder: Path) -> Iterator[Callable[[], object]]:
     if run.finished:
         yield partial(run.check_family, run.family_file)
         yield partial(run.check_family, run.trained_file)
-    special = {"config.json", "environment.json", FAMILY, TRAINED, record.FILE}
+    special = {"config.json", "environment.json", FAMILY, TRAINED, FILE}
     readers = {".json": seals.read_json, ".safetensors": seals.read_tensors}
     for path in sorted(run.folder.iterdir()):
         if path.name not in special and path.suffix in readers:
             yield partial(readers[path.suffix], path, run.recipe.key, "remove it")
-    if (run.folder / record.FILE).exists():
+    if (run.folder / FILE).exists():
         yield partial(measured_of, run)
+    if (run.folder / measurements.FILE).exists():
+        yield lambda: _check_measurements(run.folder / measurements.FILE)
 
 
 def _without_family(run: Run) -> None:
@@ -104,11 +108,24 @@ def _without_family(run: Run) -> None:
     )
 
 
-def measured_of(run: Run) -> record.Record:
-    """Return the record of a run, which must be of this run and of the family that it has now."""
-    found = record.Record.read(run.folder)
-    if found.key != run.recipe.key:
-        raise RunError(f"{run.folder} was evaluated with another configuration: remove its {record.FILE}")
+def _check_measurements(path: Path) -> None:
+    broken = measurements.read(path)[1]
+    if broken:
+        lines = ", ".join(map(str, broken))
+        raise RunError(f"{path} is damaged (lines {lines}): remove these lines, or the file, and evaluate anew")
+
+
+def measured_of(run: Run) -> Evaluation:
+    """Return the evaluation of a run, which must be of this run and of the family that it has now."""
+    try:
+        found = Evaluation.read(run.folder)
+        same = found.recipe is not None and Recipe.from_dict(found.recipe).key == run.recipe.key
+    except storage.FileError as error:
+        raise RunError(str(error)) from None
+    except ArgumentError as error:
+        raise RunError(f"{run.folder / FILE} is damaged ({error}): {REMEDY}") from None
+    if not same:
+        raise RunError(f"{run.folder} was evaluated with another configuration: remove its {FILE}")
     if run.finished and found.family != run.family_checksum:
         raise RunError(f"{run.folder} was trained anew since it was evaluated: evaluate it again")
     return found

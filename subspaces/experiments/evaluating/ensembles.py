@@ -16,8 +16,8 @@ from subspaces.evaluation.answers import middle_of
 from subspaces.evaluation.cache import Measured, Shelf
 from subspaces.evaluation.classification import log_mean
 from subspaces.evaluation.display import bars, counted
-from subspaces.evaluation.run_subject import OneRun, RunSubject, run_subjects
-from subspaces.experiments.data.dataset import Progress
+from subspaces.evaluation.images import Progress
+from subspaces.experiments.evaluating.run_subject import OneRun, RunSubject, run_subjects
 from subspaces.experiments.training import sharing
 from subspaces.experiments.training.execution import Execution, Precision
 from subspaces.experiments.training.feasible import DATA
@@ -55,7 +55,7 @@ def evaluate_together(
     keys = [key_of(group, statistics_batches) for group in members]
     missing = {index: members[index] for index, key in enumerate(keys) if shelf.find(key, precision) is None}
     if missing:
-        with stop_on_signals() as stop, bars(progress, stop) as shown, files.made(Path(to)):
+        with stop_on_signals() as stop, bars(progress, stop.heed) as shown, files.made(Path(to)):
             tick = counted(shown, "ensembles of runs", 0, len(missing))
             sharing.share(
                 list(missing),
@@ -94,7 +94,7 @@ class _Measuring:
 
     def _said(self, one: RunSubject, batches: int | None) -> dict[str, Tensor]:
         if one not in self.logits:
-            said = one.predictor(one.splits, batches).whole(one.weights(middle_of(one.shape)))
+            said = one.predictor(one.splits, batches).whole(middle_of(one.shape))
             one.release()
             self.logits[one] = {split: logits.cpu() for split, logits in said.items()}
             self.tick(0)

@@ -11,7 +11,8 @@ from subspaces.core import checks
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.corruptions import CORRUPTIONS, corrupt, published
 from subspaces.evaluation.images.reading import ANY, DAMAGED, map_array, read_arrays
-from subspaces.experiments.data.dataset import DataError, Dataset, Files, Images, Split, check_label_values
+from subspaces.evaluation.images.splits import Files, Images, Split, check_label_values
+from subspaces.experiments.data.dataset import DataError, Dataset
 
 ARRAYS = "an .npz file with `images` (uint8 [n, height, width] or [n, height, width, channels]) and `labels`, or a "
 ARRAYS += "folder with images.npy and labels.npy"

@@ -1,116 +1,70 @@
-"""What was measured of one family, in hand: the call `evaluate`, and the `Evaluation` that it gives."""
+"""Calls that know all of the package: evaluations with their tables, figures and pages, of networks and of runs."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
-from rich.table import Table
 from torch import nn
 
 from subspaces.core import checks
 from subspaces.core.outputs import Outputs
 from subspaces.errors import ArgumentError
-from subspaces.evaluation import changes, choices, measuring
+from subspaces.evaluation import evaluation, planning, results
 from subspaces.evaluation.display import bars
-from subspaces.evaluation.journal import Journal
+from subspaces.evaluation.images import Progress
 from subspaces.evaluation.metrics import Metric, measured_by
 from subspaces.evaluation.plane import Network
 from subspaces.evaluation.predictor import Forward
-from subspaces.evaluation.record import Alpha, Record, Row
-from subspaces.evaluation.run_subject import OneRun, RunSubject, run_subjects, share
 from subspaces.evaluation.settings import Settings
 from subspaces.evaluation.subject import How, left_alone, subject_of
 from subspaces.evaluation.tasks import Task, task_of, with_outputs
-from subspaces.experiments.data.dataset import Progress
-from subspaces.experiments.training.execution import Execution
-from subspaces.experiments.training.runs import Run
-from subspaces.experiments.training.signals import stop_on_signals
-from subspaces.reports import figures
-from subspaces.reports.page import write_report
-from subspaces.reports.reading import Source
-from subspaces.reports.table import as_text, outlier_table, shift_table, text_table
-from subspaces.text import nearest, one_of
+from subspaces.text import one_of
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from subspaces.experiments.training import Run
+
+    OneRun = Run | str | os.PathLike[str]
+
+Networks = nn.Module | Sequence[nn.Module]
 
 
-class Evaluation(Record):
+class Evaluation(evaluation.Evaluation):
     """All that was measured of one family: the walk along it, its answers, ensembles, choices, planes and examples.
 
     Example:
         >>> evaluation = ss.evaluate(family, test=loader, validation=held_out, statistics=train_loader)
         >>> evaluation["midpoint"].accuracy
+        >>> evaluation.frame[["data", "role", "alpha", "accuracy"]]
         >>> network = family.at(evaluation.best(by="nll", on="validation"))
     """
 
     @classmethod
-    def of(cls, record: Record) -> "Evaluation":
-        """Return a record with all that can be done with it."""
+    def of(cls, found: evaluation.Evaluation) -> "Evaluation":
+        """Return an evaluation with all that can be done with it."""
         made = cls.__new__(cls)
-        made.__dict__ = record.__dict__
+        made.__dict__ = found.__dict__
         return made
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> "Evaluation":
-        """Return the evaluation of a file that `save` wrote, or of a run folder."""
-        return cls.of(Record.read(checks.folder("path", path)))
-
-    def __getitem__(self, answer: str) -> Row:
-        """Return the row of an answer on the test examples: `evaluation["midpoint"].accuracy`."""
-        found = self.answer(answer) if isinstance(answer, str) else None
-        if found is None:
-            raise KeyError(
-                f"{checks.shown(answer)} was not measured: {nearest(answer, [each.name for each in self.answers])}"
-            )
-        return found
-
-    def best(self, *, by: str = "nll", on: str = "validation") -> Alpha:
-        """Return the best single point by a metric on a split.
-
-        The choice is added to `choices`, with what it gives on every split; one that is made on the test examples is
-        marked wherever it is shown, because it flatters.
-        """
-        if not isinstance(on, str) or on not in self.splits:
-            raise ArgumentError(
-                f"on={checks.shown(on)}: {nearest(on, self.splits)}; pass validation= to choose on held-out examples"
-            )
-        self.metric(by)
-        found = choices.best(self, on, "point", by, lambda row: row.kind == "point")
-        if found is None:
-            if sum(row.kind == "point" and row.split == on for row in self.rows) > 1:
-                raise ArgumentError(
-                    f"{by} is NaN at every point of {self.name} on the {on} examples: check both for NaN"
-                )
-            raise ArgumentError(f"{self.name} has one point: there is nothing to choose from")
-        self.choices = [each for each in self.choices if (each.what, each.by, each.chosen_on) != ("point", by, on)]
-        self.choices.append(found)
-        alpha: Alpha = found.value
-        return alpha
 
     def table(self, split: str = "test") -> str:
         """Return a table of the answers, and of what was chosen, as text."""
-        return text_table([self], one_of("split", split, self.splits))
+        from subspaces.reports.table import text_table
 
-    def shifted(self, answer: str, name: str, severity: int | None = None) -> Row:
-        """Return the row of an answer on shifted data: `evaluation.shifted("midpoint", "fog", 3).accuracy`."""
-        return changes.shifted(self, answer, name, severity)
+        return text_table([self], one_of("split", split, self.splits))
 
     def shift_table(self) -> str:
         """Return a table of the answers on shifted data, means over all sets, as text."""
-        return _written(shift_table([self]), "no answer was measured on shifted data: evaluate with corruptions=")
+        from subspaces.reports.table import shift_table
 
-    def against(self, answer: str, name: str) -> Row:
-        """Return the row of an answer against outliers: `evaluation.against("pair", "mnist").auroc_entropy`."""
-        return changes.against(self, answer, name)
+        return _written(shift_table([self]), "no answer was measured on shifted data: evaluate with corruptions=")
 
     def outlier_table(self) -> str:
         """Return a table of how well the answers tell test examples from outliers, as text."""
-        return _written(outlier_table([self]), "no answer was measured against outliers: evaluate with outliers=")
+        from subspaces.reports.table import outlier_table
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write everything to a JSON file, which `plot`, `report` and `Evaluation.load` take; return its path."""
-        target = checks.folder("path", path)
-        self.write(target)
-        return target
+        return _written(outlier_table([self]), "no answer was measured against outliers: evaluate with outliers=")
 
     def plot(self, name: str, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
         """Draw a figure and return it; with a path it is also written there, as .png or .pdf.
@@ -127,14 +81,16 @@ class Evaluation(Record):
         return report(self, path)
 
 
-def _written(table: Table, empty: str) -> str:
+def _written(table: "Table", empty: str) -> str:
     """Return a table as text, or say why there is nothing in it."""
+    from subspaces.reports.table import as_text
+
     if not table.row_count:
         raise ArgumentError(empty)
     return as_text(table)
 
 
-def plot(name: str, what: Source | Iterable[Source], path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
+def plot(name: str, what: Any, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
     """Draw a figure of evaluations, files of such, runs or their folders; with a path it is also written there.
 
     Args:
@@ -149,6 +105,8 @@ def plot(name: str, what: Source | Iterable[Source], path: str | os.PathLike[str
             raise ArgumentError(
                 f"plot({option}={checks.shown(value)}): expected name=, metric= and split=, each as text"
             )
+    from subspaces.reports import figures
+
     figure = figures.draw(name, what, **options)
     if path is not None:
         for target in figures.outputs(name, checks.folder("path", path)):
@@ -156,22 +114,21 @@ def plot(name: str, what: Source | Iterable[Source], path: str | os.PathLike[str
     return figure
 
 
-def report(what: Source | Sequence[Source], path: str | os.PathLike[str]) -> Path:
+def report(what: Any, path: str | os.PathLike[str]) -> Path:
     """Write a page about evaluations, files of such, runs or their folders: one HTML file that opens offline."""
+    from subspaces.reports.page import write_report
+
     return write_report(what, checks.folder("path", path))
 
 
-Networks = nn.Module | Sequence[nn.Module]
-
-
 @overload
-def evaluate(what: Networks | OneRun, /, **settings: Any) -> Evaluation: ...
+def evaluate(what: "Networks | OneRun", /, **settings: Any) -> Evaluation: ...
 @overload
-def evaluate(what: Sequence[OneRun], /, **settings: Any) -> list[Evaluation]: ...
+def evaluate(what: "Sequence[OneRun]", /, **settings: Any) -> list[Evaluation]: ...
 
 
 def evaluate(
-    what: Networks | OneRun | Sequence[OneRun],
+    what: Any,
     /,
     *,
     test: Iterable[Any] | None = None,
@@ -240,10 +197,12 @@ def evaluate(
             raise ArgumentError(
                 f"{option}={checks.shown(value)}: a run brings its own; expected it with a network only"
             )
-    execution = Execution(device=device, precision=wanted.precision, workers=workers).resolved()
+    runs: dict[str, Any] = {"data": data, "device": device, "workers": workers, "trust": trust}
     if not networks:
-        found = evaluate_runs(what, wanted, data=data, execution=execution, trust=trust, progress=progress)
-        return found[0] if isinstance(what, (Run, str, os.PathLike)) else found
+        from subspaces.experiments.evaluating.evaluate import evaluate as evaluate_runs
+
+        found = evaluate_runs(what, wanted, progress=progress, **runs)
+        return [Evaluation.of(each) for each in found] if isinstance(found, list) else Evaluation.of(found)
     loaders = {split: checks.batches(split, own[split]) for split in ("test", "validation") if own[split] is not None}
     chosen = with_outputs(task_of(task), outputs)
     if forward is not None:
@@ -251,41 +210,19 @@ def evaluate(
     statistics = None if statistics is None else checks.batches("statistics", statistics)
     subject = subject_of(networks, chosen, loaders, statistics, name, How(wanted.precision, forward))
     measured = measured_by(chosen.metrics, metrics)
-    open_run = run_subjects(data, execution, trust)
-    others = [Network.named(each, number, open_run) for number, each in enumerate(wanted.through, 1)]
-    measuring.check(subject, wanted, others)
+    others = _networks_of_planes(wanted, runs)
+    planning.check(subject, wanted, others)
     with bars(progress) as shown, left_alone(networks):
-        return Evaluation.of(measuring.measure_all(Journal(subject, measured, wanted), others, shown))
+        return Evaluation.of(results.evaluate(subject, measured, wanted, others, shown))
 
 
-def evaluate_runs(
-    what: Any,
-    settings: Settings,
-    *,
-    data: str | os.PathLike[str] | None,
-    execution: Execution,
-    trust: bool,
-    progress: bool | Progress,
-) -> list[Evaluation]:
-    """Measure what is missing of finished runs, as `evaluate` does."""
-    several = checks.all_of("evaluate", what, (Run, str, os.PathLike), "a run, its folder, or several of them")
-    known = [one for one in several if isinstance(one, Run) or Run.begun([one])]
-    if several and not known:
-        raise ArgumentError(f"{several[0]}: holds no run that was begun; expected the folder of a finished one")
-    opened = [one if isinstance(one, Run) else Run.open(checks.folder("evaluate", one)) for one in known]
-    open_run = run_subjects(data, execution, trust)
-    subjects = list(dict.fromkeys(open_run(run) for run in opened))
-    others = [Network.named(each, number, open_run) for number, each in enumerate(settings.through, 1)]
-    for one in subjects:
-        measuring.check(one, settings, others)
-    with stop_on_signals() as stop, bars(progress, stop) as shown:
+def _networks_of_planes(settings: Settings, runs: Mapping[str, Any]) -> list[Network]:
+    """Return the networks that a plane goes through, of which some may be those of runs."""
+    if all(isinstance(each, nn.Module) for each in settings.through):
+        return [Network(f"network {number}", module=each) for number, each in enumerate(settings.through, 1)]
+    from subspaces.experiments.evaluating.planes import networks_of
 
-        def work(one: RunSubject) -> Evaluation:
-            found = measuring.measure_all(Journal(one, one.task.metrics, settings), others, shown)
-            one.release()
-            return Evaluation.of(found)
-
-        return share(subjects, work, stop)
+    return networks_of(settings, **runs)
 
 
 def _networks(what: Any) -> list[nn.Module]:

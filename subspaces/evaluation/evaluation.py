@@ -1,0 +1,258 @@
+"""All that was measured of one family: one table, and the curves, planes and examples beside it; saved as JSON."""
+
+import dataclasses
+import math
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from subspaces.core import checks
+from subspaces.core.storage import FileError
+from subspaces.errors import ArgumentError
+from subspaces.evaluation import files, legacy
+from subspaces.evaluation.corruptions import CORRUPTIONS
+from subspaces.evaluation.frames import OUTLIERS, frame_of
+from subspaces.evaluation.rows import (
+    Alpha,
+    Answered,
+    Check,
+    Choice,
+    Description,
+    Examples,
+    Plane,
+    Row,
+    Training,
+)
+from subspaces.text import nearest, one_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SCHEMA = 3
+FILE = "evaluation.json"
+REMEDY = "remove it and evaluate anew"
+NEEDED: dict[str, dict[str, Any]] = {
+    "shape": {"kind": str, "vertices": int},
+    "dataset": {"name": str, "classes": list[str], "splits": dict[str, int]},
+}
+"""Entries that dictionaries of an evaluation have, and their types."""
+
+
+@dataclass
+class Evaluation:
+    """All that was measured of one family."""
+
+    name: str
+    shape: dict[str, Any]  # "kind" of alpha (single, interval, simplex), "vertices", what "members" are called, "type"
+    task: str
+    metrics: list[Description]
+    answers: list[Answered]
+    environment: dict[str, Any]
+    dataset: dict[str, Any]
+    statistics: dict[str, Any]
+    recipe: dict[str, Any] | None = None
+    training: Training | None = None
+    rows: list[Row] = field(default_factory=list)
+    planes: list[Plane] = field(default_factory=list)
+    choices: list[Choice] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
+    examples: Examples | None = None
+    command: str = ""  # the command line that made it
+    schema: int = SCHEMA
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Return the evaluation of a file that `save` wrote, or of a run folder."""
+        return cls.read(checks.folder("path", path))
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Return the evaluation of a run folder, or of a file."""
+        file = path / FILE if path.is_dir() else path
+        if not file.exists() and not file.is_symlink():
+            raise FileError(f"{path} has no {FILE}: run `subspaces evaluate {path}` first")
+        values = files.read_json(file, REMEDY)
+        if values.get("schema") != SCHEMA:
+            raise FileError(f"{file} has schema {values.get('schema')}, this version reads {SCHEMA}: {REMEDY}")
+        try:
+            found: Self = files.build(cls, values)
+            for part, needed in NEEDED.items():
+                for name, kind in needed.items():
+                    files.build(kind, getattr(found, part).get(name), f"{part}.{name}")
+        except ArgumentError as error:
+            raise files.damaged(file, error, REMEDY) from None
+        return found
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write everything to a JSON file, which `plot`, `report` and `Evaluation.load` take; return its path."""
+        target = checks.folder("path", path)
+        self.write(target)
+        return target
+
+    def write(self, path: Path) -> None:
+        """Write the evaluation into a run folder or a file, whole or not at all."""
+        content = {each.name: files.plain(getattr(self, each.name)) for each in dataclasses.fields(Evaluation)}
+        files.write_json(path / FILE if path.is_dir() else path, content)
+
+    @property
+    def frame(self) -> "pd.DataFrame":
+        """One row per (answer or point, data, severity), and a column per metric, as a DataFrame.
+
+        ========== =====================================================================================================
+        answer     the name of the answer, such as "midpoint" or "pair"; "" of a point that is no answer
+        kind       "point", or "ensemble" of several
+        role       "along", "midpoint", "vertex", "edge", "grid", "random", …
+        alpha      of a line or curve the point, or the smaller one of a pair; else NaN
+        alphas     all points, each a number or a tuple of barycentric coordinates
+        average    how the members of an ensemble are averaged: "probabilities", "logits", …; "" of a point
+        networks   how many networks answer together
+        data       "test", "validation", the name of a corruption or loader, or of the outliers
+        severity   of a corruption, from 1; else 0
+        group      "" of a split; of shifted data "noise", "blur", "weather", "digital", "extra" or "given"; "outliers"
+        source     of shifted data and outliers: "made", "given", "data", or the name of a folder
+        count      examples
+        ========== =====================================================================================================
+
+        Metrics after temperature scaling are `scaled_NAME` and `temperature`; how differently the members of an
+        ensemble predict is in columns such as `tv` and `disagreement`. Reliability and risk-coverage curves are in
+        `rows`.
+        """
+        return frame_of(self.rows, self.answers, self.shape["kind"] == "interval")
+
+    @property
+    def family(self) -> str | None:
+        """The checksum of the family that was measured."""
+        found = self.environment.get("family")
+        return None if found is None else str(found)
+
+    @property
+    def splits(self) -> list[str]:
+        """The names of the splits that were measured."""
+        return list(dict.fromkeys(row.data for row in self.rows if not row.group))
+
+    @property
+    def shifts(self) -> list[legacy.Shift]:
+        """The rows on shifted data, by what was shifted."""
+        return legacy.shifts_of(self.rows)
+
+    @shifts.setter
+    def shifts(self, shifts: list[legacy.Shift]) -> None:
+        others = [row for row in self.rows if row.group in ("", OUTLIERS)]
+        self.rows = [*others, *legacy.rows_of(shifts)]
+
+    @property
+    def outliers(self) -> list[legacy.Outliers]:
+        """The rows about outliers, by their name."""
+        return legacy.outliers_of(self.rows)
+
+    @outliers.setter
+    def outliers(self, outliers: list[legacy.Outliers]) -> None:
+        self.rows = [*(row for row in self.rows if row.group != OUTLIERS), *legacy.rows_of(outliers)]
+
+    def metric(self, name: str) -> Description:
+        """Return a metric in words, or name the nearest one."""
+        known = {each.name: each for each in self.metrics}
+        return known[one_of("metric", name, known)]
+
+    def answer(self, name: str, data: str = "test") -> Row | None:
+        """Return the row of an answer on a split, or on other data; None if it was not measured."""
+        wanted = [each for each in self.answers if each.name == name]
+        return next((row for row in self.rows if row.data == data and any(each.is_of(row) for each in wanted)), None)
+
+    def __getitem__(self, answer: str) -> Row:
+        """Return the row of an answer on the test examples: `evaluation["midpoint"].accuracy`."""
+        found = self.answer(answer) if isinstance(answer, str) else None
+        if found is None:
+            names = [each.name for each in self.answers]
+            raise KeyError(f"{checks.shown(answer)} was not measured: {nearest(answer, names)}")
+        return found
+
+    def best(self, *, by: str = "nll", on: str = "validation") -> Alpha:
+        """Return the best single point by a metric on a split.
+
+        The choice is added to `choices`, with what it gives on every split; one that is made on the test examples is
+        marked wherever it is shown, because it flatters.
+        """
+        if not isinstance(on, str) or on not in self.splits:
+            raise ArgumentError(
+                f"on={checks.shown(on)}: {nearest(on, self.splits)}; pass validation= to choose on held-out examples"
+            )
+        points = [row for row in self.rows if row.data == on and row.kind == "point"]
+        found = choice("point", self.metric(by), self.rows, points, on)
+        if found is None and len(points) > 1:
+            raise ArgumentError(f"{by} is NaN at every point of {self.name} on the {on} examples: check both for NaN")
+        if found is None:
+            raise ArgumentError(f"{self.name} has one point: there is nothing to choose from")
+        self.choices = [each for each in self.choices if (each.what, each.by, each.chosen_on) != ("point", by, on)]
+        self.choices.append(found)
+        alpha: Alpha = found.value
+        return alpha
+
+    def shifted(self, answer: str, name: str, severity: int | None = None) -> Row:
+        """Return the row of an answer on shifted data: `evaluation.shifted("midpoint", "fog", 3).accuracy`."""
+        known = [row for row in self.rows if row.group not in ("", OUTLIERS)]
+        rows = _named(known, name, "no shifted data was measured; evaluate with corruptions=")
+        severities = sorted({row.severity for row in rows})
+        if severity is None and len(severities) == 1:
+            severity = severities[0]
+        if severity not in severities:
+            raise KeyError(f"severity {severity} of {name!r}: expected one of {', '.join(map(str, severities))}")
+        return self._of_answer(answer, [row for row in rows if row.severity == severity], name)
+
+    def against(self, answer: str, name: str) -> Row:
+        """Return the row of an answer against outliers: `evaluation.against("pair", "mnist").auroc_entropy`."""
+        known = [row for row in self.rows if row.group == OUTLIERS]
+        return self._of_answer(answer, _named(known, name, "no outliers were measured; evaluate with outliers="), name)
+
+    def _of_answer(self, answer: str, rows: list[Row], name: str) -> Row:
+        known = {each.name: each for each in self.answers}
+        found = next((row for row in rows if answer in known and known[answer].is_of(row)), None)
+        if found is None:
+            raise KeyError(f"{answer!r} was not measured on {name!r}: {nearest(answer, known)}")
+        return found
+
+
+def _named(rows: list[Row], name: str, none: str) -> list[Row]:
+    """Return the rows on data of a name, or say which there are."""
+    found = [row for row in rows if row.data == name]
+    if not found:
+        names = list(dict.fromkeys(row.data for row in rows))
+        raise KeyError(f"{name!r} was not measured: {nearest(name, names) if names else none}")
+    return found
+
+
+def choice(what: Any, metric: Description, rows: Iterable[Row], among: Iterable[Row], on: str) -> Choice | None:
+    """Return the best of some rows, the first among equals, and its metrics on all splits; None with nothing to choose.
+
+    A row whose metric is NaN is never chosen.
+    """
+    several = list(among)
+    known = [row for row in several if not math.isnan(row.metrics[metric.name])]
+    if len(several) < 2 or not known:
+        return None
+    chosen = max(known, key=lambda row: metric.merit(row.metrics[metric.name]))
+    about = (chosen.kind, chosen.alphas, chosen.average)
+    same = [row for row in rows if not row.group and (row.kind, row.alphas, row.average) == about]
+    value = chosen.alphas[0] if what == "point" else chosen.alphas
+    return Choice(what, metric.name, on, on == "test", value, {row.data: dict(row.metrics) for row in same})
+
+
+def merged(rows: Iterable[Row], new: Iterable[Row]) -> list[Row]:
+    """Return rows with new ones in place of those about the same, in an order that does not depend on when."""
+    found = {row.key: row for row in (*rows, *new)}
+    return sorted(found.values(), key=_order)
+
+
+_ROLES = {"along": 0, "midpoint": 0, "vertex": 1, "edge": 2, "grid": 3, "random": 4}
+
+
+def _order(row: Row) -> tuple[Any, ...]:
+    """Sort by data, points before ensembles, and along the subspace; a simplex begins with its first vertex."""
+    names = list(CORRUPTIONS)
+    place = names.index(row.data) if row.group not in ("", OUTLIERS) and row.data in names else len(names)
+    data = (bool(row.group) + (row.group == OUTLIERS), place, row.data, row.severity)
+    role = (_ROLES[row.role], "") if row.role in _ROLES else (len(_ROLES), row.role)
+    places = [[-part for part in alpha] if isinstance(alpha, list) else [alpha] for alpha in row.alphas]
+    return (data, row.kind != "point", role, places, row.networks, row.average == "logits")

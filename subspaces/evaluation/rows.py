@@ -1,0 +1,247 @@
+"""What was measured, as typed rows: points and ensembles on some data, planes, choices, examples."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from subspaces.text import nearest
+
+Kind = Literal["point", "ensemble"]
+Alpha = float | list[float]
+Grid = list[list[float | None]]
+
+
+@dataclass(frozen=True)
+class Description:
+    """A metric in words."""
+
+    name: str  # in files, options and code
+    label: str  # in tables and figures
+    meaning: str  # what it is, in half a sentence
+    lower_is_better: bool = True
+    percent: bool = False  # a share, shown in percent
+    headline: bool = False  # which stands in short tables
+    goal: float | None = None  # the value that it should have, where neither more nor less is better
+
+    @property
+    def scale(self) -> float:
+        """What a value is multiplied with to be shown."""
+        return 100.0 if self.percent else 1.0
+
+    @property
+    def digits(self) -> int:
+        """The decimal places of a table."""
+        return 2 if self.percent else 4
+
+    @property
+    def title(self) -> str:
+        """The head of a table's column."""
+        return f"{self.label} %" if self.percent else self.label
+
+    @property
+    def axis(self) -> str:
+        """The label of a figure's axis."""
+        return f"{self.label} (%)" if self.percent else self.label
+
+    def merit(self, value: float) -> float:
+        """Return a number that is larger the better a value is; NaN ranks last."""
+        if math.isnan(value):
+            return -math.inf
+        if self.goal is not None:
+            return -abs(value - self.goal)
+        return -value if self.lower_is_better else value
+
+    def shown(self, value: float) -> str:
+        """Return a value as it stands in a table."""
+        return f"{self.scale * value:.{self.digits}f}"
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """Predictions by confidence, in bins of equal width; an empty bin has None."""
+
+    count: list[int]
+    confidence: list[float | None]
+    accuracy: list[float | None]
+
+
+@dataclass(frozen=True)
+class RiskCoverage:
+    """The error among the most confident predictions, for the share of them that is kept."""
+
+    coverage: list[float]
+    risk: list[float]
+
+
+@dataclass(frozen=True)
+class About:
+    """What a row is about: a point, or several that answer together."""
+
+    kind: Kind
+    role: str
+    alphas: list[Alpha]
+    average: str | None = None
+    networks: int = 1
+
+
+@dataclass(frozen=True)
+class Row:
+    """How good one point, or the ensemble of several, is on one set of examples.
+
+    `row.accuracy` is `row.metrics["accuracy"]`. `data` is a split, or the name of shifted data or outliers, which have
+    a `group` (noise, blur, weather, digital, extra, given; outliers) and a `source`: "made", "given", "data", or the
+    name of a folder. `scaled` are the metrics after temperature scaling, with the temperature, which is fitted on
+    validation examples alone.
+    """
+
+    kind: Kind
+    role: str
+    alphas: list[Alpha]
+    coefficients: list[list[float]]
+    data: str
+    count: int
+    metrics: dict[str, float]
+    reliability: Reliability | None = None
+    risk_coverage: RiskCoverage | None = None
+    average: str | None = None
+    diversity: dict[str, float] | None = None
+    scaled: dict[str, float] | None = None
+    networks: int = 1
+    severity: int = 0
+    group: str = ""
+    source: str = ""
+
+    @property
+    def about(self) -> About:
+        """Which networks answered."""
+        return About(self.kind, self.role, self.alphas, self.average, self.networks)
+
+    @property
+    def key(self) -> str:
+        """What was measured on what: no two rows of one evaluation have the same key."""
+        return json.dumps([self.data, self.severity, self.group, self.source, *vars(self.about).values()])
+
+    @property
+    def split(self) -> str:
+        """The same as `data`."""
+        return self.data
+
+    def __getattr__(self, name: str) -> float:
+        known: Mapping[str, float] = self.__dict__.get("metrics", {})
+        if name not in known:
+            raise AttributeError(f"a row has no {name!r}: {nearest(name, known)}")
+        return known[name]
+
+
+@dataclass(frozen=True)
+class Answered:
+    """One way in which a family answers, in words, and which rows are its."""
+
+    name: str
+    words: str
+    networks: int
+    role: str
+    alphas: list[Alpha]
+    average: str | None
+
+    def is_of(self, row: Row | About) -> bool:
+        """Say whether a row is of this answer."""
+        found = (row.role, row.alphas, row.average, row.networks)
+        return found == (self.role, self.alphas, self.average, self.networks)
+
+
+@dataclass(frozen=True)
+class Corner:
+    """A network that a plane goes through."""
+
+    label: str
+    x: float
+    y: float
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A subspace or networks in the coordinates of a plane, and how far off it they lie."""
+
+    label: str
+    kind: Literal["path", "point"]
+    x: list[float]
+    y: list[float]
+    distance: list[float]
+
+
+@dataclass(frozen=True)
+class Plane:
+    """Metrics on a grid of the plane through three networks, by name [y][x]; None where not computed yet."""
+
+    name: str
+    corners: list[Corner]
+    xs: list[float]
+    ys: list[float]
+    values: dict[str, Grid]
+    split: str
+    count: int
+    statistics_images: int
+    drawn: list[Drawn] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Something that was chosen by a metric; `on_test` marks a choice on the split that is reported."""
+
+    what: Literal["point", "pair", "threshold"]
+    by: str
+    chosen_on: str
+    on_test: bool
+    value: Any
+    reported: dict[str, dict[str, float]]
+
+
+@dataclass(frozen=True)
+class Check:
+    """The same points with batch-norm statistics of so many images: of the run, or of the plane of that name."""
+
+    where: str
+    at: list[list[float]]  # alphas, or x and y in the plane
+    split: str
+    statistics_images: int
+    values: dict[str, list[float]]  # by metric
+
+
+@dataclass(frozen=True)
+class Examples:
+    """k images of a split whose predicted class changes along p points, and what each of those says about them."""
+
+    split: str
+    alphas: list[Alpha]  # p
+    size: list[int]  # C, H, W
+    images: str  # uint8 [k, C, H, W] in base64
+    labels: list[int]  # k
+    indices: list[int]  # k, in the split
+    predicted: list[list[int]]  # [p][k]
+    confidence: list[list[float]]  # [p][k], of the predicted class
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a run was trained, as far as tables, figures and pages tell it."""
+
+    group: str  # the same for runs that differ in their seed only
+    label: str  # the method in words
+    settings: dict[str, Any]  # in which runs may differ, by name
+    words: dict[str, str]  # what these are called, of those that the label does not tell
+    order: list[Any]  # by which methods are sorted
+    seeds: list[int]  # one; of an ensemble of runs, those of its members
+    data: str  # the data set, as people call it
+    fingerprint: str  # the same for runs on the same data
+    network: str
+    label_noise: float
+    epochs: int
+    vertices: int  # that were trained; 1 of a single network, whatever was made of it
+    cost: float  # networks that run forward and backward in a step
+    log: list[dict[str, Any]]  # a row per epoch
+    seconds: float | None  # that the steps of training took, where it is known
+    folder: str
+    recipe: dict[str, Any]

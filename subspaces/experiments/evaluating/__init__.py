@@ -1,0 +1,1 @@
+"""Runs as what is evaluated: their folders bring family, data and task."""

@@ -1,0 +1,67 @@
+"""Evaluating finished runs: what is there of them already is not measured again, and processes share them."""
+
+import os
+from typing import Any
+
+from subspaces.core import checks
+from subspaces.errors import ArgumentError
+from subspaces.evaluation import planning, results
+from subspaces.evaluation.display import bars
+from subspaces.evaluation.evaluation import Evaluation
+from subspaces.evaluation.images import Progress
+from subspaces.evaluation.settings import Settings
+from subspaces.experiments.evaluating.planes import network_of
+from subspaces.experiments.evaluating.run_subject import RunSubject, run_subjects, share
+from subspaces.experiments.training.execution import Execution
+from subspaces.experiments.training.runs import Run
+from subspaces.experiments.training.signals import stop_on_signals
+
+
+def evaluate(
+    what: Any,
+    settings: Settings | None = None,
+    /,
+    *,
+    data: str | os.PathLike[str] | None = None,
+    device: str = "auto",
+    workers: int | None = None,
+    trust: bool = False,
+    progress: bool | Progress = True,
+    **more: Any,
+) -> Any:
+    """Measure a run and return its evaluation, or several runs and return a list; see `subspaces.evaluate`."""
+    wanted = settings or Settings.of(more)
+    execution = Execution(device=device, precision=wanted.precision, workers=workers).resolved()
+    found = evaluate_runs(what, wanted, data=data, execution=execution, trust=trust, progress=progress)
+    return found[0] if isinstance(what, (Run, str, os.PathLike)) else found
+
+
+def evaluate_runs(
+    what: Any,
+    settings: Settings,
+    *,
+    data: str | os.PathLike[str] | None,
+    execution: Execution,
+    trust: bool,
+    progress: bool | Progress,
+    command: str = "",
+) -> list[Evaluation]:
+    """Measure what is missing of finished runs, as `evaluate` does."""
+    several = checks.all_of("evaluate", what, (Run, str, os.PathLike), "a run, its folder, or several of them")
+    known = [one for one in several if isinstance(one, Run) or Run.begun([one])]
+    if several and not known:
+        raise ArgumentError(f"{several[0]}: holds no run that was begun; expected the folder of a finished one")
+    opened = [one if isinstance(one, Run) else Run.open(checks.folder("evaluate", one)) for one in known]
+    open_run = run_subjects(data, execution, trust)
+    subjects = list(dict.fromkeys(open_run(run) for run in opened))
+    others = [network_of(each, number, open_run) for number, each in enumerate(settings.through, 1)]
+    for one in subjects:
+        planning.check(one, settings, others)
+    with stop_on_signals() as stop, bars(progress, stop.heed) as shown:
+
+        def work(one: RunSubject) -> Evaluation:
+            found = results.evaluate(one, one.task.metrics, settings, others, shown, command)
+            one.release()
+            return found
+
+        return share(subjects, work, stop)

@@ -1,0 +1,379 @@
+"""What was measured is kept by its key: nothing is measured twice, nothing is lost, and nothing is mixed."""
+
+import functools
+import json
+import os
+import shutil
+import signal
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import retrained
+from evaluation_cases import Runs, evaluate
+from helpers import resealed, unsealed
+from processes import Pause, Worker
+
+import subspaces as ss
+from subspaces.evaluation import METRICS, Metric, average
+from subspaces.evaluation.measurements import FILE, Measurements, MeasurementWarning
+from subspaces.evaluation.predictor import Predictor
+from subspaces.experiments.evaluating.ensembles import evaluate_together
+from subspaces.experiments.training import Run, RunError, Stopped
+
+Path_ = Callable[[str], Path]
+ALL: dict[str, Any] = {
+    "grid": (0.0, 0.2),
+    "plane": True,
+    "cells": 2,
+    "check_statistics": (1,),
+    "corruptions": ss.Corruptions(["fog"], [1, 3]),
+    "choose_on": "test",
+}
+NEW = {"statistics": {"statistics_batches": 1}, "precision": {"precision": "bfloat16"}, "metric": {}}
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Grows by one for every network that is measured on test examples or others, but for validation."""
+    seen: list[int] = []
+    outputs = Predictor.outputs
+
+    def counted(self: Predictor, points: Any, data: Any, **how: Any) -> Any:
+        seen.extend([1] * len(points) if data != "validation" else [])
+        return outputs(self, points, data, **how)
+
+    monkeypatch.setattr(Predictor, "outputs", counted)
+    return seen
+
+
+@pytest.fixture
+def one(small: Path_, tmp_path: Path) -> Callable[..., Path]:
+    """Return a function that copies a small run of which nothing is measured."""
+    return lambda name="curve", to="runs": retrained.unmeasured(small(name), tmp_path / to)
+
+
+@pytest.fixture
+def top3() -> Iterator[None]:
+    """One more metric of runs."""
+    METRICS.add(
+        Metric("top3", "top-3", "among three", False, **average(lambda p, y: (p.logs.topk(3)[1] == y[:, None]).any(1)))
+    )
+    yield
+    METRICS.remove("top3")
+
+
+def content(found: ss.Evaluation) -> dict[str, Any]:
+    """Return an evaluation without where and when it was made."""
+    return {name: each for name, each in vars(found).items() if name not in ("environment", "training")}
+
+
+def whole(folder: Path) -> dict[str, Any]:
+    values = unsealed(folder / "evaluation.json")
+    return {name: each for name, each in values.items() if name not in ("environment", "training")}
+
+
+# The store
+
+
+def test_measurements_are_found_by_key_and_metrics_and_the_last_counts(tmp_path: Path) -> None:
+    path = tmp_path / FILE
+    known = Measurements(path)
+    for at, metrics in ((1, ["a"]), (2, ["a", "b"]), ((0.5, 1), ["a"])):
+        known.add({"of": "row", "at": at}, {"value": float("nan") if at == 1 else at, "metrics": metrics})
+    known.add({"of": "row", "at": 2}, {"value": 3, "metrics": ["a"]})
+    for each in (known, Measurements(path)):
+        assert str((each.find({"of": "row", "at": 1}) or {})["value"]) == "nan"
+        assert each.find({"at": 2, "of": "row"}, ["a"]) == {"value": 3, "metrics": ["a"]}
+        assert each.find({"of": "row", "at": 2}, ["a", "b"]) is None
+        assert each.find({"of": "row", "at": 4}) is each.find({"of": "cell", "at": 1}) is None
+        assert [key["at"] for key, _ in each.items(of="row")] == [1, [0.5, 1], 2]
+        assert [key["at"] for key, _ in each.items(of="row", at=(0.5, 1))] == [[0.5, 1]]
+    assert len(path.read_bytes().splitlines()) == 4
+
+
+@pytest.mark.parametrize("cut", range(1, 60, 7))
+def test_a_line_that_was_not_written_to_its_end_costs_that_line_alone(cut: int, tmp_path: Path) -> None:
+    path = tmp_path / FILE
+    for at in range(3):
+        Measurements(path).add({"of": "row", "at": at}, {})
+    path.write_bytes(path.read_bytes()[:-cut])
+    known = Measurements(path)
+    there = [0, 1]
+    assert [key["at"] for key, _ in known.items(of="row")] == there
+    known.add({"of": "row", "at": 9}, {})
+    assert [key["at"] for key, _ in Measurements(path).items(of="row")] == [*there, 9]
+
+
+@pytest.mark.parametrize("damage", [b"x", b"[]", b"\xff", b'{"key": {}, "values": {}, "sha256": ""}', b"[" * 10**5])
+def test_a_damaged_line_is_named_and_the_others_count(damage: bytes, tmp_path: Path) -> None:
+    path = tmp_path / FILE
+    for at in range(3):
+        Measurements(path).add({"of": "row", "at": at}, {})
+    lines = path.read_bytes().splitlines()
+    path.write_bytes(b"\n".join([lines[0], damage, lines[2], b""]))
+    with pytest.warns(MeasurementWarning, match=r"measurements\.jsonl: cannot read line 2, what was"):
+        known = Measurements(path)
+    assert [key["at"] for key, _ in known.items(of="row")] == [0, 2]
+
+
+# Nothing is measured twice
+
+
+def test_nothing_is_measured_twice_and_what_is_new_is_added(one: Any, calls: list[int]) -> None:
+    folder = one()
+    first = evaluate(folder, grid=(0.0, 0.1))[0]
+    assert len(calls) == 5
+    stamps = {name: (folder / name).stat().st_mtime_ns for name in ("evaluation.json", FILE)}
+    assert evaluate(folder, grid=(0.0, 0.1), data="there is no such folder") == [first]
+    assert (len(calls), stamps) == (5, {name: (folder / name).stat().st_mtime_ns for name in stamps})
+    (more,) = evaluate(folder, grid=(0.2,))
+    assert len(calls) == 7
+    assert {row.key for row in more.rows} > {row.key for row in first.rows}
+    (folder / "evaluation.json").unlink()  # which is made of the measurements
+    assert content(evaluate(folder, grid=(0.2,))[0]) == content(more)
+    assert len(calls) == 7
+
+
+@pytest.mark.parametrize("change", NEW)
+def test_another_setting_throws_nothing_away(
+    change: str, one: Any, calls: list[int], request: pytest.FixtureRequest
+) -> None:
+    """Neither other statistics, nor another precision, nor one more metric: planes and shifted data included."""
+    folder, fresh = one(), one(to="fresh")
+    (first,) = evaluate(folder, **ALL)
+    if change == "metric":
+        request.getfixturevalue("top3")
+    calls.clear()
+    (found,) = evaluate(folder, **ALL, **NEW[change])
+    again = len(calls)
+    (expected,) = evaluate(fresh, **ALL, **NEW[change])
+    assert content(found) == content(expected)
+    assert found.rows != first.rows
+    assert (found.planes, found.checks) == (first.planes, first.checks) or change == "precision"
+    if change == "metric":
+        METRICS.remove("top3")
+        assert again == 5  # points along the curve; what has not the metric is not measured again
+    calls.clear()
+    (back,) = evaluate(folder, grid=(0.0, 0.2), choose_on="test", precision="float32")
+    assert content(back) == content(first)
+    assert calls == []
+    if change == "metric":
+        METRICS.add(Metric("top3", "top-3", "", False))  # for the fixture
+
+
+@pytest.mark.parametrize("change", ["family", *list(NEW)[:2]])
+def test_what_was_made_otherwise_is_never_shown(change: str, one: Any) -> None:
+    folder = one()
+    evaluate(folder, **ALL)
+    if change == "family":
+        retrained.anew(folder)
+    (fresh,) = evaluate(retrained.unmeasured(folder, folder.parent / "fresh"), grid=(0.0,), **NEW.get(change, {}))
+    (found,) = evaluate(folder, grid=(0.0,), **NEW.get(change, {}))
+    assert found.rows == fresh.rows
+    assert (found.planes == []) == (change != "statistics")
+    assert found.examples == fresh.examples
+
+
+def test_an_ensemble_of_a_run_that_was_trained_anew(one: Any) -> None:
+    group = [one("first"), one("second")]
+    found = []
+    for _ in range(2):
+        found += evaluate_together([group], to=group[0].parent, device="cpu", progress=False)
+        retrained.anew(group[0])
+    assert found[0].metrics != found[1].metrics
+
+
+def test_a_plane_through_a_run_that_was_trained_anew(one: Any) -> None:
+    curve, other = one(), one("first")
+    settings: dict[str, Any] = {"grid": (), "through": [other], "cells": 2, "check_statistics": (1,)}
+    (first,) = evaluate(curve, **settings)
+    retrained.anew(other)
+    (found,) = evaluate(curve, **settings)
+    (expected,) = evaluate(retrained.unmeasured(curve, curve.parent / "fresh"), **settings)
+    assert (found.planes, found.checks, found.rows) == (expected.planes, expected.checks, first.rows)
+    assert found.planes[0].values["nll"] != first.planes[0].values["nll"]
+    (few,) = evaluate(curve, **settings, plane_statistics_batches=1)
+    assert [plane.statistics_images for plane in few.planes] == [300]
+
+
+def test_where_it_went_on_is_noted_and_a_precision_that_is_asked_for_is_kept(
+    one: Any, calls: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = one()
+    (first,) = evaluate(folder, grid=())
+    assert "later" not in first.environment
+    monkeypatch.setattr("subspaces.evaluation.environment.processor", lambda: "another machine")
+    for alpha in (0.1, 0.2):
+        (found,) = evaluate(folder, grid=(alpha,), precision="float32")
+    assert found.environment["hardware"] == first.environment["hardware"]
+    assert [later["hardware"] for later in found.environment["later"]] == ["another machine"]
+    (low,) = evaluate(folder, grid=(), precision="bfloat16")
+    assert (len(calls), len(low.rows)) == (6, 6)
+    assert content(evaluate(folder, grid=(0.2,))[0]) == content(found)
+    assert len(calls) == 6
+
+
+# What was interrupted continues
+
+INTERRUPTED = {"grid": (0.0, 0.1, 0.2), "triangle": 3, "random": 2, "plane": True, "cells": 3, "choose_on": "test"}
+INTERRUPTED |= {"corruptions": ss.Corruptions(["fog"], [1, 2])}
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(
+    trained: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], dict[str, Any]]:
+    """What the evaluation of a run comes to, measured once."""
+
+    @functools.cache
+    def made(name: str) -> dict[str, Any]:
+        folder = Path(shutil.copytree(trained[name], tmp_path_factory.mktemp("whole") / trained[name].name))
+        evaluate(folder, **INTERRUPTED)
+        return whole(folder)
+
+    return made
+
+
+class Breaks(Exception):
+    """What a test stops an evaluation with."""
+
+
+@pytest.mark.parametrize(
+    ("name", "after", "stop"),
+    [("curve", 4, "error"), ("curve", 10, "signal"), ("curve", 22, "error"), ("simplex", 10, "signal")],
+)
+def test_an_interrupted_evaluation_ends_like_one_that_was_not(
+    name: str, after: int, stop: str, runs: Runs, uninterrupted: Any, calls: list[int]
+) -> None:
+    (folder,) = runs(name)
+    expected = uninterrupted(name)
+    calls.clear()
+
+    def progress(*_: Any) -> None:
+        if len(calls) >= after:
+            if stop == "error":
+                raise Breaks
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(Breaks if stop == "error" else Stopped):
+        evaluate(folder, **INTERRUPTED, progress=progress)
+    done = len(calls)
+    calls.clear()
+    evaluate(folder, **INTERRUPTED)
+    total = {"curve": 7, "simplex": 15}[name] + 9 + 2 * {"curve": 7, "simplex": 6}[name]
+    assert done + len(calls) == total
+    assert whole(folder) == expected
+
+
+def evaluates(pause: Pause, folder: Path, points: int) -> None:
+    outputs = Predictor.outputs
+
+    def paused(self: Predictor, some: Any, data: Any, **how: Any) -> Any:
+        for _ in some:
+            print("asked", flush=True)
+            pause(points)
+        return outputs(self, some, data, **how)
+
+    Predictor.outputs = paused  # type: ignore[method-assign]
+    ss.evaluate(folder, device="cpu", progress=False, **INTERRUPTED)
+
+
+@pytest.mark.parametrize("cut", [0, 40])
+def test_a_killed_evaluation_is_finished_by_a_process_that_waits_for_it(
+    cut: int, runs: Runs, uninterrupted: Any, calls: list[int]
+) -> None:
+    (folder,) = runs("curve")
+    expected = uninterrupted("curve")
+    first = Worker(evaluates, folder, 9)
+    while first.line() != "there\n":
+        pass
+    second = None if cut else Worker(evaluates, folder, 0)
+    assert second is None or second.line().startswith("waiting for")
+    first.kill()
+    lines = (folder / FILE).read_bytes()
+    (folder / FILE).write_bytes(lines[: len(lines) - cut])  # the last line was not written to its end
+    assert not (folder / "evaluation.json").exists()
+    if second is not None:
+        assert second.end().count("asked") == 7 + 9 + 14 - 8
+    else:
+        calls.clear()
+        evaluate(folder, **INTERRUPTED)
+        assert len(calls) == 7 + 9 + 14 - 8 + 1
+    assert whole(folder) == expected
+
+
+# Files that are not as they were written
+
+
+@pytest.mark.parametrize("how", ["bit", "cut", "empty", "foreign"])
+def test_a_damaged_evaluation_is_named_and_costs_no_measurement(how: str, one: Any, calls: list[int]) -> None:
+    folder = one()
+    (first,) = evaluate(folder, grid=(0.0,))
+    file, measured = folder / "evaluation.json", len(calls)
+    damaged = bytearray(file.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    file.write_bytes({"bit": damaged, "cut": damaged[:-5], "empty": b"", "foreign": b"{}"}[how])
+    with pytest.raises((RunError, ss.FileError), match=rf"{file} is damaged \(.+\): remove it"):
+        evaluate(folder, grid=(0.0,))
+    file.unlink()
+    assert evaluate(folder, grid=(0.0,)) == [first]
+    assert len(calls) == measured
+
+
+def test_what_a_line_holds_is_not_trusted(one: Any) -> None:
+    folder = one()
+    evaluate(folder, grid=())
+    lines = [json.loads(line) for line in (folder / FILE).read_text().splitlines()]
+    (folder / FILE).unlink()
+    known = Measurements(folder / FILE)
+    for line in lines:
+        if line["key"]["of"] == "row":
+            line["values"]["row"]["metrics"] = 3
+        known.add(line["key"], line["values"])
+    with pytest.raises(ss.FileError, match=r"measurements\.jsonl is damaged \(it\.metrics is 3\): remove it"):
+        evaluate(folder, grid=())
+
+
+def test_an_evaluation_of_another_version_is_refused(one: Any) -> None:
+    folder = one()
+    evaluate(folder, grid=())
+    resealed(folder / "evaluation.json", lambda values: values.update(schema=0))
+    with pytest.raises(ss.FileError, match=r"evaluation\.json has schema 0, this version reads 3: remove it"):
+        evaluate(folder, grid=())
+
+
+def test_a_folder_may_be_given_another_name(one: Any, calls: list[int], tmp_path: Path) -> None:
+    folder = one()
+    (first,) = evaluate(folder, grid=(0.0,))
+    renamed = Path(shutil.copytree(folder, tmp_path / "renamed"))
+    (again,) = evaluate(renamed, grid=(0.0,))
+    assert len(calls) == 3
+    assert (again.name, again.rows) == ("renamed", first.rows)
+
+
+def test_a_family_with_another_file_is_refused(runs: Runs, trained: dict[str, Path]) -> None:
+    (folder,) = runs("standard")
+    shutil.copy(trained["other"] / "family.safetensors", folder)
+    with pytest.raises(RunError, match=r"family\.safetensors is damaged .*result\.json names"):
+        evaluate(folder)
+
+
+def test_progress_counts_points_and_cells(one: Any) -> None:
+    seen: list[tuple[str, int, int]] = []
+    folder = one()
+    evaluate(folder, grid=(0.0,), plane=True, cells=2, progress=lambda *step: seen.append(step))
+    name = folder.name
+    assert seen == [(name, done, 3) for done in (0, 2, 3)] + [(f"{name}: plane", done, 4) for done in range(5)]
+
+
+def test_nothing_is_warned_of_where_all_is_well(one: Any) -> None:
+    folder = one()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(2):
+            evaluate(folder, grid=())
+    assert ss.check(folder) == []
+    assert Run.open(folder).finished
