@@ -131,7 +131,7 @@ COMMANDS = {
         {**of_fields(method=CURVE), **output(table=False), "seeds": SEEDS},
     ),
     "evaluate": Command(
-        "subspaces.evaluation.api:evaluate_runs",
+        "subspaces.experiments.evaluating.evaluate:evaluate_runs",
         ["one", "two"],
         {
             "grid": Row("--grid 0 0.5 0.25", "grid", (0.0, 0.25, 0.5)),

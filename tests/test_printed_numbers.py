@@ -107,7 +107,9 @@ def expected(record: Record) -> list[tuple[str, str, dict[str, float]]]:
 
 @pytest.fixture
 def evaluated(records: list[tuple[Path, Record]], monkeypatch: pytest.MonkeyPatch) -> list[tuple[Path, Record]]:
-    monkeypatch.setattr("subspaces.evaluation.api.evaluate_runs", lambda *_, **__: [record for _, record in records])
+    monkeypatch.setattr(
+        "subspaces.experiments.evaluating.evaluate.evaluate_runs", lambda *_, **__: [record for _, record in records]
+    )
     return records
 
 

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 from subspaces.evaluation import planning
 from subspaces.evaluation.cells import check_statistics, measure_plane, planes_of
@@ -70,10 +71,16 @@ def evaluate(
         command=command,
         **subject.trained(statistics),
     )
-    if subject.folder is not None and (session.measured or found != earlier):
+    if subject.folder is not None and (session.measured or _content(found) != _content(earlier)):
         found.write(subject.folder)
     _warn_of_broken(session)
     return found
+
+
+def _content(found: Evaluation | None) -> dict[str, Any]:
+    """Return an evaluation without what a run says anew when it is read, such as the name of its folder."""
+    told = ("name", "training", "environment")
+    return {} if found is None else {name: each for name, each in vars(found).items() if name not in told}
 
 
 def _earlier(session: Session) -> Evaluation | None:

@@ -14,10 +14,10 @@ import pytest
 import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from subspaces.evaluation.api import evaluate as real
 from typer.testing import CliRunner, Result
 
 import subspaces as ss
+from subspaces import evaluate as real
 from subspaces.cli import app
 from subspaces.cli.evaluate import _steps
 from subspaces.evaluation import Record
@@ -61,7 +61,7 @@ def received(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         seen.update(vars(settings), **others, **where, runs=runs)
         raise typer.Exit
 
-    monkeypatch.setattr("subspaces.evaluation.api.evaluate_runs", pretend)
+    monkeypatch.setattr("subspaces.experiments.evaluating.evaluate.evaluate_runs", pretend)
     return seen
 
 
@@ -137,7 +137,7 @@ def test_every_option_arrives(received: dict[str, Any]) -> None:
         "plane": True,
         "through": (Path("a"), Path("b:0.5")),
         "corruptions": ss.Corruptions("all", [2, 4], seed=3),
-        "outliers": {"mnist": None},
+        "outliers": {"mnist": "mnist"},
         "cells": 5,
         "plane_statistics_batches": 7,
         "statistics_batches": 9,
@@ -217,7 +217,7 @@ def test_folders_that_were_only_reserved_are_left_out(runs: list[Path], tmp_path
         [Path(one["folder"]).name for one in found] == [one["run"] for one in found] == [run.name for run in runs[:2]]
     )
     assert evaluate(reserved).exit_code == 1
-    line, standard = runs[2], ss.training.Run.open(runs[0])
+    line, standard = runs[2], Run.open(runs[0])
     assert [record.name for record in ss.evaluate([line, standard], progress=False)] == [line.name, runs[0].name]
 
 
@@ -280,29 +280,26 @@ def test_json_is_all_there_is_on_standard_output(runs: list[Path]) -> None:
 def test_a_signal_stops_and_the_same_command_continues(
     number: signal.Signals, code: int, runs: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    measure, seen = Predictor.__call__, [0]
+    measure, seen = Predictor.outputs, [0]
 
-    def stopping(self: Predictor, weights: Any) -> Any:
+    def stopping(self: Predictor, *args: Any, **how: Any) -> Any:
         seen[0] += 1
         if seen[0] == 9:
             os.kill(os.getpid(), number)
-        return measure(self, weights)
+        return measure(self, *args, **how)
 
-    monkeypatch.setattr(Predictor, "__call__", stopping)
+    monkeypatch.setattr(Predictor, "outputs", stopping)
     command = (runs[1], "--plane", "--cells", "3", "--triangle", "2", "--quiet")
     result = evaluate(*command)
     assert result.exit_code == code
     assert result.stderr == "stopped; the same command continues\n"
     assert seen == [9]
-    stopped = Record.read(runs[1])
+    assert not (runs[1] / "evaluation.json").exists()
     assert evaluate(*command).exit_code == 0
-    whole = Record.read(runs[1])
-    assert stopped.rows == whole.rows  # it was stopped in the plane
-    cells = [[cell for line in one.planes[0].values["nll"] for cell in line] for one in (stopped, whole)]
-    assert 0 < sum(cell is not None for cell in cells[0]) < 9
-    assert all(old in (None, new) for old, new in zip(*cells, strict=True))
-    assert None not in cells[1]
+    cells = [cell for line in Record.read(runs[1]).planes[0].values["nll"] for cell in line]
+    assert None not in cells
     asked = seen[0]
+    assert asked == len(Record.read(runs[1]).splits) * 6 + 9
     assert evaluate(*command).exit_code == 0
     assert seen[0] == asked  # nothing is measured twice
 

@@ -271,11 +271,11 @@ def test_what_was_stopped_continues(
     owner, name, moment = moments[where]
     real, seen = getattr(owner, name), [0]
 
-    def stopping(self: Any, *arguments: Any) -> Any:
+    def stopping(self: Any, *arguments: Any, **how: Any) -> Any:
         seen[0] += 1
         if seen[0] == moment:
             os.kill(os.getpid(), signal.SIGTERM)
-        return real(self, *arguments)
+        return real(self, *arguments, **how)
 
     with monkeypatch.context() as patch:
         patch.setattr(owner, name, stopping)

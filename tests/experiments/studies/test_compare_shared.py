@@ -27,18 +27,19 @@ def compares(pause: Pause, folder: Path, steps: int = 0, answers: int = 0) -> No
     """Compare, and pause after some steps of training or before some network is asked; figures take their time."""
     importlib.import_module("subspaces.experiments.studies.compare").write_page = without_plotly  # type: ignore[attr-defined]
     tables._draw = lambda *_: ([], [])  # type: ignore[assignment]
-    tick, answer = Display.tick, Predictor.__call__
+    tick, answer = Display.tick, Predictor.outputs
     asked = []
 
-    def call(*arguments: Any) -> Any:
-        asked.append(arguments)
-        if answers:
-            pause(answers)
-        return answer(*arguments)
+    def call(*arguments: Any, **how: Any) -> Any:
+        if "test" in arguments:
+            asked.append(arguments)
+            if answers:
+                pause(answers)
+        return answer(*arguments, **how)
 
     if steps:
         Display.tick = lambda *told: (tick(*told), pause(steps))[0]  # type: ignore[method-assign]
-    Predictor.__call__ = call  # type: ignore[method-assign]
+    Predictor.outputs = call  # type: ignore[method-assign]
     ss.compare([STANDARD, SMOOTHED], runs=folder / "runs", out=folder / "to", **SMALL)
     print("asked", len(asked))
 

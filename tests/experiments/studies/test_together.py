@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -55,13 +56,13 @@ def test_what_is_there_is_not_measured_again(
 ) -> None:
     first, second, third = runs_of(comparison, "digits-standard")[:3]
     (made,) = evaluate_together([[first, second]], to=tmp_path, **CPU)
-    measure, seen = Predictor.__call__, [0]
+    measure, seen = Predictor.outputs, [0]
 
-    def counting(self: Predictor, weights: dict[str, Tensor]) -> object:
-        seen[0] += 1
-        return measure(self, weights)
+    def counting(self: Predictor, points: Any, data: Any, **how: Any) -> object:
+        seen[0] += data == "test"
+        return measure(self, points, data, **how)
 
-    monkeypatch.setattr(Predictor, "__call__", counting)
+    monkeypatch.setattr(Predictor, "outputs", counting)
     again = evaluate_together([[second.folder, first.folder], [first, second, third]], to=tmp_path, **CPU)
     assert again[0] == made
     assert seen == [3]
