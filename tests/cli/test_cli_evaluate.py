@@ -24,7 +24,7 @@ from subspaces.evaluation import Record
 from subspaces.evaluation.predictor import Predictor
 from subspaces.evaluation.settings import Settings
 from subspaces.experiments import data
-from subspaces.experiments.training import Execution
+from subspaces.experiments.training import Execution, Run
 
 WIDE = {"COLUMNS": "240", "TERMINAL_WIDTH": "240"}
 
