@@ -32,7 +32,8 @@ from timing import Record
 from torch import Tensor
 
 from subspaces.core.memory import keep_memory
-from subspaces.experiments.data import Files, StreamingLoader, decoding, folders
+from subspaces.evaluation.images import decoding
+from subspaces.experiments.data import Files, StreamingLoader, folders
 from subspaces.experiments.training.environment import commit, environment
 from subspaces.experiments.training.execution import Execution
 

@@ -9,5 +9,9 @@ class ArgumentError(UserError, ValueError, TypeError):
     """An argument that is not as expected; `except ValueError` and `except TypeError` catch it too."""
 
 
+class DataError(ArgumentError):
+    """A data file that is not what its publisher wrote."""
+
+
 class MissingPackageError(UserError, ModuleNotFoundError):
     """An optional package that is not installed, or cannot be imported."""

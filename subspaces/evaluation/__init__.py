@@ -1,12 +1,16 @@
 """From a family and its data to numbers: metrics, answers, tasks, points, planes, and the record of them all."""
 
-from subspaces.evaluation.answers import ANSWERS, Answer
-from subspaces.evaluation.integrity import check
-from subspaces.evaluation.metrics import METRICS, Metric, average
-from subspaces.evaluation.points import Item
-from subspaces.evaluation.record import Check, Choice, Plane, Record, Row
-from subspaces.evaluation.shifted_data import Corruptions
-from subspaces.evaluation.tasks import TASKS, Classification, Regression, Task
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from subspaces.evaluation.answers import ANSWERS, Answer
+    from subspaces.evaluation.integrity import check
+    from subspaces.evaluation.metrics import METRICS, Metric, average
+    from subspaces.evaluation.points import Item
+    from subspaces.evaluation.record import Check, Choice, Plane, Record, Row
+    from subspaces.evaluation.shifted_data import Corruptions
+    from subspaces.evaluation.tasks import TASKS, Classification, Regression, Task
 
 __all__ = [
     "ANSWERS",
@@ -27,3 +31,19 @@ __all__ = [
     "average",
     "check",
 ]
+_HOME = {
+    **dict.fromkeys(("ANSWERS", "Answer"), "answers"),
+    "check": "integrity",
+    **dict.fromkeys(("METRICS", "Metric", "average"), "metrics"),
+    "Item": "points",
+    **dict.fromkeys(("Check", "Choice", "Plane", "Record", "Row"), "record"),
+    "Corruptions": "shifted_data",
+    **dict.fromkeys(("TASKS", "Classification", "Regression", "Task"), "tasks"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name when it is first used, so that `evaluation.images` is importable alone."""
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)

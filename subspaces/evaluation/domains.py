@@ -10,8 +10,8 @@ import torch
 from subspaces.core import checks
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.corruptions import CORRUPTIONS, corrupt, published
+from subspaces.evaluation.images.reading import ANY, DAMAGED, map_array, read_arrays
 from subspaces.experiments.data.dataset import DataError, Dataset, Files, Images, Split, check_label_values
-from subspaces.experiments.data.reading import ANY, DAMAGED, map_array, read_arrays
 
 ARRAYS = "an .npz file with `images` (uint8 [n, height, width] or [n, height, width, channels]) and `labels`, or a "
 ARRAYS += "folder with images.npy and labels.npy"

@@ -10,9 +10,9 @@ from torch.nn import functional as F
 
 from subspaces.core import checks, nested
 from subspaces.errors import ArgumentError
+from subspaces.evaluation.images.pixels import grey
 from subspaces.evaluation.tasks import Task
 from subspaces.experiments.data import Files, Images, StreamingLoader, unlabelled
-from subspaces.experiments.data.pixels import grey
 
 PIXELS = 2000 * 32 * 32  # of a batch on a GPU
 LEAST = 250  # images in one, and on a CPU

@@ -15,13 +15,13 @@ from subspaces.core import checks, storage
 from subspaces.core.family import Subspace
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.answers import Family
+from subspaces.evaluation.images.pixels import Normalise
 from subspaces.evaluation.pictures import Pictures, fitted, in_batches, squares
 from subspaces.evaluation.predictor import CapturedPredictor, Predictor
 from subspaces.evaluation.subject import PIXELS, Constants, Subject, small_pictures
 from subspaces.evaluation.tasks import Classification
 from subspaces.experiments import data as datasets
 from subspaces.experiments.data import Dataset, Images, ResidentLoader, Split
-from subspaces.experiments.data.pixels import Normalise
 from subspaces.experiments.training import sharing
 from subspaces.experiments.training.batches import evaluation_batches, fits_memory, statistics_batches, statistics_seed
 from subspaces.experiments.training.engine import build_family

@@ -16,8 +16,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from subspaces.experiments.data.decoding import PIXELS, UnreadableError, centre_view, check_size, formats, prepared
-from subspaces.experiments.data.pixels import GREY
+from subspaces.evaluation.images.decoding import PIXELS, UnreadableError, centre_view, check_size, formats, prepared
+from subspaces.evaluation.images.pixels import GREY
 from subspaces.export.errors import install
 
 if TYPE_CHECKING:

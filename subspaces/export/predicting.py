@@ -12,9 +12,9 @@ from torch import Tensor
 
 from subspaces.core import checks
 from subspaces.evaluation.display import bars, counted
+from subspaces.evaluation.images.decoding import UnreadableError
+from subspaces.evaluation.images.listing import SUFFIXES
 from subspaces.experiments.data.dataset import Progress
-from subspaces.experiments.data.decoding import UnreadableError
-from subspaces.experiments.data.listing import SUFFIXES
 from subspaces.export.choosing import Point
 from subspaces.export.errors import ModelError
 from subspaces.export.images import ARRAYS, Form, read_arrays, read_image

@@ -16,13 +16,13 @@ from subspaces.core.norms import tracked
 from subspaces.core.outputs import Outputs
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.answers import Family, usual
+from subspaces.evaluation.images.decoding import centre_view, decode
 from subspaces.evaluation.integrity import measured_of
 from subspaces.evaluation.points import Place, to_alpha
 from subspaces.evaluation.record import FILE, Description, Row
 from subspaces.evaluation.run_subject import RunSubject
 from subspaces.evaluation.tasks import Classification, Task
 from subspaces.experiments.data import Files
-from subspaces.experiments.data.decoding import centre_view, decode
 from subspaces.experiments.training.environment import commit
 from subspaces.export.answers import Answer, answer_of
 from subspaces.export.errors import ExportError

@@ -18,7 +18,8 @@ from typer.testing import CliRunner
 
 import subspaces as ss
 from subspaces.cli import app
-from subspaces.experiments.data.decoding import UnreadableError, square
+from subspaces.evaluation.images.decoding import UnreadableError, square
+from subspaces.export import predicting
 from subspaces.export.choosing import NAMES
 from subspaces.export.images import Form, read_arrays, read_image
 from subspaces.export.predicting import Predictions
@@ -283,7 +284,7 @@ def test_one_bad_row_of_an_array_is_left_out_alone(exported: Files, tmp_path: Pa
 def test_batches_give_what_one_does(exported: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = digits(tmp_path / "images", 7)
     whole = ss.predict(exported("midpoint.safetensors"), folder, progress=False)
-    monkeypatch.setattr("subspaces.export.predicting.BATCH", 3)
+    monkeypatch.setattr(predicting, "BATCH", 3)
     counted: list[tuple[int, int]] = []
     told = lambda what, done, total: counted.append((done, total))  # noqa: E731
     found = ss.predict(exported("midpoint.safetensors"), folder, progress=told)

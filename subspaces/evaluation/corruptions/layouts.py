@@ -11,9 +11,9 @@ import torch
 
 from subspaces.core import checks
 from subspaces.evaluation.corruptions.catalogue import CORRUPTIONS, SEVERITIES
+from subspaces.evaluation.images.reading import map_array
 from subspaces.experiments.data.dataset import DataError, Files, Split, check_label_values
 from subspaces.experiments.data.folders import SUFFIXES
-from subspaces.experiments.data.reading import map_array
 from subspaces.text import hint, listed
 
 

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from subspaces.experiments.data import decoded, decoding, reading
+from subspaces.evaluation.images import decoding, reading
+from subspaces.evaluation.images.listing import Entry, Listing, parts_of, plain
+from subspaces.experiments.data import decoded
 from subspaces.experiments.data.dataset import DataError
-from subspaces.experiments.data.listing import Entry, Listing, parts_of, plain
 
 FILE = ".subspaces-files.npz"
 UNREADABLE = b"-" * 32

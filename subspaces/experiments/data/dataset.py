@@ -1,7 +1,6 @@
 """What a data set is: images as bytes, labels, and the constants that normalise them."""
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,8 @@ import torch
 from torch import Tensor
 
 from subspaces.errors import ArgumentError
-
-Progress = Callable[[str, int, int], None]  # what is being done, how much of it, of how much (0: not known)
-
-
-class DataError(ArgumentError):
-    """A data file that is not what its publisher wrote."""
+from subspaces.errors import DataError as DataError  # noqa: PLC0414
+from subspaces.evaluation.images import Progress as Progress  # noqa: PLC0414
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from subspaces.experiments.data import reading
+from subspaces.evaluation.images import reading
 from subspaces.experiments.data.dataset import DataError, Dataset, Files
 from subspaces.experiments.data.decoded import write_arrays
 
@@ -91,7 +91,7 @@ def _read(cache: Path, classes: tuple[str, ...], stamp: npt.NDArray[Any]) -> Any
 
 def problems(root: Path) -> list[str]:
     """Return how the folders differ from ImageNet's, and the first image of each class that cannot be read."""
-    from subspaces.experiments.data.decoding import decode
+    from subspaces.evaluation.images.decoding import decode
 
     data = load(root)
     found = []

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from subspaces.errors import ArgumentError
+from subspaces.evaluation.images import listing
 from subspaces.experiments.data import (
     cifar10,
     contents,
     digits,
     folders,
-    listing,
     mnist,
     noise,
     own_images,

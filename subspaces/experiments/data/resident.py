@@ -15,9 +15,9 @@ from torch import Tensor
 from subspaces.core.randomness import uniform
 from subspaces.core.streams import permutation, stream
 from subspaces.errors import ArgumentError
+from subspaces.evaluation.images.pixels import Normalise
 from subspaces.experiments.data import views
 from subspaces.experiments.data.dataset import Images, Split
-from subspaces.experiments.data.pixels import Normalise
 from subspaces.experiments.data.shares import ALL, Share
 
 Batch = tuple[Tensor, Tensor]

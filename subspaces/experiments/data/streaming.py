@@ -23,9 +23,10 @@ from torch.utils.data import Dataset as TorchDataset
 from subspaces.core.randomness import uniform
 from subspaces.core.streams import permutation, stream
 from subspaces.errors import ArgumentError
-from subspaces.experiments.data import decoding, views
+from subspaces.evaluation.images import decoding
+from subspaces.evaluation.images.pixels import Normalise
+from subspaces.experiments.data import views
 from subspaces.experiments.data.dataset import DataError, Files, Images, Split
-from subspaces.experiments.data.pixels import Normalise
 from subspaces.experiments.data.resident import Batch, batch_sizes
 from subspaces.experiments.data.shares import ALL, Share
 

@@ -13,7 +13,7 @@ import torch
 from subspaces.core import checks, streams
 from subspaces.core.shapes import Shape
 from subspaces.errors import ArgumentError
-from subspaces.experiments.data import listing
+from subspaces.evaluation.images import listing
 from subspaces.experiments.data.loading import checked_size
 from subspaces.experiments.data.views import AUGMENTATIONS, PLAIN
 from subspaces.experiments.methods import METHODS, Method, fields, own_fields, users

@@ -20,8 +20,9 @@ from PIL import Image
 from typer.testing import CliRunner, Result
 
 from subspaces.cli import app
-from subspaces.experiments.data import DataError, DataWarning, check, decoding, fingerprint_of, listing, load
-from subspaces.experiments.data.reading import open_regular
+from subspaces.evaluation.images import decoding, listing
+from subspaces.evaluation.images.reading import open_regular
+from subspaces.experiments.data import DataError, DataWarning, check, fingerprint_of, load
 
 SECONDS = 20  # that no test needs, unless something waits for ever
 OVERRIDE, ESCAPE = "\u202e", "\x1b"

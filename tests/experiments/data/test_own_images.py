@@ -14,17 +14,16 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from subspaces.cli import app
+from subspaces.evaluation.images import decoding, listing
 from subspaces.experiments.data import (
     DataError,
     DataWarning,
     check,
     contents,
     decoded,
-    decoding,
     describe,
     fingerprint_of,
     get,
-    listing,
     load,
     own_images,
     size_of,

@@ -11,7 +11,8 @@ from PIL import Image
 
 from subspaces.core import streams
 from subspaces.core.randomness import uniform
-from subspaces.experiments.data import DataError, Split, StreamingLoader, decoding, folders
+from subspaces.evaluation.images import decoding
+from subspaces.experiments.data import DataError, Split, StreamingLoader, folders
 
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.25, 0.3)
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # Python 3.12 on threads and fork

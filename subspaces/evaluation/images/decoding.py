@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from subspaces.errors import ArgumentError, MissingPackageError
-from subspaces.experiments.data.dataset import DataError
-from subspaces.experiments.data.reading import open_regular
+from subspaces.errors import ArgumentError, DataError, MissingPackageError
+from subspaces.evaluation.images.reading import open_regular
 
 if TYPE_CHECKING:
     from PIL.Image import Image

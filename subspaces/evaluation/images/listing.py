@@ -19,8 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from subspaces.errors import ArgumentError
-from subspaces.experiments.data.dataset import DataError
+from subspaces.errors import ArgumentError, DataError
 from subspaces.text import listed
 
 SUFFIXES = (

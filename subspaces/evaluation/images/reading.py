@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, Literal
 import numpy as np
 import numpy.typing as npt
 
-from subspaces.experiments.data.dataset import DataError
+from subspaces.errors import DataError
 
 TEXT = 1 << 26  # bytes of a text file; the largest of a publisher, TinyImageNet's words, has less than 3 million
 ANY = "biufcSUV"  # all kinds of dtypes but objects
