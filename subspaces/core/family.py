@@ -7,7 +7,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from subspaces.core import checks, functional, geometry, norms, optimizer_groups, randomness, sharding
+from subspaces.core import batchnorm, checks, distributed, functional, geometry, optimizer_groups, randomness
 from subspaces.core.alpha import Alpha
 from subspaces.core.ensemble import Average, Ensemble
 from subspaces.core.features import Sampled, similarity
@@ -98,7 +98,7 @@ class Subspace(Running, Selecting):
         self.register_buffer("rng", randomness.new_state(seed).to(next(iter(self.omega.values())).device))
         if statistics_every is not None:
             checks.whole("statistics_every", statistics_every, 1, 10**9, beside=", or None")
-            norms.apart.begin()
+            batchnorm.apart.begin()
         self.statistics_every = statistics_every
         self._calls = 0
         self.begin_statistics(known=init == "point")
@@ -106,7 +106,7 @@ class Subspace(Running, Selecting):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__({**state, "averaging": None})  # a copy is not what was wrapped
         if self.statistics_every is not None:  # in a process that has made no such family yet
-            norms.apart.begin()
+            batchnorm.apart.begin()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         memo.update(functional.memo(self.template))
@@ -154,7 +154,7 @@ class Subspace(Running, Selecting):
             raise IndexError(f"vertex({checks.shown(index)}): {self.shape} has vertices 0 to {m - 1}")
         found: dict[str, Tensor] = {}
         for group in self.layout.groups:
-            found |= group.unpack(sharding.row(self.omega[group.name], index))
+            found |= group.unpack(distributed.row(self.omega[group.name], index))
         return found
 
     @torch.inference_mode(False)  # else its tensors could not be trained or recalibrated later
@@ -217,7 +217,7 @@ class Subspace(Running, Selecting):
         if any(not torch.equal(self.omega[name], value) for name, value in found.items()):
             for name, value in found.items():
                 self.omega[name].copy_(value)
-            self.keep_statistics(known=not norms.batches(self.template))
+            self.keep_statistics(known=not batchnorm.batches(self.template))
         return self
 
     def penalty(self, beta: float | Tensor = 1.0) -> Tensor:

@@ -12,8 +12,9 @@ from torch.testing import assert_close
 from torch.utils.checkpoint import checkpoint
 
 import subspaces as ss
-from subspaces.core import norms
-from subspaces.core.norms import StatisticsWarning, tracked
+from subspaces.core import batchnorm
+from subspaces.core.batchnorm import tracked
+from subspaces.core.stale import StatisticsWarning
 
 
 def make() -> nn.Module:
@@ -47,7 +48,7 @@ def silent(module: nn.Module) -> bool:
 def test_one_warning_says_what_to_write():
     family = made()
     family(batches(1)[0])
-    with pytest.warns(StatisticsWarning, match=r"is noise.*subspaces.recalibrate\(family, train_loader\)") as found:
+    with pytest.warns(StatisticsWarning, match=r"are noise.*subspaces.recalibrate\(family, train_loader\)") as found:
         family.eval()(batches(1)[0])
     assert len(found) == 1
     assert found[0].filename == __file__
@@ -188,16 +189,16 @@ def test_impossible_numbers_of_steps(every):
 
 
 def test_the_compiler_is_asked_to_keep_out_by_those_alone_who_need_it(monkeypatch):
-    fresh = norms.Apart()
-    monkeypatch.setattr(norms, "apart", fresh)
+    fresh = batchnorm.Apart()
+    monkeypatch.setattr(batchnorm, "apart", fresh)
     made()
-    assert fresh.run is norms.Apart.run
+    assert fresh.run is batchnorm.Apart.run
     stored = pickle.dumps(made(statistics_every=2))
-    assert fresh.run is not norms.Apart.run
-    later = norms.Apart()  # as in a new process
-    monkeypatch.setattr(norms, "apart", later)
+    assert fresh.run is not batchnorm.Apart.run
+    later = batchnorm.Apart()  # as in a new process
+    monkeypatch.setattr(batchnorm, "apart", later)
     pickle.loads(stored)
-    assert later.run is not norms.Apart.run
+    assert later.run is not batchnorm.Apart.run
 
 
 # Norms that do not count, and other buffers

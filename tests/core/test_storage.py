@@ -4,7 +4,6 @@ import copy
 import json
 import os
 import resource
-import stat
 import struct
 import subprocess
 import sys
@@ -25,11 +24,11 @@ from torch.nn.utils.parametrizations import weight_norm
 
 from subspaces import Bezier, FileError, Line, Shape, Simplex, Subspace, load, save
 from subspaces.core import files
-from subspaces.core.storage import VERSION, WHOLE
+from subspaces.core.storage import VERSION
 
 pytestmark = [  # what is stale or drawn here is meant so
-    pytest.mark.filterwarnings("ignore::subspaces.core.norms.StatisticsWarning"),
-    pytest.mark.filterwarnings("ignore::subspaces.core.norms.RandomPointWarning"),
+    pytest.mark.filterwarnings("ignore::subspaces.core.stale.StatisticsWarning"),
+    pytest.mark.filterwarnings("ignore::subspaces.core.stale.RandomPointWarning"),
 ]
 
 
@@ -148,12 +147,16 @@ def path(tmp_path: Path) -> Path:
 # What comes back
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-@pytest.mark.parametrize("as_module", [True, False], ids=["module", "factory"])
-def test_a_loaded_family_is_the_saved_one(name, as_module, path):
+@pytest.mark.parametrize(("index", "name"), list(enumerate(FAMILIES)))
+def test_a_loaded_family_is_the_saved_one(index, name, path):
     family, make = trained(name)
-    save(family, path)
-    loaded = load(path, make() if as_module else make)
+    before = {name: value.clone() for name, value in family.state_dict().items()}
+    content = [save(family, path), path.read_bytes()]
+    assert content == [save(family, path), path.read_bytes()]  # the same bytes
+    assert all(same(value, before[name]) for name, value in family.state_dict().items())
+    assert os.listdir(path.parent) == [path.name]
+    loaded = load(path, make() if index % 2 else make, verify=index % 3 > 0)
+    assert_all_came_back(family, loaded)
     x = torch.randn(4, 3, 5, 5)
     for net in (family, loaded):
         net.eval()
@@ -164,13 +167,6 @@ def test_a_loaded_family_is_the_saved_one(name, as_module, path):
     assert loaded.shape == family.shape
     assert loaded.layerwise == family.layerwise
     assert loaded.layout == family.layout
-
-
-@pytest.mark.parametrize("name", FAMILIES)
-def test_every_tensor_comes_back(name, path):
-    family, make = trained(name)
-    save(family, path)
-    assert_all_came_back(family, load(path, make))
 
 
 @pytest.mark.parametrize("name", ["line", "simplex", "layerwise", "float64"])
@@ -188,14 +184,6 @@ def test_training_goes_on_as_if_it_had_not_stopped(name, path):
     assert all(same(one, other) for one, other in zip(family.parameters(), loaded.parameters(), strict=True))
     assert same(family.rng, loaded.rng)
     assert same(family.sample(), loaded.sample())
-
-
-def test_saving_does_not_change_the_family(path):
-    family, _ = trained("buffers")
-    before = {name: value.clone() for name, value in family.state_dict().items()}
-    save(family, path)
-    assert all(same(value, before[name]) for name, value in family.state_dict().items())
-    assert family.training
 
 
 def test_loading_changes_neither_the_network_nor_the_random_numbers(path):
@@ -290,8 +278,8 @@ def test_the_header(path):
     with safe_open(path, framework="pt") as file:
         header = file.metadata()
     assert header["format"] == "subspaces"
-    assert header["version"] == str(WHOLE)
-    assert "frozen" not in header
+    assert header["version"] == VERSION
+    assert json.loads(header["frozen"]) == {}
     assert json.loads(header["shape"]) == {"type": "Simplex", "m": 3}
     assert json.loads(header["layerwise"]) is True
     assert json.loads(header["penalised"]) == ["conv.weight"]
@@ -299,34 +287,12 @@ def test_the_header(path):
     assert int(header["checksum"], 16) > 0
 
 
-def test_a_file_is_json_and_numbers_and_nothing_else(path):
-    save(trained("mixed")[0], path)
-    raw = path.read_bytes()
-    (length,) = struct.unpack("<Q", raw[:8])
-    described = json.loads(raw[8 : 8 + length])
-    del described["__metadata__"]
-    spans = sorted(entry["data_offsets"] for entry in described.values())
-    assert [start for start, _ in spans] == [0, *(end for _, end in spans[:-1])]
-    assert 8 + length + spans[-1][1] == len(raw)
-    assert {entry["dtype"] for entry in described.values()} == {"BF16", "F64", "I64"}
-
-
-def test_a_file_has_the_permissions_of_any_other(path):
-    old = os.umask(0o027)
-    try:
-        save(trained("line")[0], path)
-    finally:
-        os.umask(old)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o640
-
-
-@pytest.mark.parametrize("form", [str, Path], ids=["str", "Path"])
-def test_a_path_without_a_folder(form, tmp_path, monkeypatch):
+def test_a_path_without_a_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     family, make = trained("line")
-    save(family, form("here.st"))
+    save(family, "here.st")
     assert os.listdir(tmp_path) == ["here.st"]
-    assert same(load(form("here.st"), make).rng, family.rng)
+    assert same(load("here.st", make).rng, family.rng)
 
 
 # Shapes of one's own
@@ -418,72 +384,56 @@ def refused(path: Path, raw: bytes) -> str:
     return str(caught.value)
 
 
-@settings(deadline=None, derandomize=True, max_examples=150)
-@given(st.data())
-def test_a_truncated_file_is_refused(whole, data):
-    path, raw = whole
-    refused(path, raw[: data.draw(st.integers(0, len(raw) - 1))])
+def truncated(raw: bytes, draw: Callable[..., Any]) -> bytes:
+    return raw[: draw(st.integers(0, len(raw) - 1))]
 
 
-@settings(deadline=None, derandomize=True, max_examples=120)
-@given(st.data())
-def test_a_flipped_bit_anywhere_is_refused(whole, data):
-    path, raw = whole
+def flipped(raw: bytes, draw: Callable[..., Any]) -> bytes:
     header = 8 + struct.unpack("<Q", raw[:8])[0]
-    places = st.integers(0, 7) | st.integers(0, header - 1) | st.integers(header, len(raw) - 1)
     damaged = bytearray(raw)
-    damaged[data.draw(places)] ^= 1 << data.draw(st.integers(0, 7))
-    refused(path, bytes(damaged))
+    damaged[draw(st.integers(0, 7) | st.integers(0, header - 1) | st.integers(header, len(raw) - 1))] ^= 1 << draw(
+        st.integers(0, 7)
+    )
+    return bytes(damaged)
 
 
-@settings(deadline=None, derandomize=True, max_examples=100)
+def overwritten(raw: bytes, draw: Callable[..., Any]) -> bytes:
+    start, junk = draw(st.integers(0, len(raw) - 1)), draw(st.binary(min_size=1, max_size=40))
+    return raw[:start] + junk + raw[start + len(junk) :]
+
+
+@settings(deadline=None, derandomize=True, max_examples=250)
 @given(st.data())
-def test_a_file_with_other_bytes_in_it_is_refused(whole, data):
+def test_damage_is_refused(whole, data):
     path, raw = whole
-    start = data.draw(st.integers(0, len(raw) - 1))
-    junk = data.draw(st.binary(min_size=1, max_size=40))
-    damaged = raw[:start] + junk + raw[start + len(junk) :]
+    damaged = data.draw(st.sampled_from([truncated, flipped, overwritten]))(raw, data.draw)
     if damaged != raw:
         refused(path, damaged)
 
 
-@settings(deadline=None, derandomize=True, max_examples=50)
-@given(st.binary(max_size=200))
-def test_a_file_that_is_no_safetensors_at_all_is_refused(whole, raw):
-    assert "not a complete safetensors file" in refused(whole[0], raw)
-
-
 def test_messages_for_what_is_no_whole_file(whole):
     path, raw = whole
-    assert "(0 bytes that are not a complete safetensors file" in refused(path, b"")
-    assert f"({len(raw) - 1} bytes that are not a complete safetensors file" in refused(path, raw[:-1])
-    damaged = bytearray(raw)
-    damaged[-1] ^= 1
-    assert "damaged" in refused(path, bytes(damaged))
+    for damaged in (b"", raw[:-1], b"text"):
+        assert f"({len(damaged)} bytes that are not a complete safetensors file" in refused(path, damaged)
+    assert "its tensors do not match its checksum" in refused(path, raw[:-1] + bytes([raw[-1] ^ 1]))
 
 
-def test_numbers_are_protected_by_the_checksum(path):
+def test_numbers_types_shapes_and_the_header_are_protected_by_the_checksum(path):
     save(Subspace(Net, Line()), path)
-    tensors = load_file(path)
-    with safe_open(path, framework="pt") as file:
-        header = file.metadata()
-    tensors["vertex.1.head.bias"][0] += 1
-    save_file(tensors, path, header)
-    with pytest.raises(FileError, match="checksum"):
-        load(path, Net)
-
-
-@pytest.mark.parametrize("key", ["shape", "layerwise", "penalised", "groups", "checksum"])
-def test_the_header_is_protected_by_the_checksum(key, path):
-    save(Subspace(Net, Line()), path)
-    with safe_open(path, framework="pt") as file:
-        header = file.metadata()
-    changed = {**header, key: "[]"}
-    del header[key]
-    for other in (changed, header):
-        save_file(load_file(path), path, other)
+    header, tensors = files.read_tensors(path)
+    name = "vertex.1.head.bias"
+    bias = tensors[name].clone()
+    for other in (bias + 1, bias.view(torch.int32), bias.reshape(1, -1)):
+        save_file({**tensors, name: other}, path, header)
         with pytest.raises(FileError, match="checksum"):
             load(path, Net)
+    save_file({**tensors, name: bias + 1}, path, header)
+    assert torch.equal(load(path, Net, verify=False).vertex(1)["head.bias"], bias + 1)
+    for key in ("shape", "layerwise", "penalised", "groups", "checksum"):
+        for changed in ({**header, key: "[]"}, {each: value for each, value in header.items() if each != key}):
+            save_file(tensors, path, changed)
+            with pytest.raises(FileError, match="checksum"):
+                load(path, Net)
 
 
 def test_a_foreign_safetensors_file_is_refused(path):
@@ -493,28 +443,23 @@ def test_a_foreign_safetensors_file_is_refused(path):
             load(path, Net)
 
 
-@pytest.mark.parametrize("version", [str(VERSION + 1), "99", "x", ""])
-def test_a_newer_version_is_refused(version, path):
+@pytest.mark.parametrize("version", ["1", "99", ""])
+def test_another_version_is_refused(version, path):
     save(Subspace(Net, Line()), path)
-    with safe_open(path, framework="pt") as file:
-        header = file.metadata()
-    save_file(load_file(path), path, {**header, "version": version})
-    with pytest.raises(FileError, match=f"{path} has format version {version}, this is {VERSION}: upgrade"):
+    save_file(load_file(path), path, {**files.read_header(path), "version": version})
+    with pytest.raises(FileError, match=f"{path} has format version {version}, expected {VERSION}: use the version"):
         load(path, Net)
 
 
-def test_a_missing_file(path):
-    with pytest.raises(FileNotFoundError, match=str(path)):
-        load(path, Net)
-
-
-def test_a_directory(tmp_path):
-    folder = tmp_path / "folder"
+def test_missing_files_and_folders(tmp_path):
+    folder, missing = tmp_path / "folder", tmp_path / "missing" / "family.safetensors"
     folder.mkdir()
-    with pytest.raises(IsADirectoryError, match=str(folder)):
-        load(folder, Net)
-    with pytest.raises(IsADirectoryError, match=str(folder)):
-        save(Subspace(Net, Line()), folder)
+    family = Subspace(Net, Line())
+    for error, path in ((IsADirectoryError, folder), (FileNotFoundError, missing)):
+        with pytest.raises(error, match=str(path)):
+            load(path, Net)
+        with pytest.raises(error, match=str(path)):
+            save(family, path)
     assert [*folder.iterdir(), *tmp_path.iterdir()] == [folder]
 
 
@@ -538,12 +483,6 @@ def test_a_family_of_another_network_is_refused(make, message, path):
     assert all(same(value, before[name]) for name, value in net.state_dict().items())
 
 
-def test_a_family_of_a_larger_network_is_refused(path):
-    save(Subspace(Buffers(), Line()), path)
-    with pytest.raises(FileError, match=r"shared\.\w+ is \(.* in the file and missing in the network"):
-        load(path, Net)
-
-
 @pytest.mark.parametrize("network", [None, "Net", lambda: 3], ids=["None", "str", "factory"])
 def test_what_is_no_network_is_refused(network, path):
     save(Subspace(Net, Line()), path)
@@ -559,13 +498,6 @@ def test_only_a_family_is_saved(value, path):
     with pytest.raises(TypeError, match=f"got a {type(value).__name__}: expected a Subspace"):
         save(value, path)
     assert not path.exists()
-
-
-def test_a_missing_folder_is_an_error_and_is_not_made(tmp_path):
-    path = tmp_path / "missing" / "family.safetensors"
-    with pytest.raises(FileNotFoundError, match=str(path)):
-        save(Subspace(Net, Line()), path)
-    assert os.listdir(tmp_path) == []
 
 
 class Fails(Tensor):
@@ -651,7 +583,7 @@ def write(number):
     save(family, path)
 
 write(-1)
-for round in range(12):
+for round in range(6):
     before = os.stat(path)
     child = os.fork()
     if not child:
@@ -662,7 +594,7 @@ for round in range(12):
             os._exit(1)
     while os.stat(path).st_mtime_ns == before.st_mtime_ns:
         time.sleep(0.001)
-    time.sleep(0.005 * round)
+    time.sleep(0.01 * round)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     loaded = load(path, nn.Linear(1000, 200))
@@ -675,7 +607,7 @@ def test_a_killed_process_leaves_a_whole_file(path):
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", KILLED, str(path)], check=False, **options)
     assert done.returncode == 0, done.stderr
     rounds = [line.split() for line in done.stdout.splitlines()]
-    assert len(rounds) == 12
+    assert len(rounds) == 6
     assert all(len(numbers) == 1 and float(numbers[0]) >= 0 for numbers in rounds)  # of one save, all of it
 
 
@@ -708,15 +640,6 @@ def test_a_wrapped_family_is_saved_as_what_it_wraps(path):
 # The same family is the same file, and a header is not believed
 
 
-def test_the_same_family_makes_the_same_bytes(path):
-    family = Subspace(Net, Simplex(3), seed=1)
-    contents = set()
-    for _ in range(5):
-        save(family, path)
-        contents.add(path.read_bytes())
-    assert len(contents) == 1
-
-
 def test_save_tells_the_checksum(path):
     found = save(Subspace(Net, Line()), path)
     assert found == files.read_header(path)["checksum"]
@@ -724,30 +647,8 @@ def test_save_tells_the_checksum(path):
 
 def rewritten(path, tensors, **changes):
     """Write a family's file with another header, and a checksum that fits."""
-    with safe_open(path, framework="pt") as file:
-        header = file.metadata()
-    header = {key: value for key, value in {**header, **changes}.items() if value is not None}
-    files.write_tensors(path, tensors, {k: v for k, v in header.items() if k not in ("checksum", "layout")})
-
-
-def test_types_and_shapes_are_protected_by_the_checksum(path):
-    save(Subspace(Net, Line()), path)
-    tensors = load_file(path)
-    with safe_open(path, framework="pt") as file:
-        header = file.metadata()
-    name = "vertex.1.head.bias"
-    for other in (tensors[name].view(torch.int32), tensors[name].reshape(1, -1)):
-        save_file({**tensors, name: other}, path, header)
-        with pytest.raises(FileError, match="checksum"):
-            load(path, Net)
-
-
-def test_a_family_without_its_layout_can_still_be_read(path):
-    save(Subspace(Net, Line()), path)
-    header, tensors = files.read_tensors(path)
-    del header["layout"], header["checksum"]
-    save_file(tensors, path, {**header, "checksum": files.checksum(header, tensors)})
-    assert isinstance(load(path, Net), Subspace)
+    header = {key: value for key, value in {**files.read_header(path), **changes}.items() if value is not None}
+    files.write_tensors(path, tensors, header)
 
 
 def test_a_header_that_promises_a_million_vertices_is_refused_before_they_are_made(path):
@@ -774,6 +675,7 @@ def test_a_header_that_promises_a_million_vertices_is_refused_before_they_are_ma
         ("groups", None),
         ("options", "{}"),
         ("options", "[3]"),
+        ("calibrated", "1"),
         ("options", '[{"params": []}]'),
     ],
 )
@@ -830,15 +732,6 @@ def test_a_file_without_frozen_parameters_is_small_and_comes_back(path):
     assert same(load(path, Adapted).eval()(x), family.eval()(x))
 
 
-def test_the_file_of_a_small_adapter_is_an_order_of_magnitude_smaller(path):
-    net = nn.Sequential(nn.Linear(256, 256).requires_grad_(False), nn.Linear(256, 4))
-    sizes = []
-    for shared in (True, False):
-        save(Subspace(net, Line()), path, shared=shared)
-        sizes.append(path.stat().st_size)
-    assert sizes[1] < sizes[0] / 10
-
-
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_family_may_be_saved_so(name, path):
     family, make = trained(name)
@@ -846,24 +739,10 @@ def test_every_family_may_be_saved_so(name, path):
     network = make()
     network.load_state_dict(frozen, strict=False)
     save(family, path, shared=False)
+    content = path.read_bytes()
+    save(family, path, shared=False)
+    assert path.read_bytes() == content
     assert_all_came_back(family, load(path, network))
-
-
-def test_a_family_without_frozen_parameters_makes_the_same_file_either_way(path):
-    family, contents = Subspace(Net, Line(), seed=1), set()
-    for shared in (True, False):
-        save(family, path, shared=shared)
-        contents.add(path.read_bytes())
-    assert len(contents) == 1
-
-
-def test_without_frozen_parameters_the_same_family_makes_the_same_bytes(path):
-    family, contents = adapted(), set()
-    for _ in range(5):
-        save(family, path, shared=False)
-        contents.add(path.read_bytes())
-    assert len(contents) == 1
-    assert files.read_header(path)["version"] == str(VERSION)
 
 
 def other_value(net: Adapted) -> None:
@@ -931,17 +810,4 @@ def test_no_trained_weight_passes_for_one_that_was_left_out(path):
     for lie in (None, "no frozen parameter"):
         rewritten(path, tensors, frozen=json.dumps({**json.loads(header["frozen"]), "vertex.0.up.weight": lie}))
         with pytest.raises(FileError, match=rf"vertex\.0\.up\.weight was {lie}, and is no frozen parameter"):
-            load(path, Adapted)
-
-
-def test_damage_to_a_file_without_frozen_parameters_is_found(path):
-    save(adapted(), path, shared=False)
-    raw = path.read_bytes()
-    for changed in (
-        raw[:-1],
-        raw[:-5] + bytes([raw[-5] ^ 1]) + raw[-4:],
-        raw.replace(b"torch.float32", b"torch.float64"),
-    ):
-        path.write_bytes(changed)
-        with pytest.raises(FileError, match=f"{path} is damaged"):
             load(path, Adapted)

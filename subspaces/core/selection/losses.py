@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from subspaces.core import checks, functional, geometry, labelled, nested, norms, sharding
+from subspaces.core import batchnorm, checks, distributed, functional, geometry, labelled, nested
 from subspaces.core.batchnorm import recalibrate
 from subspaces.core.layout import Layout
 from subspaces.core.randomness import seeded
@@ -46,7 +46,7 @@ class Losses:
         batches: int | None,
         seed: int,
     ) -> None:
-        if sharding.mesh_of(family.omega.values()) is not None:
+        if distributed.mesh_of(family.omega.values()) is not None:
             raise ArgumentError(
                 "select got a distributed family, whose ranks would choose different points: save it, and choose in "
                 "one process, ss.load(path, network).select(…)"
@@ -60,7 +60,7 @@ class Losses:
         sizes = [nested.batch_size(labelled.inputs(batch)) or 0 for batch in self._batches]
         self.examples = sum(sizes)
         self._places = torch.arange(self.examples).split_with_sizes(sizes) if sizes else ()
-        self._statistics = statistics if norms.tracked(self._network) else None
+        self._statistics = statistics if batchnorm.tracked(self._network) else None
         self._limit, self._seed = batches, seed
 
     def check(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from subspaces.core import checks, norms
+from subspaces.core import batchnorm, checks, stale
 from subspaces.core.outputs import Outputs
 from subspaces.core.selection import rule
 from subspaces.core.selection.criteria import Criterion, Loss, criterion
@@ -85,8 +85,8 @@ class Selecting:
         found = criterion(by, outputs)
         _check(self, per, search, points, steps, folds, level, seed)
         seed = int(seed)  # also of numpy
-        norms.check_given(self.template, statistics)
-        if isinstance(self, norms.KeepingStatistics):
+        batchnorm.check_given(self.template, statistics)
+        if isinstance(self, stale.KeepingStatistics):
             self.check_moved(depth=1)
         checks.batches("loader", loader, again=False)
         if statistics is not None:
