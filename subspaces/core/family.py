@@ -15,12 +15,12 @@ from subspaces.core.initial import Factory, Init, applied, check_start, given_ne
 from subspaces.core.layout import Layout, Predicate, is_weight
 from subspaces.core.optimizer_groups import GetGroups
 from subspaces.core.running import Running
-from subspaces.core.selection import Selecting
+from subspaces.core.selection import select
 from subspaces.core.shapes import Shape, check_shape
 from subspaces.errors import ArgumentError
 
 
-class Subspace(Running, Selecting):
+class Subspace(Running):
     r"""A subspace of networks, linear in its vertices: theta = P(alpha) = c(alpha)^T Omega.
 
     In train mode each call draws one alpha uniformly and runs the network there; in eval mode the
@@ -250,6 +250,8 @@ class Subspace(Running, Selecting):
             return self._like.new_zeros(())
         chosen = randomness.pair(self.rng, len(sampled.features))
         return strength * similarity(sampled, chosen, self.shape)
+
+    select = select
 
     # Looking at the vertices
 
