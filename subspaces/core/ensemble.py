@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from subspaces.core import checks, nested
 from subspaces.core.outputs import OutputCheck, Outputs, logits, to_log_pair, to_log_probabilities, to_outputs
 from subspaces.errors import ArgumentError
-from subspaces.text import nearest
+from subspaces.text import one_of
 
 Average = Literal["probabilities", "logits", "outputs", "sigmoid", "mixture"]
 PLAIN = (type(None), bool, int, str, bytes)
-"""What is no number to average, and is taken as it is where all members agree."""
+"""Types that have no average, and are returned as they are where all members agree."""
 SELECT = (
     "pass select=, a function that takes a tensor, or a tuple, list, dict or dataclass of tensors, out of an output, "
     "for example select=lambda output: output[0]"
@@ -37,7 +37,7 @@ class Uncertainty(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """What an ensemble says, and how sure of it its members are; see `Ensemble.predict`."""
+    """The prediction of an ensemble and its uncertainty; see `Ensemble.predict`."""
 
     output: Any
     members: Any
@@ -100,8 +100,7 @@ class Ensemble(nn.Module):
             raise ArgumentError(f"dim={checks.shown(dim)}: expected an integer, the dimension of the classes")
         if select is not None:
             checks.function("select", select, "a function that takes what is averaged out of an output")
-        if not isinstance(average, str) or average not in get_args(Average):
-            raise ArgumentError(f"average={checks.shown(average)}: {nearest(average, get_args(Average))}")
+        one_of("average", average, get_args(Average))
         self.average = average
         self.dim = dim
         self.select = select
@@ -292,11 +291,9 @@ def moments(output: Any) -> tuple[Any, Any]:
 def stack(outputs: list[Any]) -> Any:
     """Return outputs of one form as one, with each tensor in it stacked: [k, ...]."""
     first, forms = outputs[0], [_form(output) for output in outputs]
-    for output, form in zip(outputs, forms, strict=True):
+    for form in forms:
         if form != forms[0]:
-            raise ArgumentError(
-                f"the members return {_shown(first)} and {_shown(output)}: expected the same from each; {SELECT}"
-            )
+            raise ArgumentError(f"the members return {forms[0]} and {form}: expected the same from each; {SELECT}")
     if isinstance(first, Tensor):
         return torch.stack(outputs)
     if isinstance(first, float):
@@ -308,27 +305,20 @@ def stack(outputs: list[Any]) -> Any:
     return nested.rebuild(first, [stack(list(column)) for column in columns])
 
 
-def _form(value: Any) -> Any:
-    """Return what the outputs of all members must have in common."""
-    if isinstance(value, Tensor):
-        return value.shape
-    if isinstance(value, Mapping):
-        return type(value), list(value)
-    if isinstance(value, (tuple, list)):
-        return type(value), len(value)
-    if isinstance(value, float) or dataclasses.is_dataclass(value):
-        return type(value)
-    if not isinstance(value, PLAIN):
-        raise ArgumentError(f"the members return a {type(value).__name__}, which has no average: {SELECT}")
-    return type(value), value
-
-
-def _shown(value: Any) -> str:
+def _form(value: Any) -> str:
+    """Return in words what the outputs of all members must have in common."""
+    kind = f"a {type(value).__name__}"
     if isinstance(value, Tensor):
         return f"a tensor of shape {tuple(value.shape)}"
     if isinstance(value, Mapping):
-        return f"a {type(value).__name__} of {', '.join(map(checks.shown, value)) or 'nothing'}"
-    return f"a {type(value).__name__} of {len(value)}" if isinstance(value, (tuple, list)) else checks.shown(value)
+        return f"{kind} of {', '.join(map(checks.shown, value)) or 'nothing'}"
+    if isinstance(value, (tuple, list)):
+        return f"{kind} of {len(value)}"
+    if isinstance(value, float) or dataclasses.is_dataclass(value):
+        return kind
+    if not isinstance(value, PLAIN):
+        raise ArgumentError(f"the members return {kind}, which has no average: {SELECT}")
+    return repr(value)
 
 
 def mean(stacked: Tensor) -> Tensor:

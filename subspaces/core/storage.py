@@ -126,7 +126,7 @@ def read(path: str | os.PathLike[str], verify: bool = True) -> tuple[dict[str, s
         if header.get("version") != VERSION:
             found = str(header.get("version"))[:20]
             raise FileError(
-                f"{path} has format version {found}, expected {VERSION}: use the version of subspaces that wrote it"
+                f"{path} has format version {found}, expected {VERSION}: upgrade subspaces, or save an older file anew"
             )
         if verify:
             files.check(header, tensors)

@@ -447,7 +447,7 @@ def test_a_foreign_safetensors_file_is_refused(path):
 def test_another_version_is_refused(version, path):
     save(Subspace(Net, Line()), path)
     save_file(load_file(path), path, {**files.read_header(path), "version": version})
-    with pytest.raises(FileError, match=f"{path} has format version {version}, expected {VERSION}: use the version"):
+    with pytest.raises(FileError, match=f"{path} has format version {version}, expected {VERSION}: upgrade subspaces"):
         load(path, Net)
 
 
