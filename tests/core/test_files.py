@@ -7,6 +7,7 @@ import math
 import os
 import resource
 import stat
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -199,6 +200,19 @@ def test_other_tensors_do_not_fit_the_header(tmp_path: Path, other: dict[str, to
     for wrong in ((header, other), ({**header, "key": "another"}, {"a": torch.zeros(3)})):
         with pytest.raises(files.DamageError, match="checksum"):
             files.check(*wrong)
+
+
+def test_tensors_are_written_without_a_copy(tmp_path: Path):
+    omega = torch.zeros(2, 10**6)
+    tensors = files.stored({"row0": omega[0], "row1": omega[1]})
+    assert [value.data_ptr() for value in tensors.values()] == [row.data_ptr() for row in omega]
+    tracemalloc.start()
+    try:
+        files.write_tensors(tmp_path / "file", tensors, {})
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < omega.nbytes / 10
 
 
 def test_what_a_file_cannot_hold_is_named(tmp_path: Path):
