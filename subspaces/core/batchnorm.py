@@ -68,14 +68,12 @@ def recalibrate(
         checks.flag(name, value)
     if not isinstance(module, nn.Module):
         raise ArgumentError(f"recalibrate got {checks.shown(module)}: expected a network, an Ensemble or a Subspace")
-    call: Callable[..., Any] = module
     family = _family(module)
+    if family is None and alpha is not None:
+        raise ArgumentError(f"alpha={alpha!r}: only a Subspace has points, this is a {type(module).__name__}")
     if family is not None:
         alpha = family.shape.midpoint() if alpha is None else alpha
         family.coefficients(alpha, outside)  # a bad alpha is an error before anything is reset
-        call = partial(module, alpha=alpha, outside=outside)
-    elif alpha is not None:
-        raise ArgumentError(f"alpha={alpha!r}: only a Subspace has points, this is a {type(module).__name__}")
     checks.batches("loader", loader, again=False)
     if batches is not None:
         checks.whole("batches", batches, 1, sys.maxsize, beside=", or None for the whole loader")
@@ -89,6 +87,7 @@ def recalibrate(
         recalibrate(network, loader, batches=batches, progress=progress, forward=forward, finite=False)
         _average_over_ranks(family, network, finite)
     else:
+        call = module if family is None else partial(module, alpha=alpha, outside=outside)
         _recompute(module, loader, batches, progress, partial(_run, module, call, forward), finite)
     if family is not None:
         family.keep_statistics()

@@ -168,14 +168,13 @@ def _plain(value: Any) -> Any:
 
 
 def in_lines(value: Mapping[str, Any]) -> str:
-    """Return JSON with a line for each entry, and for each item of a list of containers; quicker than an indent."""
+    """Return JSON with a line for each entry, and for each row of a table, which is quicker than an indent."""
 
-    def entry(name: str, each: Any) -> str:
-        parts = isinstance(each, list) and each and isinstance(each[0], (dict, list))
-        text = "[\n" + ",\n".join(map(json.dumps, each)) + "\n]" if parts else json.dumps(each)
-        return f"{json.dumps(name)}: {text}"
+    def entry(each: Any) -> str:
+        rows = isinstance(each, list) and each and isinstance(each[0], (dict, list))
+        return "[\n" + ",\n".join(map(json.dumps, each)) + "\n]" if rows else json.dumps(each)
 
-    return "{\n" + ",\n".join(entry(name, each) for name, each in value.items()) + "\n}\n"
+    return "{\n" + ",\n".join(f"{json.dumps(name)}: {entry(each)}" for name, each in value.items()) + "\n}\n"
 
 
 def from_json(value: Any) -> Any:

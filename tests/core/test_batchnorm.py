@@ -16,6 +16,7 @@ from torch.optim.swa_utils import AveragedModel
 from torch.utils.data import DataLoader, IterableDataset
 
 from subspaces import Bezier, Ensemble, Line, Simplex, Subspace, recalibrate
+from subspaces.core.batchnorm import renew
 from subspaces.errors import ArgumentError
 
 
@@ -184,6 +185,30 @@ def test_every_kind_of_batch_norm(kind):
     rows = x.transpose(0, 1).flatten(1)
     torch.testing.assert_close(net[0].running_mean, rows.mean(1))
     torch.testing.assert_close(net[0].running_var, rows.var(1))
+
+
+def test_renewed_statistics_are_the_same_each_time_and_all_else_stays():
+    net = nn.Sequential(nn.BatchNorm2d(2), nn.Dropout(0.5), nn.Flatten(), nn.BatchNorm1d(32)).double()
+    net.register_buffer("count", torch.zeros(()))
+
+    def forward(module: nn.Module, x: Tensor) -> Tensor:
+        net.count += 1
+        return module(x)
+
+    generator = torch.Generator().manual_seed(3)
+    loader = DataLoader(torch.cat(images()), batch_size=5, shuffle=True, generator=generator)
+    net.eval()
+    before, torchs, loaders = snapshot(net), torch.get_rng_state(), generator.get_state()
+    found = []
+    for _ in range(2):
+        renew(net, loader, forward, batches=2, seed=7)
+        found.append(snapshot(net))
+    assert same(found[0], found[1])
+    assert same(before, found[0], skip=STATISTICS)
+    assert not torch.equal(before["3.running_mean"], found[0]["3.running_mean"])
+    assert torch.equal(torch.get_rng_state(), torchs)
+    assert torch.equal(generator.get_state(), loaders)
+    renew(nn.Linear(2, 2), Untouchable(), forward)
 
 
 # What is restored

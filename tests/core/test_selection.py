@@ -351,8 +351,8 @@ def test_a_probability_of_zero_leaves_a_path_finite() -> None:
     [
         ({"by": "nnl"}, r"by='nnl': did you mean 'nll'"),
         ({"by": 3}, r"by=3: expected one of nll, accuracy, entropy, or a function"),
-        ({"per": "weight"}, r"per='weight': expected 'network' or 'layer'"),
-        ({"search": "random"}, r"search='random': expected 'grid'"),
+        ({"per": "weight"}, r"per='weight': expected one of 'network', 'layer'"),
+        ({"search": "random"}, r"search='random': expected one of 'grid', 'gradient'"),
         ({"search": "grid", "per": "layer"}, r"search='grid': a grid is for one number.*expected 'gradient'"),
         ({"outputs": "softmax"}, r"outputs='softmax': expected one of 'logits', 'probabilities'"),
         ({"outputs": "probabilities"}, r"outputs='probabilities': the network's outputs are none"),

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -19,6 +19,7 @@ from subspaces.core.selection.losses import Family, Losses
 from subspaces.core.selection.search import Grid, Path, Search
 from subspaces.core.streams import SEEDS
 from subspaces.errors import ArgumentError
+from subspaces.text import one_of
 
 By = Literal["nll", "accuracy", "entropy"]
 Per = Literal["network", "layer"]
@@ -204,10 +205,9 @@ def _check(
 ) -> None:
     if family.shape.vertices < 2:
         raise ArgumentError(f"select: {family.shape} has one point, there is nothing to choose from; expected a family")
-    if not isinstance(per, str) or per not in ("network", "layer"):
-        raise ArgumentError(f"per={checks.shown(per)}: expected 'network' or 'layer'")
-    if search is not None and (not isinstance(search, str) or search not in ("grid", "gradient")):
-        raise ArgumentError(f"search={checks.shown(search)}: expected 'grid', 'gradient', or None for what fits")
+    one_of("per", per, get_args(Per))
+    if search is not None:
+        one_of("search", search, get_args(How))
     if search == "grid" and (family.shape.point or per == "layer"):
         raise ArgumentError(
             "search='grid': a grid is for one number, on a line or curve; expected 'gradient' for a simplex, or for a "
