@@ -113,15 +113,6 @@ def test_the_statistics_of_a_network_are_the_average_over_batches():
     assert net.norm1.num_batches_tracked == 3
 
 
-@pytest.mark.parametrize("shape", [Line(), Bezier(2), Simplex(3)], ids=str)
-def test_a_family_gets_those_of_its_midpoint(shape):
-    net, batches = family(shape), images()
-    recalibrate(net, batches)
-    check_statistics(net.template, by_hand(net.midpoint(), batches))
-    x = batches[0]
-    assert torch.equal(net.eval()(x), net.midpoint()(x))
-
-
 @pytest.mark.parametrize(
     ("shape", "alpha"),
     [
@@ -140,14 +131,6 @@ def test_a_family_at_a_point_is_the_recalibrated_network_at_that_point(shape, al
     check_statistics(net.template, by_hand(point, batches))
     x = images(1)[0]
     assert torch.equal(net.eval()(x, alpha=alpha), point.eval()(x))
-
-
-def test_the_ensemble_of_a_family_holds_several_points():
-    net, batches = family(Simplex(3)), images()
-    points = [[0.9, 0.05, 0.05], [0.05, 0.9, 0.05]]
-    pair = recalibrate(net.ensemble(points), batches)
-    for member, alpha in zip(pair.members, points, strict=True):
-        check_statistics(member, by_hand(net.at(alpha), batches))
 
 
 def test_a_norm_that_the_network_does_not_reach_keeps_its_statistics():
@@ -294,32 +277,12 @@ def test_a_loader_without_a_length(progress):
     check_statistics(net, by_hand(net, batches))
 
 
-def test_a_forward_of_ones_own_is_at_the_point_asked_for():
-    net, batches = family(Simplex(3)), images()
-    before = net.rng.clone()
-    recalibrate(net, [(x,) for x in batches], alpha=[0.6, 0.3, 0.1], forward=lambda point, batch: point(x=batch[0]))
-    check_statistics(net.template, by_hand(net.at([0.6, 0.3, 0.1]), batches))
-    assert torch.equal(net.rng, before)
-
-
 @pytest.mark.parametrize("loader", [list, lambda batches: (x for x in batches)], ids=["list", "generator"])
 @pytest.mark.parametrize("progress", [False, True])
 def test_a_cap_on_batches(loader, progress):
     net, batches = Net(), images(4)
     recalibrate(net, loader(batches), batches=2, progress=progress)
     check_statistics(net, by_hand(net, batches[:2]))
-
-
-def test_no_batch_is_fetched_beyond_the_cap():
-    fetched: list[int] = []
-
-    def endless() -> Iterator[Tensor]:
-        for index in itertools.count():
-            fetched.append(index)
-            yield torch.randn(4, 2, 4, 4, dtype=torch.float64)
-
-    recalibrate(Net(), endless(), batches=3)
-    assert fetched == [0, 1, 2]
 
 
 def test_batches_go_to_the_device_of_the_module():
@@ -470,17 +433,6 @@ def test_a_norm_that_gets_no_example_of_a_batch_does_not_count_it():
     torch.testing.assert_close(net.high.running_mean, expected.mean(0))
     torch.testing.assert_close(net.high.running_var, expected.var(0))
     assert net.high.num_batches_tracked == 1
-
-
-def test_an_empty_training_batch_leaves_the_statistics_of_the_midpoint():
-    line = Subspace(
-        lambda: nn.Sequential(nn.BatchNorm1d(2, momentum=None), nn.Linear(2, 2)), Line(), statistics_every=1
-    )
-    x = torch.randn(50, 2) / 9
-    line(x[:0])
-    line(x)
-    torch.testing.assert_close(line.template[0].running_var, x.var(0))
-    assert line.is_calibrated
 
 
 class Graph(nn.Module):

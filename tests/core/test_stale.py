@@ -89,17 +89,6 @@ def test_copies_checkpoints_and_files_know_it_too(calibrated, tmp_path):
         assert silent(each) is calibrated
 
 
-def test_a_family_that_was_asked_before_warns_of_a_checkpoint_that_it_loads():
-    family = made()
-    family(batches(1)[0])
-    state = copy.deepcopy(family.state_dict())
-    ss.recalibrate(family, batches(2))
-    assert silent(family)
-    family.load_state_dict(state)
-    with pytest.warns(StatisticsWarning):
-        family(batches(1)[0])
-
-
 def test_fresh_statistics_are_of_the_midpoint_alone_wherever_training_runs():
     family, drawn = made(statistics_every=2), made(statistics_every=2)
     for x in batches(4):
@@ -129,13 +118,6 @@ def test_a_trained_network_brings_its_statistics_to_its_point_only():
     network(batches(1)[0])
     assert silent(ss.Subspace(network, ss.Line(), init="point"))
     assert not silent(ss.Subspace.from_modules([network, make()], ss.Line()))
-
-
-def test_without_batch_norm_nothing_is_counted():
-    family = ss.Subspace(lambda: nn.Linear(4, 2), ss.Line())
-    family(batches(1)[0])
-    assert silent(family)
-    assert "calibrated" not in family.state_dict()
 
 
 @pytest.mark.parametrize("every", [1, 3, 10])  # of seven: also before the tenth there are some

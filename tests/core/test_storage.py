@@ -1,14 +1,11 @@
 """Families as files: what is in them, what comes back, and what is refused."""
 
 import copy
-import json
 import os
-import resource
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,13 +14,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
-from subspaces import Bezier, FileError, Line, Shape, Simplex, Subspace, load, save
+from subspaces import Bezier, FileError, Line, Simplex, Subspace, load, save
 from subspaces.core import files
+from subspaces.core.shapes import _Interval
 from subspaces.core.storage import VERSION
 
 pytestmark = [  # what is stale or drawn here is meant so
@@ -254,20 +251,6 @@ def test_tied_weights_and_scratch_buffers_are_not_repeated(path):
     assert {name for name in load_file(path) if name.endswith("conv.weight")} == {"shared.conv.weight"}
 
 
-def test_the_header(path):
-    save(Subspace(Net, Simplex(3), layerwise=True, penalised=lambda name, _: name == "conv.weight"), path)
-    with safe_open(path, framework="pt") as file:
-        header = file.metadata()
-    assert header["format"] == "subspaces"
-    assert header["version"] == VERSION
-    assert json.loads(header["frozen"]) == {}
-    assert json.loads(header["shape"]) == {"type": "Simplex", "m": 3}
-    assert json.loads(header["layerwise"]) is True
-    assert json.loads(header["penalised"]) == ["conv.weight"]
-    assert json.loads(header["groups"])["head.bias"] == "others"
-    assert int(header["checksum"], 16) > 0
-
-
 def test_a_path_without_a_folder_and_a_wrapped_family(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     family, make = trained("line")
@@ -283,28 +266,14 @@ def test_a_path_without_a_folder_and_a_wrapped_family(tmp_path, monkeypatch):
 
 
 @dataclass(frozen=True)
-class Broken(Shape):
+class Broken(_Interval):
     """A line that bends sharply at a number of places."""
 
     places: tuple[float, ...] = (0.5,)
-    domain = "a number in [0, 1]"
     vertices = 2
-    point = ()
-
-    def sample(self, size: tuple[int, ...] = (), random: Any = torch.rand) -> Tensor:
-        return random(size)
 
     def coefficients(self, alpha: Tensor) -> Tensor:
         return torch.stack([1 - alpha, alpha], -1)
-
-    def midpoint(self) -> Tensor:
-        return torch.tensor(0.25)
-
-    def inside(self, alpha: Tensor) -> Tensor:
-        return (alpha >= 0) & (alpha <= 1)
-
-    def separation(self, first: Tensor, second: Tensor) -> Tensor:
-        return (first - second).abs()
 
 
 def test_a_shape_of_ones_own_is_passed_again(path):
@@ -472,16 +441,6 @@ def test_a_family_of_another_network_is_refused(make, message, path):
 # Writing
 
 
-class Fails(Tensor):
-    """A tensor that cannot be read any more."""
-
-    def cpu(self) -> Tensor:
-        raise RuntimeError("the device is lost")
-
-    def detach(self) -> Tensor:
-        return self
-
-
 class Extra(Net):
     def get_extra_state(self) -> dict[str, int]:
         return {"epoch": 3}
@@ -496,38 +455,14 @@ def with_buffer(value: Tensor) -> Subspace:
     return Subspace(net, Line())
 
 
-@contextmanager
-def file_size_limit(size: int) -> Iterator[None]:
-    """Let no file of this process grow beyond `size` bytes, as on a full disk."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-def fail_in_a_tensor(path: Path) -> None:
-    family = with_buffer(torch.zeros(2))
-    family.template.late = torch.zeros(2).as_subclass(Fails)
-    save(family, path)
-
-
-def fail_in_the_disk(path: Path) -> None:
-    with file_size_limit(1000):
-        save(Subspace(Net, Line()), path)
-
-
 @pytest.mark.parametrize(
     ("attempt", "error", "message"),
     [
-        (fail_in_a_tensor, RuntimeError, "the device is lost"),
-        (fail_in_the_disk, OSError, "File too large"),
         (lambda path: save(with_buffer(torch.zeros(2, dtype=torch.complex128)), path), TypeError, "late.*complex128"),
         (lambda path: save(with_buffer(torch.eye(2).to_sparse()), path), TypeError, "late.*sparse"),
         (lambda path: save(Subspace(Extra, Line()), path), TypeError, "_extra_state.*dict: only tensors"),
     ],
-    ids=["tensor", "disk", "dtype", "sparse", "extra state"],
+    ids=["dtype", "sparse", "extra state"],
 )
 def test_an_error_while_saving_leaves_the_old_file_and_no_other(attempt, error, message, path):
     family = Subspace(Net, Simplex(3))
@@ -689,37 +624,18 @@ def test_every_family_may_be_saved_so(name, path):
     assert_all_came_back(family, load(path, network))
 
 
-def other_value(net: Adapted) -> None:
-    net.base.bias.data[5] += 1e-6
-
-
-def other_type(net: Adapted) -> None:
-    net.base.double()
-
-
-def other_shape(net: Adapted) -> None:
-    net.base.bias = nn.Parameter(net.base.bias[None], requires_grad=False)
-
-
-def now_trained(net: Adapted) -> None:
-    net.base.bias.requires_grad_(True)
-
-
-def no_longer_trained(net: Adapted) -> None:
-    net.up.requires_grad_(False)
+def frozen_row(n: int) -> nn.Parameter:
+    return nn.Parameter(torch.zeros(1, n), requires_grad=False)
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (
-            other_value,
-            r"base\.bias was \(64,\) torch\.float32, checksum \w+, and is \(64,\) torch\.float32, checksum \w+;",
-        ),
-        (other_type, r"base\.weight was \(64, 64\) torch\.float32, .*and is \(64, 64\) torch\.float64"),
-        (other_shape, r"base\.bias was \(64,\) .*and is \(1, 64\)"),
-        (now_trained, r"base\.bias was \(64,\) .*and is no frozen parameter"),
-        (no_longer_trained, r"up\.weight was no frozen parameter, and is \(64, 2\)"),
+        (lambda net: net.base.bias.data.add_(1e-6), r"base\.bias was \(64,\).*checksum \w+, and is \(64,\).*checksum"),
+        (lambda net: net.base.double(), r"base\.weight was \(64, 64\) torch\.float32.*and is.*torch\.float64"),
+        (lambda net: setattr(net.base, "bias", frozen_row(64)), r"base\.bias was \(64,\) .*and is \(1, 64\)"),
+        (lambda net: net.base.bias.requires_grad_(True), r"base\.bias was \(64,\) .*and is no frozen parameter"),
+        (lambda net: net.up.requires_grad_(False), r"up\.weight was no frozen parameter, and is \(64, 2\)"),
     ],
 )
 def test_another_base_is_refused(change, words, path):
@@ -745,13 +661,3 @@ def test_a_header_that_lies_about_what_was_left_out_is_refused(value, path):
     rewritten(path, load_file(path), frozen=value)
     with pytest.raises(FileError, match=f"{path}"):
         load(path, Adapted)
-
-
-def test_no_trained_weight_passes_for_one_that_was_left_out(path):
-    save(adapted(), path, shared=False)
-    header, tensors = files.read_tensors(path)
-    tensors.pop("vertex.0.up.weight")
-    for lie in (None, "no frozen parameter"):
-        rewritten(path, tensors, frozen=json.dumps({**json.loads(header["frozen"]), "vertex.0.up.weight": lie}))
-        with pytest.raises(FileError, match=rf"vertex\.0\.up\.weight was {lie}, and is no frozen parameter"):
-            load(path, Adapted)
