@@ -15,7 +15,7 @@ import torch.utils.checkpoint
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from subspaces.core import norms, recurrent
+from subspaces.core import batchnorm, recurrent
 
 
 class Filled(NamedTuple):
@@ -68,7 +68,7 @@ def _again(function: Callable[..., Any], running: tuple[Filled, ...], *args: Any
     named = {f"network.{name}": value for name, value in weights.items()}
     token = remember(network, weights, tracking)
     try:
-        with nullcontext() if tracking else norms.untracked(network):
+        with nullcontext() if tracking else batchnorm.untracked(network):
             return functional_call(_Around(network), named, (inner, args, kwargs))
     finally:
         forget(token)

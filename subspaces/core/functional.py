@@ -13,7 +13,7 @@ from torch.nn.utils.prune import BasePruningMethod
 from torch.nn.utils.stateless import _reparametrize_module
 from torch.nn.utils.weight_norm import WeightNorm
 
-from subspaces.core import checkpointing, checks, nested, norms, randomness
+from subspaces.core import batchnorm, checkpointing, checks, nested, randomness
 from subspaces.core.recurrent import forget, recurrent
 from subspaces.errors import ArgumentError
 
@@ -78,7 +78,7 @@ def refreshing(template: nn.Module, weights: Mapping[str, Tensor], refresh: Call
         if checkpointing.runs_with(weights):  # and no family was called meanwhile
             if not inside:
                 refresh((args, kwargs))
-            inside.append(norms.untracked(template))
+            inside.append(batchnorm.untracked(template))
             inside[-1].__enter__()
 
     def end(*_: Any) -> None:
@@ -93,7 +93,7 @@ def refreshing(template: nn.Module, weights: Mapping[str, Tensor], refresh: Call
                 "out and call subspaces.recalibrate before you evaluate"
             )
 
-    found = norms.tracked(template).values()
+    found = batchnorm.tracked(template).values()
     hooks = [template.register_forward_pre_hook(begin, prepend=True, with_kwargs=True)]
     hooks += [template.register_forward_hook(end, always_call=True)]
     hooks += [norm.register_forward_pre_hook(refuse) for norm in found]
@@ -185,9 +185,3 @@ def _compute_weights(network: nn.Module) -> None:
         for hook in part._forward_pre_hooks.values():
             if isinstance(hook, (WeightNorm, BasePruningMethod)):
                 hook(part, ())
-
-
-def unwrapped(module: nn.Module) -> nn.Module:
-    """Return what `torch.compile`, `DistributedDataParallel` or `AveragedModel` has wrapped."""
-    inner = getattr(module, "_orig_mod", getattr(module, "module", None))
-    return unwrapped(inner) if isinstance(inner, nn.Module) else module

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from subspaces.core import alpha as points
-from subspaces.core import checks, functional, geometry, nested, norms, randomness, sharding
+from subspaces.core import batchnorm, checks, distributed, functional, geometry, nested, randomness
 from subspaces.core.alpha import Alpha
 from subspaces.core.features import Sampled, watch
 from subspaces.core.layout import Layout
-from subspaces.core.norms import KeepingStatistics
 from subspaces.core.shapes import Shape
 from subspaces.core.signatures import ShowingInputs
+from subspaces.core.stale import KeepingStatistics
 from subspaces.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Running(ShowingInputs, KeepingStatistics):
     @property
     def mesh(self) -> "DeviceMesh | None":
         """The devices that the vertices are cut over; None before `subspaces.distribute`."""
-        return sharding.mesh_of(self.omega.values())
+        return distributed.mesh_of(self.omega.values())
 
     @property
     def _like(self) -> Tensor:
@@ -99,7 +99,9 @@ class Running(ShowingInputs, KeepingStatistics):
         weights: dict[str, Tensor] = {}
         with geometry.exactly(self.device):
             for group in self.layout.groups:
-                row = sharding.averaged(geometry.mix(coefficients[group.name], self.omega[group.name]), self.averaging)
+                row = distributed.averaged(
+                    geometry.mix(coefficients[group.name], self.omega[group.name]), self.averaging
+                )
                 if cast is not None and group.castable and row.dtype == torch.float32:
                     row = row.to(cast)
                 weights |= group.unpack(row)
@@ -107,7 +109,7 @@ class Running(ShowingInputs, KeepingStatistics):
 
     def _check_same(self, coefficients: Mapping[str, Tensor], mesh: "DeviceMesh | None") -> None:
         if mesh is not None:
-            sharding.check_same({**coefficients, "draws": self.rng[1:]}, mesh)
+            distributed.check_same({**coefficients, "draws": self.rng[1:]}, mesh)
 
     # Running the network
 
@@ -149,12 +151,12 @@ class Running(ShowingInputs, KeepingStatistics):
         cast = self._autocast() if self.cast_weights else None
         before = self.look() if self._looking else None
         if not tracking:
-            norms.apart.run(self._refresh, cast, inputs)  # it counts
+            batchnorm.apart.run(self._refresh, cast, inputs)  # it counts
         with _NOTHING if features is None else watch(self.template, features) as seen:
             alphas = [self._point(alpha) for _ in range(groups)]
             for (positional, named), point in zip(parts, alphas, strict=True):
                 weights = self._weights(point, alpha is None, outside, cast)
-                with _NOTHING if tracking else norms.untracked(self.template):
+                with _NOTHING if tracking else batchnorm.untracked(self.template):
                     outputs.append(functional.call(self.template, weights, positional, named, tracking))
                 if seen is not None:
                     entered.extend(seen[-1:])  # of the last call, where the network calls that module several times
@@ -234,9 +236,9 @@ class Running(ShowingInputs, KeepingStatistics):
         self._calls += 1
         every = self.statistics_every or 1
         if self._calls == 1 or self._calls % every == 0:  # at once too, so that there are some from the beginning
-            with norms.forgetting(self.template, every):
+            with batchnorm.forgetting(self.template, every):
                 functional.call(self.template, self._weights(self._middle, True, False, cast), *inputs)
-            sharding.average_statistics(norms.tracked(self.template).values(), self.mesh, counting=False)
+            distributed.average_statistics(batchnorm.tracked(self.template).values(), self.mesh, counting=False)
             self.keep_statistics()
 
     def _point(self, alpha: Alpha | None) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from subspaces.core import locks
+from subspaces.core.files import waited
 from subspaces.errors import ArgumentError
 from subspaces.evaluation import files
 from subspaces.evaluation.classification import Classes
@@ -76,7 +76,7 @@ class Shelf:
 
     def add(self, measured: Measured) -> None:
         """Add to the file, in place of an earlier one of the same key."""
-        with locks.waited(self.path.with_name(f".{self.path.name}.lock")):  # what others add meanwhile would be lost
+        with waited(self.path.with_name(f".{self.path.name}.lock")):  # what others add meanwhile would be lost
             others = [each for each in self.read() if each.key != measured.key]
             found = [dataclasses.asdict(each) for each in (*others, measured)]
             files.write_json(self.path, {"schema": SCHEMA, "measured": found})

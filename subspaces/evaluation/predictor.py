@@ -11,12 +11,10 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _NormBase
 
 from subspaces.core import functional, nested, streams
-from subspaces.core.batchnorm import recalibrate
+from subspaces.core.batchnorm import renew, tracked
 from subspaces.core.features import watch
-from subspaces.core.norms import tracked
 from subspaces.core.outputs import OutputCheck
 from subspaces.core.randomness import seeded
 from subspaces.errors import ArgumentError
@@ -74,8 +72,6 @@ class Predictor:
         self._names = {name for name, value in named if value.requires_grad}  # frozen ones are shared
         self._networks = [network.eval().requires_grad_(False)]
         self._statistics, self._batches = statistics if tracked(network) else None, batches
-        # a loader that goes on from epoch to epoch begins with the same one for every point
-        self._start: Any = statistics.state_dict() if hasattr(statistics, "start_epoch") else None
         with suppress(ValueError):  # that it has no head which one could name
             self._head = registry.head_name(network)
         sizes: list[int] = [] if self._statistics is None else getattr(statistics, "sizes", [])[:batches]
@@ -179,27 +175,21 @@ class Predictor:
         if point is not None and point in self._known:
             torch._foreach_copy_(buffers, self._known[point])
             return
-        if self._start is not None:
-            statistics.load_state_dict(self._start)
         self._renew_statistics(network, statistics)
         if point is not None:
             while len(self._known) >= KEPT:
                 del self._known[next(iter(self._known))]
             self._known[point] = [buffer.clone() for buffer in buffers]
 
-    def _renew_statistics(self, network: nn.Module, statistics: Iterable[Any]) -> None:
+    def _renew_statistics(self, network: nn.Module, statistics: Any) -> None:
         self.statistics_images = 0
-        others = (part for part in network.modules() if not isinstance(part, _NormBase))
-        kept = [(each, each.clone()) for part in others for each in part.buffers(recurse=False)]
 
         def run(module: Any, batch: Any) -> None:
             self.statistics_images += nested.batch_size(self.task.inputs(batch)) or 0
             self._forward(module, batch)
 
-        with self._settings():  # far off a subspace all is infinite, and that is what is measured
-            recalibrate(network, statistics, batches=self._batches, finite=False, forward=run)
-        for buffer, value in kept:  # which a pass in train mode may change too
-            buffer.copy_(value)
+        with self._settings():
+            renew(network, statistics, run, batches=self._batches, seed=self.seed)
 
 
 class GivenNetworks(Predictor):

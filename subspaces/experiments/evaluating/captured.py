@@ -6,9 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from subspaces.core import averages, functional
+from subspaces.core import functional
+from subspaces.core.batchnorm import tracked
+from subspaces.core.ensemble import wide
 from subspaces.core.graphs import captured
-from subspaces.core.norms import tracked
 from subspaces.evaluation.predictor import Outputs, Predictor
 from subspaces.experiments.data import ResidentLoader
 
@@ -19,6 +20,7 @@ class CapturedPredictor(Predictor):
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
         (network,) = self._networks
+        self._start = self._statistics.state_dict() if isinstance(self._statistics, ResidentLoader) else {}
         shared: dict[int, Any] = {id(value): value for value in network.parameters()}
         self._pupil = functional.copied(network, shared).train()  # the same weights, and the statistics of one batch
         for norm in tracked(self._pupil).values():
@@ -54,10 +56,11 @@ class CapturedPredictor(Predictor):
         found = [(*self._run(self._networks[0], (x, y)), y) for x, y in self.splits[split]]
         outputs, features, targets = zip(*found, strict=True)
         entered = None if features[0] is None else torch.cat(features)
-        return torch.cat([averages.wide(output) for output in outputs]), entered, torch.cat(targets)
+        return torch.cat([wide(output) for output in outputs]), entered, torch.cat(targets)
 
     def _renew_statistics(self, network: nn.Module, statistics: Any) -> None:
         loader: ResidentLoader = statistics
+        loader.load_state_dict(self._start)  # the same batches for every point
         loader.start_epoch()
         sizes = loader.sizes[: self._batches]
         with self._settings():
