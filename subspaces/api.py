@@ -203,6 +203,13 @@ def evaluate(
 
         found = evaluate_runs(what, wanted, progress=progress, **runs)
         return [Evaluation.of(each) for each in found] if isinstance(found, list) else Evaluation.of(found)
+    if all(isinstance(each, nn.Module) for each in wanted.through):
+        usual = {"data": None, "device": "auto", "workers": None, "trust": False}
+        for option, value in runs.items():
+            if value != usual[option]:
+                raise ArgumentError(
+                    f"{option}={checks.shown(value)}: it is for runs; a network is measured where it is, on the loaders"
+                )
     loaders = {split: checks.batches(split, own[split]) for split in ("test", "validation") if own[split] is not None}
     chosen = with_outputs(task_of(task), outputs)
     if forward is not None:

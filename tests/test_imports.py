@@ -208,3 +208,22 @@ def test_importing_leaves_heavy_dependencies_alone():
 def test_all_lists_what_is_there_in_order():
     assert list(subspaces.__all__) == sorted(subspaces.__all__)
     assert all(hasattr(subspaces, name) for name in subspaces.__all__)
+
+
+EVALUATED = """
+import sys, torch
+import subspaces as ss
+batches = [(torch.randn(8, 3), torch.randint(2, (8,)))] * 2
+family = ss.Subspace(lambda: torch.nn.Linear(3, 2), ss.Line())
+found = ss.evaluate(family, test=batches, validation=batches, progress=False, corruptions={"same": batches})
+found["midpoint"].nll, found.frame, found.best(), found.shifted("midpoint", "same")
+ours = [name for name in sys.modules if name.startswith("subspaces.")]
+print(len(ours), [name for name in ours if name.split(".")[1] in ("experiments", "reports", "cli")])
+"""
+
+
+def test_evaluating_a_family_imports_no_experiments():
+    done = subprocess.run([sys.executable, "-c", EVALUATED], capture_output=True, text=True, check=True)
+    count, wrong = done.stdout.split(" ", 1)
+    assert wrong == "[]\n"
+    assert int(count) < 110

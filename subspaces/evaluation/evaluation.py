@@ -59,7 +59,7 @@ class Evaluation:
     choices: list[Choice] = field(default_factory=list)
     checks: list[Check] = field(default_factory=list)
     examples: Examples | None = None
-    command: str = ""  # the command line that made it
+    command: str = ""  # the command lines that made it
     schema: int = SCHEMA
 
     @classmethod

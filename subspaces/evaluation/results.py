@@ -31,7 +31,10 @@ def evaluate(
     progress: Progress,
     command: str = "",
 ) -> Evaluation:
-    """Measure what is missing of one subject, choose, and return its evaluation; that of a run is also written."""
+    """Measure what is missing of one subject, choose, and return its evaluation; that of a run is also written.
+
+    `command` is the command line that asks for it, which is kept with those before.
+    """
     session = Session(subject, metrics, settings, progress)
     items, answers = planning.items_of(subject, settings)
     session.walk(items)
@@ -48,6 +51,7 @@ def evaluate(
     dataset = subject.dataset if earlier is None else earlier.dataset
     planes, checks = planes_of(session)
     statistics = {"images": session.images(), **subject.noted, "batches": settings.statistics_batches}
+    said = "" if earlier is None else earlier.command
     before = earlier.choices if earlier is not None and same else []
     found = Evaluation(
         name=subject.name,
@@ -68,7 +72,7 @@ def evaluate(
         choices=_choices(session, rows, [each.chosen_on for each in before]),
         checks=checks,
         examples=_examples(session, rows, earlier),
-        command=command,
+        command="\n".join(dict.fromkeys(filter(None, [*said.splitlines(), command]))),
         **subject.trained(statistics),
     )
     if subject.folder is not None and (session.measured or _content(found) != _content(earlier)):

@@ -150,3 +150,9 @@ def test_what_was_not_measured_is_named() -> None:
         found.best(on="test")
     with pytest.raises(AttributeError, match="a row has no 'acuracy': did you mean 'accuracy'"):
         _ = found["midpoint"].acuracy
+
+
+@pytest.mark.parametrize("given", [{"device": "cpu"}, {"workers": 2}, {"data": "there"}, {"trust": True}])
+def test_what_is_for_runs_is_refused_with_a_network(given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=f"{next(iter(given))}=.*: it is for runs; a network is measured where it is"):
+        ss.evaluate(family(ss.Line()), **LOADERS, **given)
