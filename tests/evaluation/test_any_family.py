@@ -1,7 +1,6 @@
 """Any family, network or list of networks on any loaders, against points made by hand and measured by other means."""
 
 import random
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,11 +12,10 @@ from family_cases import CLASSES, INPUTS, LOADERS, TEST, TRAINING, VALIDATION, B
 from helpers import assert_same_state, snapshot
 from sklearn.metrics import accuracy_score, log_loss
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+from torch.utils.data import DataLoader, TensorDataset
 
 import subspaces as ss
 from subspaces.evaluation import Row
-from subspaces.evaluation.examples import pictures
 from subspaces.experiments.training.batches import evaluation_batches, statistics_batches
 
 
@@ -180,16 +178,6 @@ def test_networks_whose_examples_are_shown_are_refused_a_loader_that_shuffles() 
         ss.evaluate(pictured(), test=small_images(shuffle=True), progress=False)
 
 
-def test_the_pictures_are_of_the_examples_that_count() -> None:
-    found = ss.evaluate(pictured(), test=small_images(ignored=70), progress=False).examples
-    assert found is not None
-    x, y = (torch.cat(parts)[70:] for parts in zip(*small_images(ignored=70), strict=True))
-    assert found.labels == y[found.indices].tolist()
-    low, high = (x[found.indices].flatten(1).quantile(end, 1, keepdim=True) for end in (0.0, 1.0))
-    expected = 255 * (x[found.indices].flatten(1) - low) / (high - low)
-    assert np.abs(pictures(found).flatten(1).double().numpy() - expected.numpy()).max() <= 0.5 + 1e-3
-
-
 class Instances(nn.Module):
     """A network with statistics that are no batch norm's."""
 
@@ -200,15 +188,6 @@ class Instances(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.head(self.norm(x.view(len(x), 3, -1)).flatten(1))
         return out
-
-
-def test_statistics_of_instance_norm_are_made_for_each_point() -> None:
-    one = family(ss.Line(), Instances)
-    with pytest.raises(ValueError, match=r"instance norm \(norm\).*pass statistics="):
-        ss.evaluate(one, test=TEST, grid=(0.2,), progress=False)
-    found = ss.evaluate(one, test=TEST, statistics=TRAINING, grid=(0.2,), progress=False)
-    for row in found.rows:
-        check(row, [logits(ss.recalibrate(one.at(alpha), TRAINING).eval(), TEST) for alpha in row.alphas])
 
 
 def test_other_statistics_stay_while_those_of_batch_norm_are_made() -> None:
@@ -231,20 +210,6 @@ def test_statistics_may_come_from_a_loader_that_shuffles_and_every_point_gets_th
     others = [float(np.ptp([logits(ss.recalibrate(made, training, batches=2), TEST) for _ in range(2)], 0).max())]
     assert min(others) > 1e-3
     assert found.statistics["images"] == 64
-
-
-class Stream(IterableDataset[Any]):
-    """Batches that are made while they are asked for."""
-
-    def __iter__(self) -> Iterator[Any]:
-        for x, y in TEST:
-            yield from zip(x, y, strict=True)
-
-
-def test_a_stream_that_can_begin_again() -> None:
-    one = family(ss.Line(), normless)
-    found = ss.evaluate(one, test=DataLoader(Stream(), batch_size=64), progress=False, grid=(0.1,))
-    assert found.rows == ss.evaluate(one, test=TEST, progress=False, grid=(0.1,)).rows
 
 
 # What belongs to the caller is left alone

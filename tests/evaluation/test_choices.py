@@ -2,55 +2,14 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import pytest
-from evaluation_cases import Independent, evaluate, softmax
+from evaluation_cases import evaluate
 
 from subspaces.evaluation import Record, Row
 
 
 def by_split(record: Record, split: str, kind: str) -> list[Row]:
     return [r for r in record.rows if r.split == split and r.kind == kind and r.average != "logits"]
-
-
-@pytest.mark.parametrize("split", ["validation", "test"])
-def test_choices_are_the_best_on_their_split(split: str, runs: Callable[..., list[Path]]) -> None:
-    (folder,) = runs("held-out")
-    (record,) = evaluate(folder, choose_on=split, grid=np.linspace(0, 1, 11))
-    assert {choice.chosen_on for choice in record.choices} == {split}
-    assert {choice.on_test for choice in record.choices} == {split == "test"}
-    points = by_split(record, split, "point")
-    pairs = by_split(record, split, "ensemble")[:-1]  # not the midpoint with itself
-    best = {
-        ("point", "accuracy"): max(points, key=lambda row: row.metrics["accuracy"]),
-        ("point", "nll"): min(points, key=lambda row: row.metrics["nll"]),
-        ("pair", "accuracy"): max(pairs, key=lambda row: row.metrics["accuracy"]),
-    }
-    found = {(choice.what, choice.by): choice for choice in record.choices}
-    assert found.keys() == {*best, ("threshold", "risk")}
-    for key, row in best.items():
-        value = found[key].value
-        assert (value if key[0] == "pair" else [value]) == row.alphas
-        same = [other for other in record.rows if (other.alphas, other.average) == (row.alphas, row.average)]
-        assert found[key].reported == {other.split: other.metrics for other in same}
-        assert len(same) == 2
-    check_threshold(found["threshold", "risk"], Independent(folder), split)
-
-
-def check_threshold(choice: Any, truth: Independent, split: str) -> None:
-    answers = {}
-    for name in choice.reported:
-        p = softmax(truth.predict(0.5, name)[0])
-        answers[name] = (p.max(1), p.argmax(1) != truth.labels(name))
-    for name, (confidence, wrong) in answers.items():
-        kept = confidence >= choice.value - 1e-6
-        assert choice.reported[name]["coverage"] == pytest.approx(kept.mean(), abs=1e-9)
-        assert choice.reported[name]["risk"] == pytest.approx(wrong[kept].mean(), abs=1e-9)
-    confidence, wrong = answers[split]
-    risks = {t: wrong[confidence >= t].mean() for t in confidence}
-    assert choice.value == pytest.approx(min(t for t, risk in risks.items() if risk <= wrong.mean() / 2), abs=1e-6)
 
 
 def test_choices_on_both_splits_stay_and_follow_the_rows(runs: Callable[..., list[Path]]) -> None:

@@ -108,13 +108,6 @@ def test_statistics_are_checked_with_several_numbers_of_images(runs: Callable[..
     assert ss.Evaluation.load(folder) == record
 
 
-def test_statistics_are_checked_once_in_each_cell_of_a_coarse_plane(runs: Callable[..., list[Path]]) -> None:
-    (folder,) = runs("simplex")
-    (record,) = evaluate(folder, random=0, triangle=0, check_statistics=(1,), plane=True, cells=2)
-    plane = record.planes[0]
-    assert record.checks[-1].at == [[x, y] for y in plane.ys for x in plane.xs]
-
-
 # Examples
 
 
@@ -136,12 +129,6 @@ def test_examples_are_the_images_that_change(runs: Callable[..., list[Path]]) ->
     assert 0 < len(index) <= 48
     assert changes[index].min() > 1
     assert sorted(changes[index], reverse=True) == sorted(changes, reverse=True)[: len(index)]
-
-
-def test_one_network_has_no_examples(runs: Callable[..., list[Path]]) -> None:
-    (folder,) = runs("standard")
-    (record,) = evaluate(folder)
-    assert record.examples is None
 
 
 # Errors

@@ -13,7 +13,7 @@ from processes import Pause, Worker
 import subspaces as ss
 from subspaces.cli import app
 from subspaces.evaluation import Record
-from subspaces.evaluation.cache import Measured, Shelf
+from subspaces.evaluation.cache import Shelf
 from subspaces.evaluation.predictor import Predictor
 from subspaces.experiments.evaluating.ensembles import evaluate_together
 from subspaces.experiments.training import Run
@@ -82,25 +82,6 @@ def test_a_run_that_is_trained_anew_is_waited_for(runs: Runs) -> None:
 
 
 # Files that several processes add to
-
-
-def measured(number: int) -> Measured:
-    return Measured({"number": number}, {}, {"test": 10}, {"test": {"accuracy": number / 100}})
-
-
-def adds(pause: Pause, path: Path, numbers: range) -> None:
-    shelf = Shelf(path)
-    for number in numbers:
-        shelf.add(measured(number))
-
-
-def test_measurements_of_two_processes_are_all_kept(tmp_path: Path) -> None:
-    path = tmp_path / "measured.json"
-    workers = [Worker(adds, path, range(start, start + 40)) for start in (0, 40)]
-    for worker in workers:
-        worker.end()
-    assert sorted(each.key["number"] for each in Shelf(path).read()) == list(range(80))
-    assert os.listdir(tmp_path) == ["measured.json"]
 
 
 def together(pause: Pause, groups: list[list[Path]], to: Path, calls: int = 0) -> None:

@@ -74,16 +74,6 @@ def test_most_classes_first_then_most_changes_then_confidence_then_the_index() -
     assert choose(predicted, confidence, limit=2).tolist() == [2, 1]
 
 
-def test_one_point_or_no_change_chooses_nothing() -> None:
-    assert choose(torch.tensor([[1, 2, 3]]), torch.ones(1, 3)).tolist() == []
-    assert choose(torch.ones(4, 3, dtype=torch.int64), torch.ones(4, 3)).tolist() == []
-
-
-def test_shapes_that_differ_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"predicted has shape \(2, 3\) and confidence \(3,\): expected \[p, n\]"):
-        choose(torch.ones(2, 3, dtype=torch.int64), torch.ones(3))
-
-
 @given(st.integers(1, 5), st.integers(1, 30), st.integers(0, 10**6), st.integers(1, 40))
 @settings(max_examples=60, deadline=None)
 def test_the_choice_is_that_of_sorted_tuples(p: int, n: int, seed: int, limit: int) -> None:

@@ -33,18 +33,6 @@ def test_the_best_point_is_chosen_where_it_is_asked_for_and_marked_on_the_test_s
     family(ss.Simplex(3)).at(alpha)  # type: ignore[arg-type]
 
 
-def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
-    found = ss.evaluate(family(ss.Line()), name="mine", **LOADERS)
-    found.best(by="nll", on="test")
-    path = found.save(tmp_path / "mine.json")
-    assert path == tmp_path / "mine.json"
-    loaded = ss.Evaluation.load(path)
-    assert loaded == found
-    assert isinstance(loaded, ss.Evaluation)
-    assert (loaded.name, loaded.recipe) == ("mine", None)
-    assert loaded["pair"] == found["pair"]
-
-
 class NotANumber(nn.Module):
     """A network that says nothing about the half of the examples."""
 
@@ -62,23 +50,6 @@ def test_numbers_that_are_not_finite_are_kept(tmp_path: Path) -> None:
         found = ss.evaluate(family(ss.Line(), NotANumber), test=TEST, validation=VALIDATION, progress=False)
     assert all(np.isnan(row.nll) for row in found.rows)
     assert repr(ss.Evaluation.load(found.save(tmp_path / "nan.json"))) == repr(found)
-
-
-def test_a_point_without_a_number_is_never_the_best() -> None:
-    one = family(ss.Line(), normless)
-    with torch.no_grad():
-        for omega in one.omega.values():
-            omega[0] = 3e38  # which are infinite when they are added up
-    with pytest.warns(
-        PredictionWarning, match=r"predictions on the test examples are NaN at alpha = 0\.0, and some in"
-    ):
-        found = ss.evaluate(one, test=TEST, validation=VALIDATION, grid=(0.0, 1.0), progress=False)
-    assert [np.isnan(row.nll) for row in found.rows if row.kind == "point" and row.split == "test"] == [
-        True,
-        True,
-        False,
-    ]
-    assert found.best(by="nll") == 1.0
 
 
 # Errors

@@ -2,19 +2,16 @@
 
 import os
 import shutil
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
 from evaluation_cases import evaluate
 from helpers import resealed
 from typer.testing import CliRunner
 
 import subspaces as ss
 from subspaces.cli import app
-from subspaces.core import files
 from subspaces.experiments.training import Run
 
 Runs = Callable[..., list[Path]]
@@ -56,17 +53,6 @@ def test_every_file_is_looked_at(runs: Runs, tmp_path: Path):
         assert result.stdout.splitlines() == [f"wrong: {problem}" for problem in problems]
 
 
-def test_several_things_may_be_wrong_at_once(runs: Runs, tmp_path: Path):
-    (line,) = runs("line")
-    evaluate(line, grid=(0.0,))
-    names = ("log.jsonl", "measurements.jsonl", "evaluation.json")
-    for name in names:
-        flip(line / name)
-    found = ss.check(line.parent)
-    assert len(found) == 3
-    assert all(any(name in problem for problem in found) for name in names)
-
-
 def test_an_evaluation_of_another_family_is_told(runs: Runs):
     (line,) = runs("line")
     evaluate(line, grid=(0.0,))
@@ -103,16 +89,6 @@ def test_a_run_that_is_trained_is_not_called_damaged(runs: Runs):
     assert ss.check(line) == []
 
 
-def test_a_result_without_its_networks_is_told_and_the_rest_is_looked_at(runs: Runs):
-    (line,) = runs("line")
-    evaluate(line, grid=(0.0,))
-    (line / "family.safetensors").unlink()
-    flip(line / "measurements.jsonl")
-    first, second = ss.check(line)
-    assert first.startswith(f"{line} has a result without its networks: put family.safetensors back to evaluate it")
-    assert "measurements.jsonl is damaged" in second
-
-
 @pytest.mark.parametrize("left", ["state.safetensors", "log.jsonl", "environment.json", "result.json"])
 def test_a_run_that_lost_its_configuration_is_told(left: str, runs: Runs, tmp_path: Path):
     (line,) = runs("line")
@@ -122,25 +98,3 @@ def test_a_run_that_lost_its_configuration_is_told(left: str, runs: Runs, tmp_pa
     for folder in (other, other.parent):
         (problem,) = ss.check(folder)
         assert problem.startswith(f"{other} is not a run folder: it has no config.json")
-
-
-def test_a_file_that_others_replace_is_read_as_one_of_them(tmp_path: Path):
-    families = [ss.Subspace(lambda: torch.nn.Linear(50, 50), ss.Line(), seed=seed) for seed in range(2)]
-    sums = {ss.save(family, tmp_path / "family.safetensors") for family in families}
-    stop = threading.Event()
-
-    def replace() -> None:
-        while not stop.is_set():
-            for family in families:
-                ss.save(family, tmp_path / "family.safetensors")
-
-    writer = threading.Thread(target=replace)
-    writer.start()
-    try:
-        for _ in range(150):
-            header, tensors = files.read_tensors(tmp_path / "family.safetensors")
-            files.check(header, tensors)
-            assert header["checksum"] in sums
-    finally:
-        stop.set()
-        writer.join()

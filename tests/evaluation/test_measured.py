@@ -48,18 +48,6 @@ def test_what_another_process_adds_is_seen_and_kept(tmp_path: Path):
     assert [each.key["number"] for each in theirs.read()] == [1, 2, 3]
 
 
-def test_the_file_is_read_once_however_often_it_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    path = tmp_path / "measured.json"
-    Shelf(path).add(measured(1))
-    reads = []
-    read_bytes = Path.read_bytes
-    monkeypatch.setattr(Path, "read_bytes", lambda self: reads.append(self) or read_bytes(self))
-    shelf = Shelf(path)
-    for _ in range(5):
-        assert shelf.find({"number": 1}) == measured(1)
-    assert reads == [path]
-
-
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"schema": 1, "measured": []}', b"\xff"])
 def test_a_damaged_file_is_named_and_kept(content: bytes, tmp_path: Path):
     path = tmp_path / "measured.json"
@@ -77,12 +65,3 @@ def test_a_sealed_file_of_something_else_is_refused(wrong: dict[str, Any], tmp_p
     resealed(path, lambda values: values.update(wrong))
     with pytest.raises(ss.FileError, match=r"measured\.json is damaged"):
         Shelf(path).read()
-
-
-def test_a_file_of_another_version_has_nothing_in_it(tmp_path: Path):
-    path = tmp_path / "measured.json"
-    Shelf(path).add(measured(1))
-    resealed(path, lambda values: values.update(schema=0))
-    assert Shelf(path).read() == []
-    Shelf(path).add(measured(2))
-    assert Shelf(path).read() == [measured(2)]

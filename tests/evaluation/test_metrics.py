@@ -1,6 +1,5 @@
 """Metrics against independent implementations."""
 
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -10,12 +9,10 @@ from evaluation_cases import certainly
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial import distance
-from scipy.special import logsumexp, softmax
 from sklearn.metrics import accuracy_score, brier_score_loss, log_loss
 from torch import Tensor
-from torchmetrics.functional.classification import multiclass_accuracy, multiclass_calibration_error
+from torchmetrics.functional.classification import multiclass_accuracy
 
-from subspaces.evaluation import metrics
 from subspaces.evaluation.classification import (
     DISTANCES,
     Classes,
@@ -139,12 +136,6 @@ def test_nll_and_brier_are_scikit_learns(sharpness: float) -> None:
     assert brier(probabilities, labels) == pytest.approx(expected, rel=1e-6)
 
 
-def test_nll_is_finite_where_the_probability_is_not_a_float() -> None:
-    log_probabilities = torch.tensor([[0.0, -300.0]]).log_softmax(-1)
-    assert log_probabilities.exp()[0, 1] == 0
-    assert nll(log_probabilities, torch.tensor([1])) == pytest.approx(300)
-
-
 @pytest.mark.parametrize("bins", [1, 15, 20])
 @pytest.mark.parametrize("sharpness", [0.1, 2.0, 30.0])
 def test_ece_is_that_of_a_loop_in_float64(bins: int, sharpness: float) -> None:
@@ -153,25 +144,12 @@ def test_ece_is_that_of_a_loop_in_float64(bins: int, sharpness: float) -> None:
     assert expected_calibration_error(probabilities, labels, bins) == pytest.approx(expected, abs=1e-12)
 
 
-def test_ece_is_torchmetrics_where_that_is_precise() -> None:
-    probabilities, labels = predictions(right=0.7)
-    expected = multiclass_calibration_error(probabilities, labels, 7, n_bins=20)
-    assert expected_calibration_error(probabilities, labels) == pytest.approx(float(expected), abs=1e-6)
-
-
 @pytest.mark.parametrize("calibration_error", BINNED)
 def test_calibration_errors_of_many_equal_confidences_are_precise(calibration_error: Callable[..., float]) -> None:
     probabilities = torch.tensor([[0.9985, 0.0015]]).expand(50_000, 2)
     labels = (torch.arange(50_000) % 100 == 0).long()
     gap = float(probabilities[0, 0].double()) - 0.99
     assert calibration_error(probabilities, labels) == pytest.approx(gap, rel=1e-9)
-
-
-def test_full_confidence_belongs_to_the_last_bin() -> None:
-    probabilities = torch.tensor([[1.0, 0.0], [0.96, 0.04]])
-    labels = torch.tensor([0, 1])
-    assert expected_calibration_error(probabilities, labels) == pytest.approx(abs(0.5 - 0.98), abs=1e-6)
-    assert reliability(probabilities, labels).count == [0] * 19 + [2]
 
 
 def test_a_confidence_on_a_border_belongs_to_the_bin_above() -> None:
@@ -183,12 +161,6 @@ def test_a_confidence_on_a_border_belongs_to_the_bin_above() -> None:
     assert binned.confidence[15] == 0.75
     assert binned.accuracy[0] is None
     assert binned.confidence[0] is None
-
-
-def test_a_confidence_that_rounding_puts_above_one_counts_as_one() -> None:
-    probabilities = torch.tensor([[1.0000001, 0.0]])
-    assert expected_calibration_error(probabilities, torch.tensor([0])) == pytest.approx(0, abs=1e-12)
-    assert reliability(probabilities, torch.tensor([0])).confidence[-1] == 1.0
 
 
 @given(small(), st.sampled_from([1, 4, 20]))
@@ -212,22 +184,6 @@ def test_the_gaps_of_the_reliability_are_the_ece(case: tuple[Tensor, Tensor], bi
 @settings(max_examples=60, deadline=None)
 def test_adaptive_ece_is_that_of_a_loop(case: tuple[Tensor, Tensor], bins: int) -> None:
     assert adaptive_calibration_error(*case, bins) == pytest.approx(slow_adaptive_ece(*case, bins), abs=1e-12)
-
-
-@pytest.mark.parametrize("bins", [1, 7, 20])
-def test_adaptive_ece_of_different_confidences_is_numpys_split(bins: int) -> None:
-    probabilities, labels = predictions(n=20 * 7 * 3)
-    confidence, prediction = (t.numpy() for t in probabilities.double().max(-1))
-    order = np.argsort(confidence)
-    gaps = ((prediction == labels.numpy()) - confidence)[order]
-    expected = np.mean([abs(part.mean()) for part in np.array_split(gaps, bins)])
-    assert adaptive_calibration_error(probabilities, labels, bins) == pytest.approx(expected, abs=1e-12)
-
-
-def test_with_fewer_examples_than_bins_each_is_a_bin() -> None:
-    probabilities = torch.tensor([[0.9, 0.1], [0.6, 0.4], [0.3, 0.7]])
-    labels = torch.tensor([0, 1, 1])
-    assert adaptive_calibration_error(probabilities, labels) == pytest.approx((0.1 + 0.6 + 0.3) / 3, abs=1e-6)
 
 
 @given(small(), st.randoms(use_true_random=False))
@@ -272,18 +228,6 @@ def test_a_perfect_predictor(n: int, classes: int) -> None:
     assert summary(log_probabilities, labels) == pytest.approx(expected, abs=1e-12)
 
 
-def test_a_constant_predictor() -> None:
-    labels = torch.arange(40) % 4
-    expected = {"accuracy": 0.25, "nll": math.log(4), "brier": 0.75, "ece": 0.0, "adaptive_ece": 0.0, "aurc": 0.75}
-    assert summary(torch.full((40, 4), 0.25).log(), labels) == pytest.approx(expected, abs=1e-6)
-
-
-def test_predictions_that_are_not_numbers_have_no_calibration() -> None:
-    log_probabilities = torch.tensor([[0.0, -9.0], [torch.nan, torch.nan]]).log_softmax(-1)
-    found = summary(log_probabilities, torch.tensor([0, 1]))
-    assert all(math.isnan(found[name]) for name in ("nll", "brier", "ece", "adaptive_ece"))
-
-
 def test_distances_are_scipys() -> None:
     p, _ = predictions(n=60)
     q = p.roll(1, 0)
@@ -302,25 +246,6 @@ def test_distances_at_their_ends() -> None:
     assert apart("feature_cosine", p, 5 * p) == pytest.approx(1)
     assert apart("feature_cosine", p, -p) == pytest.approx(-1)
     assert apart("feature_cosine", p, torch.zeros(3, 3)) == 0.0
-
-
-@pytest.mark.parametrize("members", [1, 2, 5])
-def test_the_log_of_a_mean_is_scipys(members: int) -> None:
-    logits = 20 * torch.randn(members, 30, 6, generator=torch.Generator().manual_seed(0))
-    double = logits.double().numpy()
-    exact = logsumexp(double - logsumexp(double, -1, keepdims=True), 0) - math.log(members)
-    assert log_mean(logits).numpy() == pytest.approx(exact, abs=1e-4)
-    assert log_mean(logits).exp().numpy() == pytest.approx(softmax(double, -1).mean(0), abs=1e-6)
-    averaged = log_mean(logits, "logits").exp().numpy()
-    assert averaged == pytest.approx(softmax(double.mean(0), -1), abs=1e-6)
-
-
-def test_the_table_names_what_was_meant() -> None:
-    assert [each.name for each in of_task("classification") if not each.lower_is_better] == ["accuracy"]
-    with pytest.raises(ValueError, match=r"unknown metric 'acuracy': did you mean 'accuracy'\?"):
-        metrics.metric("acuracy")
-    with pytest.raises(ValueError, match=r"unknown metric 'loss': expected one of 'accuracy', 'nll'"):
-        metrics.metric("loss")
 
 
 LABELS = torch.tensor([0, 1])

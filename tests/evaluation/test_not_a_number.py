@@ -1,7 +1,6 @@
 """Predictions that are NaN: wrong, warned about once, and never chosen."""
 
 import math
-import warnings
 
 import pytest
 import torch
@@ -12,7 +11,6 @@ from subspaces.errors import ArgumentError
 from subspaces.evaluation.classification import Classes
 from subspaces.evaluation.metrics import of_task, tally
 from subspaces.evaluation.results import PredictionWarning
-from subspaces.evaluation.selective import threshold
 
 X, Y = torch.randn(40, 4, generator=torch.Generator().manual_seed(0)), torch.arange(40) % 3
 BROKEN = torch.where(torch.arange(40)[:, None] < 10, torch.nan, X)
@@ -73,13 +71,6 @@ def test_nan_is_warned_about_once_and_counts_as_wrong() -> None:
     assert math.isnan(found.against("midpoint", "outliers").auroc_entropy)
 
 
-def test_nothing_is_said_without_nan() -> None:
-    family = ss.Subspace(lambda: nn.Linear(4, 3), ss.Line())
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        ss.evaluate(family, test=CLEAN, validation=CLEAN, progress=False)
-
-
 def test_a_point_of_nan_is_never_chosen() -> None:
     family = line()
     with pytest.warns(PredictionWarning, match=r"40 of 40 .* alpha = "):
@@ -91,12 +82,6 @@ def test_a_point_of_nan_is_never_chosen() -> None:
         assert selected.alpha <= 0.6  # type: ignore[operator]
         assert float(selected.best.alpha) <= 0.6  # type: ignore[arg-type]
         assert math.isfinite(selected.value)
-
-
-@pytest.mark.parametrize("by", ["nll", "accuracy", "entropy"])
-def test_select_refuses_a_midpoint_of_nan(by: str) -> None:
-    with pytest.raises(ArgumentError, match=f"{by} is not finite at the midpoint for 10 of 40 examples"):
-        ss.Subspace(lambda: nn.Linear(4, 3), ss.Line()).select([(BROKEN, Y)], by=by)  # type: ignore[arg-type]
 
 
 def test_there_is_no_best_of_nothing_but_nan() -> None:
@@ -118,23 +103,11 @@ def test_a_nan_member_spoils_its_ensemble_and_no_other() -> None:
     assert found["vertices"].accuracy == 0
 
 
-def test_regression_warns_too() -> None:
-    torch.manual_seed(0)
-    with pytest.warns(PredictionWarning, match="10 of 40"):
-        found = ss.evaluate(nn.Linear(4, 1), test=[(BROKEN, X[:, :1])], task="regression", progress=False)
-    assert math.isnan(found["midpoint"].rmse)
-
-
 def test_iou_of_pixels_that_are_nan() -> None:
     logs = torch.tensor([[0.0, -9.0], [-9.0, 0.0], [torch.nan, torch.nan]]).log_softmax(1)
     found = tally(of_task("pixels"), [(Classes(logs), torch.tensor([0, 1, 1]))])
     assert found["miou"] == (1 + 1 / 2) / 2
     assert found["accuracy"] == pytest.approx(2 / 3)
-
-
-def test_a_threshold_is_never_nan() -> None:
-    each = torch.tensor([[torch.nan, 0.0], [0.9, 1.0], [0.6, 1.0]], dtype=torch.float64)
-    assert threshold(each, 0.5) == 0.6
 
 
 def test_a_metric_of_another_library_is_nan() -> None:

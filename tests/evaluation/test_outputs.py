@@ -66,17 +66,6 @@ def test_probabilities_are_not_taken_for_logits_without_a_word(ends, name):
     assert double["nll"] != pytest.approx(measured(Ending(ends["logits"]), outputs="logits")["nll"])
 
 
-def test_logits_are_not_taken_for_probabilities():
-    with pytest.raises(ss.UserError, match=r"outputs='probabilities': the network's outputs are none, expected rows"):
-        measured(Ending(SEVERAL["logits"]), outputs="probabilities")
-
-
-def test_log_probabilities_as_logits_are_right_anyway():
-    assert measured(Ending(SEVERAL["log-probabilities"])) == pytest.approx(
-        measured(Ending(SEVERAL["logits"])), abs=1e-6
-    )
-
-
 def test_an_ensemble_knows_what_its_members_return():
     members = [Ending(SEVERAL["probabilities"]), Ending(SEVERAL["probabilities"])]
     ensemble = ss.Ensemble(members, outputs="probabilities")
@@ -206,13 +195,6 @@ def test_small_batches_and_nan_do_not_hide_probabilities(ends):
     ensemble(x[:1])
     with pytest.raises(ss.UserError, match="look like probabilities"):
         [ensemble(one) for one, _ in small]
-
-
-def test_a_head_that_begins_at_zero_is_no_sigmoid():
-    network = Ending(SINGLE["logits"], 1)
-    nn.init.zeros_(network.last.weight)
-    nn.init.zeros_(network.last.bias)
-    assert measured(network)["nll"] == pytest.approx(math.log(2))
 
 
 def test_another_form_of_batch_names_forward():

@@ -76,10 +76,6 @@ def test_random_points_are_fixed_by_the_seed_and_begin_alike() -> None:
     assert (many.max(1) > 0.5).mean() == pytest.approx(0.75, abs=0.02)
 
 
-def test_one_random_point_is_no_ensemble() -> None:
-    assert plan(ss.Simplex(3), random=1)[-1].ensemble is None
-
-
 @pytest.mark.parametrize("shape", [ss.Point(), ss.Line(), ss.Bezier(1), ss.Bezier(3), ss.Simplex(3), ss.Simplex(5)])
 def test_coefficients_outlines_and_names_fit_the_shape(shape: ss.Shape) -> None:
     for item in plan(shape):

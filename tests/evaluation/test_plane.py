@@ -181,13 +181,6 @@ def test_names_of_networks(text: str, expected: Any) -> None:
     assert parse_network(text) == expected
 
 
-def test_a_folder_whose_name_has_a_colon(tmp_path: Path) -> None:
-    folder = tmp_path / "a:0.3"
-    folder.mkdir()
-    assert parse_network(str(folder)) == (folder, None)
-    assert parse_network(f"{folder}:1") == (folder, 1.0)
-
-
 def test_planes_that_cannot_be(runs: Runs, tmp_path: Path) -> None:
     line, standard, simplex, lenet = runs("line", "standard", "simplex", "lenet")
     mnist = tmp_path / "mnist"

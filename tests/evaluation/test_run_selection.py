@@ -161,15 +161,6 @@ def test_arrays_that_do_not_fit_are_refused(
         domains.domain_of(digits, None, 3, tmp_path / "mine.npz")
 
 
-def test_a_file_that_is_not_there_is_named_with_what_was_expected(run: Path, tmp_path: Path) -> None:
-    (tmp_path / "mine").mkdir()
-    for path, lacking in ((tmp_path / "mime.npz", "mime.npz"), (tmp_path / "mine", "images.npy")):
-        said = CliRunner().invoke(app, ["select", str(run), "--images", str(path), "--device", "cpu"])
-        assert said.exit_code == 1
-        expected = f"error: {path}: there is no {lacking}: expected an .npz file with `images` (uint8 "
-        assert said.stderr.startswith(expected), said.stderr
-
-
 def test_published_images_are_read(digits: datasets.Dataset, tmp_path: Path) -> None:
     images = torch.zeros(50, 32, 32, 3, dtype=torch.uint8)
     np.save(tmp_path / "fog.npy", images.numpy())
@@ -199,16 +190,3 @@ def test_the_command_prints_a_table_or_json_and_exports(run: Path, tmp_path: Pat
     family = ss.load(run / "family.safetensors", network, shape=Run.open(run).recipe.result_shape())
     for name, value in family.at(kept.alpha).named_parameters():
         assert torch.equal(value, network.get_parameter(name))
-
-
-def test_a_file_of_no_format_is_refused_before_any_work(run: Path) -> None:
-    said = CliRunner().invoke(app, ["select", str(run), "--corruption", "fog", "--out", "net.pkl"])
-    assert said.exit_code == 2
-    assert "--out" in said.output
-    assert not (run / FILE).exists()
-
-
-def test_an_option_is_named_as_it_is_typed(run: Path) -> None:
-    said = CliRunner().invoke(app, ["select", str(run), "--corruption", "fog", "--severity", "9"])
-    assert said.exit_code == 2
-    assert "--severity=9" in said.output

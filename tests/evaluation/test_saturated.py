@@ -1,7 +1,5 @@
 """Networks that are very sure: their numbers against an implementation of numpy and scipy in float64."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -98,13 +96,3 @@ def test_a_class_that_is_masked_is_no_nan() -> None:
     found = log_mean(masked)
     assert found[0, 2] == -torch.inf
     assert float(found.exp().sum()) == pytest.approx(1)
-
-
-def test_a_family_is_selected_in_float64() -> None:
-    family: Any = ss.Subspace(lambda: nn.Linear(3, 3), ss.Line(), seed=0)
-    x = 40 * torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
-    y = torch.randint(3, (60,), generator=torch.Generator().manual_seed(1))
-    found = family.select([(x, y)], points=3, folds=0)
-    with torch.no_grad():
-        logs = log_softmax(family.midpoint()(x).double().numpy())
-    assert found.midpoint == pytest.approx(-logs[np.arange(60), y.numpy()].mean(), rel=1e-12)

@@ -75,37 +75,6 @@ def test_risks_are_the_mean_over_all_orders_of_equals(case: list[tuple[float, bo
     assert curve.risk == pytest.approx(expected.tolist(), abs=1e-12)
 
 
-def test_aurc_of_different_confidences_is_a_plain_loop() -> None:
-    generator = torch.Generator().manual_seed(1)
-    probabilities = torch.randn(300, 5, generator=generator).softmax(-1)
-    labels = torch.randint(5, (300,), generator=generator)
-    confidence, predicted = probabilities.max(1)
-    assert len(confidence.unique()) == 300
-    order = np.argsort(-confidence.numpy())
-    wrong = (predicted != labels).numpy()[order]
-    expected = np.mean([wrong[:k].mean() for k in range(1, 301)])
-    assert aurc(probabilities, labels) == pytest.approx(expected, abs=1e-12)
-
-
-@given(cases(40), st.randoms(use_true_random=False))
-@settings(max_examples=40, deadline=None)
-def test_the_order_of_the_examples_does_not_matter(case: list[tuple[float, bool]], random) -> None:
-    shuffled = random.sample(case, len(case))
-    first, second = of(*split(case)), of(*split(shuffled))
-    assert aurc(*first) == pytest.approx(aurc(*second), abs=1e-12)
-    assert risk_coverage(*first).risk == pytest.approx(risk_coverage(*second).risk, abs=1e-12)
-    assert threshold_for_risk(*first, 0.25) == threshold_for_risk(*second, 0.25)
-
-
-def test_the_best_and_the_worst_order() -> None:
-    confidence = np.linspace(0.51, 1.0, 100).tolist()
-    right_first = of(confidence, [k >= 30 for k in range(100)])
-    wrong_first = of(confidence, [k < 70 for k in range(100)])
-    assert aurc(*right_first) == pytest.approx(np.mean([max(0, k - 70) / k for k in range(1, 101)]))
-    assert aurc(*wrong_first) == pytest.approx(np.mean([min(30, k) / k for k in range(1, 101)]))
-    assert aurc(*of([0.9] * 100, [k < 70 for k in range(100)])) == pytest.approx(0.3)
-
-
 @pytest.mark.parametrize(("n", "points"), [(1, 51), (2, 51), (50, 51), (51, 51), (1000, 51), (10_007, 51), (1000, 2)])
 def test_coverages_are_spread_from_one_example_to_all(n: int, points: int) -> None:
     generator = torch.Generator().manual_seed(n)
@@ -137,26 +106,11 @@ def test_the_threshold_is_the_lowest_that_keeps_the_risk(case: list[tuple[float,
         assert found["coverage"] == sum(confidence >= chosen for confidence, _ in case) / len(case)
 
 
-def test_equal_confidences_are_kept_or_left_together() -> None:
-    probabilities, labels = of([0.9, 0.9, 0.6], [True, False, True])
-    assert threshold_for_risk(probabilities, labels, 0.0) is None
-    assert threshold_for_risk(probabilities, labels, 0.4) == 0.6
-    assert selected(probabilities, labels, 0.9) == {"coverage": 2 / 3, "risk": pytest.approx(0.5)}
-
-
 def test_a_threshold_of_one_split_selects_on_another() -> None:
     chosen = threshold_for_risk(*of([0.95, 0.9, 0.7, 0.6], [True, True, False, True]), 0.0)
     assert chosen == 0.9
     probabilities, labels = of([0.92, 0.91, 0.8, 0.99], [True, False, False, True])
     assert selected(probabilities.float(), labels, chosen) == {"coverage": 0.75, "risk": pytest.approx(1 / 3)}
-
-
-def test_a_threshold_of_float32_predictions_selects_the_example_it_comes_from() -> None:
-    probabilities = torch.randn(200, 4, generator=torch.Generator().manual_seed(0)).softmax(-1)
-    labels = probabilities.argmax(1)
-    chosen = threshold_for_risk(probabilities, labels, 0.0)
-    assert chosen == float(probabilities.max(1).values.min())
-    assert selected(probabilities, labels, chosen) == {"coverage": 1.0, "risk": 0.0}
 
 
 def test_nothing_selected_is_no_error() -> None:

@@ -22,9 +22,8 @@ from subspaces.evaluation.corruptions import CORRUPTIONS, corrupt
 from subspaces.evaluation.measurements import FILE
 from subspaces.evaluation.pictures import in_batches
 from subspaces.evaluation.predictor import Outputs, Predictor
-from subspaces.evaluation.subject import How, subject_of
 from subspaces.experiments import data
-from subspaces.experiments.data import Files, Split, StreamingLoader
+from subspaces.experiments.data import Files, StreamingLoader
 from subspaces.experiments.evaluating.run_subject import run_subjects
 from subspaces.experiments.training import Execution, Run
 
@@ -209,14 +208,6 @@ def test_a_published_folder_is_read(tmp_path: Path) -> None:
         ss.evaluate(line, corruptions=tmp_path / "empty", **settings)
 
 
-def test_published_images_have_the_type_of_the_images_and_not_of_what_stands_before_them() -> None:
-    images, labels = pictures()
-    batch = {"number": torch.arange(20), "images": images.float() / 255, "labels": labels}
-    subject = subject_of([Sees()], ss.Classification(), {"test": [batch]}, None, None, How())
-    ((found, _),) = subject.batches(Split(images, labels), None, None)
-    torch.testing.assert_close(found, batch["images"])
-
-
 # Files
 
 
@@ -382,19 +373,3 @@ def test_normalised_images_need_their_constants_and_runs_bring_theirs(runs: Runs
         ss.evaluate(line, test=batches, corruptions="fog", progress=False)
     with pytest.raises(ValueError, match="is a run, which knows its own"):
         evaluate(*runs("standard"), corruptions=ss.Corruptions("fog", mean=(0.5,), std=(0.5,)))
-
-
-@pytest.mark.parametrize(
-    ("channels", "scale", "constants", "said"),
-    [
-        (1, "unit", {"mean": MEAN, "std": STD}, "mean=.0.4, 0.5, 0.6., .* have 1 channel; expected 1 number"),
-        (3, "unit", {"mean": MEAN[:2], "std": STD}, r"mean=\(0.4, 0.5\), .* have 3 channels; expected 3 numbers"),
-        (3, "unit", {"mean": 0.5, "std": STD[:2]}, r"std=\(0.2, 0.3\): .* have 3 channels; expected 3 numbers"),
-        (1, "bytes", {"mean": MEAN, "std": STD}, "have 1 channel; expected 1 number"),
-    ],
-)
-def test_constants_are_one_for_each_channel(channels: int, scale: str, constants: dict[str, Any], said: str) -> None:
-    batches = loader(*pictures(channels), 20, SCALES[scale][0])
-    line = ss.Subspace(lambda: Sees(channels), ss.Line())
-    with pytest.raises(ValueError, match=said):
-        ss.evaluate(line, test=batches, corruptions=ss.Corruptions("fog", **constants), progress=False)

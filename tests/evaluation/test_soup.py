@@ -4,12 +4,10 @@ import dataclasses
 import itertools
 import math
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from evaluation_cases import Independent, check_row, evaluate
 from family_cases import LOADERS, TEST, TRAINING, VALIDATION, family, network
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,7 +15,6 @@ from torch import nn
 
 import subspaces as ss
 from subspaces.evaluation.choices import greedy
-from subspaces.evaluation.session import Session
 from subspaces.reports.table import outlier_table, shift_table
 
 
@@ -119,13 +116,6 @@ def test_networks_that_are_there_already_become_a_soup() -> None:
     assert (row.kind, row.role, row.networks) == ("point", "soup", 1)
 
 
-def test_a_line_keeps_an_end_or_both() -> None:
-    line = ss.Subspace.from_modules(trained()[2:], ss.Line())
-    found = ss.evaluate(line, **LOADERS, answers=["soup"], grid=(0.25, 0.5))
-    assert found["soup"].alphas == [0.0]
-    assert [each.words for each in found.answers] == ["greedy soup of 1 of 2 vertices: 1"]
-
-
 def test_another_task_is_chosen_by_its_own_metric() -> None:
     torch.manual_seed(0)
     batches = [(torch.randn(16, 3), torch.zeros(16, 1)) for _ in range(2)]
@@ -136,39 +126,6 @@ def test_another_task_is_chosen_by_its_own_metric() -> None:
     both = ss.Subspace.from_modules([far, near], ss.Simplex(2))
     loaders: dict[str, Any] = {"test": batches, "validation": batches, "task": "regression", "progress": False}
     assert ss.evaluate(both, answers=["soup"], **loaders)["soup"].alphas == [[0.0, 1.0]]
-
-
-class Breaks(RuntimeError):
-    """What ends an evaluation in the middle."""
-
-
-def test_a_run_has_a_soup_and_goes_on_after_interruptions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    how: dict[str, Any] = {"out": tmp_path, "show": "quiet", "tensorboard": False, "device": "cpu"}
-    (run,) = ss.train("digits-snapshot", vertices=4, validation=200, epochs=4, **how)
-    points: dict[str, Any] = {"answers": ["midpoint", "soup"], "random": 0, "triangle": 0}
-    (whole,) = evaluate(run.folder, **points)
-    check_row(whole["soup"], Independent(run.folder))
-    for name in ("evaluation.json", "measurements.jsonl"):
-        (run.folder / name).unlink()
-    asked: list[str] = []
-    walk = Session._walk
-
-    def counting(session: Session, item: Any, splits: Any) -> None:
-        asked.append(item.role)
-        if asked.count(item.role) == 1:  # the first of each kind
-            raise Breaks
-        walk(session, item, splits)
-
-    monkeypatch.setattr(Session, "_walk", counting)
-    for _ in {row.role for row in whole.rows}:
-        with pytest.raises(Breaks):
-            evaluate(run.folder, **points)
-    assert asked[-1] == "soup"
-    (again,) = evaluate(run.folder, **points)
-    assert (again.rows, again.answers) == (whole.rows, whole.answers)
-    done = len(asked)
-    assert evaluate(run.folder, **points) == [again]
-    assert len(asked) == done
 
 
 @pytest.mark.parametrize(

@@ -27,20 +27,6 @@ def test_paired_differences_are_those_of_scipy(pairs: list[tuple[float, float]],
     assert (found.low, found.high) == pytest.approx((interval.low, interval.high), rel=1e-6, abs=1e-9)
 
 
-def test_by_hand() -> None:
-    found = paired([0.93, 0.95], [0.92, 0.91])  # differences 0.01 and 0.04: s = 0.03/√2, s/√n = 0.015
-    assert found.mean == pytest.approx(0.025)
-    assert found.low == pytest.approx(0.025 - 12.7062 * 0.015, abs=1e-6)
-    assert found.high == pytest.approx(0.025 + 12.7062 * 0.015, abs=1e-6)
-    assert spread([1.0, 2.0, 4.0]).std == pytest.approx((((4 / 3) ** 2 + (1 / 3) ** 2 + (5 / 3) ** 2) / 2) ** 0.5)
-
-
-def test_one_seed_has_neither_spread_nor_interval() -> None:
-    assert spread([0.5]).std is None
-    found = paired([0.5], [0.25])
-    assert (found.mean, found.low, found.high) == (0.25, None, None)
-
-
 @pytest.mark.parametrize(("n", "t"), [(2, 12.706), (3, 4.303), (5, 2.776), (31, 2.042)])
 def test_standard_errors_are_those_of_the_printed_tables(n: int, t: float) -> None:
     assert errors(n) == pytest.approx(t, abs=5e-4)

@@ -25,7 +25,6 @@ import subspaces as ss
 from subspaces.evaluation import METRICS, Metric, average
 from subspaces.evaluation.classification import Classes
 from subspaces.evaluation.metrics import of_task
-from subspaces.evaluation.regression import Normal, mixture
 
 QUIET: dict[str, Any] = {"progress": False}
 
@@ -75,18 +74,6 @@ def test_tokens_have_the_perplexity_of_their_mean_likelihood(shift: bool) -> Non
     assert row.perplexity == pytest.approx(float(loss.exp()), rel=1e-5)
 
 
-def test_tokens_by_name_and_another_label_that_does_not_count() -> None:
-    logits, labels = normal(6, 5, 4), whole(4, 6, 5)
-    batches = [(logits, labels)]
-    assert ss.evaluate(Given(), test=batches, task="tokens", **QUIET)["midpoint"].count == 30
-    found = ss.evaluate(Given(), test=batches, task=ss.Classification("tokens", ignore=0), **QUIET)["midpoint"]
-    kept = labels.flatten() != 0
-    assert found.count == int(kept.sum())
-    assert found.nll == pytest.approx(
-        float(nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=0))
-    )
-
-
 def test_pixels_have_the_mean_iou_of_scikit_learn_and_torchmetrics() -> None:
     logits, labels = normal(9, 5, 6, 4, seed=2), whole(4, 9, 6, 4, seed=3)  # class 4 is answered and never right
     logits[:, 3] -= 100  # class 3 is right and never answered
@@ -99,13 +86,6 @@ def test_pixels_have_the_mean_iou_of_scikit_learn_and_torchmetrics() -> None:
     assert row.nll == pytest.approx(float(nn.functional.cross_entropy(logits, labels)), rel=1e-6)
     jaccard = torchmetrics.JaccardIndex("multiclass", num_classes=5, average="macro")
     assert row.miou == pytest.approx(float(jaccard(answers[kept], labels[kept])), rel=1e-6)
-
-
-def test_a_class_that_is_nowhere_does_not_count_for_the_mean_iou() -> None:
-    labels = torch.tensor([[[0, 0], [1, 2]]])
-    logits = torch.full((1, 8, 2, 2), -50.0).scatter(1, torch.tensor([[[[0, 1], [1, 2]]]]), 50.0)
-    row = ss.evaluate(Given(), test=[(logits, labels)], task="pixels", **QUIET)["midpoint"]
-    assert row.miou == pytest.approx((1 / 2 + 1 / 2 + 1) / 3)
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.float32])  # which binary_cross_entropy_with_logits takes
@@ -178,17 +158,6 @@ def test_regression_is_that_of_torchs_and_scipys_distributions(log: bool) -> Non
     points = [row for row in found.rows if row.kind == "point"]
     nearest = min(points, key=lambda row: abs(row.interval_coverage - 0.9))
     assert found.best(by="interval_coverage", on="test") == nearest.alphas[0]
-
-
-def test_the_variance_of_a_mixture_is_that_of_numbers_drawn_from_it() -> None:
-    means, variances = torch.tensor([[0.0], [3.0], [-1.0]]), torch.tensor([[1.0], [0.25], [2.0]])
-    found = mixture([Normal(mean[None], variance[None]) for mean, variance in zip(means, variances, strict=True)])
-    random = np.random.default_rng(0)
-    which = random.integers(0, 3, 400_000)
-    drawn = random.normal(means.numpy()[which, 0], variances.sqrt().numpy()[which, 0])
-    assert float(found.mean) == pytest.approx(drawn.mean(), abs=0.01)
-    assert found.variance is not None
-    assert float(found.variance) == pytest.approx(drawn.var(), rel=0.01)
 
 
 def test_plain_numbers_have_no_density_and_any_shape() -> None:
