@@ -42,10 +42,18 @@ def of_run(folder: Path) -> dict[str, Any]:
     if evaluation:
         found["evaluated"] = {key: evaluation[key] for key in ("environment", "statistics", "checks")}
         found["seconds"] = sum(evaluation["statistics"]["images"] / each for each in rates(folder))
-        found["answers"] = [{key: row[key] for key in ANSWER if row[key] is not None} for row in evaluation["rows"]]
+        rows = [{**row, "split": row["data"]} for row in evaluation["rows"]]
+        own = [row for row in rows if not row["group"]]
+        found["answers"] = [{key: row[key] for key in ANSWER if row[key] is not None} for row in own]
         for name in ("shifts", "outliers"):
-            sets = [beside(each, evaluation["answers"]) for each in evaluation.get(name, [])]
-            found |= {name: sets, "unchanged": beside(evaluation, evaluation["answers"])["answers"]} if sets else {}
+            sets: dict[Any, dict[str, Any]] = {}
+            for row in rows:
+                if row["group"] and (row["group"] == "outliers") == (name == "outliers"):
+                    about = {"name": row["data"], **{key: row[key] for key in ("severity", "group", "source", "count")}}
+                    sets.setdefault(json.dumps(about), {**about, "rows": []})["rows"].append(row)
+            if sets:
+                found[name] = [beside(each, evaluation["answers"]) for each in sets.values()]
+                found["unchanged"] = beside({"rows": own}, evaluation["answers"])["answers"]
     return found
 
 

@@ -17,7 +17,7 @@ from subspaces.evaluation.metrics import Metric, measured_by
 from subspaces.evaluation.plane import Network
 from subspaces.evaluation.predictor import Forward
 from subspaces.evaluation.settings import Settings
-from subspaces.evaluation.subject import How, left_alone, subject_of
+from subspaces.evaluation.subject import left_alone, subject_of
 from subspaces.evaluation.tasks import Task, task_of, with_outputs
 from subspaces.text import one_of
 
@@ -215,7 +215,7 @@ def evaluate(
     if forward is not None:
         checks.function("forward", forward, "a function of (network, batch) that returns the network's output")
     statistics = None if statistics is None else checks.batches("statistics", statistics)
-    subject = subject_of(networks, chosen, loaders, statistics, name, How(wanted.precision, forward))
+    subject = subject_of(networks, chosen, loaders, statistics, name, wanted.precision, forward)
     measured = measured_by(chosen.metrics, metrics)
     others = _networks_of_planes(wanted, runs)
     planning.check(subject, wanted, others)

@@ -47,25 +47,51 @@ class Data(NamedTuple):
 
 
 class Subject:
-    """Something that has points, and answers with the networks at them."""
+    """A family, or networks that answer alone and together, with its task and the loaders of its splits.
+
+    Args:
+        name: what it is called in tables.
+        shape: of the family; of several networks a simplex of them, of which the vertices alone are points.
+        task: what is predicted.
+        loaders: the batches of each split, walked over again and again.
+        settings: at least "device" and "precision".
+        networks: those that are there already, in place of a family.
+        statistics: training batches for batch-norm statistics.
+        forward: runs a network on a batch; by default as the task takes a batch apart.
+        seed: of random points and of what is dropped.
+    """
 
     family: Subspace
-    walks = True
-    """Whether points between the vertices are measured too."""
     checksum: str | None = None
     """What tells the family of a run from another one that was trained with the same recipe."""
     folder: Path | None = None
     """Where the evaluation of a run is kept."""
 
     def __init__(
-        self, name: str, shape: Shape, task: Task, splits: Iterable[str], execution: Mapping[str, Any], seed: int = 0
+        self,
+        name: str,
+        shape: Shape,
+        task: Task,
+        loaders: Loaders,
+        settings: Mapping[str, Any],
+        *,
+        networks: Sequence[nn.Module] = (),
+        statistics: Iterable[Any] | None = None,
+        forward: Forward | None = None,
+        seed: int = 0,
     ) -> None:
-        self.name, self.shape, self.task, self.splits, self.seed = name, shape, task, list(splits), seed
-        self.settings = execution  # at least "device" and "precision"
+        self.name, self.shape, self.task, self.loaders, self.settings = name, shape, task, loaders, settings
+        self.networks, self.statistics, self.forward, self.seed = list(networks), statistics, forward, seed
+        self.splits = list(loaders)
         self.label = name  # in planes
         self.answers = usual(shape)  # by name
         self.terms = Family(shape)  # what answers may depend on
         self.noted: dict[str, Any] = {}  # beside the number of batches that statistics are of
+
+    @property
+    def walks(self) -> bool:
+        """Whether points between the vertices are measured too."""
+        return not self.networks
 
     @cached_property
     def environment(self) -> dict[str, Any]:
@@ -93,62 +119,22 @@ class Subject:
 
         `weights` gives those at a point, by default of the family.
         """
-        raise NotImplementedError
+        loaders = {split: self.loaders[split] for split in splits}
+        how: dict[str, Any] = {"batches": statistics, "weights": weights or self.weights, "forward": self.forward}
+        how["dtype"] = torch.bfloat16 if self.settings["precision"] == "bfloat16" else None
+        if self.networks:
+            return GivenNetworks(self.networks, self.task, loaders, self.statistics, **how)
+        return Predictor(self.family.midpoint(), self.task, loaders, self.statistics, **how)
 
     @torch.no_grad()
     def weights(self, place: Place) -> Any:
-        """Return the weights at a point, as the predictor takes them."""
+        """Return the weights at a point; of networks that are there already, the number of the one at a vertex."""
+        if self.networks:
+            return list(place).index(1.0) if isinstance(place, tuple) else 0
         return self.family.theta(self.family.coefficients(to_alpha(place), outside=True))
 
     def images(self, split: str, indices: Sequence[int], labels: Tensor) -> Tensor | None:
-        """Return pictures of some of the examples with these labels, uint8 [k, C, H, W]; None if they are not small."""
-        raise NotImplementedError
-
-    def pictures(self, mean: Constants, std: Constants) -> Iterator[Pictures]:
-        """Yield the test images as bytes, each batch with what makes it of others; the constants are the loader's."""
-        raise NotImplementedError
-
-    def tested(self) -> Iterable[Any]:
-        """Return the test examples, in batches."""
-        raise NotImplementedError
-
-    def named(self, name: str | Path) -> Data:
-        """Return the test images of another data set, or those of a folder, as the network takes them, in batches."""
-        called = Path(name).name
-        raise ArgumentError(
-            f"outliers={called!r}: {self.name} is no run; expected loaders such as {{{called!r}: loader}}"
-        )
-
-    def check_alike(self, other: "Subject") -> None:
-        """Refuse another subject whose networks cannot be compared with those of this one."""
-
-    def check_pictures(self, mean: Constants, std: Constants) -> None:
-        """Refuse test examples that are no images, or constants that are not theirs."""
-        next(self.pictures(mean, std), None)
-
-    def batches(self, images: Images, mean: Constants, std: Constants) -> Iterator[Any]:
-        """Yield other images and their labels as the network gets them."""
-        raise NotImplementedError
-
-
-class How(NamedTuple):
-    """How the user's networks are run: in which precision, and on a batch by which function."""
-
-    precision: str = "auto"
-    forward: Forward | None = None
-
-
-class _OnLoaders(Subject):
-    """What is measured on loaders of the user's own."""
-
-    def __init__(self, name: str, shape: Shape, task: Task, loaders: Loaders, device: object, how: How) -> None:
-        super().__init__(name, shape, task, loaders, {"device": str(device), "precision": how.precision})
-        self.loaders = loaders
-        dtype = torch.bfloat16 if how.precision == "bfloat16" else None
-        self.options: dict[str, Any] = {"dtype": dtype, "forward": how.forward}
-
-    def images(self, split: str, indices: Sequence[int], labels: Tensor) -> Tensor | None:
-        """Return the first inputs of some examples, in the order of the indices, if they are small pictures."""
+        """Return pictures of examples with these labels, uint8 [k, C, H, W]; None if they are no small pictures."""
         first = 0
         found: dict[int, Tensor] = {}
         for batch in self.loaders[split]:
@@ -168,98 +154,71 @@ class _OnLoaders(Subject):
         return small_pictures(torch.stack([found[index] for index in indices])) if found else None
 
     def tested(self) -> Iterable[Any]:
-        """Return the test loader."""
+        """Return the test examples, in batches."""
         return self.loaders["test"]
 
     def pictures(self, mean: Constants, std: Constants) -> Iterator[Pictures]:
-        """Yield the images of the test loader."""
+        """Yield the test images as bytes, each batch with what makes it of others; the constants are the loader's."""
         for batch in self.loaders["test"]:
             here = nested.apply(lambda tensor: tensor.to(self.settings["device"]), batch)
             yield pictures_in(here, self.task, Scale(mean, std))
 
     def batches(self, images: Images, mean: Constants, std: Constants) -> Iterator[Any]:
-        """Yield (inputs, labels) with images of the same size as those of the test loader."""
+        """Yield other images, in the size of the test images, and their labels as the network gets them."""
         first = next(self.pictures(mean, std))
         side = first.images.shape[-1]
         for x, y in in_batches(images, self.settings["device"], side=side, resize=side):
             yield Scale(mean, std).to_numbers(x, first.dtype), y
 
+    def named(self, name: str | Path) -> Data:
+        """Return the test images of another data set, or those of a folder, as the network takes them, in batches."""
+        called = Path(name).name
+        raise ArgumentError(
+            f"outliers={called!r}: {self.name} is no run; expected loaders such as {{{called!r}: loader}}"
+        )
 
-class FamilySubject(_OnLoaders):
-    """A family of the user's own."""
+    def check_alike(self, other: "Subject") -> None:
+        """Refuse another subject whose networks cannot be compared with those of this one."""
 
-    def __init__(
-        self, family: Subspace, task: Task, loaders: Loaders, statistics: Iterable[Any] | None, name: str, how: How
-    ) -> None:
-        super().__init__(name, family.shape, task, loaders, family.device, how)
-        self.family, self.statistics = family, statistics
-        self.noted = dict(zip(("l2", "cos2"), spread(family).tolist(), strict=True))  # how far apart the vertices are
-        batchnorm.check_given(family.template, statistics)
-
-    def predictor(
-        self, splits: Sequence[str], statistics: int | None, weights: Callable[[Any], Any] | None = None
-    ) -> Predictor:
-        """Return what predicts on these loaders."""
-        loaders = {split: self.loaders[split] for split in splits}
-        how = {"batches": statistics, "weights": weights or self.weights, **self.options}
-        return Predictor(self.family.midpoint(), self.task, loaders, self.statistics, **how)
-
-
-class NetworksSubject(_OnLoaders):
-    """Networks that are there already, which answer alone and together."""
-
-    walks = False
-
-    def __init__(
-        self,
-        networks: Sequence[nn.Module],
-        task: Task,
-        loaders: Loaders,
-        statistics: Iterable[Any] | None,
-        name: str,
-        how: How,
-    ) -> None:
-        alone = len(networks) == 1
-        device = next((each.device for each in networks[0].parameters()), "cpu")
-        super().__init__(name, Point() if alone else Simplex(len(networks)), task, loaders, device, how)
-        self._networks, self.statistics = list(networks), statistics
-        self.answers = ("midpoint",) if alone else ("vertices",)
-        self.terms = Family(self.shape, middle="network", vertices="networks")
-
-    def predictor(
-        self, splits: Sequence[str], statistics: int | None, weights: Callable[[Any], Any] | None = None
-    ) -> Predictor:
-        """Return what asks the networks."""
-        loaders = {split: self.loaders[split] for split in splits}
-        how = {"batches": statistics, "weights": self.weights, **self.options}
-        return GivenNetworks(self._networks, self.task, loaders, self.statistics, **how)
-
-    def weights(self, place: Place) -> int:
-        """Return the number of the network at a vertex."""
-        return list(place).index(1.0) if isinstance(place, tuple) else 0
+    def check_pictures(self, mean: Constants, std: Constants) -> None:
+        """Refuse test examples that are no images, or constants that are not theirs."""
+        next(self.pictures(mean, std), None)
 
 
 def subject_of(
     networks: Sequence[nn.Module],
     task: Task,
     loaders: Loaders,
-    statistics: Iterable[Any] | None,
-    name: str | None,
-    how: How,
+    statistics: Iterable[Any] | None = None,
+    name: str | None = None,
+    precision: str = "auto",
+    forward: Forward | None = None,
 ) -> Subject:
     """Return a family, an ensemble, a network or several of them as what is measured on loaders."""
     several, alone = list(networks), distributed.unwrapped(networks[0]) if len(networks) == 1 else None
+    how: dict[str, Any] = {"statistics": statistics, "forward": forward}
     if isinstance(alone, Subspace):
-        return FamilySubject(alone, task, loaders, statistics, name or "family", how)
+        batchnorm.check_given(alone.template, statistics)
+        settings = {"device": str(alone.device), "precision": precision}
+        made = Subject(name or "family", alone.shape, task, loaders, settings, **how)
+        made.family = alone
+        made.noted = dict(zip(("l2", "cos2"), spread(alone).tolist(), strict=True))  # how far apart the vertices are
+        return made
     if isinstance(alone, Ensemble):
         select = alone.select  # takes what is averaged out of what a member returns
         kind: Average = "mixture" if alone.average == "mixture" else "logits"
-        members = alone.members
         if isinstance(task, Classification) and task.outputs is None:
             task = with_outputs(task, alone.member_outputs)
-        several = [member if select is None else Ensemble([member], kind, select=select) for member in members]
-    usual_name = "network" if len(several) == 1 and not isinstance(alone, Ensemble) else "ensemble"
-    return NetworksSubject(several, task, loaders, statistics, name or usual_name, how)
+        several = [one if select is None else Ensemble([one], kind, select=select) for one in alone.members]
+    single = len(several) == 1
+    usual_name = "network" if single and not isinstance(alone, Ensemble) else "ensemble"
+    device = next((each.device for each in several[0].parameters()), "cpu")
+    settings = {"device": str(device), "precision": precision}
+    shape = Point() if single else Simplex(len(several))
+    made = Subject(name or usual_name, shape, task, loaders, settings, networks=several, **how)
+    made.answers = ("midpoint",) if single else ("vertices",)
+    made.terms = Family(shape, middle="network", vertices="networks")
+    return made
 
 
 def spread(family: Subspace) -> Tensor:

@@ -11,7 +11,7 @@ from typing import Any
 from campaign import answers, warm
 from campaign.answers import Answer
 
-CACHES = ("evaluation.json", "predictions.safetensors", "examples.safetensors", "dropout.json", "ensembles.json")
+CACHES = ("evaluation.json", "measurements.jsonl", "ensembles.json")
 PICTURE = Path(__file__).parents[2] / "results" / "demo" / "along.png"
 COMMON = ("--device", "cpu", "--no-tensorboard", "--json")
 RECIPE = ("--epochs", "2", "--validation", "200", "--batch", "256")

@@ -109,6 +109,13 @@ def test_what_does_not_fit_is_named(call: Any, kind: type[Exception], words: str
         call()
 
 
+def test_constants_of_images_are_one_for_each_channel() -> None:
+    images = [(torch.rand(4, 3, 8, 8), torch.zeros(4).long())]
+    wrong = ss.Corruptions("fog", mean=(0.5, 0.5), std=(0.2, 0.2))
+    with pytest.raises(ValueError, match=r"mean=\(0.5, 0.5\), .* have 3 channels; expected 3 numbers in each"):
+        ss.evaluate(nn.Sequential(nn.Flatten(), nn.Linear(192, 2)), test=images, corruptions=wrong, progress=False)
+
+
 def test_what_was_not_measured_is_named() -> None:
     found = ss.evaluate(normless(), test=TEST, progress=False)
     with pytest.raises(KeyError, match="'pair' was not measured: expected one of 'midpoint'"):

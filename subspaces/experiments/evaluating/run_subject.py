@@ -65,7 +65,8 @@ class RunSubject(Subject):
         self.check()
         splits = ["test", *(["validation"] if run.recipe.validation else [])]
         seed, shape = run.recipe.seed, run.recipe.result_shape()
-        super().__init__(run.folder.name, shape, Classification(), splits, dataclasses.asdict(execution), seed)
+        loaders = dict.fromkeys(splits, ())  # which a predictor of a run makes itself
+        super().__init__(run.folder.name, shape, Classification(), loaders, dataclasses.asdict(execution), seed=seed)
         self.label = f"{run.recipe.name} seed {seed}"
         self.answers = tuple(run.recipe.answers)
         definition = run.recipe.definition
