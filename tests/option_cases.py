@@ -150,7 +150,7 @@ COMMANDS = {
                 "--corrupted there", "corruptions", Corruptions(["fog"], folder="there"), "--corruptions fog"
             ),
             "corruption_seed": Row("--corruption-seed 7", "corruptions", Corruptions(seed=7), "--corruptions all"),
-            "outliers": Row("--outliers mnist cifar10", "outliers", {"mnist": None, "cifar10": None}),
+            "outliers": Row("--outliers mnist cifar10", "outliers", {"mnist": "mnist", "cifar10": "cifar10"}),
             **NETWORK,
             "precision": Row("--precision float32", "precision", "float32"),
             "workers": Row("--workers 3", "workers", 3),
