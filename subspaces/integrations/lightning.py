@@ -20,7 +20,6 @@ AVERAGING = (
     callbacks.StochasticWeightAveraging,
     getattr(callbacks, "WeightAveraging", callbacks.StochasticWeightAveraging),  # since Lightning 2.6
 )
-SHARDING = (FSDPStrategy, DeepSpeedStrategy, ModelParallelStrategy)
 
 
 class SubspaceCallback(Callback):
@@ -50,7 +49,7 @@ class SubspaceCallback(Callback):
         self.averaging = False
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        if isinstance(trainer.strategy, SHARDING):
+        if isinstance(trainer.strategy, (DeepSpeedStrategy, FSDPStrategy, ModelParallelStrategy)):
             raise ArgumentError(
                 f"strategy {type(trainer.strategy).__name__} cuts the vertices of a family from each other: use "
                 "strategy='ddp', or subspaces.distribute in a loop of your own"

@@ -14,8 +14,6 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from subspaces.core import checks
 from subspaces.errors import ArgumentError
 
-Restore = Callable[[], Any]
-
 
 @contextmanager
 def read_apart(loader: Iterable[Any], device: torch.device, *others: Any) -> Iterator[Iterable[Any]]:
@@ -29,11 +27,9 @@ def read_apart(loader: Iterable[Any], device: torch.device, *others: Any) -> Ite
             f"the train loader is an iterator, {checks.shown(loader)}, which can be read only once: pass a loader for "
             "the batch-norm statistics, loader=DataLoader(…)"
         )
-    restores: list[Restore] = [partial(random.setstate, random.getstate())]
-    restores.append(partial(np.random.set_state, np.random.get_state()))
     seen: set[int] = set()
-    for part in (loader, *others):
-        restores.extend(_restores(part, seen))
+    restores = [each for part in (loader, *others) for each in _restores(part, seen)]
+    restores += [partial(random.setstate, random.getstate()), partial(np.random.set_state, np.random.get_state())]
     try:
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
             yield _twin(loader)
@@ -51,7 +47,7 @@ def _twin(loader: Iterable[Any]) -> Iterable[Any]:
     return twin
 
 
-def _restores(part: Any, seen: set[int]) -> Iterator[Restore]:
+def _restores(part: Any, seen: set[int]) -> Iterator[Callable[[], Any]]:
     """Yield what puts back the generators of a loader, and of all samplers and datasets in it."""
     if isinstance(part, torch.Generator):
         yield partial(part.set_state, part.get_state())
