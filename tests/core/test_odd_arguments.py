@@ -24,28 +24,10 @@ def quantized() -> torch.Tensor:
 
 
 NUMBERS = ("0", "0.5", "np.float32(0.5)", "np.int64(1)", "torch.tensor(0.5)", "torch.tensor(1)")
-NONSENSE = (
-    "'x'",
-    "b'x'",
-    "float('nan')",
-    "float('inf')",
-    "-1",
-    "['a']",
-    "[None]",
-    "object()",
-    "True",
-    "10**400",
-    "2**62",
-)
-NONSENSE += (
-    "0.5 + 0.5j",
-    "len",
-    "torch.tensor([0.1, 0.2, 0.3])",
-    "torch.tensor([0.5, 0.5]).to_sparse()",
-    "quantized()",
-)
-NONSENSE += ("torch.tensor(0.5 + 0.5j)", "np.complex64(0.5 + 0.5j)", "torch.tensor(0.5, device='meta')")
-NONSENSE += ("torch.tensor(True)", "np.array([None, 1], dtype=object)", "None", "[]", "{}")
+NONSENSE = ("'x'", "b'x'", "float('nan')", "float('inf')", "-1", "['a']", "[None]", "object()", "True", "10**400")
+NONSENSE += ("2**62", "0.5 + 0.5j", "lambda *some: None", "torch.tensor([0.1, 0.2, 0.3])", "torch.tensor(0.5 + 0.5j)")
+NONSENSE += ("torch.tensor([0.5, 0.5]).to_sparse()", "quantized()", "np.complex64(0.5 + 0.5j)", "torch.tensor(True)")
+NONSENSE += ("torch.tensor(0.5, device='meta')", "np.array([None, 1], dtype=object)", "None", "[]", "{}")
 POINTS = {*NUMBERS, "True", "torch.tensor(True)"}
 EVERYTHING: dict[str, Any] = {text: eval(text) for text in (*NUMBERS, *NONSENSE)}
 
