@@ -151,17 +151,6 @@ def test_statistics_are_made_before_evaluation_and_training_does_not_notice(tmp_
         assert_close(found, midpoint(torch.stack([row["input_ids"] for row in data]))["logits"])
 
 
-def test_gradient_checkpointing_by_an_argument_changes_nothing(tmp_path: Path) -> None:
-    trained = []
-    for wanted in (True, False):
-        family = seeded(classifier)
-        settings = arguments(tmp_path, gradient_checkpointing=wanted)
-        SubspaceTrainer(family, settings, train_dataset=classified()).train()
-        assert family.template.is_gradient_checkpointing == wanted
-        trained.append(vertices(family))
-    assert_same(*trained)
-
-
 @pytest.mark.parametrize(("make", "data"), [(classifier, classified), (Normed, classified)])
 def test_a_stopped_run_continues_bit_for_bit(tmp_path: Path, make: Any, data: Any) -> None:
     settings: dict[str, Any] = {"max_steps": 8, "gradient_accumulation_steps": 2, "logging_steps": 1, "eval_steps": 2}

@@ -14,11 +14,10 @@ pytest.importorskip("accelerate", reason="accelerate is not installed, which tra
 pytest.importorskip("peft", reason="peft is not installed")
 
 import peft
-from hf_models import BERT, TOKENS, arguments, assert_same, classified, classifier, language_model, seeded
+from hf_models import TOKENS, arguments, assert_same, classified, classifier, language_model, seeded
 from safetensors import safe_open
 from torch.nn import functional as F
 from torch.testing import assert_close
-from transformers import BertForSequenceClassification
 
 import subspaces as ss
 from subspaces.integrations.peft import COMBINED, add_combined, family_of_adapters
@@ -100,33 +99,11 @@ def test_a_stopped_run_of_adapters_continues_bit_for_bit(tmp_path: Path) -> None
         assert not [name for name in file.keys() if "base_layer" in name]  # noqa: SIM118 (it is no dict)
 
 
-class Strict(BertForSequenceClassification):  # type: ignore[misc]
-    """Takes only what it knows."""
-
-    def forward(
-        self,
-        input_ids: Any = None,
-        attention_mask: Any = None,
-        inputs_embeds: Any = None,
-        labels: Any = None,
-        output_attentions: Any = None,
-        output_hidden_states: Any = None,
-        return_dict: Any = None,
-    ) -> Any:
-        return super().forward(input_ids=input_ids, labels=labels)
-
-
-def test_a_model_that_counts_no_items_is_not_asked_to_through_its_wrapper(tmp_path: Path) -> None:
-    network = peft.get_peft_model(Strict(BERT), peft.LoraConfig(task_type="SEQ_CLS", **LORA))
-    trainer = SubspaceTrainer(family_of(network), arguments(tmp_path, max_steps=1), train_dataset=classified())
-    assert not trainer.model_accepts_loss_kwargs
-    trainer.train()
-
-
 def test_the_inputs_are_found_through_any_wrapper(tmp_path: Path) -> None:
     family = family_of(with_lora(task=None))
     trainer = SubspaceTrainer(family, train_dataset=classified(), args=arguments(tmp_path))
     assert trainer.label_names == ["labels"]
+    assert trainer.model_accepts_loss_kwargs
     text = peft.get_peft_model(language_model(), peft.LoraConfig(r=2, target_modules=["c_attn"], fan_in_fan_out=True))
     written = family_of(text).midpoint().eval().generate(input_ids=TOKENS[:2], max_new_tokens=2, pad_token_id=0)
     assert written.shape == (2, 10)
