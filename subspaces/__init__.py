@@ -1,8 +1,5 @@
 """One training run, a whole family of networks: lines, curves and simplexes in weight space."""
 
-from subspaces import importing  # noqa: F401 (before all else: it decides where that comes from)
-
-# isort: split
 import importlib
 from typing import TYPE_CHECKING, Any
 

@@ -20,7 +20,6 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from subspaces.core import locks, memory
-from subspaces.core.phases import phase
 from subspaces.errors import ArgumentError
 
 _LEFT = re.compile(r"\..+\.[0-9a-f]{8}\.partial|\..+\.json(\.[0-9a-f]{16})?\.lock")
@@ -36,9 +35,6 @@ _ADVICE = {
 
 class DamageError(ArgumentError):
     """Says what is wrong with the content of a file, without its name."""
-
-
-@phase("writing")
 def write(path: Path, *content: bytes | memoryview) -> None:
     """Write a file so that a reader, or a crash, sees the old content or the new, never a part."""
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")

@@ -15,7 +15,6 @@ from subspaces.core.distributed import distribute
 from subspaces.core.family import Subspace
 from subspaces.core.features import Sampled
 from subspaces.core.memory import keep_memory
-from subspaces.core.phases import phase
 from subspaces.errors import ArgumentError
 from subspaces.experiments import data
 from subspaces.experiments.methods import Hooks
@@ -73,8 +72,6 @@ class Engine:
     `images` is the loader of another engine with the same data on the same device, to share them in memory. Of several
     processes (`world`) each has a part of the vertices and a share of the data.
     """
-
-    @phase("building")
     def __init__(
         self,
         recipe: Recipe,

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor, nn
 
 from subspaces.core.graphs import captured
-from subspaces.core.phases import phase
 from subspaces.experiments.data import Abreast, ResidentLoader
 from subspaces.experiments.methods import Backward, Hooks
 from subspaces.experiments.training.batches import Stream
@@ -120,8 +119,6 @@ class Step:
             self._graphs[size, steps] = self._capture(size, steps)
         self._graphs[size, steps].replay()
         return steps
-
-    @phase("capture")
     def _capture(self, size: int, steps: int) -> torch.cuda.CUDAGraph:
         """Record steps as a graph; what runs here to warm up leaves no trace."""
         moved = self.moved

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from subspaces.core import memory, norms, sharding, storage, streams
 from subspaces.core.batchnorm import Module, StatisticsError, recalibrate
 from subspaces.core.family import Subspace
-from subspaces.core.phases import phase
 from subspaces.errors import UserError
 from subspaces.experiments import data
 from subspaces.experiments.training import trunks
@@ -249,8 +248,6 @@ class Trainer:
         if self.world.first:
             self.run.append_log(row)
             self.report(self.run, row)
-
-    @phase("evaluation")
     def evaluate(self, batches: int, every_split: bool = False) -> dict[str, float]:
         """Return the accuracy of the midpoint on held-out images, with statistics of so many batches.
 
@@ -294,8 +291,6 @@ class Trainer:
             images, share = getattr(self.dataset, name), self.world.share()
             self.others[name] = evaluation_batches(images, self.run.recipe, self.dataset, self.execution, share)
         return self.others[name]
-
-    @phase("evaluation")
     def _finish(self) -> None:
         self.flush()
         self._check_weights()
