@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from subspaces.core import checks, nested
+from subspaces.core import _compat, checks, nested
 from subspaces.core.layout import Entry, Group, Layout
 from subspaces.core.shapes import Shape
 from subspaces.errors import ArgumentError
@@ -91,7 +91,7 @@ def _check_domain(alpha: Tensor, shape: Shape, outside: bool, value: Alpha) -> N
     """Refuse points that are not in the domain; a traced, captured or `vmap`ped alpha cannot be looked at."""
     if torch.compiler.is_compiling() or (alpha.is_cuda and torch.cuda.is_current_stream_capturing()):
         return
-    if torch._C._functorch.is_batchedtensor(alpha):
+    if _compat.is_batched(alpha):
         return
     tests = [(shape.valid, shape.beyond, "")]
     if not outside:

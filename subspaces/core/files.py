@@ -35,6 +35,8 @@ _ADVICE = {
 
 class DamageError(ArgumentError):
     """Says what is wrong with the content of a file, without its name."""
+
+
 def write(path: Path, *content: bytes | memoryview) -> None:
     """Write a file so that a reader, or a crash, sees the old content or the new, never a part."""
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")

@@ -7,13 +7,11 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
-from torch.nn.utils.parametrizations import _SpectralNorm
 from torch.nn.utils.parametrize import ParametrizationList
 from torch.nn.utils.spectral_norm import SpectralNorm
 
-from subspaces.core import checks, functional, memory
+from subspaces.core import _compat, checks, functional, memory
 from subspaces.core.layout import Layout
-from subspaces.core.recurrent import forget, recurrent
 from subspaces.core.shapes import Shape
 from subspaces.errors import ArgumentError
 
@@ -117,7 +115,7 @@ def _check_supported(module: nn.Module) -> None:
 
 def _has_spectral_norm(part: nn.Module) -> bool:
     """Say whether a part has a trainable weight with spectral norm, of the new or the old style."""
-    if isinstance(part, ParametrizationList) and any(isinstance(each, _SpectralNorm) for each in part):
+    if isinstance(part, ParametrizationList) and any(isinstance(each, _compat.SpectralNorm) for each in part):
         return any(parameter.requires_grad for parameter in part.parameters())
     hooks = (hook for hook in part._forward_pre_hooks.values() if isinstance(hook, SpectralNorm))
     return any(getattr(part, f"{hook.name}_orig").requires_grad for hook in hooks)
@@ -229,7 +227,7 @@ def applied(
             after = after or found
             _check_alike(after, found)
         functional.fill(network, dict.fromkeys(layout.entries))
-        forget(recurrent(network))
+        functional.forget(network)
     return {group.name: torch.stack([row[group.name] for row in rows]) for group in layout.groups}
 
 
@@ -296,5 +294,5 @@ def _restored_on_error(network: nn.Module) -> Iterator[dict[str, tuple[Tensor, T
             content.update(old)
         for value, before in shared.values():
             value.copy_(before)
-        forget(recurrent(network))
+        functional.forget(network)
         raise

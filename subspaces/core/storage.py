@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from subspaces.core import checks, files, shapes, sharding
 from subspaces.core.family import Subspace
-from subspaces.core.functional import emptied, unwrapped
+from subspaces.core.functional import unwrapped
 from subspaces.core.initial import Factory
 from subspaces.core.layout import trainable
 from subspaces.core.optimizer_groups import GetGroups
@@ -153,7 +153,7 @@ def _frozen(family: Subspace) -> dict[str, str]:
 
 def _shared(family: Subspace) -> dict[str, Any]:
     """Return the network's state without the weights of a point, also inside `with family.point()`."""
-    with emptied(family.template, family.layout.places):
+    with family.without_point():
         return family.template.state_dict(keep_vars=True)
 
 

@@ -55,6 +55,8 @@ def _check_soup(subject: Subject) -> None:
             f"answers={SOUP}: {subject.name} held no images out, by which it is chosen; train with --validation (or "
             "pass validation=)"
         )
+
+
 def measure_all(journal: Journal, others: Sequence[Network], progress: Progress) -> Record:
     """Measure what is missing of one subject, choose, and return its record."""
     settings, subject, record = journal.settings, journal.subject, journal.record

@@ -10,12 +10,12 @@ from torch import Tensor
 
 from subspaces.core import checks, norms
 from subspaces.core.outputs import Outputs
+from subspaces.core.randomness import SEEDS
 from subspaces.core.selection import rule
 from subspaces.core.selection.criteria import Criterion, Loss, criterion
 from subspaces.core.selection.losses import Family, Losses
 from subspaces.core.selection.search import Grid, Path, Search
 from subspaces.core.selection.selection import Searched, Selection
-from subspaces.core.streams import SEEDS
 from subspaces.errors import ArgumentError
 
 By = Literal["nll", "accuracy", "entropy"]

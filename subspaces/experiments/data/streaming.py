@@ -20,8 +20,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
-from subspaces.core.randomness import uniform
-from subspaces.core.streams import permutation, stream
+from subspaces.core.randomness import permutation, stream, uniform
 from subspaces.errors import ArgumentError
 from subspaces.experiments.data import decoding, views
 from subspaces.experiments.data.dataset import DataError, Files, Images, Split

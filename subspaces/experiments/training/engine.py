@@ -72,6 +72,7 @@ class Engine:
     `images` is the loader of another engine with the same data on the same device, to share them in memory. Of several
     processes (`world`) each has a part of the vertices and a share of the data.
     """
+
     def __init__(
         self,
         recipe: Recipe,

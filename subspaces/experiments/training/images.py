@@ -18,6 +18,8 @@ def identified(recipes: Sequence[Recipe], data: str | os.PathLike[str] | None) -
     return [
         dataclasses.replace(one, fingerprint=here) if new else one for one, new in zip(recipes, unknown, strict=True)
     ]
+
+
 def load_data(recipe: Recipe, data: str | os.PathLike[str] | None, progress: Progress | None = None) -> Dataset:
     """Return the images of a recipe, with its label noise and its held-out images."""
     one = recipe

@@ -119,6 +119,7 @@ class Step:
             self._graphs[size, steps] = self._capture(size, steps)
         self._graphs[size, steps].replay()
         return steps
+
     def _capture(self, size: int, steps: int) -> torch.cuda.CUDAGraph:
         """Record steps as a graph; what runs here to warm up leaves no trace."""
         moved = self.moved

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from subspaces.core import memory, norms, sharding, storage, streams
+from subspaces.core import memory, norms, randomness, sharding, storage
 from subspaces.core.batchnorm import Module, StatisticsError, recalibrate
 from subspaces.core.family import Subspace
 from subspaces.errors import UserError
@@ -98,7 +98,7 @@ class Trainer:
     def _dropout_seed(self) -> int:
         """Return the seed of dropout in training, which is another one in each process."""
         seed = self.run.recipe.seed
-        return seed if self.world.first else streams.number(seed, "processes", self.world.rank)
+        return seed if self.world.first else randomness.number(seed, "processes", self.world.rank)
 
     def _found(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """Return what there is to continue from; of several processes the first prepares the log."""
@@ -248,6 +248,7 @@ class Trainer:
         if self.world.first:
             self.run.append_log(row)
             self.report(self.run, row)
+
     def evaluate(self, batches: int, every_split: bool = False) -> dict[str, float]:
         """Return the accuracy of the midpoint on held-out images, with statistics of so many batches.
 
@@ -291,6 +292,7 @@ class Trainer:
             images, share = getattr(self.dataset, name), self.world.share()
             self.others[name] = evaluation_batches(images, self.run.recipe, self.dataset, self.execution, share)
         return self.others[name]
+
     def _finish(self) -> None:
         self.flush()
         self._check_weights()

@@ -163,6 +163,7 @@ class Turns:
         if self.images is None and isinstance(trainer.engine.loader, ResidentLoader):
             self.images = trainer.engine.loader
         return trainer
+
     def _turn(self, crew: Crew) -> list[Failure]:
         """Let a crew take its next steps."""
         failures = crew.turn(self.watchers.tick)
