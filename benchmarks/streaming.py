@@ -31,7 +31,7 @@ from subjects import SUBJECTS
 from timing import Record
 from torch import Tensor
 
-from subspaces.core.memory import keep_memory
+from subspaces.core.devices import keep_memory
 from subspaces.experiments.data import Files, StreamingLoader, decoding, folders
 from subspaces.experiments.training.environment import commit, environment
 from subspaces.experiments.training.execution import Execution

@@ -19,7 +19,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from subspaces.core import locks, memory
+from subspaces.core import devices, locks
 from subspaces.errors import ArgumentError
 
 _LEFT = re.compile(r"\..+\.[0-9a-f]{8}\.partial|\..+\.json(\.[0-9a-f]{16})?\.lock")
@@ -178,7 +178,7 @@ def _opened(path: Path, names_only: bool) -> tuple[dict[str, str], dict[str, Ten
             if _stamp(path) == before:
                 return found
         except (SafetensorError, ValueError, RuntimeError) as error:  # dtypes and sizes that torch does not know too
-            if memory.ran_out(error):
+            if devices.ran_out(error):
                 raise
             # once it may also have been a signal: safetensors makes another error of Ctrl-C
             if tries and _stamp(path) == before:

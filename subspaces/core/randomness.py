@@ -178,7 +178,7 @@ def _(info: Any, dims: tuple[int], numbers: Tensor) -> tuple[Tensor, int]:
 
 def pair(state: Tensor, m: int) -> Tensor:
     """Return two different indices below `m`, every ordered pair equally likely, as int64 [2]."""
-    if _is_readable(state):
+    if FEW >= 2 and _is_readable(state):
         draws = _few(state, 2)
         index = int(draws[0] * np.float32(m))
         return torch.tensor([index, (index + 1 + int(draws[1] * np.float32(m - 1))) % m])

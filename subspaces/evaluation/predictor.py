@@ -16,8 +16,8 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from subspaces.core import averages, functional, nested, randomness
 from subspaces.core.batchnorm import recalibrate
+from subspaces.core.devices import captured
 from subspaces.core.features import watch
-from subspaces.core.graphs import captured
 from subspaces.core.norms import tracked
 from subspaces.core.outputs import OutputCheck
 from subspaces.core.randomness import seeded

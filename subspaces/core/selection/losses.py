@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from subspaces.core import checks, functional, geometry, labelled, nested, norms, sharding
+from subspaces.core import checks, functional, geometry, nested, norms, sharding
 from subspaces.core.batchnorm import recalibrate
 from subspaces.core.layout import Layout
 from subspaces.core.randomness import seeded
@@ -57,7 +57,7 @@ class Losses:
             family.template, {}, share=True
         ).eval()  # without weights, as in the family
         self._batches = [batch for batch in loader if not nested.is_empty(batch)]
-        sizes = [nested.batch_size(labelled.inputs(batch)) or 0 for batch in self._batches]
+        sizes = [nested.batch_size(nested.inputs(batch)) or 0 for batch in self._batches]
         self.examples = sum(sizes)
         self._places = torch.arange(self.examples).split_with_sizes(sizes) if sizes else ()
         self._statistics = statistics if norms.tracked(self._network) else None
@@ -130,18 +130,18 @@ class Losses:
         batch = nested.moved(batch, self.device)
         target = self._target(batch)
         output = self._output(rows, self._network, batch)
-        return self._checked(loss(output, target), nested.batch_size(labelled.inputs(batch)))
+        return self._checked(loss(output, target), nested.batch_size(nested.inputs(batch)))
 
     def _target(self, batch: Any) -> Any:
         unread = "by='entropy', which needs no labels"
-        return labelled.target(batch, unread) if self.criterion.labelled else None
+        return nested.target(batch, unread) if self.criterion.labelled else None
 
     def _output(self, rows: Rows, network: nn.Module, batch: Any) -> Any:
         """Return what the network with these weights says about a batch."""
-        args, named = labelled.inputs(batch)
+        args, named = nested.inputs(batch)
         weights = self._named(rows)
         places = {name: weights[name] for name in self.layout.places}
-        return labelled.run(network, args, named, lambda: functional.call(network, places, args, named))
+        return nested.run(network, args, named, lambda: functional.call(network, places, args, named))
 
     def _checked(self, losses: Any, size: int | None) -> Tensor:
         if not isinstance(losses, Tensor) or losses.shape != (size,):

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from subspaces.core.graphs import captured
+from subspaces.core.devices import captured
 from subspaces.experiments.data import Abreast, ResidentLoader
 from subspaces.experiments.methods import Backward, Hooks
 from subspaces.experiments.training.batches import Stream
