@@ -212,7 +212,8 @@ class Subspace(Running, Selecting):
                 "apply on a distributed family, whose processes would draw different weights: call family.apply(fn) "
                 "before subspaces.distribute(family)"
             )
-        found = applied(fn, self.template, self.layout, dict(self.omega.items()))
+        self.template, found = applied(fn, self.template, self.layout, dict(self.omega.items()))
+        self._prepare()
         if any(not torch.equal(self.omega[name], value) for name, value in found.items()):
             for name, value in found.items():
                 self.omega[name].copy_(value)

@@ -1,7 +1,6 @@
 """The networks that a new family starts from."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Literal
 
 import torch
@@ -208,27 +207,28 @@ def _shared(network: nn.Module) -> dict[str, Tensor]:
 
 
 def applied(
-    function: Callable[[nn.Module], None], network: nn.Module, layout: Layout, omega: Mapping[str, Tensor]
-) -> dict[str, Tensor]:
-    """Return Omega after `network.apply(function)` with the weights of each vertex in turn.
+    function: Callable[[nn.Module], None], template: nn.Module, layout: Layout, omega: Mapping[str, Tensor]
+) -> tuple[nn.Module, dict[str, Tensor]]:
+    """Apply a function to a copy of the network with the weights of each vertex in turn; return it and the new Omega.
 
-    What the vertices share has to be the same after each of them. An error leaves the network as it was.
+    What the vertices share has to be the same after each of them.
     """
+    network = functional.copied(template)
+    shared = {name: (value, value.clone()) for name, value in _shared_tensors(network)}
     rows: list[dict[str, Tensor]] = []
     after: dict[str, Tensor] = {}
-    with _restored_on_error(network) as shared:
-        for index in range(len(next(iter(omega.values())))):
-            for value, before in shared.values():
-                value.copy_(before)
-            weights = _filled(network, layout, {name: matrix[index] for name, matrix in omega.items()})
-            network.apply(function)
-            rows.append(_read(network, layout, weights))
-            found = {name: value.clone() for name, value in _shared_tensors(network)}
-            after = after or found
-            _check_alike(after, found)
-        functional.fill(network, dict.fromkeys(layout.entries))
-        functional.forget(network)
-    return {group.name: torch.stack([row[group.name] for row in rows]) for group in layout.groups}
+    for index in range(len(next(iter(omega.values())))):
+        for value, before in shared.values():
+            value.copy_(before)
+        weights = _filled(network, layout, {name: matrix[index] for name, matrix in omega.items()})
+        network.apply(function)
+        rows.append(_read(network, layout, weights))
+        found = {name: value.clone() for name, value in _shared_tensors(network)}
+        after = after or found
+        _check_alike(after, found)
+    functional.fill(network, dict.fromkeys(layout.entries))
+    functional.forget(network)
+    return network, {group.name: torch.stack([row[group.name] for row in rows]) for group in layout.groups}
 
 
 def _filled(network: nn.Module, layout: Layout, row: Mapping[str, Tensor]) -> dict[str, nn.Parameter]:
@@ -274,25 +274,3 @@ def _check_alike(first: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> No
                 f"apply: {name} is shared by all vertices, and the function gave it other values at each of them: let "
                 "the function leave it alone, or set it before the network becomes a family"
             )
-
-
-@contextmanager
-def _restored_on_error(network: nn.Module) -> Iterator[dict[str, tuple[Tensor, Tensor]]]:
-    """Yield what all vertices share, with copies of it; after an error the network has its own again."""
-    parts = [(part, type(part), dict(vars(part))) for part in network.modules()]
-    contents = [(value, dict(value)) for _, _, held in parts for value in held.values() if isinstance(value, dict)]
-    shared = {name: (value, value.clone()) for name, value in _shared_tensors(network)}
-    try:
-        yield shared
-    except BaseException:
-        for part, kind, held in parts:
-            part.__class__ = kind
-            vars(part).clear()
-            vars(part).update(held)
-        for content, old in contents:
-            content.clear()
-            content.update(old)
-        for value, before in shared.values():
-            value.copy_(before)
-        functional.forget(network)
-        raise

@@ -23,11 +23,6 @@ if TYPE_CHECKING:
 
 OWN = ("alpha", "samples", "features", "outside")
 """What a family's call takes beside the network's inputs, always by keyword."""
-SHARED = (
-    *("config", "generation_config", "main_input_name", "loss_type", "accepts_loss_kwargs"),
-    *("gradient_checkpointing_enable", "gradient_checkpointing_disable", "is_gradient_checkpointing"),
-)
-"""What Hugging Face's trainer asks a model for; a family has it from its network, as none of it needs weights."""
 _DOUBLE = (torch.float64, torch.complex128)
 
 
@@ -321,21 +316,17 @@ class Running(KeepingStatistics):
         self._prepare()
 
     def __getattr__(self, name: str) -> Any:
-        kept = self.__dict__  # as torch does, with another error
-        for kind in ("_parameters", "_buffers", "_modules"):
-            if kind in kept and name in kept[kind]:
-                return kept[kind][name]
-        template = kept.get("_modules", {}).get("template")
-        if template is not None and not name.startswith("__"):
-            if name in SHARED and hasattr(template, name):
-                return getattr(template, name)
-            if hasattr(type(template), name) or hasattr(template, name):
-                call = "(…)" if callable(getattr(type(template), name, None)) else ""
-                raise AttributeError(
-                    f"{type(self).__name__!r} object has no attribute {name!r}, the network has it: "
-                    f"with family.point() as net: net.{name}{call}"
-                )
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            template = self.__dict__.get("_modules", {}).get("template")
+            if name.startswith("__") or template is None or not hasattr(template, name):
+                raise
+        call = "(…)" if callable(getattr(type(template), name, None)) else ""
+        raise AttributeError(
+            f"{type(self).__name__!r} object has no attribute {name!r}, the network has it: with family.point() as "
+            f"net: net.{name}{call}"
+        )
 
 
 def positional_inputs(network: nn.Module) -> int | None:

@@ -148,37 +148,6 @@ def test_copies_and_pickles_keep_the_class(kind, again):
     assert repr(family).startswith(f"{kind.__name__}(")
 
 
-class Configured(Pair):
-    """Has what libraries ask for: a configuration, and a switch."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.config = {"use_cache": True}
-        self.checkpointed = False
-
-    def gradient_checkpointing_enable(self) -> None:
-        self.checkpointed = True
-
-
-class Named(ss.Subspace):
-    """A family with a configuration of its own."""
-
-    config = "mine"
-
-
-def test_a_family_has_the_configuration_and_switches_of_its_network():
-    family = ss.Subspace(Configured, ss.Line())
-    family.gradient_checkpointing_enable()
-    assert family.midpoint().checkpointed
-    assert family.config is family.template.config
-    assert copy.deepcopy(family).config == family.config
-    family.config = {"use_cache": False}  # one of its own
-    assert (family.config, family.template.config) == ({"use_cache": False}, {"use_cache": True})
-    assert Named(Configured, ss.Line()).config == "mine"
-    assert not hasattr(pair(), "config")
-    assert not hasattr(pair(), "gradient_checkpointing_enable")
-
-
 class Doubling(ss.Subspace):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return 2 * super().forward(*args, **kwargs)
