@@ -320,7 +320,8 @@ class Running(KeepingStatistics):
             return super().__getattr__(name)
         except AttributeError:
             template = self.__dict__.get("_modules", {}).get("template")
-            if name.startswith("__") or template is None or not hasattr(template, name):
+            known = template is not None and (hasattr(type(template), name) or hasattr(template, name))
+            if name.startswith("__") or not known:
                 raise
         call = "(…)" if callable(getattr(type(template), name, None)) else ""
         raise AttributeError(
