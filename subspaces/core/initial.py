@@ -113,7 +113,7 @@ def _check_supported(module: nn.Module) -> None:
 
 
 def _has_spectral_norm(part: nn.Module) -> bool:
-    """Say whether a part has a trainable weight with spectral norm, of the new or the old style."""
+    """Return whether a part has a trainable weight with spectral norm, of the new or the old style."""
     if isinstance(part, ParametrizationList) and any(isinstance(each, _compat.SpectralNorm) for each in part):
         return any(parameter.requires_grad for parameter in part.parameters())
     hooks = (hook for hook in part._forward_pre_hooks.values() if isinstance(hook, SpectralNorm))
@@ -146,7 +146,7 @@ def offsets(weight: Tensor, middle: Tensor, size: float, generator: torch.Genera
 
 
 def given_networks(modules: Iterable[nn.Module], shape: Shape) -> list[nn.Module]:
-    """Return existing networks as a list, or say why they cannot span one family of that shape."""
+    """Return existing networks as a list, or raise why they cannot span one family of that shape."""
     if not isinstance(modules, Iterable):
         raise ArgumentError(f"from_modules got a {type(modules).__name__}: expected a list of modules, one per vertex")
     networks = list(modules)

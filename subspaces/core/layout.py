@@ -17,7 +17,7 @@ Predicate = Callable[[str, nn.Parameter], bool]
 
 
 def is_weight(name: str, parameter: nn.Parameter) -> bool:
-    """Say whether a parameter is a weight: all but biases and the scales and shifts of norms."""
+    """Return whether a parameter is a weight: all but biases and the scales and shifts of norms."""
     return parameter.ndim > 1
 
 
@@ -128,7 +128,7 @@ _CAST = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.Conv
 
 
 def _castable(module: nn.Module, names: tuple[str, ...]) -> bool:
-    """Say whether autocast would cast this parameter in its layer, so that all such can be cast at once."""
+    """Return whether autocast would cast this parameter in its layer, so that all such can be cast at once."""
     owners = [(module.get_submodule(owner), key) for owner, _, key in (name.rpartition(".") for name in names)]
     return all(type(owner) in _CAST and key == "weight" for owner, key in owners)
 
