@@ -169,7 +169,10 @@ class Subspace(Running, Selecting):
         coefficients = self.coefficients(alpha, outside)
         self.check_moved()
         self._check_same(coefficients, self.mesh)
-        weights = self.theta(coefficients)
+        return self._network(self.theta(coefficients), share)
+
+    def _network(self, weights: Mapping[str, Tensor], share: bool = False) -> nn.Module:
+        """Return a copy of the network with copies of the weights."""
         parameters: dict[str, nn.Parameter] = {}
         for name, entry in self.layout.entries.items():  # one parameter for all names of tied weights
             known = parameters.get(entry.names[0])
@@ -212,7 +215,13 @@ class Subspace(Running, Selecting):
                 "apply on a distributed family, whose processes would draw different weights: call family.apply(fn) "
                 "before subspaces.distribute(family)"
             )
-        self.template, found = applied(fn, self.template, self.layout, dict(self.omega.items()))
+        networks = [self._network(self.vertex(index)) for index in range(self.shape.vertices)]
+        applied(fn, networks)
+        rows = [dict(network.named_parameters(remove_duplicate=False)) for network in networks]
+        found = {group.name: torch.stack([group.pack(row) for row in rows]) for group in self.layout.groups}
+        self.template = networks[0]
+        functional.fill(self.template, dict.fromkeys(self.layout.entries))
+        functional.forget(self.template)
         self._prepare()
         if any(not torch.equal(self.omega[name], value) for name, value in found.items()):
             for name, value in found.items():
