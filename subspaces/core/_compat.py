@@ -15,6 +15,17 @@ import torch.nn.utils.stateless
 import torch.utils.checkpoint
 from torch import Tensor, nn
 
+try:
+    from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
+    from torch.nn.modules.instancenorm import _InstanceNorm
+except ImportError:  # the public norms derive from them, whatever they are called
+    _BatchNorm, _InstanceNorm = nn.BatchNorm1d.__mro__[1], nn.InstanceNorm1d.__mro__[1]  # type: ignore[misc, assignment]
+    _NormBase = _BatchNorm.__mro__[1]  # type: ignore[misc, assignment]
+
+BatchNorm = _BatchNorm
+InstanceNorm = _InstanceNorm
+NormBase = _NormBase
+
 
 def private(name: str, default: Any = None) -> Any:
     """Return what torch keeps under a private name, such as "_C._functorch.is_batchedtensor", or a default."""
@@ -62,6 +73,11 @@ def forget_weights(part: nn.RNNBase) -> None:
     count = len(part._flat_weights_names)
     part._flat_weights = [None] * count
     part._flat_weight_refs = [weakref.ref(nn.Parameter())] * count  # none of them is there any more
+
+
+def keep_weights(part: nn.RNNBase) -> None:
+    """Make a recurrent module of its own keep its second list of weights again."""
+    part._init_flat_weights()
 
 
 def run_last(context: Any) -> None:

@@ -1,28 +1,27 @@
-"""Batch-norm statistics for a network that was never trained at exactly its weights."""
+"""Running statistics of batch and instance norms, for a network that was never trained at exactly its weights."""
 
+import copy
 import sys
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from operator import length_hint
 from typing import Any, TypeVar
 
 import torch
-from torch import nn
-from torch.nn.modules.batchnorm import _NormBase
-from torch.nn.modules.instancenorm import _InstanceNorm
+from torch import Tensor, nn
 
-from subspaces.core import checks, functional, nested, norms, sharding
+from subspaces.core import checks, distributed, nested, randomness
+from subspaces.core._compat import BatchNorm, InstanceNorm, NormBase
 from subspaces.core.alpha import Alpha
-from subspaces.core.norms import KeepingStatistics
 from subspaces.errors import ArgumentError
 
 Module = TypeVar("Module", bound=nn.Module)
 Forward = Callable[[Any, Any], Any]
 ONE_VALUE = "Expected more than 1 value per channel"
-"""How torch begins its refusal of a batch norm in train mode that gets one value."""
-
+"""The beginning of torch's error for a batch norm in train mode with one value."""
 NOTHING = (
     "recalibrate got a loader without batches, or one with no examples in them: expected training batches, from which "
     "the batch-norm statistics are made"
@@ -49,7 +48,7 @@ def recalibrate(
     The statistics are reset and become the plain average over the batches of one pass in train mode,
     without autograd, as for stochastic weight averaging; empty batches do not count. Modes and momenta are restored
     whatever happens, and after an error all buffers too. Without such norms nothing is run, and a
-    norm that the pass does not reach keeps what it has. Of a distributed family each rank runs its own batches, and
+    norm that the pass does not reach keeps its statistics. Of a distributed family each rank runs its own batches, and
     the statistics are the average over those of all ranks.
 
     Args:
@@ -68,110 +67,153 @@ def recalibrate(
         checks.flag(name, value)
     if not isinstance(module, nn.Module):
         raise ArgumentError(f"recalibrate got {checks.shown(module)}: expected a network, an Ensemble or a Subspace")
-    call: Callable[..., Any] = module
     family = _family(module)
+    if family is None and alpha is not None:
+        raise ArgumentError(f"alpha={alpha!r}: only a Subspace has points, this is a {type(module).__name__}")
     if family is not None:
         alpha = family.shape.midpoint() if alpha is None else alpha
         family.coefficients(alpha, outside)  # a bad alpha is an error before anything is reset
-        call = partial(module, alpha=alpha, outside=outside)
-    elif alpha is not None:
-        raise ArgumentError(f"alpha={alpha!r}: only a Subspace has points, this is a {type(module).__name__}")
     checks.batches("loader", loader, again=False)
     if batches is not None:
         checks.whole("batches", batches, 1, sys.maxsize, beside=", or None for the whole loader")
     if forward is not None:
         checks.function("forward", forward, "a function of (module, batch)")
-    if not norms.tracked(module):
+    if not tracked(module):
         return module
     if family is not None and family.mesh is not None:
         network = family.at(alpha, outside)  # gathered once, and ranks may have different numbers of batches
-        progress = progress and sharding.is_first(family.mesh)
+        progress = progress and distributed.is_first(family.mesh)
         recalibrate(network, loader, batches=batches, progress=progress, forward=forward, finite=False)
-        _share(family, network, finite)
-        return module
-    found = {name: part for name, part in module.named_modules() if isinstance(part, _NormBase)}
-    runner = _Runner(module, call, forward or _run)
-    with (
-        _restoring(module, list(found.values())),
-        closing(_batches(loader, batches, progress)) as stream,
-        norms.discounting_empty(module) as emptied,
-    ):
-        _average(module, found.values(), map(runner, stream))
-        if emptied and not any(norm.num_batches_tracked for norm in found.values()):
-            raise ArgumentError(NOTHING)
-        if finite:
-            _check_finite(found)
+        _average_over_ranks(family, network, finite)
+    else:
+        call = module if family is None else partial(module, alpha=alpha, outside=outside)
+        _recompute(module, loader, batches, progress, partial(_run, module, call, forward), finite)
     if family is not None:
         family.keep_statistics()
     return module
 
 
-@torch.no_grad()
-def _average(module: nn.Module, found: Iterable[_NormBase], passes: Iterable[Any]) -> None:
-    """Let the statistics become the plain average over passes in train mode."""
-    hooks = [norm.register_forward_pre_hook(_Counting()) for norm in found if isinstance(norm, _InstanceNorm)]
+def renew(
+    network: nn.Module, statistics: Iterable[Any], forward: Forward, *, batches: int | None = None, seed: int = 0
+) -> None:
+    """Make the batch-norm statistics of a network whose weights were replaced, and leave everything else as it was.
+
+    As `recalibrate`, with the same batches and random numbers (of loaders, of dropout) each time, so that points can
+    be compared: the loader goes back to where it was. Other buffers, which a pass in train mode may change, are
+    restored, and statistics need not be finite.
+    """
+    norms = tracked(network)
+    if not norms:
+        return
+    others = (part for part in network.modules() if not isinstance(part, NormBase))
+    kept = [(each, each.clone()) for part in others for each in part.buffers(recurse=False)]
+    device = next(each.device for norm in norms.values() for each in norm.buffers())
+    with _same_batches(statistics), randomness.seeded(seed, device):
+        recalibrate(network, statistics, batches=batches, forward=forward, finite=False)
+    for buffer, value in kept:
+        buffer.copy_(value)
+
+
+@contextmanager
+def _same_batches(loader: Any) -> Iterator[None]:
+    """Put a loader back to where it was."""
+    generator = getattr(loader, "generator", None)
+    if isinstance(generator, torch.Generator):
+        state: Any = generator.get_state()
+        restore: Callable[[Any], Any] = generator.set_state
+    elif hasattr(loader, "state_dict") and hasattr(loader, "load_state_dict"):
+        state, restore = copy.deepcopy(loader.state_dict()), loader.load_state_dict
+    else:
+        state, restore = None, lambda _: None
     try:
+        yield
+    finally:
+        restore(state)
+
+
+def _family(module: nn.Module) -> Any:
+    """Return the family that a module is or wraps; None for any other network."""
+    inner = distributed.unwrapped(module)
+    return inner if distributed.is_family(inner) else None
+
+
+@torch.no_grad()
+def _recompute(
+    module: nn.Module,
+    loader: Iterable[Any],
+    batches: int | None,
+    progress: bool,
+    run: Callable[[Any], None],
+    finite: bool,
+) -> None:
+    """Let the statistics become the plain average over passes in train mode."""
+    norms = {name: part for name, part in module.named_modules() if isinstance(part, NormBase)}
+    with (
+        _restoring(module, list(norms.values())),
+        closing(_batches(loader, batches, progress)) as stream,
+        discounting_empty(module) as emptied,
+        _counting(norms.values()),
+    ):
         module.train()
-        for norm in found:
+        for norm in norms.values():
             norm.reset_running_stats()
             norm.momentum = None
-        for _ in passes:
-            pass
+        for batch in stream:
+            run(batch)
+        if emptied and not any(norm.num_batches_tracked for norm in norms.values()):
+            raise ArgumentError(NOTHING)
+        if finite:
+            _check_finite(norms)
+
+
+@contextmanager
+def _counting(norms: Iterable[NormBase]) -> Iterator[None]:
+    """Let instance norms average as batch norms do with momentum=None; by themselves they do not count batches."""
+    counts: Counter[Any] = Counter()
+
+    def count(norm: Any, inputs: Any) -> None:
+        if norm.training and norm.track_running_stats and inputs[0].numel():
+            counts[norm] += 1
+            norm.num_batches_tracked += 1
+            norm.momentum = 1 / counts[norm]
+
+    hooks = [norm.register_forward_pre_hook(count) for norm in norms if isinstance(norm, InstanceNorm)]
+    try:
+        yield
     finally:
         for hook in hooks:
             hook.remove()
 
 
-class _Counting:
-    """Makes an instance norm average as batch norm does without a momentum: it neither counts nor knows of that."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def __call__(self, norm: Any, inputs: Any) -> None:
-        if norm.training and norm.track_running_stats and inputs[0].numel():
-            self.count += 1
-            norm.num_batches_tracked += 1
-            norm.momentum = 1 / self.count
-
-
-def _family(module: nn.Module) -> Any:
-    """Return the family that a module is, or that was wrapped; None for any other network."""
-    inner = functional.unwrapped(module)
-    return inner if isinstance(inner, KeepingStatistics) else None
-
-
 @torch.no_grad()
-def _share(family: Any, network: nn.Module, finite: bool) -> None:
+def _average_over_ranks(family: Any, network: nn.Module, finite: bool) -> None:
     """Give a distributed family the statistics of a network that each rank has run on its own batches."""
-    made = norms.tracked(network)
-    sharding.average_statistics(made.values(), family.mesh, counting=True)
+    made = tracked(network)
+    distributed.average_statistics(made.values(), family.mesh, counting=True)
     if finite:
         _check_finite(made)
-    for name, norm in norms.tracked(family.template).items():
+    for name, norm in tracked(family.template).items():
         for buffer, value in zip(norm.buffers(), made[name].buffers(), strict=True):
             buffer.copy_(value)
-    family.keep_statistics()
 
 
-def _check_finite(found: Mapping[str, _NormBase]) -> None:
+def _check_finite(norms: Mapping[str, NormBase]) -> None:
     """Refuse statistics that are not finite; the device is waited for once."""
-    statistics = [(name, value) for name, norm in found.items() for value in (norm.running_mean, norm.running_var)]
-    tracked = [(name, value) for name, value in statistics if value is not None]
-    good = torch.stack([value.isfinite().all().to(tracked[0][1].device) for _, value in tracked]).tolist()
-    if not all(good):
-        name = tracked[good.index(False)][0]
+    pairs = [(name, value) for name, norm in norms.items() for value in (norm.running_mean, norm.running_var)]
+    values = [(name, value) for name, value in pairs if value is not None]
+    finite = torch.stack([value.isfinite().all().to(values[0][1].device) for _, value in values]).tolist()
+    if not all(finite):
         raise StatisticsError(
-            f"the batch-norm statistics of {name!r} are not finite: the batches or the network's weights hold NaN or "
-            "infinity; check them, the network's own statistics are as before"
+            f"the batch-norm statistics of {values[finite.index(False)][0]!r} are not finite: the batches or the "
+            "network's weights hold NaN or infinity; check them, the network's own statistics are as before"
         )
 
 
 @contextmanager
-def _restoring(module: nn.Module, found: list[_NormBase]) -> Iterator[None]:
-    """Restore modes, momenta and settings, and statistics that were not renewed: after an error, all buffers."""
+def _restoring(module: nn.Module, norms: list[NormBase]) -> Iterator[None]:
+    """Restore modes, momenta and settings, and statistics that were not renewed; after an error, all buffers."""
     modes = {part: part.training for part in module.modules()}
-    momenta = {norm: norm.momentum for norm in found}
+    momenta = {norm: norm.momentum for norm in norms}
     family = _family(module)
     every = getattr(family, "statistics_every", None)
     buffers = {buffer: buffer.clone() for buffer in module.buffers()}
@@ -180,7 +222,7 @@ def _restoring(module: nn.Module, found: list[_NormBase]) -> Iterator[None]:
         if family is not None:
             family.statistics_every = None  # else it would keep those of its midpoint alone
         yield
-        old = [buffer for norm in found if norm.num_batches_tracked == 0 for buffer in norm.buffers()]
+        old = [buffer for norm in norms if norm.num_batches_tracked == 0 for buffer in norm.buffers()]
     finally:
         for buffer in old:
             buffer.copy_(buffers[buffer])
@@ -192,47 +234,39 @@ def _restoring(module: nn.Module, found: list[_NormBase]) -> Iterator[None]:
             family.statistics_every = every
 
 
-def _run(call: Callable[..., Any], batch: Any) -> None:
+def _run(module: nn.Module, call: Callable[..., Any], forward: Forward | None, batch: Any) -> None:
+    """Run a module on a batch of a loader, on the module's device."""
+    device = next((each.device for each in chain(module.parameters(), module.buffers())), torch.device("cpu"))
+    try:
+        (forward or _call)(call, nested.moved(batch, device))
+    except ValueError as error:
+        if not str(error).startswith(ONE_VALUE):
+            raise
+        raise ArgumentError(
+            f"recalibrate got a batch with one value per channel, which has no variance ({error}): use batches of "
+            "another size, or leave the last one out (drop_last=True)"
+        ) from None
+
+
+def _call(call: Callable[..., Any], batch: Any) -> None:
+    """Pass a network the inputs of a batch."""
     if isinstance(batch, (tuple, list)) and not batch:
         raise ArgumentError(
             f"recalibrate got the batch {batch!r}: expected inputs, (inputs, target), or a dict of inputs"
         )
+    named = isinstance(batch, Mapping)
     try:
-        if isinstance(batch, Mapping):
+        if named:
             call(**batch)
         else:
             call(batch[0] if isinstance(batch, (tuple, list)) else batch)
     except TypeError as error:
-        if isinstance(batch, Mapping):
-            held, how = "the items of a batch by their names", "net(batch['x'], batch['mask'])"
-        else:
-            held, how = "the first item of a batch", "net(batch[0], batch[1])"
+        passed = "the items of a batch by their names" if named else "the first item of a batch"
+        how = "net(batch['x'], batch['mask'])" if named else "net(batch[0], batch[1])"
         raise ArgumentError(
-            f"{error}. recalibrate passed the network {held}; if it takes other inputs, say how to run it: "
+            f"{error}. recalibrate passed the network {passed}; if it takes other inputs, say how to run it: "
             f"recalibrate(net, loader, forward=lambda net, batch: {how})"
         ) from error
-
-
-class _Runner(nn.Module):
-    """Runs a module on one batch of a loader, on the module's device."""
-
-    def __init__(self, module: nn.Module, call: Callable[..., Any], forward: Forward) -> None:
-        super().__init__()
-        self.module = module
-        self.call = call
-        self.run = forward
-        self.device = next((t.device for t in (*module.parameters(), *module.buffers())), torch.device("cpu"))
-
-    def forward(self, batch: Any) -> None:
-        try:
-            self.run(self.call, nested.moved(batch, self.device))
-        except ValueError as error:
-            if not str(error).startswith(ONE_VALUE):
-                raise
-            raise ArgumentError(
-                f"recalibrate got a batch with one value per channel, which has no variance ({error}): use batches of "
-                "another size, or leave the last one out (drop_last=True)"
-            ) from None
 
 
 def _batches(loader: Iterable[Any], limit: int | None, progress: bool) -> Generator[Any, None, None]:
@@ -250,3 +284,109 @@ def _batches(loader: Iterable[Any], limit: int | None, progress: bool) -> Genera
         yield batch
     if empty:
         raise ArgumentError(NOTHING)
+
+
+# The norms of a network
+
+
+def tracked(network: nn.Module) -> dict[str, NormBase]:
+    """Return the batch and instance norms that keep running statistics, by name."""
+    parts = network.named_modules()
+    return {name: part for name, part in parts if isinstance(part, NormBase) and part.track_running_stats}
+
+
+def check_given(network: nn.Module, statistics: object) -> None:
+    """Refuse a network with batch norm where `statistics=`, from which those of its points are made, is None."""
+    if statistics is None and (norms := tracked(network)):
+        raise ArgumentError(
+            f"the network has {kind(norms)} norm ({next(iter(norms))}), whose statistics belong to no point "
+            "of a family: pass statistics=, the training loader"
+        )
+
+
+def kind(norms: Mapping[str, NormBase]) -> str:
+    """Return "batch", or "instance" if there are no other norms."""
+    return "instance" if all(isinstance(norm, InstanceNorm) for norm in norms.values()) else "batch"
+
+
+def batches(network: nn.Module) -> Tensor | None:
+    """Return how many batches the statistics of a network have seen, over all its norms; None if it keeps none.
+
+    Instance norms do not count: theirs is the number that `recalibrate` saw.
+    """
+    counts = [norm.num_batches_tracked for norm in tracked(network).values() if norm.num_batches_tracked is not None]
+    return torch.stack([count.to(counts[0].device) for count in counts]).sum() if counts else None
+
+
+@contextmanager
+def untracked(network: nn.Module) -> Iterator[None]:
+    """Let a network run in train mode without a change of its statistics."""
+    norms = list(tracked(network).values())
+    kept: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    for norm in norms:
+        norm.track_running_stats = False
+        if isinstance(norm, InstanceNorm) and norm.training:  # it updates its buffers whatever that flag is
+            kept.append((norm._buffers, {name: norm._buffers[name] for name in ("running_mean", "running_var")}))
+            norm._buffers.update(running_mean=None, running_var=None)
+    try:
+        yield
+    finally:
+        for norm in norms:
+            norm.track_running_stats = True
+        for buffers, values in kept:
+            buffers.update(values)
+
+
+@contextmanager
+def discounting_empty(network: nn.Module) -> Iterator[list[nn.Module]]:
+    """Let batch norms not count empty batches, which have no mean and variance; yield those that got some."""
+    emptied: list[nn.Module] = []
+
+    def discount(norm: nn.Module, inputs: Any, output: Tensor) -> None:
+        count = norm.num_batches_tracked if isinstance(norm, BatchNorm) else None  # instance norms do not count
+        if norm.training and count is not None and not output.numel():
+            count.sub_(1)
+            emptied.append(norm)
+
+    hooks = [norm.register_forward_hook(discount) for norm in tracked(network).values()]
+    try:
+        yield emptied
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+@contextmanager
+def forgetting(network: nn.Module, batches: int) -> Iterator[None]:
+    """Weigh one batch as so many: with momentum 1 - (1 - momentum)^batches.
+
+    Statistics of every tenth batch then follow the weights as quickly as those of every batch.
+    """
+    momenta = {norm: norm.momentum for norm in tracked(network).values()}
+    for norm, momentum in momenta.items():
+        if momentum is not None:  # else all batches weigh the same
+            norm.momentum = 1 - (1 - momentum) ** batches
+    try:
+        with discounting_empty(network):
+            yield
+    finally:
+        for norm, momentum in momenta.items():
+            norm.momentum = momentum
+
+
+def _directly(function: Callable[..., Any], *args: Any) -> Any:
+    return function(*args)
+
+
+class Apart:
+    """Calls functions that `torch.compile` does not trace, once `begin` was called."""
+
+    run: Callable[..., Any] = staticmethod(_directly)
+
+    def begin(self) -> None:
+        """Keep the compiler out from here on; importing it takes a second, for those alone who need it."""
+        if self.run is _directly:
+            self.run = torch.compiler.disable(_directly)
+
+
+apart = Apart()

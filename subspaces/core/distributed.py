@@ -1,36 +1,47 @@
-"""One family on many devices, with the traffic of one network.
+"""One family on many devices, with the traffic of one network: mix first, gather after.
 
 Run the same program in a process per device, each with batches of its own (`torchrun --nproc-per-node=8 train.py`):
 
     dist.init_process_group()
     family = ss.distribute(ss.Subspace(make_net, ss.Simplex(6)).to(device))
     optimizer = torch.optim.SGD(family.parameters(), lr=0.1, momentum=0.9)
+
+Every vertex's gradient is a multiple of one tensor, d loss / d omega_i = c_i d loss / d theta. So each rank mixes its
+own columns of Omega [m, n/W], the mixed pieces are gathered to theta [n], and in the backward pass the gradient of
+theta is averaged over the ranks and cut before it is spread over the vertices. A sharded Omega is a `DTensor`; with an
+ordinary tensor the functions below return their argument.
 """
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 import torch.distributed as dist
+import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from subspaces.core import checks
-from subspaces.core.family import Subspace
-from subspaces.core.functional import unwrapped
 from subspaces.errors import ArgumentError
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
     from torch.nn.parallel import DistributedDataParallel
 
+Family = TypeVar("Family", bound=nn.Module)
+Result = TypeVar("Result")
+# As newer versions of torch call them.
+_GATHER: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+_SCATTER: Any = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+
 
 @torch.no_grad()
-def distribute(family: Subspace, mesh: "DeviceMesh | None" = None) -> Subspace:
+def distribute(family: Family, mesh: "DeviceMesh | None" = None) -> Family:
     """Cut the vertices of a family along their weights over the devices of a mesh, in place; return the family.
 
     A step then moves one network's numbers however many vertices there are: theta is gathered, and its gradient is
     averaged over the ranks. Vertices, gradients and the optimiser's state take m n / W per rank. Training is that of
-    one process with the batches of all ranks together; all ranks begin with what the first one has.
+    one process with the batches of all ranks together; all ranks begin with the family of the first one.
 
     Call it on the device of the rank and before the optimiser is made, which else holds the old parameters. All ranks
     then make the same calls in the same order (`family(x)`, `penalty`, `at`, `save`, …), as they gather; a network that
@@ -42,67 +53,25 @@ def distribute(family: Subspace, mesh: "DeviceMesh | None" = None) -> Subspace:
         mesh: a `DeviceMesh` with one dimension, by default one over all ranks.
     """
     _check_family(family)
-    mesh = _checked(mesh, family.device)
+    found: Any = family
+    mesh = _checked(mesh, found.device)
     from torch.distributed.tensor import Shard, distribute_tensor
 
-    whole = dict(family.omega.items())
+    whole = dict(found.omega.items())
     pieces = {name: distribute_tensor(omega.detach(), mesh, [Shard(1)]) for name, omega in whole.items()}
-    _broadcast([*family.template.parameters(), *family.buffers()], mesh)
+    for tensor in (*found.template.parameters(), *found.buffers()):
+        value = tensor.detach().contiguous()
+        dist.broadcast(value, group=mesh.get_group(), group_src=0)
+        tensor.detach().copy_(value)
     for name, omega in whole.items():
-        family.omega[name] = nn.Parameter(pieces[name], requires_grad=omega.requires_grad)
+        found.omega[name] = nn.Parameter(pieces[name], requires_grad=omega.requires_grad)
         omega.grad, omega.data = None, omega.new_empty(0)  # whoever holds it: the memory is free
     return family
 
 
-def reduce_theta(parallel: "DistributedDataParallel") -> "DistributedDataParallel":
-    """Let a wrapped family average the gradient of theta over the ranks instead of those of all vertices.
-
-    The gradients are those that `DistributedDataParallel` gives, for one network's traffic: d loss / d omega_i =
-    c_i d loss / d theta is averaged before it is multiplied by c_i. `parallel` may also wrap a module that holds
-    families; its other parameters are averaged as ever. With `samples=s` a step moves s networks' numbers; from s = m
-    on it is better to do without.
-    """
-    from torch.distributed.device_mesh import DeviceMesh
-    from torch.nn.parallel import DistributedDataParallel
-
-    if not isinstance(parallel, DistributedDataParallel):
-        raise ArgumentError(
-            f"reduce_theta({checks.shown(parallel)}): expected DistributedDataParallel(family), "
-            "made by torch.nn.parallel.DistributedDataParallel"
-        )
-    families = [part for part in parallel.modules() if isinstance(part, Subspace)]
-    if not families:
-        raise ArgumentError(
-            f"reduce_theta got a wrapped {type(parallel.module).__name__}: expected one that holds a Subspace"
-        )
-    if any(family.averaging is not None for family in families):
-        raise ArgumentError("reduce_theta was called before for this family: once is enough")
-    ours = {id(omega) for family in families for omega in family.omega.values()}
-    parallel.register_comm_hook(None, _averaging_others(ours, parallel.process_group))
-    mesh = DeviceMesh.from_group(parallel.process_group, families[0].device.type)
-    for family in families:
-        family.averaging = mesh
-    return parallel
-
-
-def _averaging_others(ours: set[int], group: Any) -> Any:
-    """Return a hook that averages the gradients of a bucket, unless they are all vertices' and have been."""
-    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
-
-    def hook(state: object, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:  # type: ignore[name-defined]
-        if not all(id(parameter) in ours for parameter in bucket.parameters()):
-            return allreduce_hook(group, bucket)
-        done: torch.futures.Future[Tensor] = torch.futures.Future()
-        done.set_result(bucket.buffer())
-        return done
-
-    return hook
-
-
 def _check_family(family: Any) -> None:
-    if not isinstance(family, Subspace):
-        inner = unwrapped(family) if isinstance(family, nn.Module) else family
-        if isinstance(inner, Subspace):
+    if not is_family(family):
+        if isinstance(family, nn.Module) and is_family(unwrapped(family)):
             raise ArgumentError(
                 f"distribute got a family wrapped in {type(family).__name__}: distribute the family itself, before "
                 "anything wraps it, and leave DistributedDataParallel out"
@@ -142,9 +111,277 @@ def _checked(mesh: Any, device: torch.device) -> "DeviceMesh":
     return mesh
 
 
-def _broadcast(tensors: Iterable[Tensor], mesh: "DeviceMesh") -> None:
-    """Give all ranks the tensors of the first one."""
-    for tensor in tensors:
-        value = tensor.detach().contiguous()
-        dist.broadcast(value, group=mesh.get_group(), group_src=0)
-        tensor.detach().copy_(value)
+def reduce_theta(parallel: "DistributedDataParallel") -> "DistributedDataParallel":
+    """Let a wrapped family average the gradient of theta over the ranks instead of those of all vertices.
+
+    The gradients are those that `DistributedDataParallel` gives, for one network's traffic: d loss / d omega_i =
+    c_i d loss / d theta is averaged before it is multiplied by c_i. `parallel` may also wrap a module that holds
+    families; its other parameters are averaged as ever. With `samples=s` a step moves s networks' numbers; from s = m
+    on it is better to do without.
+    """
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.nn.parallel import DistributedDataParallel
+
+    if not isinstance(parallel, DistributedDataParallel):
+        raise ArgumentError(
+            f"reduce_theta({checks.shown(parallel)}): expected DistributedDataParallel(family), "
+            "made by torch.nn.parallel.DistributedDataParallel"
+        )
+    families: list[Any] = [part for part in parallel.modules() if is_family(part)]
+    if not families:
+        raise ArgumentError(
+            f"reduce_theta got a wrapped {type(parallel.module).__name__}: expected one that holds a Subspace"
+        )
+    if any(family.averaging is not None for family in families):
+        raise ArgumentError("reduce_theta was called before for this family: once is enough")
+    ours = {id(omega) for family in families for omega in family.omega.values()}
+    parallel.register_comm_hook(None, _averaging_others(ours, parallel.process_group))
+    mesh = DeviceMesh.from_group(parallel.process_group, families[0].device.type)
+    for family in families:
+        family.averaging = mesh
+    return parallel
+
+
+def _averaging_others(ours: set[int], group: Any) -> Any:
+    """Return a hook that averages the gradients of a bucket, unless all are of vertices, which are averaged already."""
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+
+    def hook(state: object, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:  # type: ignore[name-defined]
+        if not all(id(parameter) in ours for parameter in bucket.parameters()):
+            return allreduce_hook(group, bucket)
+        done: torch.futures.Future[Tensor] = torch.futures.Future()
+        done.set_result(bucket.buffer())
+        return done
+
+    return hook
+
+
+def is_family(module: Any) -> bool:
+    """Return whether a module is a `Subspace`, which is built on this file."""
+    return isinstance(module, nn.Module) and isinstance(module._modules.get("omega"), nn.ParameterDict)
+
+
+def unwrapped(module: nn.Module) -> nn.Module:
+    """Return what `torch.compile`, `DistributedDataParallel` or `AveragedModel` has wrapped."""
+    inner = getattr(module, "_orig_mod", getattr(module, "module", None))
+    return unwrapped(inner) if isinstance(inner, nn.Module) else module
+
+
+# The columns of this rank
+
+
+def mesh_of(omega: Tensor | Iterable[Tensor]) -> "DeviceMesh | None":
+    """Return the mesh that a matrix, or the first of several, is cut over; None for an ordinary tensor."""
+    first: Any = omega if isinstance(omega, Tensor) else next(iter(omega))
+    mesh: DeviceMesh | None = getattr(first, "device_mesh", None)  # to import DTensor takes a second
+    if mesh is not None and not (mesh.ndim == 1 and first.placements[0].is_shard(1)):
+        raise ArgumentError(
+            f"the vertices are cut over devices as {first.placements}, as fully_shard does: expected a family that "
+            "subspaces.distribute has cut, along its weights"
+        )
+    return mesh
+
+
+def local(omega: Tensor) -> Tensor:
+    """Return this rank's columns, connected for autograd: [m, n] -> [m, n/W]."""
+    sharded: Any = omega
+    return omega if mesh_of(omega) is None else sharded.to_local(grad_placements=sharded.placements)
+
+
+def columns(coefficients: Tensor, omega: Tensor) -> Tensor:
+    """Return the coefficients of this rank's columns, [m] or [m, n] -> [m, n/W]; their gradient is of all columns."""
+    mesh = mesh_of(omega)
+    if mesh is None:
+        return coefficients
+    if coefficients.requires_grad:
+        coefficients = _apply(_Same, coefficients, mesh, 1)
+    return coefficients if coefficients.ndim == 1 else _own(coefficients, mesh)
+
+
+def _own(whole: Tensor, mesh: "DeviceMesh") -> Tensor:
+    """Return this rank's columns of a matrix that all ranks have, as `torch.chunk` cuts: [m, n] -> [m, n/W]."""
+    n = whole.shape[1]
+    each = -(-n // mesh.size())
+    start = min(mesh.get_local_rank() * each, n)
+    return whole.narrow(1, start, min(each, n - start))
+
+
+def cut(value: Tensor, like: Tensor) -> Tensor:
+    """Return a matrix [m, n] that all ranks have, cut as another is; nothing is sent."""
+    mesh = mesh_of(like)
+    if mesh is None:
+        return value
+    from torch.distributed.tensor import DTensor, Shard
+
+    piece = _own(value, mesh).to(like.device, like.dtype).contiguous()
+    return DTensor.from_local(piece, mesh, [Shard(1)], run_check=False, shape=value.shape, stride=(value.shape[1], 1))
+
+
+@torch.no_grad()
+def fill(value: Tensor, whole: Tensor) -> None:
+    """Write a tensor that all ranks have into one that may be cut over them."""
+    mesh = mesh_of(value)
+    local(value).copy_(whole if mesh is None else _own(whole, mesh))
+
+
+# What all ranks make together
+
+
+def gathered(piece: Tensor, omega: Tensor) -> Tensor:
+    """Return the row whose piece each rank has, [n/W] -> [n]; its gradient is averaged over the ranks and cut."""
+    mesh = mesh_of(omega)
+    return piece if mesh is None else _apply(_Gathered, piece, omega.shape[1], mesh)
+
+
+def row(value: Tensor, vertex: int) -> Tensor:
+    """Return one row of a matrix that may be cut over the ranks: [n], for which all of them have to ask."""
+    return gathered(local(value).detach()[vertex], value)
+
+
+def collected(value: Tensor, keep: bool) -> Tensor:
+    """Return all columns of a matrix that is cut over the ranks, for which all of them have to ask: [m, n/W] -> [m, n].
+
+    They come row by row to the CPU of those that `keep` them, so that no device ever holds all.
+    """
+    if mesh_of(value) is None:
+        return value
+    rows = (row(value, index) for index in range(len(value)))
+    return torch.stack([each.cpu() if keep else each[:0] for each in rows])
+
+
+def total(sums: Tensor, omega: Tensor) -> Tensor:
+    """Return the sum over the ranks of those of their columns; each gets the gradient of its own part."""
+    mesh = mesh_of(omega)
+    return sums if mesh is None else _apply(_Total, sums, mesh)
+
+
+def averaged(row: Tensor, mesh: "DeviceMesh | None") -> Tensor:
+    """Return a row that all ranks have, with a gradient that is averaged over them."""
+    return row if mesh is None or not row.requires_grad else _apply(_Same, row, mesh, mesh.size())
+
+
+def _apply(function: Any, *arguments: Any) -> Tensor:
+    result: Tensor = function.apply(*arguments)
+    return result
+
+
+class _Gathered(torch.autograd.Function):
+    """Pieces [n/W] to a row [n]; in the backward pass one network's numbers are averaged and cut."""
+
+    @staticmethod
+    def forward(ctx: Any, piece: Tensor, n: int, mesh: "DeviceMesh") -> Tensor:
+        ctx.mesh, ctx.length = mesh, len(piece)
+        each = -(-n // mesh.size())
+        row = piece.new_empty(each * mesh.size())
+        _GATHER(row, _padded(piece, each), group=mesh.get_group())
+        return row[:n]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        each = -(-len(gradients[0]) // ctx.mesh.size())
+        mine = gradients[0].new_empty(each)
+        _SCATTER(mine, _padded(gradients[0], each * ctx.mesh.size()), group=ctx.mesh.get_group())
+        return mine[: ctx.length].div_(ctx.mesh.size()), None, None
+
+
+class _Total(torch.autograd.Function):
+    """The sum over the ranks."""
+
+    @staticmethod
+    def forward(ctx: Any, sums: Tensor, mesh: "DeviceMesh") -> Tensor:
+        return _reduced(sums, mesh)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        return gradients[0], None
+
+
+class _Same(torch.autograd.Function):
+    """A value that all ranks have; its gradient is the sum over them divided by a number."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, mesh: "DeviceMesh", divisor: int) -> Tensor:
+        ctx.mesh, ctx.divisor = mesh, divisor
+        return value.view_as(value)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        return _reduced(gradients[0], ctx.mesh).div_(ctx.divisor), None, None
+
+
+def _reduced(value: Tensor, mesh: "DeviceMesh") -> Tensor:
+    """Return the sum over the ranks."""
+    found = value.detach().clone(memory_format=torch.contiguous_format)
+    dist.all_reduce(found, group=mesh.get_group())
+    return found
+
+
+def _padded(value: Tensor, length: int) -> Tensor:
+    """Return a row of that length, whose end is arbitrary."""
+    return value.contiguous() if len(value) == length else F.pad(value, (0, length - len(value)))
+
+
+def check_same(found: Mapping[str, Tensor], mesh: "DeviceMesh | None") -> None:
+    """Refuse coefficients or counts that differ from rank to rank: theta would be patched from several points.
+
+    Each tensor is compared by one number, its sum with its places as weights.
+    """
+    if mesh is None or torch.compiler.is_compiling():
+        return
+    if mesh.device_type == "cuda" and torch.cuda.is_current_stream_capturing():
+        return  # nothing can be read now
+    marks = []
+    for value in found.values():
+        places = torch.arange(1, value.numel() + 1, dtype=torch.float64, device=value.device)
+        marks.append(value.detach().double().flatten() @ places)
+    mark = torch.stack(marks)
+    extremes = torch.stack([mark, -mark])
+    dist.all_reduce(extremes, dist.ReduceOp.MAX, group=mesh.get_group())
+    if not torch.allclose(extremes[0], -extremes[1], rtol=1e-9):
+        raise ArgumentError(
+            "alpha, or how many random numbers were drawn, is not the same on all ranks, and a distributed family is "
+            "at one point at a time: leave alpha out, or take family.sample(), on all ranks"
+        )
+
+
+def is_first(mesh: "DeviceMesh | None") -> bool:
+    """Return whether this is the one process that writes."""
+    return mesh is None or mesh.get_local_rank() == 0
+
+
+def on_first(mesh: "DeviceMesh | None", function: Callable[[], Result]) -> Result:
+    """Run a function on the first rank alone; all ranks return its result or raise its error."""
+    if mesh is None:
+        return function()
+    outcome: list[Any] = [None, None]
+    if is_first(mesh):
+        try:
+            outcome[0] = function()
+        except Exception as error:
+            outcome[1] = error
+    dist.broadcast_object_list(outcome, group=mesh.get_group(), group_src=0)
+    result: Result
+    result, wrong = outcome
+    if wrong is not None:
+        raise wrong
+    return result
+
+
+@torch.no_grad()
+def average_statistics(norms: Iterable[Any], mesh: "DeviceMesh | None", counting: bool) -> None:
+    """Give batch norms the statistics of all ranks, each batch with the same weight; `counting`: and their number."""
+    if mesh is None:
+        return
+    for norm in norms:
+        mean, variance, count = norm.running_mean, norm.running_var, norm.num_batches_tracked
+        dtype = torch.promote_types(mean.dtype, torch.float32)  # in float16 the products would be infinite
+        weight = count.clamp_min(1).to(dtype)[None]
+        sums = torch.cat([mean.to(dtype) * weight, variance.to(dtype) * weight, weight])
+        dist.all_reduce(sums, group=mesh.get_group())
+        averages = sums[:-1] / sums[-1]
+        mean.copy_(averages[: len(mean)])
+        variance.copy_(averages[len(mean) :])
+        if counting:
+            dist.all_reduce(count, group=mesh.get_group())

@@ -1,23 +1,43 @@
 """Several networks whose outputs are averaged."""
 
+import dataclasses
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor, nn
 
-from subspaces.core import averages, checks, nested
-from subspaces.core.averages import Doubt, Gaussian
-from subspaces.core.outputs import OutputCheck, Outputs, to_log_pair, to_log_probabilities, to_outputs
+from subspaces.core import _compat, checks, nested
+from subspaces.core.outputs import OutputCheck, Outputs, logits, to_log_pair, to_log_probabilities, to_outputs
 from subspaces.errors import ArgumentError
-from subspaces.text import nearest
+from subspaces.text import one_of
 
 Average = Literal["probabilities", "logits", "outputs", "sigmoid", "mixture"]
+PLAIN = (type(None), bool, int, str, bytes)
+"""Types that have no average, and are returned as they are where all members agree."""
+SELECT = (
+    "pass select=, a function that takes a tensor, or a tuple, list, dict or dataclass of tensors, out of an output, "
+    "for example select=lambda output: output[0]"
+)
+
+
+class Gaussian(NamedTuple):
+    """A predicted mean, and the variance around it."""
+
+    mean: Tensor
+    variance: Tensor
+
+
+class Uncertainty(NamedTuple):
+    """How unsure an ensemble is, and how much of that is because its members differ."""
+
+    entropy: Tensor | None
+    disagreement: Tensor | None
 
 
 class Prediction(NamedTuple):
-    """What an ensemble says, and how sure of it its members are; see `Ensemble.predict`."""
+    """The prediction of an ensemble and its uncertainty; see `Ensemble.predict`."""
 
     output: Any
     members: Any
@@ -80,8 +100,7 @@ class Ensemble(nn.Module):
             raise ArgumentError(f"dim={checks.shown(dim)}: expected an integer, the dimension of the classes")
         if select is not None:
             checks.function("select", select, "a function that takes what is averaged out of an output")
-        if not isinstance(average, str) or average not in get_args(Average):
-            raise ArgumentError(f"average={checks.shown(average)}: {nearest(average, get_args(Average))}")
+        one_of("average", average, get_args(Average))
         self.average = average
         self.dim = dim
         self.select = select
@@ -105,21 +124,21 @@ class Ensemble(nn.Module):
         if self.select is not None:
             outputs = [self.select(output) for output in outputs]
         if self.average == "mixture":
-            return averages.stack([_gaussian(output) for output in outputs])
+            return stack([_gaussian(output) for output in outputs])
         if self.select is None:
-            outputs = [averages.logits(output) for output in outputs]
+            outputs = [logits(output) for output in outputs]
         if not isinstance(outputs[0], Tensor) and nested.children(outputs[0]) is None:
             source = "the members return" if self.select is None else "select= returns"
             raise ArgumentError(
-                f"{source} a {type(outputs[0]).__name__}: {averages.SELECT}; for an object with .mean and .variance "
+                f"{source} a {type(outputs[0]).__name__}: {SELECT}; for an object with .mean and .variance "
                 "pass average='mixture'"
             )
-        return averages.stack(outputs)
+        return stack(outputs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         outputs = self.outputs(*args, **kwargs)
         if self.average == "mixture":
-            return averages.mixture(*outputs)
+            return mixture(*outputs)
         self._check(outputs, (args, kwargs))
         return _each(self._mean, outputs)
 
@@ -141,14 +160,14 @@ class Ensemble(nn.Module):
         """
         members = self.outputs(*args, **kwargs)
         if self.average == "mixture":
-            output = averages.mixture(*members)
+            output = mixture(*members)
             entropy = torch.log(2 * math.pi * math.e * output.variance) / 2
-            return Prediction(output, members, entropy, averages.spread(members.mean))
+            return Prediction(output, members, entropy, spread(members.mean))
         self._check(members, (args, kwargs))
         if self.average == "logits" and isinstance(members, Tensor):
             _check_classes(members, (args, kwargs))
-        doubts = _each(self._doubt, members)
-        return Prediction(_each(self._mean, members), members, _part(doubts, 0), _part(doubts, 1))
+        found = _each(self._uncertainty, members)
+        return Prediction(_each(self._mean, members), members, _part(found, 0), _part(found, 1))
 
     def _check(self, outputs: Any, inputs: Any) -> None:
         """Refuse stacked outputs that cannot be averaged as asked for."""
@@ -164,43 +183,43 @@ class Ensemble(nn.Module):
             )
         if found and self.average == "probabilities":
             _check_classes(found[0], inputs)
-        if torch.compiler.is_compiling() or self._output_check.done or torch._C._get_tracing_state():
+        if torch.compiler.is_compiling() or self._output_check.done or _compat.is_tracing():
             return
         if found and (self.average != "logits" or self.member_outputs):  # a mean of logits is one, whatever they are
             single = self.average == "sigmoid"
-            dim = -1 if single else averages.class_dim(found[0], self.dim)
+            dim = -1 if single else class_dim(found[0], self.dim)
             self._output_check(found[0], dim, single=single)
 
     def _mean(self, stacked: Tensor, prediction: bool) -> Tensor:
         """Return the average of one tensor of every member, [k, ...]."""
         if not prediction or self.average == "outputs" or (self.average == "logits" and not self.member_outputs):
-            return averages.mean(stacked)
+            return mean(stacked)
         if self.average == "logits" or self.output == "log-probabilities":
             logs = self._log_probabilities(stacked)
-            return averages.mean(logs) if self.average == "logits" else logs.logsumexp(0) - math.log(len(logs))
-        return averages.mean(self._probabilities(stacked))
+            return mean(logs) if self.average == "logits" else logs.logsumexp(0) - math.log(len(logs))
+        return mean(self._probabilities(stacked))
 
     def _log_probabilities(self, stacked: Tensor) -> Tensor:
         """Return the log-probabilities of each member; of single numbers those of the second class."""
-        exact = averages.wide(stacked)
+        exact = wide(stacked)
         if self.average == "sigmoid":
             return to_log_pair(exact, self.member_outputs)[..., 1]
-        return to_log_probabilities(exact, self.member_outputs, averages.class_dim(stacked, self.dim))
+        return to_log_probabilities(exact, self.member_outputs, class_dim(stacked, self.dim))
 
     def _probabilities(self, stacked: Tensor) -> Tensor:
         """Return the probabilities of each member; of single numbers those of the second class."""
         if self.member_outputs in (None, "logits"):
             single = self.average == "sigmoid"
-            return averages.wide(stacked).sigmoid() if single else averages.softmax(stacked, self.dim)
-        exact = averages.wide(stacked)
+            return wide(stacked).sigmoid() if single else softmax(stacked, self.dim)
+        exact = wide(stacked)
         return exact.exp() if self.member_outputs == "log-probabilities" else exact
 
-    def _doubt(self, stacked: Tensor, prediction: bool) -> Doubt:
+    def _uncertainty(self, stacked: Tensor, prediction: bool) -> Uncertainty:
         if not prediction or self.average == "outputs":
-            return Doubt(None, averages.spread(stacked) if stacked.is_floating_point() else None)
+            return Uncertainty(None, spread(stacked) if stacked.is_floating_point() else None)
         if self.average == "sigmoid":
-            return averages.doubt(to_log_pair(averages.wide(stacked), self.member_outputs).exp(), -1)
-        return averages.doubt(self._probabilities(stacked), self.dim)
+            return uncertainty(to_log_pair(wide(stacked), self.member_outputs).exp(), -1)
+        return uncertainty(self._probabilities(stacked), self.dim)
 
     def extra_repr(self) -> str:
         return f"average={self.average!r}"
@@ -228,8 +247,8 @@ def _check_classes(prediction: Tensor, inputs: Any) -> None:
 
 
 def _part(value: Any, index: int) -> Any:
-    """Return one part of every `Doubt` in a container."""
-    if isinstance(value, Doubt):
+    """Return one part of every `Uncertainty` in a container."""
+    if isinstance(value, Uncertainty):
         return value[index]
     inner = nested.children(value)
     return value if inner is None else nested.rebuild(value, [_part(each, index) for each in inner])
@@ -237,7 +256,7 @@ def _part(value: Any, index: int) -> Any:
 
 def _gaussian(output: Any) -> Gaussian:
     """Return the mean and the variance that a member predicts, in one shape."""
-    mean, variance = averages.moments(output)
+    mean, variance = moments(output)
     if not isinstance(mean, Tensor) or not isinstance(variance, Tensor):
         raise ArgumentError(
             f"average='mixture': the members return a {type(output).__name__}: expected a mean and a variance, as a "
@@ -250,3 +269,119 @@ def _gaussian(output: Any) -> Gaussian:
             f"{tuple(variance.shape)}: expected a variance for every mean; expand it in the network or with select="
         )
     return Gaussian(mean, variance.reshape(mean.shape))
+
+
+# Averages of outputs, stacked as [k, ...]
+
+
+def moments(output: Any) -> tuple[Any, Any]:
+    """Return the mean and the variance that a network predicts, None for what it does not.
+
+    They are those of a dict or an object with these names, or the two of a pair; a tensor is a mean.
+    """
+    if isinstance(output, Mapping):
+        return output.get("mean"), output.get("variance")
+    if not isinstance(output, Tensor) and hasattr(output, "mean"):
+        return output.mean, getattr(output, "variance", None)
+    if isinstance(output, (tuple, list)) and output:
+        return output[0], output[1] if len(output) == 2 else None
+    return output, None
+
+
+def stack(outputs: list[Any]) -> Any:
+    """Return outputs of one form as one, with each tensor in it stacked: [k, ...]."""
+    first, forms = outputs[0], [_form(output) for output in outputs]
+    for form in forms:
+        if form != forms[0]:
+            raise ArgumentError(f"the members return {forms[0]} and {form}: expected the same from each; {SELECT}")
+    if isinstance(first, Tensor):
+        return torch.stack(outputs)
+    if isinstance(first, float):
+        return torch.tensor(outputs, dtype=torch.float64)
+    inner = nested.children(first)
+    if inner is None:
+        return first
+    columns = zip(*(nested.children(output) or [] for output in outputs), strict=True)
+    return nested.rebuild(first, [stack(list(column)) for column in columns])
+
+
+def _form(value: Any) -> str:
+    """Return in words what the outputs of all members must have in common."""
+    kind = f"a {type(value).__name__}"
+    if isinstance(value, Tensor):
+        return f"a tensor of shape {tuple(value.shape)}"
+    if isinstance(value, Mapping):
+        return f"{kind} of {', '.join(map(checks.shown, value)) or 'nothing'}"
+    if isinstance(value, (tuple, list)):
+        return f"{kind} of {len(value)}"
+    if isinstance(value, float) or dataclasses.is_dataclass(value):
+        return kind
+    if not isinstance(value, PLAIN):
+        raise ArgumentError(f"the members return {kind}, which has no average: {SELECT}")
+    return repr(value)
+
+
+def mean(stacked: Tensor) -> Tensor:
+    """Return the mean of the members in float32 at least; whole numbers as they are, where all members agree."""
+    if stacked.is_floating_point() or stacked.is_complex():
+        return wide(stacked).mean(0)
+    if not bool((stacked == stacked[0]).all()):
+        raise ArgumentError(
+            f"the members return whole numbers ({stacked.dtype}, of shape {tuple(stacked.shape[1:])}) that differ, and "
+            f"these have no average: {SELECT}"
+        )
+    return stacked[0]
+
+
+def wide(value: Tensor) -> Tensor:
+    """Return a tensor in float32 at least: three digits are too few for an average."""
+    return value.float() if value.dtype in (torch.float16, torch.bfloat16) else value
+
+
+def class_dim(stacked: Tensor, dim: int) -> int:
+    """Return where the classes lie in stacked outputs, from `dim`, where they lie in those of one member."""
+    shape = tuple(stacked.shape[1:])
+    if shape and not -len(shape) <= dim < len(shape):
+        raise ArgumentError(
+            f"dim={dim}: expected a dimension of what the members return, of shape {shape}; pass another"
+        )
+    if not shape or shape[dim] == 1:
+        raise ArgumentError(
+            f"the members return a tensor of shape {shape}, and the softmax over dim={dim}, of size 1, is 1 for every "
+            "input: pass average='outputs' for numbers, 'mixture' for a mean and a variance, 'sigmoid' for the one "
+            "logit of two classes, or another dim="
+        )
+    return dim + 1 if dim >= 0 else dim
+
+
+def softmax(stacked: Tensor, dim: int) -> Tensor:
+    """Return the probabilities of each member, where `dim` is the dimension of the classes in one member's logits."""
+    exact = wide(stacked)
+    return exact.softmax(class_dim(stacked, dim), dtype=exact.dtype)
+
+
+def mixture(means: Tensor, variances: Tensor) -> Gaussian:
+    """Return mean and variance of the mixture of k Gaussians, from theirs: [k, ...].
+
+    mu = 1/k sum_i mu_i and 1/k sum_i (sigma_i² + mu_i²) - mu², as 1/k sum_i sigma_i² + 1/k sum_i (mu_i - mu)², which
+    loses no digits where means are large.
+    """
+    mu = mean(means)
+    return Gaussian(mu, mean(variances) + spread(means))
+
+
+def spread(means: Tensor) -> Tensor:
+    """Return the variance of the members around their mean: 1/k sum_i (mu_i - mu)²."""
+    exact = wide(means)
+    return (exact - exact.mean(0)).abs().square().mean(0)
+
+
+def uncertainty(probabilities: Tensor, dim: int) -> Uncertainty:
+    """Return H[p] of the mean p = 1/k sum_i p_i, and H[p] - 1/k sum_i H[p_i], where H[p] = - sum_c p_c log p_c.
+
+    `dim` is the dimension of the classes in one member's probabilities.
+    """
+    last = dim - probabilities.ndim + 1 if dim >= 0 else dim
+    total = torch.special.entr(probabilities.mean(0)).sum(last)
+    within = torch.special.entr(probabilities).sum(last).mean(0)
+    return Uncertainty(total, (total - within).clamp(min=0))  # by rounding it may be below

@@ -7,7 +7,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from subspaces.core import checks, functional, geometry, norms, optimizer_groups, randomness, sharding
+from subspaces.core import batchnorm, checks, distributed, functional, geometry, optimizer_groups, randomness
 from subspaces.core.alpha import Alpha
 from subspaces.core.ensemble import Average, Ensemble
 from subspaces.core.features import Sampled, similarity
@@ -15,12 +15,12 @@ from subspaces.core.initial import Factory, Init, applied, check_start, given_ne
 from subspaces.core.layout import Layout, Predicate, is_weight
 from subspaces.core.optimizer_groups import GetGroups
 from subspaces.core.running import Running
-from subspaces.core.selection import Selecting
+from subspaces.core.selection import select
 from subspaces.core.shapes import Shape, check_shape
 from subspaces.errors import ArgumentError
 
 
-class Subspace(Running, Selecting):
+class Subspace(Running):
     r"""A subspace of networks, linear in its vertices: theta = P(alpha) = c(alpha)^T Omega.
 
     In train mode each call draws one alpha uniformly and runs the network there; in eval mode the
@@ -98,14 +98,14 @@ class Subspace(Running, Selecting):
         self.register_buffer("rng", randomness.new_state(seed).to(next(iter(self.omega.values())).device))
         if statistics_every is not None:
             checks.whole("statistics_every", statistics_every, 1, 10**9, beside=", or None")
-            norms.apart.begin()
+            batchnorm.apart.begin()
         self.statistics_every = statistics_every
         self.begin_statistics(known=init == "point")
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         if self.statistics_every is not None:  # in a process that has made no such family yet
-            norms.apart.begin()
+            batchnorm.apart.begin()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         memo.update(functional.memo(self.template))
@@ -153,7 +153,7 @@ class Subspace(Running, Selecting):
             raise IndexError(f"vertex({checks.shown(index)}): {self.shape} has vertices 0 to {m - 1}")
         found: dict[str, Tensor] = {}
         for group in self.layout.groups:
-            found |= group.unpack(sharding.row(self.omega[group.name], index))
+            found |= group.unpack(distributed.row(self.omega[group.name], index))
         return found
 
     @torch.inference_mode(False)  # else its tensors could not be trained or recalibrated later
@@ -226,7 +226,7 @@ class Subspace(Running, Selecting):
         if any(not torch.equal(self.omega[name], value) for name, value in found.items()):
             for name, value in found.items():
                 self.omega[name].copy_(value)
-            self.keep_statistics(known=not norms.batches(self.template))
+            self.keep_statistics(known=not batchnorm.batches(self.template))
         return self
 
     def penalty(self, beta: float | Tensor = 1.0) -> Tensor:
@@ -259,6 +259,8 @@ class Subspace(Running, Selecting):
             return self._like.new_zeros(())
         chosen = randomness.pair(self.rng, len(sampled.features))
         return strength * similarity(sampled, chosen, self.shape)
+
+    select = select
 
     # Looking at the vertices
 

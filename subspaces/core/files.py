@@ -1,4 +1,10 @@
-"""Files that are either whole or not there, and tensors in them that tell when they have been changed."""
+"""Files that are written whole or not at all, with a checksum of their content, and locks between processes.
+
+    *.json          an entry "sha256" over all others (`write_checked`, `read_checked`)
+    *.safetensors   an entry "checksum" of the header, over the other entries and all tensors (`write_tensors`, `check`)
+
+The checksums are of the content alone: a renamed or copied file is still itself. They find damage, not malice.
+"""
 
 import dataclasses
 import errno
@@ -8,6 +14,7 @@ import math
 import os
 import re
 import secrets
+import socket
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -16,16 +23,15 @@ from typing import Any
 
 import safetensors.torch
 import torch
+from filelock import FileLock, Timeout
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from subspaces.core import devices, locks
+from subspaces.core import devices
 from subspaces.errors import ArgumentError
 
+TRIES = 100  # to read or lock what others replace or remove
 _LEFT = re.compile(r"\..+\.[0-9a-f]{8}\.partial|\..+\.json(\.[0-9a-f]{16})?\.lock")
-
-
-TRIES = 100  # to read a file that others replace
 _ADVICE = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "could not be written, make room on the disk"),
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "could not be written, change its permissions"),
@@ -34,51 +40,56 @@ _ADVICE = {
 
 
 class DamageError(ArgumentError):
-    """Says what is wrong with the content of a file, without its name."""
+    """What is wrong with the content of a file, without its name."""
 
 
+# Writing
 def write(path: Path, *content: bytes | memoryview) -> None:
     """Write a file so that a reader, or a crash, sees the old content or the new, never a part."""
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
-    swept = False
     with _named(path):
-        with suppress(OSError):  # what a killed process left of this very file; whoever cannot look says so below
+        with suppress(PermissionError):  # a folder that cannot be listed
             sweep(path.parent, path.name)
         try:
-            with open(partial, "xb") as file:
-                with suppress(OSError):  # on a disk without locks nothing is swept either
-                    locks.hold(file.fileno())
-                for part in content:
-                    file.write(part)
-                file.flush()
-                os.fsync(file.fileno())
-            try:
+            with writing(partial):
+                with open(partial, "wb") as file:
+                    for part in content:
+                        file.write(part)
+                    file.flush()
+                    os.fsync(file.fileno())
                 os.replace(partial, path)
-            except FileNotFoundError:
-                swept = path.parent.is_dir()  # in the moment before it was held, or after
-                if not swept:
-                    raise
         finally:
             partial.unlink(missing_ok=True)
-    if swept:
-        write(path, *content)
+
+
+@contextmanager
+def writing(partial: Path) -> Iterator[None]:
+    """Lock a partial file while it is written, so that `sweep` leaves it alone; on Windows it does so anyway."""
+    lock = FileLock(partial)
+    with suppress(OSError):  # a disk without locks, where nothing is swept either
+        if os.name == "posix":
+            lock.acquire(blocking=False)
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def append(path: Path, content: bytes) -> None:
-    """Add to the end of a file; a crash may leave a part of it there."""
+    """Append to a file; a crash may leave a part of the content there."""
     with _named(path), open(path, "ab") as file:
         file.write(content)
 
 
 def sync(path: Path) -> None:
-    """Bring what was added to a file to the disk."""
+    """Flush a file to the disk."""
     with _named(path), open(path, "rb+") as file:
         os.fsync(file.fileno())
 
 
 @contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """Name the file that cannot be written: a full disk names none, and nobody knows the partial one."""
+    """Name the file that cannot be written: the error of a full disk names none, or the partial file."""
     try:
         yield
     except OSError as error:
@@ -86,22 +97,60 @@ def _named(path: Path) -> Iterator[None]:
         raise OSError(error.errno, f"{error.strerror}: {advice}", str(path)) from None
 
 
+# JSON
+
+MARK = b'"float"'
+"""Part of every text in which `to_json` wrote a NaN or an infinity."""
+
+
 def write_json(path: Path, value: Any) -> None:
-    """Write a value as an indented JSON file."""
+    """Write a value as an indented JSON file without a checksum, for people and other programs."""
     write(path, (to_json(value, indent=2) + "\n").encode())
 
 
-MARK = b'"float"'
-"""What every text has in which `to_json` wrote a number that JSON does not know."""
+def write_checked(path: Path, value: Any) -> None:
+    """Write a mapping or a dataclass as a JSON file with a checksum; `read_checked` reads it."""
+    content = json.loads(to_json(value))  # as it is read: the keys of a dict become text
+    write(path, in_lines({**content, "sha256": _sha256(content)}).encode())
+
+
+def read_checked(path: Path) -> dict[str, Any]:
+    """Return the content of a file of `write_checked`, or raise `DamageError` if it is not as it was written."""
+    if not path.is_file() and (path.exists() or path.is_symlink()):
+        raise DamageError("it is not a file")
+    try:
+        text = path.read_bytes()
+        content = json.loads(text, parse_int=_integer)
+    except FileNotFoundError:
+        raise DamageError("it is not there") from None
+    except (ValueError, RecursionError) as error:
+        raise DamageError(f"it is not JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise DamageError(f"expected an object, found a {type(content).__name__}")
+    if content.pop("sha256", None) != _sha256(content):
+        raise DamageError("its content does not match its checksum")
+    found: dict[str, Any] = from_json(content) if MARK in text else content
+    return found
+
+
+def _sha256(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _integer(digits: str) -> int:
+    """Return an integer of a JSON file; a longer one than any that is written cannot become a float or a tensor."""
+    if len(digits) > 20:
+        raise ArgumentError(f"a number of {len(digits)} digits")
+    return int(digits)
 
 
 def to_json(value: Any, indent: int | None = None) -> str:
-    """Return a value as JSON, which knows no NaN and no infinity: such a number becomes {"float": "nan"}."""
+    """Return a value as JSON, with {"float": "nan"} and the like for the numbers that JSON does not have."""
     return json.dumps(_plain(value), indent=indent, allow_nan=False)
 
 
 def _plain(value: Any) -> Any:
-    """Return a value, also a dataclass, as what JSON knows."""
+    """Return a value with dicts for dataclasses, and without NaN and infinity."""
     if isinstance(value, float):
         return value if math.isfinite(value) else {"float": str(value)}
     if isinstance(value, Mapping):
@@ -115,18 +164,17 @@ def _plain(value: Any) -> Any:
 
 
 def in_lines(value: Mapping[str, Any]) -> str:
-    """Return what JSON holds with a line for each entry, and for each part of a list: as readable, and quickly made."""
+    """Return JSON with a line for each entry, and for each row of a table, which is quicker than an indent."""
 
-    def entry(name: str, each: Any) -> str:
-        parts = isinstance(each, list) and each and isinstance(each[0], (dict, list))
-        text = "[\n" + ",\n".join(map(json.dumps, each)) + "\n]" if parts else json.dumps(each)
-        return f"{json.dumps(name)}: {text}"
+    def entry(each: Any) -> str:
+        rows = isinstance(each, list) and each and isinstance(each[0], (dict, list))
+        return "[\n" + ",\n".join(map(json.dumps, each)) + "\n]" if rows else json.dumps(each)
 
-    return "{\n" + ",\n".join(entry(name, each) for name, each in value.items()) + "\n}\n"
+    return "{\n" + ",\n".join(f"{json.dumps(name)}: {entry(each)}" for name, each in value.items()) + "\n}\n"
 
 
 def from_json(value: Any) -> Any:
-    """Return what `to_json` was given, from what JSON gives."""
+    """Return what `to_json` was given, from parsed JSON."""
     if isinstance(value, dict):
         if value.keys() == {"float"} and value["float"] in ("nan", "inf", "-inf"):
             return float(value["float"])
@@ -135,34 +183,59 @@ def from_json(value: Any) -> Any:
     return [from_json(each) for each in value] if nested else value
 
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> str:
-    """Write a safetensors file with a checksum in its header, and return that.
+# Tensors
 
-    The same tensors and header make the same bytes: safetensors' own writer has another order of the header each time.
+
+def stored(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return dense tensors on the CPU as a file takes them; those that are there already are not copied."""
+    for name, value in tensors.items():
+        if not isinstance(value, Tensor) or value.layout != torch.strided:
+            kind = f"a tensor with {value.layout}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+            raise ArgumentError(f"the state {name!r} is {kind}: only dense tensors can be saved")
+    return {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> str:
+    """Write tensors that `stored` has returned as a safetensors file with a checksum in its header, and return that.
+
+    Nothing is copied, and the same content makes the same bytes; safetensors' `save_file` shuffles the header.
     """
-    header = {**header, "layout": _layout(tensors)}
     found = checksum(header, tensors)
-    try:
-        packed = memoryview(safetensors.torch.save(dict(tensors), {**header, "checksum": found}))
-    except KeyError as error:  # from safetensors' table of dtypes
-        names = ", ".join(name for name, value in tensors.items() if value.dtype in error.args)
-        raise ArgumentError(f"the state {names} has dtype {error}, which safetensors cannot hold") from None
-    end = 8 + int.from_bytes(packed[:8], "little")
-    names = json.loads(bytes(packed[8:end]))
-    names["__metadata__"] = dict(sorted(names["__metadata__"].items()))
-    text = json.dumps(names, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)  # the tensors stay aligned
-    write(path, len(text).to_bytes(8, "little"), text, packed[end:])
+    entries: dict[str, Any] = {"__metadata__": dict(sorted({**header, "checksum": found}.items()))}
+    dtypes, end = _dtypes(tensors), 0
+    names = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))  # so all are aligned
+    for name in names:
+        start, end = end, end + tensors[name].nbytes
+        entries[name] = {"dtype": dtypes[name], "shape": list(tensors[name].shape), "data_offsets": [start, end]}
+    text = json.dumps(entries, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    write(path, len(text).to_bytes(8, "little"), text, *(_bytes(tensors[name]) for name in names))
     return found
 
 
+def _dtypes(tensors: Mapping[str, Tensor]) -> dict[str, str]:
+    """Return the names of dtypes that safetensors has in its files."""
+    empty = {name: torch.empty(0, dtype=value.dtype) for name, value in tensors.items()}
+    try:
+        packed = safetensors.torch.save(empty)
+    except KeyError as error:  # from safetensors' table
+        names = ", ".join(name for name, value in tensors.items() if value.dtype in error.args)
+        raise ArgumentError(f"the state {names} has dtype {error}, which safetensors cannot hold") from None
+    header = json.loads(packed[8 : 8 + int.from_bytes(packed[:8], "little")])
+    return {name: header[name]["dtype"] for name in tensors}
+
+
+def _bytes(value: Tensor) -> memoryview:
+    return value.reshape(-1).view(torch.uint8).numpy().data
+
+
 def read_header(path: Path) -> dict[str, str]:
-    """Return the header of a safetensors file; whether its tensors are right is not looked at."""
+    """Return the header of a safetensors file, without a look at its tensors."""
     return _opened(path, names_only=True)[0]
 
 
 def read_tensors(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
-    """Return header and tensors of a safetensors file; `check` says whether they belong together."""
+    """Return header and tensors of a safetensors file; `check` compares them with their checksum."""
     return _opened(path, names_only=False)
 
 
@@ -180,7 +253,7 @@ def _opened(path: Path, names_only: bool) -> tuple[dict[str, str], dict[str, Ten
         except (SafetensorError, ValueError, RuntimeError) as error:  # dtypes and sizes that torch does not know too
             if devices.ran_out(error):
                 raise
-            # once it may also have been a signal: safetensors makes another error of Ctrl-C
+            # the first time it may have been a signal: safetensors makes another error of Ctrl-C
             if tries and _stamp(path) == before:
                 size = path.stat().st_size
                 raise DamageError(f"{size} bytes that are not a complete safetensors file: {error}") from None
@@ -188,7 +261,7 @@ def _opened(path: Path, names_only: bool) -> tuple[dict[str, str], dict[str, Ten
 
 
 def _stamp(path: Path) -> tuple[int, ...]:
-    """Return what tells a file from another of its name; what is no file is refused: a pipe would be waited for."""
+    """Return what identifies a file; what is not a regular one is refused, as opening a pipe would block."""
     found = path.stat()
     if not stat.S_ISREG(found.st_mode):
         raise DamageError("it is not a file")
@@ -196,55 +269,113 @@ def _stamp(path: Path) -> tuple[int, ...]:
 
 
 def check(header: Mapping[str, str], tensors: Mapping[str, Tensor]) -> None:
-    """Refuse tensors and a header that are not those the checksum was made of."""
-    same = header.get("layout") in (None, _layout(tensors))  # files of earlier versions have none
-    if not same or checksum(header, tensors) != header.get("checksum"):
+    """Raise `DamageError` if tensors and header do not match the header's checksum."""
+    if checksum(header, tensors) != header.get("checksum"):
         raise DamageError("its tensors do not match its checksum")
 
 
 def checksum(header: Mapping[str, str], tensors: Mapping[str, Tensor]) -> str:
-    """Return what tells the bytes of these tensors under this header from any others."""
-    digest = hashlib.blake2b(digest_size=16)
-    digest.update(repr(sorted(item for item in header.items() if item[0] != "checksum")).encode())
-    for name in sorted(tensors):
-        digest.update(name.encode())
-        digest.update(tensors[name].reshape(-1).view(torch.uint8).numpy().data)
+    """Return the SHA-256 of a header and of names, dtypes, shapes and bytes of tensors."""
+    layout = [(name, str(value.dtype), tuple(value.shape)) for name, value in sorted(tensors.items())]
+    digest = hashlib.sha256(repr([sorted({**header, "checksum": ""}.items()), layout]).encode())
+    for name, *_ in layout:
+        digest.update(_bytes(tensors[name]))
     return digest.hexdigest()
 
 
 def fingerprint(name: str, value: Tensor) -> str:
-    """Return what tells a tensor from any other: shape and type in words, and a checksum of name, layout and bytes."""
-    dense = {name: value.detach().cpu().contiguous()}
-    found = checksum({"layout": _layout(dense)}, dense)
+    """Return the shape and dtype of a tensor, and a checksum of its name and content, in words."""
+    found = checksum({}, stored({name: value}))
     return f"{tuple(value.shape)} {value.dtype}, checksum {found}"
 
 
-def _layout(tensors: Mapping[str, Tensor]) -> str:
-    """Return what tells these types and shapes from any others with the same bytes."""
-    listed = [(name, str(value.dtype), tuple(value.shape)) for name, value in sorted(tensors.items())]
-    return hashlib.blake2b(repr(listed).encode(), digest_size=16).hexdigest()
+# Locks between processes, and what killed processes leave
 
 
-def stored(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return copies on the CPU, as a file takes them; all of them have to be dense tensors."""
-    for name, value in tensors.items():
-        if not isinstance(value, Tensor) or value.layout != torch.strided:
-            kind = f"a tensor with {value.layout}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
-            raise ArgumentError(f"the state {name!r} is {kind}: only dense tensors can be saved")
-    return {name: value.detach().cpu().clone(memory_format=torch.contiguous_format) for name, value in tensors.items()}
+def this_process() -> str:
+    """Return what `attempt` calls this process."""
+    return f"process {os.getpid()}"
+
+
+@contextmanager
+def attempt(path: Path, keep: bool = True) -> Iterator[str | None]:
+    """Lock a file if no other process has it locked, and yield None, or else the name of that process.
+
+    The folder is made if need be. The lock ends with the process, however that ends; with `keep=False` the file is
+    removed at the end.
+    """
+    lock = _acquired(path, blocking=False)
+    if lock is None:
+        yield _holder(path)
+        return
+    try:
+        with suppress(OSError):  # a full disk; the lock holds nevertheless
+            path.write_text(f"{os.getpid()} {socket.gethostname()}")
+        yield None
+    finally:
+        with suppress(OSError):
+            os.truncate(path, 0) if keep else path.unlink()
+        lock.release()
+
+
+@contextmanager
+def waited(path: Path) -> Iterator[None]:
+    """Lock a file, after other processes if need be, and remove it at the end."""
+    lock = _acquired(path, blocking=True)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        if lock is not None:
+            lock.release()
+
+
+def _acquired(path: Path, blocking: bool) -> FileLock | None:
+    """Return the lock of a file, or None if another process has it and it is not waited for."""
+    for tries in range(TRIES):
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            raise OSError(f"{path} is a link or no file: expected a lock that is made here; remove it")
+        try:
+            lock = FileLock(path)
+            lock.acquire(blocking=blocking, poll_interval=0.01)
+            return lock
+        except Timeout:
+            return None
+        except FileNotFoundError:  # another process has just removed the folder
+            if tries == TRIES - 1:
+                raise
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
+                advice = "change its permissions, or work with a copy"
+                raise OSError(f"{path.parent} cannot be written to ({error.strerror}): {advice}") from None
+            raise OSError(f"{path} cannot be locked ({error.strerror}): choose a folder on another disk") from None
+    return None
+
+
+def _holder(path: Path) -> str:
+    """Return the name of the process that has written into a lock file."""
+    try:
+        number, _, host = path.read_bytes()[:200].decode(errors="replace").partition(" ")
+    except OSError:
+        number = host = ""
+    elsewhere = f" on {host}" if host not in ("", socket.gethostname()) else ""
+    return f"process {number or '?'}{elsewhere}"
 
 
 def sweep(folder: Path, of: str = "") -> None:
-    """Remove what killed processes left in a folder: files that were not written to their end, and locks beside others.
+    """Remove partial files and locks of killed processes from a folder; with `of` only those of the file of that name.
 
-    Those of a living process are held, and stay. With `of` only what is left of that file is looked at.
+    Those of living processes are locked, and stay.
     """
     for name in os.listdir(folder):
         if name.startswith(f".{of}") and _LEFT.fullmatch(name):
-            with suppress(OSError), open(folder / name, "rb+") as file:
-                found = os.stat(folder / name, follow_symlinks=False)
-                if locks.hold(file.fileno()) and os.path.samestat(found, os.fstat(file.fileno())):
+            with suppress(OSError):
+                lock = FileLock(folder / name)
+                lock.acquire(blocking=False)
+                try:
                     (folder / name).unlink()
+                finally:
+                    lock.release()
 
 
 @contextmanager
@@ -253,7 +384,7 @@ def made(folder: Path) -> Iterator[None]:
     new = [each for each in (folder, *folder.parents) if not each.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with suppress(OSError):  # whoever needs the folder says what is wrong with it
+        with suppress(OSError):  # whoever needs the folder reports what is wrong with it
             sweep(folder)
         yield
     finally:

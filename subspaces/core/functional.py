@@ -19,7 +19,7 @@ from torch.func import functional_call
 from torch.nn.utils.prune import BasePruningMethod
 from torch.nn.utils.weight_norm import WeightNorm
 
-from subspaces.core import _compat, checks, nested, norms
+from subspaces.core import _compat, batchnorm, checks, nested
 from subspaces.errors import ArgumentError
 
 
@@ -170,7 +170,7 @@ def refreshing(template: nn.Module, weights: Mapping[str, Tensor], refresh: Call
         if _runs_with(weights):  # and no family was called meanwhile
             if not inside:
                 refresh((args, kwargs))
-            inside.append(norms.untracked(template))
+            inside.append(batchnorm.untracked(template))
             inside[-1].__enter__()
 
     def end(*_: Any) -> None:
@@ -185,7 +185,7 @@ def refreshing(template: nn.Module, weights: Mapping[str, Tensor], refresh: Call
                 "out and call subspaces.recalibrate before you evaluate"
             )
 
-    found = norms.tracked(template).values()
+    found = batchnorm.tracked(template).values()
     hooks = [template.register_forward_pre_hook(begin, prepend=True, with_kwargs=True)]
     hooks += [template.register_forward_hook(end, always_call=True)]
     hooks += [norm.register_forward_pre_hook(refuse) for norm in found]
@@ -228,7 +228,7 @@ def _again(function: Callable[..., Any], running: tuple[Filled, ...], *args: Any
     named = {f"network.{name}": value for name, value in weights.items()}
     token: Token[Any] = _running.set((*_running.get(), running[0]))
     try:
-        with nullcontext() if tracking else norms.untracked(network):
+        with nullcontext() if tracking else batchnorm.untracked(network):
             return functional_call(_Around(network), named, (inner, args, kwargs))
     finally:
         _running.reset(token)
@@ -297,11 +297,5 @@ def copy_with(template: nn.Module, parameters: Mapping[str, nn.Parameter], share
             if isinstance(hook, (WeightNorm, BasePruningMethod)):  # which compute their weights before each call
                 hook(part, ())
         if isinstance(part, nn.RNNBase):
-            part._init_flat_weights()
+            _compat.keep_weights(part)
     return network
-
-
-def unwrapped(module: nn.Module) -> nn.Module:
-    """Return what `torch.compile`, `DistributedDataParallel` or `AveragedModel` has wrapped."""
-    inner = getattr(module, "_orig_mod", getattr(module, "module", None))
-    return unwrapped(inner) if isinstance(inner, nn.Module) else module

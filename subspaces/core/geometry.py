@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from subspaces.core import _compat, sharding
+from subspaces.core import _compat, distributed
 
 LARGE = 2**22  # numbers of a matrix from which its gradient is made late
 PART = 2**18  # numbers of it that are made at a time on a CPU, so that what lies between stays in its cache
@@ -34,9 +34,9 @@ def is_number(value: Tensor) -> bool:
 
 def mix(coefficients: Tensor, omega: Tensor) -> Tensor:
     """Return c^T Omega: [m] or [m, n] times [m, n] -> [n]; half-precision weights are mixed in float32."""
-    if type(omega) not in (nn.Parameter, Tensor) and sharding.mesh_of(omega) is not None:
-        mixed = mix(sharding.columns(coefficients, omega), sharding.local(omega))
-        return sharding.gathered(mixed, omega)
+    if type(omega) not in (nn.Parameter, Tensor) and distributed.mesh_of(omega) is not None:
+        mixed = mix(distributed.columns(coefficients, omega), distributed.local(omega))
+        return distributed.gathered(mixed, omega)
     compiling, dtype = torch.compiler.is_compiling(), omega.dtype
     if len(omega) == 1 and not (compiling or coefficients.requires_grad):
         return omega.squeeze(0)  # as coefficients sum to 1
@@ -106,25 +106,25 @@ def cos2(rows: Sequence[Tensor], chosen: Tensor | None = None) -> Tensor:
     products: list[tuple[Tensor, ...]] = []
     with exactly(rows[0].device):
         for row in rows:
-            piece = sharding.local(row)
+            piece = distributed.local(row)
             late = piece.numel() >= LARGE and piece.dtype in (torch.float32, torch.float64)
             late = late and not torch.compiler.is_compiling()  # a compiler has an order of its own
             products.append(_late(piece, chosen).unbind() if late else _products(piece, chosen))
     ab, aa, bb = products[0]
-    if len(products) > 1 or sharding.mesh_of(rows[0]) is not None:
+    if len(products) > 1 or distributed.mesh_of(rows[0]) is not None:
         sums = torch.stack([torch.stack(each) for each in products]).sum(0)
-        ab, aa, bb = sharding.total(sums, rows[0]).unbind()
+        ab, aa, bb = distributed.total(sums, rows[0]).unbind()
     tiny = torch.finfo(ab.dtype).tiny  # which changes nothing but 0, and takes half the time of a clamp
     return (ab / (aa + tiny)) * (ab / (bb + tiny))  # aa * bb may overflow
 
 
 def distances(rows: Sequence[Tensor]) -> Distances:
     """Return L2 distance and cos^2 of all pairs of the vectors given in pieces [m, n], in float64."""
-    pieces = [_real(sharding.local(row)).double() for row in rows]
+    pieces = [_real(distributed.local(row)).double() for row in rows]
     exact = "donot_use_mm_for_euclid_dist"
     squares = torch.stack([torch.cdist(piece, piece, compute_mode=exact).square() for piece in pieces]).sum(0)
     products = torch.stack([piece @ piece.T for piece in pieces]).sum(0)
-    squares, products = sharding.total(torch.stack([squares, products]), rows[0]).unbind()
+    squares, products = distributed.total(torch.stack([squares, products]), rows[0]).unbind()
     products = (products + products.T) / 2
     norms = products.diagonal().clamp_min(torch.finfo(torch.float64).tiny).sqrt()
     return Distances(squares.sqrt(), (products / torch.outer(norms, norms)).square())

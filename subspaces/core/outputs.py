@@ -1,13 +1,14 @@
 """What the outputs of a classifier are: logits, probabilities or log-probabilities."""
 
 import math
+from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from subspaces.core import averages, checks
+from subspaces.core import checks
 from subspaces.errors import ArgumentError
 from subspaces.text import nearest
 
@@ -27,9 +28,15 @@ def to_outputs(name: str, value: Any) -> Outputs:
     return found  # type: ignore[return-value]
 
 
+def logits(output: Any) -> Any:
+    """Return the tensor that an output has under the name `logits`, or the output itself."""
+    found = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", None)
+    return found if isinstance(found, Tensor) else output
+
+
 def prediction(output: Any, expected: str = "logits, or an output with .logits") -> Tensor:
     """Return the tensor in the output of a classifier that is its prediction: the `logits`, or the first of a tuple."""
-    found = averages.logits(output)
+    found = logits(output)
     found = found[0] if isinstance(found, (tuple, list)) and found else found
     if not isinstance(found, Tensor) or not found.is_floating_point():
         kind = f"tensor of {found.dtype}" if isinstance(found, Tensor) else type(output).__name__

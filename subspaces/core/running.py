@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor, nn
 
-from subspaces.core import _compat, checks, functional, geometry, nested, norms, randomness, sharding
+from subspaces.core import _compat, batchnorm, checks, distributed, functional, geometry, nested, randomness
 from subspaces.core import alpha as points
 from subspaces.core.alpha import Alpha
 from subspaces.core.features import Sampled, watch
 from subspaces.core.layout import Layout
-from subspaces.core.norms import KeepingStatistics
 from subspaces.core.shapes import Shape
+from subspaces.core.stale import KeepingStatistics
 from subspaces.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Running(KeepingStatistics):
     @property
     def mesh(self) -> "DeviceMesh | None":
         """The devices that the vertices are cut over; None before `subspaces.distribute`."""
-        return sharding.mesh_of(self.omega.values())
+        return distributed.mesh_of(self.omega.values())
 
     @property
     def _dtype(self) -> torch.dtype:
@@ -120,7 +120,7 @@ class Running(KeepingStatistics):
         for group in self.layout.groups:
             row = geometry.mix(coefficients[group.name], getattr(omega, group.name))
             if self.averaging is not None:
-                row = sharding.averaged(row, self.averaging)
+                row = distributed.averaged(row, self.averaging)
             if cast is not None and group.castable and row.dtype == torch.float32:
                 row = row.to(cast)  # once for all of them
             group.unpack(row, weights)
@@ -145,7 +145,7 @@ class Running(KeepingStatistics):
 
     def _check_same(self, coefficients: Mapping[str, Tensor], mesh: "DeviceMesh | None") -> None:
         if mesh is not None:
-            sharding.check_same({**coefficients, "draws": self.rng[1:]}, mesh)
+            distributed.check_same({**coefficients, "draws": self.rng[1:]}, mesh)
 
     def _autocast(self) -> torch.dtype | None:
         """Return the dtype of autocast, where it is on."""
@@ -182,7 +182,7 @@ class Running(KeepingStatistics):
         before = self.look() if self._looking else None
         tracking = not (self.training and self.statistics_every)
         if not tracking:
-            norms.apart.run(self._refresh, (args, kwargs))  # it counts
+            batchnorm.apart.run(self._refresh, (args, kwargs))  # it counts
         if features is not None or type(samples) is not int or samples != 1:
             output = self._run_groups(args, kwargs, alpha, samples, features, outside, tracking)
         else:
@@ -195,7 +195,7 @@ class Running(KeepingStatistics):
         template: Any = self._modules["template"]
         if tracking:
             return functional.call(template, weights, args, kwargs, slots=self._slots)
-        with norms.untracked(template):
+        with batchnorm.untracked(template):
             return functional.call(template, weights, args, kwargs, False, self._slots)
 
     def _run_groups(
@@ -239,9 +239,9 @@ class Running(KeepingStatistics):
         self._calls += 1
         every = self.statistics_every or 1
         if self._calls == 1 or self._calls % every == 0:  # at once too, so that there are some from the beginning
-            with norms.forgetting(self.template, every):
+            with batchnorm.forgetting(self.template, every):
                 self._run(inputs[0], inputs[1], self._weights(self._middle, True), True)
-            sharding.average_statistics(norms.tracked(self.template).values(), self.mesh, counting=False)
+            distributed.average_statistics(batchnorm.tracked(self.template).values(), self.mesh, counting=False)
             self.keep_statistics()
 
     def point(self, alpha: Alpha | None = None, *, outside: bool = False) -> AbstractContextManager[Any]:

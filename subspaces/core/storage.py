@@ -4,8 +4,7 @@
     shared.<name>       frozen parameters and persistent buffers
     rng                 the state of the family's random numbers
 
-The header says which shape it is and holds a checksum over all tensors. Where frozen parameters are left out, it
-holds what each of them was, in shape, type and checksum.
+The header holds the shape and a checksum, and a fingerprint of each frozen parameter that was left out.
 """
 
 import dataclasses
@@ -18,19 +17,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from subspaces.core import checks, files, shapes, sharding
+from subspaces.core import checks, distributed, files, shapes
 from subspaces.core.family import Subspace
-from subspaces.core.functional import unwrapped
 from subspaces.core.initial import Factory
 from subspaces.core.layout import trainable
 from subspaces.core.optimizer_groups import GetGroups
 from subspaces.core.shapes import Shape
 from subspaces.errors import ArgumentError
 
-FORMAT = "subspaces"
-VERSION = 2
-WHOLE = 1
-"""The version of a file with all parameters, which the first version could read."""
+FORMAT, VERSION = "subspaces", "3"
 
 
 class FileError(ArgumentError):
@@ -48,45 +43,49 @@ def save(module: nn.Module, path: str | os.PathLike[str], shared: bool = True) -
 
 
 def write(module: nn.Module, path: str | os.PathLike[str], shared: bool, notes: Mapping[str, str]) -> str:
-    """Write a family as `save` does, with notes in its header that `load` does not look at."""
-    family = unwrapped(module)
+    """Write a family as `save` does, with notes in its header that `load` ignores."""
+    family = distributed.unwrapped(module)
     if not isinstance(family, Subspace):
         raise ArgumentError(
             f"save got a {type(family).__name__}: expected a Subspace; for a network save its state_dict()"
         )
     target = checks.folder("path", path)
-    sharding.on_first(family.mesh, lambda: _check_target(target))
-    frozen = {} if shared else _frozen(family)
-    first = sharding.is_first(family.mesh)
-    dense = ((name, _dense(name, value)) for name, value in _tensors(family) if name not in frozen)
-    tensors = {name: _stored(value) for name, value in dense if first}
+    distributed.on_first(family.mesh, lambda: _check_target(target))
+    frozen = {} if checks.flag("shared", shared) else _frozen(family)
+    tensors: dict[str, Tensor] = {}
+    for name, value in _tensors(family):  # all ranks gather them, and one keeps them
+        if name not in frozen and distributed.is_first(family.mesh):
+            tensors |= files.stored({name: value})
     header = {
         **notes,
         "format": FORMAT,
-        "version": str(VERSION if frozen else WHOLE),
+        "version": VERSION,
         "shape": json.dumps(_describe(family.shape)),
         "layerwise": json.dumps(family.layerwise),
         "penalised": json.dumps([e.names[0] for g in family.layout.groups if g.penalised for e in g.entries]),
         "groups": json.dumps({e.names[0]: g.label for g in family.layout.groups for e in g.entries}),
+        "options": json.dumps(family.options or [], default=float),  # of a tensor of one number
+        "calibrated": json.dumps(family.is_calibrated),
+        "frozen": json.dumps(frozen),
     }
-    if family.options is not None:
-        header["options"] = json.dumps(family.options, default=float)  # of a tensor of one number
-    if not family.is_calibrated:
-        header["calibrated"] = "false"
-    if frozen:
-        header["frozen"] = json.dumps(frozen)
-    return sharding.on_first(family.mesh, lambda: files.write_tensors(target, tensors, header))
+    return distributed.on_first(family.mesh, lambda: files.write_tensors(target, tensors, header))
 
 
-def load(path: str | os.PathLike[str], network: nn.Module | Factory, shape: Shape | None = None) -> Subspace:
-    """Read a family back; `network` is a module of the same architecture (it is copied) or its factory.
+def load(
+    path: str | os.PathLike[str], network: nn.Module | Factory, shape: Shape | None = None, *, verify: bool = True
+) -> Subspace:
+    """Read a family back.
 
-    `shape` is needed only for a shape of your own. The family is on the network's device. Of a file without frozen
-    parameters these are the network's, and have to be those that the family was trained with.
+    Args:
+        path: a file that `save` has written.
+        network: a module of the same architecture, which is copied, or its factory. The family is on its device. Of a
+            file without frozen parameters these are the network's, and have to be those of the training.
+        shape: needed only for a shape of your own.
+        verify: compare the tensors with the file's checksum; False is quicker, for a file that you trust.
     """
-    header, tensors = read(path)
+    header, tensors = read(path, verify=verify)
     try:
-        described, layerwise, penalised, groups, frozen, options = _described(header)
+        described, layerwise, penalised, groups, options, calibrated, frozen = _described(header)
         shape = _shape(described, shape, path)
         _check_count(shape, tensors, path)
         get_groups = _getting(groups, options)
@@ -109,30 +108,34 @@ def load(path: str | os.PathLike[str], network: nn.Module | Factory, shape: Shap
     with torch.no_grad():
         for name, place in places.items():
             place.copy_(tensors[name])
-    family.keep_statistics(known=header.get("calibrated") != "false")
+    family.keep_statistics(known=calibrated)
     return family
 
 
-def read(path: str | os.PathLike[str]) -> tuple[dict[str, str], dict[str, Tensor]]:
-    """Return header and tensors of a family's file, or say why it is none."""
+def read(path: str | os.PathLike[str], verify: bool = True) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """Return header and tensors of a family's file, or raise `FileError` if it is none."""
     place = checks.folder("path", path)
+    checks.flag("verify", verify)
     if place.is_dir():
         raise IsADirectoryError(f"load from {path}, which is a folder: expected the file of a family")
     try:
         header, tensors = files.read_tensors(place)
         if header.get("format") != FORMAT:
             raise FileError(f"{path} is a safetensors file but not a family: expected one written by subspaces.save")
-        if header.get("version") not in (str(WHOLE), str(VERSION)):
+        if header.get("version") != VERSION:
             found = str(header.get("version"))[:20]
-            raise FileError(f"{path} has format version {found}, this is {VERSION}: upgrade subspaces")
-        files.check(header, tensors)
+            raise FileError(
+                f"{path} has format version {found}, expected {VERSION}: upgrade subspaces, or save an older file anew"
+            )
+        if verify:
+            files.check(header, tensors)
     except files.DamageError as error:
         raise FileError(f"{path} is damaged ({error}): use another copy") from None
     return header, tensors
 
 
 def _tensors(family: Subspace) -> Iterator[tuple[str, Tensor]]:
-    """Yield all tensors of a family with their names in a file; writing into them writes into it."""
+    """Yield all tensors of a family with their names in a file; they are views, into which `load` writes."""
     yield "rng", family.rng
     for name, value in _shared(family).items():
         if not isinstance(value, Tensor):
@@ -145,10 +148,9 @@ def _tensors(family: Subspace) -> Iterator[tuple[str, Tensor]]:
 
 
 def _frozen(family: Subspace) -> dict[str, str]:
-    """Return what each frozen parameter is, in words and as a checksum, by its name in a file."""
-    state = _shared(family)
-    names = [name for name, value in state.items() if isinstance(value, nn.Parameter)]
-    return {f"shared.{name}": files.fingerprint(name, _dense(name, state[name])) for name in names}
+    """Return the fingerprint of each frozen parameter by its name in a file."""
+    frozen = {name: value for name, value in _shared(family).items() if isinstance(value, nn.Parameter)}
+    return {f"shared.{name}": files.fingerprint(name, value) for name, value in frozen.items()}
 
 
 def _shared(family: Subspace) -> dict[str, Any]:
@@ -164,15 +166,7 @@ def _check_target(target: Path) -> None:
         raise FileNotFoundError(f"save to {target}, but there is no folder {target.parent}: make it first")
 
 
-def _stored(value: Tensor) -> Tensor:
-    """Return a copy on the CPU."""
-    return value.detach().cpu().clone(memory_format=torch.contiguous_format)
-
-
-def _dense(name: str, value: Tensor) -> Tensor:
-    if value.layout != torch.strided:
-        raise ArgumentError(f"the network's {name} is {value.layout}: only dense tensors can be saved")
-    return value
+# The header
 
 
 def _ours(name: str) -> type[Shape] | None:
@@ -182,42 +176,17 @@ def _ours(name: str) -> type[Shape] | None:
 
 
 def _describe(shape: Shape) -> dict[str, Any]:
-    """Return name and fields as they come back from JSON; no other shape passes for one of ours."""
+    """Return name and fields as they come back from JSON; a shape of the user's that has the name of ours is custom."""
     name = type(shape).__name__
     kind = name if _ours(name) is type(shape) else f"custom {name}"
     described: dict[str, Any] = json.loads(json.dumps({"type": kind, **dataclasses.asdict(shape)}))
     return described
 
 
-def _getting(labels: dict[str, str], options: list[dict[str, Any]]) -> GetGroups | None:
-    """Return the function that makes the optimiser groups of a file; None if it has those of no function."""
-    if not options:
-        return None
-    places = {f"group{index}": index for index in range(len(options))}
-    strange = [label for label in labels.values() if label not in places]
-    if strange or not all(isinstance(each, dict) and "params" not in each for each in options):
-        raise files.DamageError(f"its header has {len(options)} optimiser groups, and {strange[:1]} is none of them")
-
-    def get_groups(network: nn.Module) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = [{**_tuples(each), "params": []} for each in options]
-        for names, parameter in trainable(network):  # one that is not in the file is refused with all its tensors
-            found[places.get(labels.get(names[0], ""), 0)]["params"].append(parameter)
-        return found
-
-    return get_groups
-
-
-def _tuples(value: Any) -> Any:
-    """Return what was read from JSON with tuples, such as betas, which are lists there."""
-    if isinstance(value, dict):
-        return {key: _tuples(each) for key, each in value.items()}
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
-
-
-def _described(header: dict[str, str]) -> tuple[Any, ...]:
-    """Return the parts of a header: shape, layerwise, penalised parameters, groups, what was left out, options."""
-    kinds = {"shape": dict, "layerwise": bool, "penalised": list, "groups": dict, "frozen": dict, "options": list}
-    header = {"frozen": "{}", "options": "[]", **header}
+def _described(header: Mapping[str, str]) -> list[Any]:
+    """Return shape, layerwise, penalised, groups, options, calibrated and frozen of a header."""
+    kinds = {"shape": dict, "layerwise": bool, "penalised": list, "groups": dict}
+    kinds |= {"options": list, "calibrated": bool, "frozen": dict}
     found: list[Any] = []
     for name, kind in kinds.items():
         try:
@@ -225,12 +194,10 @@ def _described(header: dict[str, str]) -> tuple[Any, ...]:
         except (KeyError, ValueError, RecursionError):
             value = None
         if not isinstance(value, kind):
-            raise files.DamageError(
-                f"its header's {name!r} is {str(header.get(name))[:40]!r}, which is no {kind.__name__}"
-            )
+            given = str(header.get(name))[:40]
+            raise files.DamageError(f"its header's {name!r} is {given!r}, expected a {kind.__name__}")
         found.append(value)
-    shape, layerwise, penalised, groups, frozen, options = found
-    return shape, layerwise, set(map(str, penalised)), groups, frozen, options
+    return found
 
 
 def _shape(described: dict[str, Any], given: Shape | None, path: str | os.PathLike[str]) -> Shape:
@@ -250,6 +217,34 @@ def _shape(described: dict[str, Any], given: Shape | None, path: str | os.PathLi
         return kind(**fields)
     except (TypeError, ValueError) as error:
         raise files.DamageError(f"its header's shape is {described}: {error}") from None
+
+
+def _getting(labels: dict[str, str], options: list[dict[str, Any]]) -> GetGroups | None:
+    """Return a function that makes the optimiser groups of a file; None if `groups=` made none."""
+    if not options:
+        return None
+    places = {f"group{index}": index for index in range(len(options))}
+    strange = [label for label in labels.values() if label not in places]
+    if strange or not all(isinstance(each, dict) and "params" not in each for each in options):
+        raise files.DamageError(f"its header has {len(options)} optimiser groups, and {strange[:1]} is none of them")
+
+    def get_groups(network: nn.Module) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = [{**_tuples(each), "params": []} for each in options]
+        for names, parameter in trainable(network):  # one that is not in the file is refused with all its tensors
+            found[places.get(labels.get(names[0], ""), 0)]["params"].append(parameter)
+        return found
+
+    return get_groups
+
+
+def _tuples(value: Any) -> Any:
+    """Return parsed JSON with tuples for lists, such as betas."""
+    if isinstance(value, dict):
+        return {key: _tuples(each) for key, each in value.items()}
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+# Comparing a file with the network
 
 
 def _check_count(shape: Shape, tensors: dict[str, Tensor], path: str | os.PathLike[str]) -> None:

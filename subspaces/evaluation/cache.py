@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from subspaces.core import locks
+from subspaces.core import files
 from subspaces.evaluation.classification import Classes
 from subspaces.evaluation.metrics import of_task, tally
 from subspaces.evaluation.run_subject import RunSubject
@@ -77,7 +77,7 @@ class Shelf:
 
     def add(self, measured: Measured) -> None:
         """Add to the file, in place of an earlier one of the same key."""
-        with locks.waited(self.path.with_name(f".{self.path.name}.lock")):  # what others add meanwhile would be lost
+        with files.waited(self.path.with_name(f".{self.path.name}.lock")):  # what others add meanwhile would be lost
             others = [each for each in self.read() if each.key != measured.key]
             found = [dataclasses.asdict(each) for each in (*others, measured)]
             seals.write_json(self.path, {"schema": SCHEMA, "measured": found}, self.run)

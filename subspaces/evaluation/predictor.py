@@ -14,11 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from subspaces.core import averages, functional, nested, randomness
-from subspaces.core.batchnorm import recalibrate
+from subspaces.core import ensemble, functional, nested, randomness
+from subspaces.core.batchnorm import recalibrate, tracked
 from subspaces.core.devices import captured
 from subspaces.core.features import watch
-from subspaces.core.norms import tracked
 from subspaces.core.outputs import OutputCheck
 from subspaces.core.randomness import seeded
 from subspaces.errors import ArgumentError
@@ -273,7 +272,7 @@ class CapturedPredictor(Predictor):
         found = [(*self._run(self._networks[0], (x, y)), y) for x, y in self.splits[split]]
         outputs, features, targets = zip(*found, strict=True)
         entered = None if features[0] is None else torch.cat(features)
-        return torch.cat([averages.wide(output) for output in outputs]), entered, torch.cat(targets)
+        return torch.cat([ensemble.wide(output) for output in outputs]), entered, torch.cat(targets)
 
     def _renew_statistics(self, network: nn.Module, statistics: Any) -> None:
         loader: ResidentLoader = statistics

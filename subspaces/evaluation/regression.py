@@ -10,7 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from subspaces.core import averages
+from subspaces.core import ensemble
 from subspaces.evaluation.metrics import METRICS, Metric, average
 
 INTERVAL = 0.9
@@ -39,12 +39,12 @@ class Normal:
 
 
 def mixture(members: Sequence[Normal]) -> Normal:
-    """Return mean and variance of the mixture; see `averages.mixture`."""
+    """Return mean and variance of the mixture; see `ensemble.mixture`."""
     means = torch.stack([member.mean for member in members])
     variances = [member.variance for member in members if member.variance is not None]
     if len(variances) < len(members):
         return Normal(means.mean(0))
-    return Normal(*averages.mixture(means, torch.stack(variances)))
+    return Normal(*ensemble.mixture(means, torch.stack(variances)))
 
 
 def _negative_log_density(prediction: Normal, target: Tensor) -> Tensor | None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from subspaces.core import functional, nested, norms
+from subspaces.core import batchnorm, distributed, nested
 from subspaces.core.ensemble import Average, Ensemble
 from subspaces.core.family import Subspace
 from subspaces.core.shapes import Point, Shape, Simplex
@@ -184,7 +184,7 @@ class FamilySubject(_OnLoaders):
         super().__init__(name, family.shape, task, loaders, family.device, how)
         self.family, self.statistics = family, statistics
         self.noted = dict(zip(("l2", "cos2"), spread(family).tolist(), strict=True))  # how far apart the vertices are
-        norms.check_given(family.template, statistics)
+        batchnorm.check_given(family.template, statistics)
 
     def predictor(self, splits: Sequence[str], statistics: int | None) -> Predictor:
         """Return what predicts on these loaders."""
@@ -233,7 +233,7 @@ def subject_of(
     how: How,
 ) -> Subject:
     """Return a family, an ensemble, a network or several of them as what is measured on loaders."""
-    several, alone = list(networks), functional.unwrapped(networks[0]) if len(networks) == 1 else None
+    several, alone = list(networks), distributed.unwrapped(networks[0]) if len(networks) == 1 else None
     if isinstance(alone, Subspace):
         return FamilySubject(alone, task, loaders, statistics, name or "family", how)
     if isinstance(alone, Ensemble):

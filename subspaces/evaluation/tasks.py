@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from subspaces.core import averages, checks, nested
+from subspaces.core import checks, ensemble, nested
 from subspaces.core.outputs import OutputCheck, Outputs, prediction, to_log_pair, to_log_probabilities, to_outputs
 from subspaces.errors import ArgumentError
 from subspaces.evaluation import classification, regression
@@ -131,7 +131,7 @@ class Classification(Task):
             logits, labels = logits[counts], labels[counts]
             features = features[counts] if features is not None and len(features) == len(counts) else None
         nested.check_classes(labels, logits.shape[1], "for a label that does not count pass Classification(ignore=…)")
-        return Classes(averages.wide(logits), features if self.of == "examples" else None), labels
+        return Classes(ensemble.wide(logits), features if self.of == "examples" else None), labels
 
     def _flat(self, output: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Return outputs as log-probabilities, or logits, [n, classes], and labels [n]."""
@@ -159,7 +159,7 @@ class Classification(Task):
         """Return two columns for outputs that each stand for the second of two classes."""
         if self.outputs in (None, "logits"):
             return torch.stack([torch.zeros_like(single), single], 1)
-        return to_log_pair(averages.wide(single), self.outputs)
+        return to_log_pair(ensemble.wide(single), self.outputs)
 
     def check_output(self, output: Any, check: OutputCheck) -> None:
         """Refuse probabilities that were to be taken for logits, and what is not what `outputs` says."""
@@ -202,7 +202,7 @@ class Regression(Task):
 
     def parts(self, output: Any, target: Any, features: Tensor | None = None) -> tuple[Normal, Tensor]:
         """Return means, variances where there are any, and targets, all [n, d]."""
-        mean, variance = averages.moments(output)
+        mean, variance = ensemble.moments(output)
         if not isinstance(mean, Tensor):
             raise ArgumentError(f"the network returns a {type(output).__name__}: expected numbers, or (mean, variance)")
         goal = nested.numbers(target, mean.device, "numbers, of the shape of what the network returns")

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from subspaces.core import averages, checks, nested
+from subspaces.core import checks, ensemble, nested
 from subspaces.core.ensemble import Ensemble
 from subspaces.core.outputs import OutputCheck, Outputs, prediction, to_log_pair, to_log_probabilities
 from subspaces.errors import ArgumentError
@@ -82,11 +82,11 @@ class Answer:
         each = torch.stack([self._probabilities(one) for one in found])  # [k, n, ...]
         if not self.average:
             return {"probabilities": each[0]}
-        mean = averages.mean(each)
+        mean = ensemble.mean(each)
         if self.average == "logits":
-            logits = averages.mean(torch.stack([self._logits(one) for one in found]))
-            mean = averages.softmax(logits[None], self.dim)[0]
-        disagreement = averages.doubt(each, self.dim).disagreement
+            logits = ensemble.mean(torch.stack([self._logits(one) for one in found]))
+            mean = ensemble.softmax(logits[None], self.dim)[0]
+        disagreement = ensemble.uncertainty(each, self.dim).disagreement
         assert disagreement is not None
         return {"probabilities": mean, "disagreement": disagreement}
 
@@ -130,37 +130,37 @@ class Answer:
     def _logits(self, found: Tensor) -> Tensor:
         """Return what a softmax makes probabilities of."""
         if self._is_single(found):
-            return to_log_pair(averages.wide(found.flatten()), self.outputs)
-        return found if self.outputs == "logits" else to_log_probabilities(averages.wide(found), self.outputs, self.dim)
+            return to_log_pair(ensemble.wide(found.flatten()), self.outputs)
+        return found if self.outputs == "logits" else to_log_probabilities(ensemble.wide(found), self.outputs, self.dim)
 
     def _probabilities(self, found: Tensor) -> Tensor:
         if self._is_single(found) or self.outputs == "logits":
-            return averages.softmax(self._logits(found)[None], self.dim)[0]
-        return averages.wide(found) if self.outputs == "probabilities" else averages.wide(found).exp()
+            return ensemble.softmax(self._logits(found)[None], self.dim)[0]
+        return ensemble.wide(found) if self.outputs == "probabilities" else ensemble.wide(found).exp()
 
 
 def _numbers(outputs: Sequence[Any], log_variance: bool) -> dict[str, Tensor]:
     """Return mean and variance of numbers, those of the mixture of several networks, or means alone."""
     means, variances = [], []
     for output in outputs:
-        mean, variance = averages.moments(output)
+        mean, variance = ensemble.moments(output)
         if not isinstance(mean, Tensor) or not mean.is_floating_point():
             kind = f"tensor of {mean.dtype}" if isinstance(mean, Tensor) else type(output).__name__
             raise ExportError(f"the network returns a {kind}: expected numbers, or (mean, variance)")
-        means.append(averages.wide(mean))
+        means.append(ensemble.wide(mean))
         if isinstance(variance, Tensor):
             if variance.numel() != mean.numel():
                 raise ExportError(
                     f"the network returns tensors of shape {tuple(mean.shape)} and {tuple(variance.shape)}: expected "
                     f"numbers, or (mean, variance) of one shape; pass task={AS_THEY_ARE!r} for outputs as they are"
                 )
-            wide = averages.wide(variance).reshape(mean.shape)
+            wide = ensemble.wide(variance).reshape(mean.shape)
             variances.append(wide.exp() if log_variance else wide)
     if len(means) == 1:
         return {"mean": means[0], **({"variance": variances[0]} if variances else {})}
     if len(variances) < len(means):
-        return {"mean": averages.mean(torch.stack(means))}
-    return averages.mixture(torch.stack(means), torch.stack(variances))._asdict()
+        return {"mean": ensemble.mean(torch.stack(means))}
+    return ensemble.mixture(torch.stack(means), torch.stack(variances))._asdict()
 
 
 def _as_they_are(output: Any) -> dict[str, Tensor]:

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from subspaces.core.batchnorm import tracked
 from subspaces.core.ensemble import Ensemble
 from subspaces.core.family import Subspace
-from subspaces.core.norms import tracked
 from subspaces.core.selection.selection import shown
 from subspaces.evaluation.answers import named
 from subspaces.evaluation.record import Row

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from subspaces.core import checks, devices, functional
+from subspaces.core.batchnorm import tracked
 from subspaces.core.ensemble import Ensemble
 from subspaces.core.family import Subspace
-from subspaces.core.norms import tracked
 from subspaces.errors import ArgumentError, UserError
 from subspaces.evaluation.display import counted
 from subspaces.evaluation.points import Place, to_alpha

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from subspaces.core import alpha as points
 from subspaces.core import functional, geometry
+from subspaces.core.batchnorm import tracked
 from subspaces.core.family import Subspace
-from subspaces.core.norms import tracked
 from subspaces.export import anchors
 from subspaces.export.answers import Answer
 from subspaces.export.inputs import Inputs, unique

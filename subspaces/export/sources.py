@@ -8,11 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from subspaces.core import checks, devices, functional, nested, norms
-from subspaces.core.batchnorm import recalibrate
+from subspaces.core import batchnorm, checks, devices, distributed, functional, nested
+from subspaces.core.batchnorm import recalibrate, tracked
 from subspaces.core.ensemble import Ensemble
 from subspaces.core.family import Subspace
-from subspaces.core.norms import tracked
 from subspaces.core.outputs import Outputs
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.answers import Family, usual
@@ -186,7 +185,7 @@ class OwnSource:
     def network(self, place: Place) -> nn.Module:
         """Return the network at a point, with statistics of its own."""
         assert isinstance(self.module, Subspace)
-        norms.check_given(self.module.template, self._statistics)
+        batchnorm.check_given(self.module.template, self._statistics)
         return plain(self._recalibrated(self.module.at(to_alpha(place))))
 
     @property
@@ -232,7 +231,7 @@ def own_source(
             raise ArgumentError(f"{label}={checks.shown(text)}: expected text")
     if network is not None:
         check_name(network)
-    answer, module = answer_of(task, outputs), functional.unwrapped(module)
+    answer, module = answer_of(task, outputs), distributed.unwrapped(module)
     inputs = None if weights and example is None else Inputs.of(inner(module), example)
     numbers = _numbers("mean", mean), _numbers("std", std)
     _check_normalisation(inputs, *numbers)

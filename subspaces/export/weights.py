@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from subspaces.core import checks, files, storage
-from subspaces.core.norms import tracked
+from subspaces.core.batchnorm import tracked
 from subspaces.errors import ArgumentError
 from subspaces.export.answers import answer_of
 from subspaces.export.errors import ModelError

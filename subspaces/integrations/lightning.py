@@ -10,7 +10,7 @@ from lightning.pytorch import Callback, LightningModule
 from lightning.pytorch.core.hooks import CheckpointHooks, DataHooks, ModelHooks
 from torch import Tensor, nn
 
-from subspaces.core import checks, functional, norms
+from subspaces.core import batchnorm, checks, functional
 from subspaces.core.alpha import Alpha
 from subspaces.core.family import Subspace
 from subspaces.core.shapes import Shape
@@ -173,7 +173,7 @@ def _check(module: nn.Module) -> None:
             f"{type(module).__name__} has automatic_optimization=False, and the penalty is added to a loss that the "
             f"trainer minimises: leave it True, or {instead}"
         )
-    if norms.tracked(module) and type(module).forward is LightningModule.forward:
+    if batchnorm.tracked(module) and type(module).forward is LightningModule.forward:
         raise ArgumentError(
             f"{type(module).__name__} has batch norm and no forward, by which its statistics are made: give it one, "
             "such as def forward(self, x): return self.net(x)"

@@ -11,7 +11,7 @@ from lightning.pytorch.trainer.states import RunningStage
 from lightning.pytorch.utilities.seed import isolate_rng
 from torch import Tensor, nn
 
-from subspaces.core import checks, norms
+from subspaces.core import batchnorm, checks
 from subspaces.core.batchnorm import Forward, recalibrate
 from subspaces.core.family import Subspace
 from subspaces.errors import ArgumentError
@@ -68,7 +68,7 @@ class SubspaceCallback(Callback):
     def refresh(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Recalibrate the families whose statistics belong to no point."""
         for name, family in families(pl_module).items():
-            seen = norms.batches(family.template)
+            seen = batchnorm.batches(family.template)
             if seen is None or family.statistics_every or (seen and seen == family.calibrated):
                 continue
             several = isinstance(trainer.train_dataloader, (Mapping, list, tuple))
@@ -86,7 +86,7 @@ class SubspaceCallback(Callback):
     def _recalibrate(self, family: Subspace, loader: Iterable[Any], trainer: Trainer) -> None:
         most = trainer.num_training_batches if self.loader is None else math.inf
         limit = min(most, math.inf if self.batches is None else self.batches)
-        tracked = norms.tracked(family.template).values()
+        tracked = batchnorm.tracked(family.template).values()
         statistics = {id(buffer) for norm in tracked for buffer in norm.buffers()} | {id(family.calibrated)}
         others = [(buffer, buffer.clone()) for buffer in family.buffers() if id(buffer) not in statistics]
         with isolate_rng(), _training(trainer):

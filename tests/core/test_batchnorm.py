@@ -2,9 +2,10 @@
 
 import copy
 import itertools
+import math
 import threading
 from collections import UserDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from torch.optim.swa_utils import AveragedModel
 from torch.utils.data import DataLoader, IterableDataset
 
 from subspaces import Bezier, Ensemble, Line, Simplex, Subspace, recalibrate
+from subspaces.core.batchnorm import renew
 from subspaces.errors import ArgumentError
 
 
@@ -111,23 +113,6 @@ def test_the_statistics_of_a_network_are_the_average_over_batches():
     assert net.norm1.num_batches_tracked == 3
 
 
-def test_each_member_of_an_ensemble_gets_its_own():
-    members, batches = [Net(), Net(), Net()], images()
-    recalibrate(Ensemble(members), batches)
-    for net in members:
-        check_statistics(net, by_hand(net, batches))
-    assert not torch.equal(members[0].norm1.running_mean, members[1].norm1.running_mean)
-
-
-@pytest.mark.parametrize("shape", [Line(), Bezier(2), Simplex(3)], ids=str)
-def test_a_family_gets_those_of_its_midpoint(shape):
-    net, batches = family(shape), images()
-    recalibrate(net, batches)
-    check_statistics(net.template, by_hand(net.midpoint(), batches))
-    x = batches[0]
-    assert torch.equal(net.eval()(x), net.midpoint()(x))
-
-
 @pytest.mark.parametrize(
     ("shape", "alpha"),
     [
@@ -146,27 +131,6 @@ def test_a_family_at_a_point_is_the_recalibrated_network_at_that_point(shape, al
     check_statistics(net.template, by_hand(point, batches))
     x = images(1)[0]
     assert torch.equal(net.eval()(x, alpha=alpha), point.eval()(x))
-
-
-def test_a_family_outside_its_domain_on_request():
-    net, batches = family(), images()
-    recalibrate(net, batches, alpha=1.05, outside=True)
-    check_statistics(net.template, by_hand(net.at(1.05, outside=True), batches))
-
-
-def test_the_ensemble_of_a_family_holds_several_points():
-    net, batches = family(Simplex(3)), images()
-    points = [[0.9, 0.05, 0.05], [0.05, 0.9, 0.05]]
-    pair = recalibrate(net.ensemble(points), batches)
-    for member, alpha in zip(pair.members, points, strict=True):
-        check_statistics(member, by_hand(net.at(alpha), batches))
-
-
-def test_a_family_draws_nothing():
-    net = family(Simplex(3), seed=1)
-    before = net.rng.clone()
-    recalibrate(net, images())
-    assert torch.equal(net.rng, before)
 
 
 def test_a_norm_that_the_network_does_not_reach_keeps_its_statistics():
@@ -206,6 +170,30 @@ def test_every_kind_of_batch_norm(kind):
     torch.testing.assert_close(net[0].running_var, rows.var(1))
 
 
+def test_renewed_statistics_are_the_same_each_time_and_all_else_stays():
+    net = nn.Sequential(nn.BatchNorm2d(2), nn.Dropout(0.5), nn.Flatten(), nn.BatchNorm1d(32)).double()
+    net.register_buffer("count", torch.zeros(()))
+
+    def forward(module: nn.Module, x: Tensor) -> Tensor:
+        net.count += 1
+        return module(x)
+
+    generator = torch.Generator().manual_seed(3)
+    loader = DataLoader(torch.cat(images()), batch_size=5, shuffle=True, generator=generator)
+    net.eval()
+    before, torchs, loaders = snapshot(net), torch.get_rng_state(), generator.get_state()
+    found = []
+    for _ in range(2):
+        renew(net, loader, forward, batches=2, seed=7)
+        found.append(snapshot(net))
+    assert same(found[0], found[1])
+    assert same(before, found[0], skip=STATISTICS)
+    assert not torch.equal(before["3.running_mean"], found[0]["3.running_mean"])
+    assert torch.equal(torch.get_rng_state(), torchs)
+    assert torch.equal(generator.get_state(), loaders)
+    renew(nn.Linear(2, 2), Untouchable(), forward)
+
+
 # What is restored
 
 
@@ -220,13 +208,6 @@ def test_modes_and_momenta_are_restored(make):
     assert set(before["modes"].values()) == {True, False}
     frozen = next(part for part in module.modules() if isinstance(part, nn.BatchNorm2d))
     assert frozen.num_batches_tracked == 3
-
-
-@kinds
-def test_eval_mode_is_restored(make):
-    module = make().eval()
-    recalibrate(module, images())
-    assert not any(part.training for part in module.modules())
 
 
 def failing(batches: list[Tensor], error: BaseException) -> Iterator[Tensor]:
@@ -254,31 +235,6 @@ def test_everything_is_as_before_after_an_error(make, error, place):
         recalibrate(module, failing(images(2), error) if place == "loader" else images(4))
     assert same(before, snapshot(module))
     assert torch.is_grad_enabled()
-
-
-def test_a_batch_that_does_not_fit_changes_nothing():
-    net = Net()
-    before = snapshot(net)
-    with pytest.raises(RuntimeError):
-        recalibrate(net, [*images(1), torch.zeros(2, 9, 4, 4, dtype=torch.float64)])
-    assert same(before, snapshot(net))
-
-
-def test_no_graph_is_made():
-    net, graphs = Net(), []
-    net.register_forward_hook(lambda module, args, output: graphs.append(output.requires_grad))
-    recalibrate(net, images())
-    assert graphs == [False] * 3
-    assert all(parameter.grad is None for parameter in net.parameters())
-    assert torch.is_grad_enabled()
-
-
-def test_gradients_in_progress_are_kept():
-    net, x = Net(), images(1)[0]
-    net(x).sum().backward()
-    before = [parameter.grad.clone() for parameter in net.parameters()]
-    recalibrate(net, images())
-    assert all(torch.equal(old, new.grad) for old, new in zip(before, net.parameters(), strict=True))
 
 
 # Loaders
@@ -321,52 +277,12 @@ def test_a_loader_without_a_length(progress):
     check_statistics(net, by_hand(net, batches))
 
 
-@pytest.mark.parametrize("make", [Net, family], ids=["network", "family"])
-def test_a_forward_of_ones_own(make):
-    module, batches = make(), images()
-    recalibrate(module, [("id", {"pixels": x}) for x in batches], forward=lambda net, batch: net(batch[1]["pixels"]))
-    net = module.template if isinstance(module, Subspace) else module
-    check_statistics(net, by_hand(module.midpoint() if isinstance(module, Subspace) else module, batches))
-
-
-def test_a_forward_of_ones_own_is_at_the_point_asked_for():
-    net, batches = family(Simplex(3)), images()
-    before = net.rng.clone()
-    recalibrate(net, [(x,) for x in batches], alpha=[0.6, 0.3, 0.1], forward=lambda point, batch: point(x=batch[0]))
-    check_statistics(net.template, by_hand(net.at([0.6, 0.3, 0.1]), batches))
-    assert torch.equal(net.rng, before)
-
-
-def test_a_plain_network_is_handed_to_forward_as_it_is():
-    net, seen = Net(), []
-    recalibrate(net, images(1), forward=lambda module, x: seen.append(module) or module(x))
-    assert seen == [net]
-
-
 @pytest.mark.parametrize("loader", [list, lambda batches: (x for x in batches)], ids=["list", "generator"])
 @pytest.mark.parametrize("progress", [False, True])
 def test_a_cap_on_batches(loader, progress):
     net, batches = Net(), images(4)
     recalibrate(net, loader(batches), batches=2, progress=progress)
     check_statistics(net, by_hand(net, batches[:2]))
-
-
-def test_no_batch_is_fetched_beyond_the_cap():
-    fetched: list[int] = []
-
-    def endless() -> Iterator[Tensor]:
-        for index in itertools.count():
-            fetched.append(index)
-            yield torch.randn(4, 2, 4, 4, dtype=torch.float64)
-
-    recalibrate(Net(), endless(), batches=3)
-    assert fetched == [0, 1, 2]
-
-
-def test_a_cap_beyond_the_end():
-    net, batches = Net(), images(2)
-    recalibrate(net, batches, batches=100)
-    check_statistics(net, by_hand(net, batches))
 
 
 def test_batches_go_to_the_device_of_the_module():
@@ -419,14 +335,6 @@ def test_without_statistics_the_loader_is_not_touched(module):
     assert recalibrate(module, Untouchable(), progress=True) is module
 
 
-def test_untracked_norms_beside_tracked_ones():
-    net = nn.Sequential(nn.BatchNorm1d(2, track_running_stats=False), nn.BatchNorm1d(2)).eval()
-    recalibrate(net, [torch.randn(6, 2)])
-    torch.testing.assert_close(net[1].running_mean, torch.zeros(2), atol=1e-6, rtol=0)
-    assert net[1].num_batches_tracked == 1
-    assert not net.training
-
-
 @pytest.mark.parametrize("alpha", [None, 0.2])
 @pytest.mark.parametrize("wrap", [lambda net: torch.compile(net, backend="eager"), AveragedModel])
 def test_a_wrapped_family_is_a_family(wrap, alpha):
@@ -439,67 +347,53 @@ def test_a_wrapped_family_is_a_family(wrap, alpha):
 # The progress bar
 
 
-def test_progress_on_request_only(capsys):
-    recalibrate(Net(), images())
-    assert capsys.readouterr() == ("", "")
-    recalibrate(Net(), images(), progress=True)
-    assert "batch-norm statistics" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("cap", [None, 2, 9])
 def test_the_bar_is_full_at_the_end(cap, capsys):
     recalibrate(Net(), images(4), batches=cap, progress=True)
     assert "100%" in capsys.readouterr().out
 
 
-def test_an_interrupted_bar_is_taken_down(capsys):
-    before = set(threading.enumerate())
-    with pytest.raises(RuntimeError, match="channels") as caught:
-        recalibrate(Net(), [*images(1), torch.zeros(2, 9, 4, 4, dtype=torch.float64)], progress=True)
-    assert caught.tb is not None  # the traceback keeps the frames alive, as in a debugger or a notebook
-    for thread in set(threading.enumerate()) - before:
-        thread.join(timeout=5)
-        assert not thread.is_alive()
-
-
 # Bad input
 
 
-@pytest.mark.parametrize("alpha", [1.5, float("nan"), [0.5, 0.5], "half", {"nowhere": 0.5}], ids=str)
-def test_a_bad_alpha_changes_nothing(alpha):
-    net = family()
-    before = snapshot(net)
-    with pytest.raises((ValueError, TypeError, KeyError), match="alpha"):
-        recalibrate(net, Untouchable(), alpha=alpha)
-    assert same(before, snapshot(net))
+class Wrapped:
+    """A batch whose size nobody knows but `forward=`."""
 
-
-@pytest.mark.parametrize("make", [Net, lambda: Ensemble([Net()]), lambda: nn.Linear(2, 2)])
-def test_only_a_family_has_points(make):
-    with pytest.raises(TypeError, match=r"alpha=0\.3.*only a Subspace has points"):
-        recalibrate(make(), Untouchable(), alpha=0.3)
-
-
-@pytest.mark.parametrize("batches", [0, -1])
-def test_a_cap_below_one_is_refused(batches):
-    net = Net()
-    before = snapshot(net)
-    with pytest.raises(ValueError, match=f"batches={batches}: expected at least 1"):
-        recalibrate(net, images(), batches=batches)
-    assert same(before, snapshot(net))
-
-
-@pytest.mark.parametrize("loader", [list, lambda: iter([])], ids=["list", "iterator"])
-@pytest.mark.parametrize("progress", [False, True])
-def test_a_loader_without_batches_is_an_error(loader: Callable[[], Iterable[Tensor]], progress):
-    net = Net().eval()
-    before = snapshot(net)
-    with pytest.raises(ValueError, match="loader without batches"):
-        recalibrate(net, loader(), progress=progress)
-    assert same(before, snapshot(net))
+    def __init__(self, x: Tensor) -> None:
+        self.x = x
 
 
 EMPTY = torch.zeros(0, 2, 4, 4, dtype=torch.float64)
+ONE = torch.ones(1, 2, 1, 1, dtype=torch.float64)
+NAN = torch.full((2, 2, 4, 4), torch.nan, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("make", "loader", "options", "message"),
+    [
+        *((family, Untouchable(), {"alpha": alpha}, "alpha") for alpha in (1.5, math.nan, [0.5, 0.5], "half")),
+        (Net, Untouchable(), {"alpha": 0.3}, r"alpha=0\.3.*only a Subspace has points"),
+        (Net, images(), {"batches": 0}, "batches=0: expected at least 1"),
+        (Net, None, {}, "loader=None: expected something that yields batches"),
+        (Net, [], {}, "loader without batches"),
+        (Net, [], {"progress": True}, "loader without batches"),
+        (Net, [EMPTY, (EMPTY, torch.zeros(0))], {}, r"no examples.*expected"),
+        (lambda: nn.BatchNorm2d(2).double(), [Wrapped(EMPTY)], {"forward": lambda net, x: net(x.x)}, r"no examples"),
+        (lambda: nn.BatchNorm2d(2).double(), [*images(1), ONE], {}, r"one value per channel.*drop_last=True"),
+        (Net, [*images(1), NAN], {}, r"statistics of 'norm1' are not finite"),
+        (lambda: Ensemble([Net()]), [NAN], {}, r"statistics of 'members.0.norm1' are not finite"),
+        (family, [*images(1), NAN], {}, r"statistics of '.*norm1' are not finite"),
+    ],
+)
+def test_what_is_refused_changes_nothing(make, loader, options, message):
+    module = make()
+    before = snapshot(module)
+    with pytest.raises(ArgumentError, match=message):
+        recalibrate(module, loader, **options)
+    assert same(before, snapshot(module))
+    for wrong in (Net, "net"):
+        with pytest.raises(TypeError, match=r"expected a network, an Ensemble or a Subspace"):
+            recalibrate(wrong, loader, **options)
 
 
 @kinds
@@ -509,19 +403,6 @@ def test_empty_batches_do_not_count(make, form):
     expected = recalibrate(copy.deepcopy(module), batches)
     recalibrate(module, [form(x) for x in (EMPTY, batches[0], EMPTY, *batches[1:], EMPTY)])
     assert same(snapshot(expected), snapshot(module))
-
-
-def test_a_cap_counts_batches_with_examples():
-    net, batches = Net(), images()
-    recalibrate(net, [EMPTY, batches[0], EMPTY, *batches[1:]], batches=2)
-    check_statistics(net, by_hand(net, batches[:2]))
-
-
-class Wrapped:
-    """A batch whose size nobody knows but `forward=`."""
-
-    def __init__(self, x: Tensor) -> None:
-        self.x = x
 
 
 def test_empty_batches_of_an_unknown_kind_do_not_count():
@@ -554,81 +435,6 @@ def test_a_norm_that_gets_no_example_of_a_batch_does_not_count_it():
     assert net.high.num_batches_tracked == 1
 
 
-@pytest.mark.parametrize("given", [lambda: [EMPTY, EMPTY], lambda: [(EMPTY, torch.zeros(0))], lambda: [Wrapped(EMPTY)]])
-def test_batches_without_examples_are_an_error(given):
-    net = nn.BatchNorm2d(2).double()
-    before = snapshot(net)
-    forward = (lambda net, batch: net(batch.x)) if isinstance(given()[0], Wrapped) else None
-    with pytest.raises(ArgumentError, match=r"no examples.*expected"):
-        recalibrate(net, given(), forward=forward)
-    assert same(before, snapshot(net))
-
-
-def test_an_empty_training_batch_leaves_the_statistics_of_the_midpoint():
-    line = Subspace(
-        lambda: nn.Sequential(nn.BatchNorm1d(2, momentum=None), nn.Linear(2, 2)), Line(), statistics_every=1
-    )
-    x = torch.randn(50, 2) / 9
-    line(x[:0])
-    line(x)
-    torch.testing.assert_close(line.template[0].running_var, x.var(0))
-    assert line.is_calibrated
-
-
-@pytest.mark.parametrize("module", [Net, "net"])
-def test_what_is_no_module_is_refused(module):
-    with pytest.raises(TypeError, match=r"expected a network, an Ensemble or a Subspace"):
-        recalibrate(module, images())
-
-
-def test_after_an_error_buffers_of_other_kinds_are_back_too():
-    network = nn.Sequential(nn.BatchNorm1d(3), nn.InstanceNorm1d(3, track_running_stats=True))
-    before = {name: value.clone() for name, value in network.state_dict().items()}
-
-    def loader():
-        yield torch.randn(4, 3, 5)
-        raise OSError("gone")
-
-    with pytest.raises(OSError, match="gone"):
-        recalibrate(network, loader())
-    for name, value in network.state_dict().items():
-        assert torch.equal(value, before[name]), name
-
-
-def test_a_loader_that_is_none_is_named():
-    with pytest.raises(TypeError, match="loader=None: expected something that yields batches"):
-        recalibrate(nn.BatchNorm1d(3), None)
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-@kinds
-def test_images_that_are_no_numbers_are_refused_and_nothing_changes(
-    make: Callable[[], nn.Module], value: float
-) -> None:
-    module = make()
-    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
-    spoilt = images()
-    spoilt[1][0, 0, 0, 0] = value
-    with pytest.raises(ValueError, match=r"statistics of '.*norm1' are not finite"):
-        recalibrate(module, spoilt)
-    after = module.state_dict()
-    assert all(torch.equal(after[name], before[name]) for name in before)
-
-
-def test_statistics_that_are_no_numbers_may_be_asked_for() -> None:
-    net = Net()
-    recalibrate(net, [torch.full((2, 2, 4, 4), torch.nan, dtype=torch.float64)], finite=False)
-    assert net.norm1.running_mean.isnan().all()
-
-
-def test_a_batch_of_one_value_is_refused_with_what_to_do() -> None:
-    net = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))
-    before = {name: tensor.clone() for name, tensor in net.state_dict().items()}
-    with pytest.raises(ValueError, match=r"one value per channel.*drop_last=True"):
-        recalibrate(net, [torch.ones(2, 3), torch.ones(1, 3)])
-    assert all(torch.equal(tensor, before[name]) for name, tensor in net.state_dict().items())
-
-
 class Graph(nn.Module):
     """Takes nodes and the edges between them."""
 
@@ -655,3 +461,13 @@ def test_a_network_of_two_inputs_is_told_how_to_be_run(make):
     twin = net.midpoint() if isinstance(net, Subspace) else net
     outputs = [twin.part(x).index_add(0, edges[1], twin.part(x)[edges[0]]) for x, edges, _ in batches]
     torch.testing.assert_close(norm.running_mean, torch.stack([out.mean(0) for out in outputs]).mean(0))
+
+
+def test_an_interrupted_bar_is_taken_down(capsys):
+    before = set(threading.enumerate())
+    with pytest.raises(RuntimeError, match="channels") as caught:
+        recalibrate(Net(), [*images(1), torch.zeros(2, 9, 4, 4, dtype=torch.float64)], progress=True)
+    assert caught.tb is not None  # the traceback keeps the frames alive, as in a debugger or a notebook
+    for thread in set(threading.enumerate()) - before:
+        thread.join(timeout=5)
+        assert not thread.is_alive()

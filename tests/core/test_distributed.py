@@ -1,16 +1,29 @@
-"""Two processes train one family: the same points, the same gradients and weights as one process."""
+"""A family cut over several processes is the family of one process, for one network's traffic."""
 
+import copy
+import math
+import os
+import re
+import socket
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
 import torch.multiprocessing as mp
 import torch.nn.functional as F
 from processes import CONTEXT
 from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
+from torch.nn.utils import clip_grad_norm_
+from torch.profiler import profile
 from torch.testing import assert_close
 
 import subspaces as ss
@@ -20,109 +33,512 @@ pytestmark = pytest.mark.skipif(
     not (dist.is_available() and dist.is_gloo_available()), reason="torch was built without gloo"
 )
 
-RANKS = 2
-STEPS = 4
-OPTIONS = {
+EXAMPLES = 12
+STEPS = 3
+BETA = 0.5
+SETTINGS: dict[str, dict[str, Any]] = {
     "line": {"shape": ss.Line()},
-    "simplex": {"shape": ss.Simplex(3)},
+    "simplex": {"shape": ss.Simplex(3), "optimizer": "adam"},
+    "six": {"shape": ss.Simplex(6)},
     "layerwise": {"shape": ss.Simplex(3), "layerwise": True},
-    "samples": {"shape": ss.Bezier(1), "samples": 2},
+    "samples": {"shape": ss.Bezier(1), "samples": 2, "optimizer": "adam"},
+}
+SHAPES = {1: ss.Point(), 2: ss.Line(), 6: ss.Simplex(6)}
+NUMBERS = {"weights": 64, "others": 27}  # of the trainable parameters of `make`: 27 is uneven for 2 and 4
+HOW: dict[str, Callable[[ss.Subspace], nn.Module]] = {
+    "sharded": ss.distribute,
+    "reduced": lambda family: ss.reduce_theta(DistributedDataParallel(family)),
+    "plain": DistributedDataParallel,
+}
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "sgd": lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9, weight_decay=0.01),
+    "adam": lambda parameters: torch.optim.Adam(parameters, lr=0.01),
 }
 
 
 def make() -> nn.Module:
-    return nn.Sequential(nn.Linear(5, 8), nn.LayerNorm(8), nn.Tanh(), nn.Linear(8, 3))
+    """Return a network with a frozen layer."""
+    net = nn.Sequential(nn.Linear(5, 5), nn.Linear(5, 8), nn.LayerNorm(8), nn.Tanh(), nn.Linear(8, 3))
+    net[0].requires_grad_(False)
+    return net
 
 
-def setting(name: str, seed: int) -> tuple[ss.Subspace, int]:
-    """Return a family that starts from its own global seed, and the number of samples."""
-    options: dict[str, Any] = dict(OPTIONS[name])
-    samples = options.pop("samples", 1)
+def normed() -> nn.Module:
+    return nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
+
+
+def started(name: str, seed: int = 0) -> tuple[ss.Subspace, int, str]:
+    """Return a family that starts from its own global seed, the number of samples and the optimiser's name."""
+    options = dict(SETTINGS[name])
+    samples, optimizer = options.pop("samples", 1), options.pop("optimizer", "sgd")
     torch.manual_seed(seed)
-    return ss.Subspace(make, **options), samples
+    return ss.Subspace(make(), **options), samples, optimizer
 
 
-def batch(step: int, rank: int) -> tuple[Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(RANKS * step + rank)
-    return torch.randn(6, 5, generator=generator), torch.randint(3, (6,), generator=generator)
+def batch(step: int, rank: int, world: int, samples: int = 1) -> tuple[Tensor, Tensor]:
+    """Return a rank's share of the batch of a step; it takes its part of each sample's share."""
+    generator = torch.Generator().manual_seed(step)
+    whole = torch.randn(EXAMPLES, 5, generator=generator), torch.randint(3, (EXAMPLES,), generator=generator)
+    each = EXAMPLES // samples
+    x, y = (torch.cat([part.chunk(world)[rank] for part in tensor.split(each)]) for tensor in whole)
+    return x, y
 
 
-def objective(module: nn.Module, family: ss.Subspace, step: int, rank: int, samples: int) -> Tensor:
-    x, y = batch(step, rank)
-    return F.cross_entropy(module(x, samples=samples), y) + family.penalty(beta=0.5)
+def step(
+    module: nn.Module, family: ss.Subspace, optimizer: torch.optim.Optimizer, data: tuple[Tensor, Tensor], samples: int
+) -> dict[str, Any]:
+    """Take a step, and return what it made of the family."""
+    optimizer.zero_grad()
+    x, y = data
+    loss = F.cross_entropy(module(x, samples=samples), y) + family.penalty(beta=BETA)
+    loss.backward()
+    norm = clip_grad_norm_(family.parameters(), 0.5)
+    gradients = {name: whole(omega.grad) for name, omega in family.omega.items()}
+    optimizer.step()
+    omega = {name: whole(value) for name, value in family.omega.items()}
+    return {"norm": whole(norm), "gradients": gradients, "omega": omega, "rng": family.rng.clone()}
 
 
-def state(family: ss.Subspace) -> dict[str, Tensor]:
-    return {name: value.clone() for name, value in family.state_dict().items()}
+def whole(value: Any) -> Tensor:
+    found: Tensor = value.full_tensor() if hasattr(value, "full_tensor") else value
+    return found.detach().clone()
 
 
-def gradients(family: ss.Subspace) -> dict[str, Tensor]:
-    return {name: omega.grad.clone() for name, omega in family.omega.items()}
+def numbers_moved(work: Callable[[], object]) -> Counter[str]:
+    """Return how many numbers each kind of collective was about, each counted as the gathered or summed whole."""
+    with profile(record_shapes=True) as found:
+        work()
+    moved: Counter[str] = Counter()
+    for event in found.events():
+        if event.name == "c10d::_allgather_base_":
+            moved["gathered"] += math.prod(event.input_shapes[0])
+        elif event.name == "c10d::_reduce_scatter_base_":
+            moved["scattered"] += math.prod(event.input_shapes[1])
+        elif event.name == "gloo:all_reduce":
+            moved["reduced"] += math.prod(event.input_shapes[0])
+    moved["reduced"] -= moved["scattered"]  # gloo scatters what it has reduced for all
+    return +moved
 
 
-def worker(rank: int, folder: str) -> None:
-    """Train every setting as one of the ranks, and write what happened at each step."""
+# What each process does
+
+
+def trains(rank: int, world: int, name: str, how: str) -> list[dict[str, Any]]:
+    family, samples, optimizer = started(name, seed=rank)
+    module = HOW[how](family)
+    stepping = OPTIMIZERS[optimizer](family.parameters())
+    return [step(module, family, stepping, batch(i, rank, world, samples), samples) for i in range(STEPS)]
+
+
+def looks(rank: int, world: int, folder: str) -> dict[str, Any]:
+    """Ask a distributed family for all that a family has."""
+    family = ss.distribute(started("simplex", seed=rank)[0])
+    points = [[0.2, 0.3, 0.5], [0.7, 0.1, 0.2]]
+    x = batch(0, 0, 1)[0]
+    return {
+        "at": family.at(points[0]).state_dict(),
+        "midpoint": family.midpoint().state_dict(),
+        "vertices": [family.vertex(i) for i in range(3)],
+        "ensemble": family.ensemble(points)(x).detach(),
+        "output": family.eval()(x).detach(),
+        "distances": tuple(family.distances()),
+        "checksum": saved_in_inference(family, f"{folder}/family{world}of{rank}.safetensors"),
+    }
+
+
+def saved_in_inference(family: ss.Subspace, path: str) -> str:
+    with torch.inference_mode():
+        return ss.save(family, path)
+
+
+def measures(rank: int, world: int) -> dict[str, Any]:
+    """Count what a step moves and what a rank holds, for families of 1, 2 and 6 vertices."""
+    found: dict[str, Any] = {}
+    for m, shape in SHAPES.items():
+        data = batch(0, rank, world)
+        family = ss.distribute(ss.Subspace(make(), shape))
+        stepping = OPTIMIZERS["sgd"](family.parameters())
+        found[f"sharded {m}"] = numbers_moved(lambda f=family, d=data: f(d[0]).sum().backward())
+        found[f"penalty {m}"] = numbers_moved(lambda f=family: f.penalty())
+        stepping.step()
+        for kind, values in {
+            "vertices": family.omega.values(),
+            "gradients": [omega.grad for omega in family.omega.values()],
+            "momentum": [state["momentum_buffer"] for state in stepping.state.values()],
+        }.items():
+            pieces = [value.to_local() for value in values]
+            found[f"{kind} {m}"] = sum(piece.numel() for piece in pieces)
+            found[f"bytes of {kind} {m}"] = sum(piece.untyped_storage().nbytes() for piece in pieces)
+        plain = DistributedDataParallel(ss.Subspace(make(), shape))
+        found[f"parallel {m}"] = numbers_moved(lambda p=plain, d=data: p(d[0]).sum().backward())
+        light = ss.reduce_theta(DistributedDataParallel(ss.Subspace(make(), shape)))
+        found[f"light {m}"] = numbers_moved(lambda p=light, d=data: p(d[0]).sum().backward())
+    return found
+
+
+def batches(rank: int) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(rank)
+    return [torch.randn(6, 5, generator=generator) for _ in range(3 - rank)]
+
+
+def recalibrates(rank: int) -> dict[str, Any]:
+    """Make statistics from loaders of different lengths, and keep them fresh while training."""
+    torch.manual_seed(rank)
+    family = ss.distribute(ss.Subspace(normed, ss.Line()))
+    ss.recalibrate(family, batches(rank))
+    made = family.midpoint().state_dict()
+    torch.manual_seed(rank)
+    fresh = ss.distribute(ss.Subspace(normed, ss.Line(), statistics_every=2))
+    for x in batches(1):
+        fresh(x + rank)
+    late = ss.distribute(ss.Subspace(normed, ss.Line(), statistics_every=1)).half()
+    late.template[1].num_batches_tracked.fill_(10**5)  # more than float16 can hold
+    late(batches(0)[0].half())
+    return {
+        "made": made,
+        "calibrated": family.is_calibrated,
+        "fresh": fresh.midpoint().state_dict(),
+        "late": late.midpoint().state_dict(),
+    }
+
+
+def refuses(rank: int, world: int, folder: str) -> dict[str, str]:
+    """Do what is wrong, and return what is said of it."""
+    family = ss.distribute(started("line")[0])
+    plain = started("line")[0]
+    parallel = DistributedDataParallel(plain)
+    square = init_device_mesh("cpu", (1, world), mesh_dim_names=("rows", "data"))
+    wrong: dict[str, Callable[[], object]] = {
+        "again": lambda: ss.distribute(family),
+        "square": lambda: ss.distribute(plain, square),
+        "no mesh": lambda: ss.distribute(plain, 2),
+        "wrapped": lambda: ss.distribute(parallel),
+        "a network": lambda: ss.distribute(make()),
+        "not wrapped": lambda: ss.reduce_theta(plain),
+        "no family": lambda: ss.reduce_theta(DistributedDataParallel(make())),
+        "twice": lambda: ss.reduce_theta(ss.reduce_theta(parallel)),
+        "both": lambda: ss.distribute(plain),
+        "apart": lambda: family(batch(0, 0, 1)[0], alpha=0.1 * rank),
+        "at apart": lambda: family.at(0.1 * rank),
+        "parallel apart": lambda: parallel(batch(0, 0, 1)[0], alpha=0.1 * rank),
+        "drawn alone": lambda: (family.sample() if rank else None, family.midpoint()),
+        "no folder": lambda: ss.save(family, f"{folder}/nowhere/family.safetensors"),
+        "fully sharded": lambda: fully_shard(started("line")[0]).midpoint(),
+        "select": lambda: family.select([batch(0, 0, 1)]),
+        "apply": lambda: family.apply(lambda part: None),
+    }
+    said: dict[str, str] = {}
+    for name, call in wrong.items():
+        with pytest.raises((TypeError, ValueError, OSError)) as error:
+            call()
+        said[name] = str(error.value)
+    assert ss.distribute(started("line")[0], square["data"]).mesh == square["data"]
+    frozen = started("line")[0]
+    frozen.omega["others"].requires_grad_(False)
+    assert not ss.distribute(frozen).omega["others"].requires_grad
+    assert plain.averaging is not None
+    assert copy.deepcopy(plain).averaging is None  # nobody has wrapped the copy
+    return said
+
+
+def learns_alpha(rank: int, world: int) -> dict[str, Tensor]:
+    """Return the gradient of alpha, one for the network and one for each layer."""
+    family = ss.distribute(started("line", seed=rank)[0])
+    x, y = batch(0, rank, world)
+    found = {}
+    for name, alpha in {"network": torch.tensor(0.3), "layers": torch.tensor([0.2, 0.5, 0.7])}.items():
+        F.cross_entropy(family(x, alpha=alpha.requires_grad_()), y).backward()
+        found[name] = alpha.grad
+    return found
+
+
+class Holder(nn.Module):
+    """A family beside parameters that are in none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Linear(5, 5)
+        self.family = ss.Subspace(make(), ss.Simplex(3), seed=0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.family(self.body(x))
+
+
+def accumulates(rank: int, world: int, light: bool) -> dict[str, Tensor]:
+    """Return the gradients of two batches, sent after the second, of a module that holds a family."""
+    torch.manual_seed(0)
+    parallel = DistributedDataParallel(Holder())
+    if light:
+        ss.reduce_theta(parallel)
+    first, second = (batch(i, rank, world) for i in range(2))
+    with parallel.no_sync():
+        F.cross_entropy(parallel(first[0]), first[1]).backward()
+    F.cross_entropy(parallel(second[0]), second[1]).backward()
+    return {name: parameter.grad for name, parameter in parallel.named_parameters() if parameter.requires_grad}
+
+
+def enters_a_block(rank: int, world: int, distributed: bool) -> dict[str, Tensor]:
+    """Return the gradients of a block at one point, of a family that is cut or of one that is wrapped."""
+    family = started("line")[0]
+    if distributed:
+        ss.distribute(family)
+    else:
+        ss.reduce_theta(DistributedDataParallel(family))
+    x, y = batch(0, rank, world)
+    with family.point() as net:
+        F.cross_entropy(net(x), y).backward()
+    return {name: whole(omega.grad) for name, omega in family.omega.items()}
+
+
+def checkpoint_of(family: ss.Subspace, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    model, state = get_state_dict(family, optimizer)
+    return {"model": model, "optimizer": state}
+
+
+def writes_checkpoint(rank: int, world: int, folder: str) -> None:
+    family, samples, optimizer = started("simplex")
+    ss.distribute(family)
+    stepping = OPTIMIZERS[optimizer](family.parameters())
+    step(family, family, stepping, batch(0, rank, world), samples)
+    dcp.save(checkpoint_of(family, stepping), checkpoint_id=f"{folder}/checkpoint")
+
+
+def continues(rank: int, world: int, folder: str, distributed: bool) -> list[dict[str, Any]]:
+    """Load the checkpoint of two ranks, and take the steps after it."""
+    family, samples, optimizer = started("simplex", seed=5)
+    if distributed:
+        ss.distribute(family)
+    stepping = OPTIMIZERS[optimizer](family.parameters())
+    state = checkpoint_of(family, stepping)
+    dcp.load(state, checkpoint_id=f"{folder}/checkpoint")
+    set_state_dict(family, stepping, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
+    return [step(family, family, stepping, batch(i, rank, world), samples) for i in range(1, STEPS)]
+
+
+def reads_the_page(rank: int, world: int, folder: str, port: int) -> dict[str, Any]:
+    """Run the lines of the documents as `torchrun` would."""
+    text = (Path(__file__).parents[2] / "docs" / "integrations.md").read_text()
+    (code,) = re.findall(r"```python torchrun\n(.*?)```", text, re.DOTALL)
+    os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(world), "MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
+    os.chdir(folder)
+    names: dict[str, Any] = {"ss": ss, "torch": torch, "F": F, "make_net": normed, "device": "cpu"}
+    names["loader"] = [batch(i, rank, world) for i in range(2)]
+    exec(code, names)
+    state: dict[str, Any] = names["net"].state_dict()
+    return state
+
+
+def worker(rank: int, world: int, folder: str, port: int) -> None:
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", f"file://{folder}/meeting", rank=rank, world_size=RANKS)
-    history: dict[str, Any] = {}
-    for name in OPTIONS:
-        family, samples = setting(name, seed=rank)
-        started = state(family)
-        parallel = DistributedDataParallel(family)
-        optimizer = torch.optim.SGD(parallel.parameters(), lr=0.1, momentum=0.9, weight_decay=0.01)
-        steps = []
-        for step in range(STEPS):
-            optimizer.zero_grad()
-            objective(parallel, family, step, rank, samples).backward()
-            optimizer.step()
-            steps.append({"state": state(family), "gradients": gradients(family)})
-        history[name] = {"started": started, "steps": steps}
-    torch.save(history, f"{folder}/rank{rank}.pt")
+    dist.init_process_group("gloo", f"file://{folder}/meeting{world}", rank=rank, world_size=world)
+    found: dict[str, Any] = {"looked": looks(rank, world, folder)}
+    if world == 2:
+        found["trained"] = {(name, how): trains(rank, world, name, how) for name in SETTINGS for how in HOW}
+        found["measured"] = measures(rank, world)
+        found["statistics"] = recalibrates(rank)
+        found["alpha"] = learns_alpha(rank, world)
+        found["accumulated"] = [accumulates(rank, world, light) for light in (False, True)]
+        found["blocks"] = [enters_a_block(rank, world, distributed) for distributed in (True, False)]
+        found["said"] = refuses(rank, world, folder)
+        writes_checkpoint(rank, world, folder)
+    else:
+        found["six"] = trains(rank, world, "six", "sharded")
+        found["continued"] = continues(rank, world, folder, distributed=True)
     leave()
+    if world == 2:
+        found["page"] = reads_the_page(rank, world, folder, port)
+    torch.save(found, f"{folder}/world{world}rank{rank}.pt")
+
+
+# What has to come of it
+
+Ranks = dict[int, list[dict[str, Any]]]
 
 
 @pytest.fixture(scope="module")
-def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    folder: Path = tmp_path_factory.mktemp("processes")
-    mp.start_processes(worker, (str(folder),), nprocs=RANKS, start_method=CONTEXT.get_start_method())
-    return [torch.load(folder / f"rank{rank}.pt") for rank in range(RANKS)]
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("processes")
 
 
-@pytest.mark.parametrize("name", OPTIONS)
-def test_ranks_that_start_differently_become_the_same(ranks: list[dict[str, Any]], name: str):
-    first, second = (rank[name] for rank in ranks)
-    assert not torch.equal(first["started"]["rng"], second["started"]["rng"])
-    assert not torch.equal(first["started"]["omega.weights"], second["started"]["omega.weights"])
-    for mine, other in zip(first["steps"], second["steps"], strict=True):
-        assert mine["gradients"].keys() == other["gradients"].keys()
-        for key, value in mine["gradients"].items():
-            assert torch.equal(value, other["gradients"][key])
-        for key, value in mine["state"].items():  # the same random numbers, too: the points were the same
-            assert torch.equal(value, other["state"][key])
+@pytest.fixture(scope="module")
+def ranks(folder: Path) -> Ranks:
+    """What each rank found, by the number of ranks."""
+    with socket.socket() as found:
+        found.bind(("localhost", 0))
+        port = found.getsockname()[1]
+    for world in (2, 4):
+        mp.start_processes(worker, (world, str(folder), port), nprocs=world, start_method=CONTEXT.get_start_method())
+    return {world: [torch.load(folder / f"world{world}rank{rank}.pt") for rank in range(world)] for world in (2, 4)}
 
 
-@pytest.mark.parametrize("name", OPTIONS)
-def test_two_processes_are_one_with_the_whole_batch(ranks: list[dict[str, Any]], name: str):
-    family, samples = setting(name, seed=0)
-    for key, value in ranks[0][name]["started"].items():
-        assert torch.equal(value, family.state_dict()[key])
-    optimizer = torch.optim.SGD(family.parameters(), lr=0.1, momentum=0.9, weight_decay=0.01)
-    for step, expected in enumerate(ranks[0][name]["steps"]):
-        optimizer.zero_grad()
-        if samples == 1:
-            batches = [batch(step, rank) for rank in range(RANKS)]
-            x, y = (torch.cat(parts) for parts in zip(*batches, strict=True))
-            loss = F.cross_entropy(family(x), y) + family.penalty(beta=0.5)
-        else:  # each rank cuts its own batch, at the same points
-            start = family.rng.clone()
-            loss = torch.zeros(())
-            for rank in range(RANKS):
-                family.rng.copy_(start)
-                loss = loss + objective(family, family, step, rank, samples) / RANKS
-        loss.backward()
-        for key, omega in family.omega.items():
-            assert omega.grad.abs().max() > 1e-3
-            assert_close(expected["gradients"][key], omega.grad, rtol=1e-4, atol=1e-6)
-        optimizer.step()
-        assert torch.equal(family.rng, expected["state"]["rng"])
-        assert_close(expected["state"], dict(family.state_dict()), rtol=1e-5, atol=1e-6)
+@pytest.fixture(scope="module")
+def alone() -> dict[str, list[dict[str, Any]]]:
+    """What one process with the batches of all ranks makes of each setting."""
+    found = {}
+    for name in SETTINGS:
+        family, samples, optimizer = started(name)
+        stepping = OPTIMIZERS[optimizer](family.parameters())
+        found[name] = [step(family, family, stepping, batch(i, 0, 1, samples), samples) for i in range(STEPS)]
+    return found
+
+
+def check_steps(found: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:
+    assert all(gradient.abs().max() > 1e-3 for gradient in expected[0]["gradients"].values())
+    assert torch.equal(found[-1]["rng"], expected[-1]["rng"])
+    assert_close(found, expected, rtol=1e-4, atol=2e-6)
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("name", SETTINGS)
+def test_processes_are_one_with_the_whole_batch(ranks: Ranks, alone: dict[str, Any], name: str, how: str) -> None:
+    first, second = (rank["trained"][name, how] for rank in ranks[2])
+    check_steps(first, alone[name])
+    for mine, other in zip(first, second, strict=True):  # not almost: they would drift apart
+        assert_close(mine, other, rtol=0, atol=0)
+
+
+def test_four_processes_are_one_too(ranks: Ranks, alone: dict[str, Any]) -> None:
+    check_steps(ranks[4][3]["six"], alone["six"])
+
+
+@pytest.mark.parametrize("world", [2, 4])
+def test_a_distributed_family_has_all_that_a_family_has(ranks: Ranks, folder: Path, world: int) -> None:
+    family = started("simplex")[0]
+    points = [[0.2, 0.3, 0.5], [0.7, 0.1, 0.2]]
+    x = batch(0, 0, 1)[0]
+    expected = {
+        "at": family.at(points[0]).state_dict(),
+        "midpoint": family.midpoint().state_dict(),
+        "vertices": [family.vertex(i) for i in range(3)],
+        "ensemble": family.ensemble(points)(x).detach(),
+        "output": family.eval()(x).detach(),
+        "distances": tuple(family.distances()),
+        "checksum": ss.save(family, folder / "alone.safetensors"),
+    }
+    for rank in ranks[world]:
+        assert rank["looked"].pop("checksum") == expected["checksum"]
+        assert_close(rank["looked"]["vertices"], expected["vertices"], rtol=0, atol=0)
+        assert_close(rank["looked"], {name: value for name, value in expected.items() if name != "checksum"})
+    (written,) = folder.glob(f"family{world}of*")  # by one rank, under the name that it was given
+    assert written.read_bytes() == (folder / "alone.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("m", SHAPES)
+def test_a_step_moves_the_numbers_of_one_network(ranks: Ranks, m: int) -> None:
+    numbers = sum(NUMBERS.values())
+    padded = sum(2 * math.ceil(n / 2) for n in NUMBERS.values())
+    for rank in ranks[2]:
+        measured = rank["measured"]
+        assert measured[f"parallel {m}"] == {"reduced": m * numbers}  # which are gathered and scattered at once
+        assert measured[f"light {m}"] == {"reduced": numbers}
+        assert measured[f"sharded {m}"] == {"gathered": padded, "scattered": padded}
+        assert measured[f"penalty {m}"] == ({"reduced": 3} if m > 1 else {})
+
+
+@pytest.mark.parametrize("m", SHAPES)
+@pytest.mark.parametrize("kind", ["vertices", "gradients", "momentum"])
+def test_a_rank_holds_its_share(ranks: Ranks, m: int, kind: str) -> None:
+    measured = [rank["measured"] for rank in ranks[2]]
+    assert [found[f"{kind} {m}"] for found in measured] == [m * (32 + 14), m * (32 + 13)]
+    assert all(found[f"bytes of {kind} {m}"] <= 4 * m * (32 + 14) for found in measured)  # no view of the whole
+
+
+def test_statistics_are_of_the_batches_of_all_ranks(ranks: Ranks) -> None:
+    torch.manual_seed(0)
+    family = ss.Subspace(normed, ss.Line())
+    ss.recalibrate(family, [*batches(0), *batches(1)])
+    for rank in ranks[2]:
+        assert rank["statistics"]["calibrated"]
+        assert_close(rank["statistics"]["made"], family.midpoint().state_dict())
+
+
+def test_fresh_statistics_are_the_same_on_all_ranks(ranks: Ranks) -> None:
+    first, second = (rank["statistics"]["fresh"] for rank in ranks[2])
+    assert first["1.num_batches_tracked"] == 2
+    assert not torch.equal(first["1.running_mean"], torch.zeros(4))
+    assert_close(first, second, rtol=0, atol=0)
+
+
+def test_statistics_in_half_precision_outlast_a_long_training(ranks: Ranks) -> None:
+    first, second = (rank["statistics"]["late"] for rank in ranks[2])
+    assert first["1.num_batches_tracked"] > 10**5
+    assert first["1.running_mean"].dtype == torch.float16
+    assert first["1.running_var"].isfinite().all()
+    assert_close(first, second, rtol=0, atol=0)
+
+
+def test_the_gradient_of_alpha_is_of_all_columns_and_batches(ranks: Ranks) -> None:
+    family = started("line")[0]
+    x, y = batch(0, 0, 1)
+    for name, alpha in {"network": torch.tensor(0.3), "layers": torch.tensor([0.2, 0.5, 0.7])}.items():
+        F.cross_entropy(family(x, alpha=alpha.requires_grad_()), y).backward()
+        for rank in ranks[2]:
+            assert_close(rank["alpha"][name], alpha.grad)
+
+
+def test_a_block_at_one_point_has_the_gradients_of_all_batches(ranks: Ranks) -> None:
+    family = started("line")[0]
+    x, y = batch(0, 0, 1)
+    F.cross_entropy(family(x), y).backward()
+    expected = {name: omega.grad for name, omega in family.omega.items()}
+    for rank in ranks[2]:
+        assert_close(rank["blocks"], [expected, expected])
+
+
+def test_a_family_beside_other_parameters_gets_the_gradients_of_plain_wrapping(ranks: Ranks) -> None:
+    (plain, light), (_, other) = (rank["accumulated"] for rank in ranks[2])
+    assert {"module.body.weight", "module.family.omega.weights"} <= plain.keys()
+    assert_close(light, plain)
+    assert_close(light, other, rtol=0, atol=0)
+
+
+def test_a_checkpoint_of_two_is_continued_by_four(ranks: Ranks, alone: dict[str, Any]) -> None:
+    check_steps(ranks[4][0]["continued"], alone["simplex"][1:])
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled, unavailable or uninitialized:UserWarning")
+def test_a_checkpoint_of_two_is_continued_by_one(ranks: Ranks, folder: Path, alone: dict[str, Any]) -> None:
+    check_steps(continues(0, 1, str(folder), distributed=False), alone["simplex"][1:])
+
+
+SAID = {
+    "again": "sharded already",
+    "square": r"mesh of 2 dimensions, \(1, 2\): expected one",
+    "no mesh": "expected a DeviceMesh",
+    "wrapped": "wrapped in DistributedDataParallel: distribute the family itself",
+    "a network": "expected a Subspace",
+    "not wrapped": r"expected DistributedDataParallel\(family\)",
+    "no family": "expected one that holds a Subspace",
+    "twice": "once is enough",
+    "both": "use one",
+    "apart": "alpha.* is not the same on all ranks",
+    "at apart": "alpha.* is not the same on all ranks",
+    "parallel apart": "alpha.* is not the same on all ranks",
+    "drawn alone": "how many random numbers were drawn, is not the same on all ranks",
+    "no folder": "there is no folder",
+    "fully sharded": "as fully_shard does: expected a family that subspaces.distribute has cut",
+    "select": "save it",
+    "apply": r"before subspaces.distribute\(family\)",
+}
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_what_is_wrong_is_refused_on_all_ranks(ranks: Ranks, name: str) -> None:
+    for rank in ranks[2]:
+        assert rank["said"].keys() == SAID.keys()
+        assert re.search(SAID[name], rank["said"][name])
+
+
+def test_the_lines_of_the_page_train_and_write_a_family(ranks: Ranks, folder: Path) -> None:
+    family = ss.load(folder / "family.safetensors", normed)
+    assert family.shape == ss.Simplex(6)
+    assert family.is_calibrated
+    for rank in ranks[2]:
+        assert_close(rank["page"], dict(family.midpoint().state_dict()))
+
+
+def test_without_a_process_group_it_says_what_to_write() -> None:
+    family = started("line")[0]
+    with pytest.raises(RuntimeError, match=r"init_process_group\(\).*torchrun"):
+        ss.distribute(family)
+    assert family.mesh is None

@@ -1,15 +1,11 @@
 """Families as files: what is in them, what comes back, and what is refused."""
 
 import copy
-import json
 import os
-import resource
-import stat
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,18 +14,18 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
-from subspaces import Bezier, FileError, Line, Shape, Simplex, Subspace, load, save
+from subspaces import Bezier, FileError, Line, Simplex, Subspace, load, save
 from subspaces.core import files
-from subspaces.core.storage import VERSION, WHOLE
+from subspaces.core.shapes import _Interval
+from subspaces.core.storage import VERSION
 
 pytestmark = [  # what is stale or drawn here is meant so
-    pytest.mark.filterwarnings("ignore::subspaces.core.norms.StatisticsWarning"),
-    pytest.mark.filterwarnings("ignore::subspaces.core.norms.RandomPointWarning"),
+    pytest.mark.filterwarnings("ignore::subspaces.core.stale.StatisticsWarning"),
+    pytest.mark.filterwarnings("ignore::subspaces.core.stale.RandomPointWarning"),
 ]
 
 
@@ -148,12 +144,16 @@ def path(tmp_path: Path) -> Path:
 # What comes back
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-@pytest.mark.parametrize("as_module", [True, False], ids=["module", "factory"])
-def test_a_loaded_family_is_the_saved_one(name, as_module, path):
+@pytest.mark.parametrize(("index", "name"), list(enumerate(FAMILIES)))
+def test_a_loaded_family_is_the_saved_one(index, name, path):
     family, make = trained(name)
-    save(family, path)
-    loaded = load(path, make() if as_module else make)
+    before = {name: value.clone() for name, value in family.state_dict().items()}
+    content = [save(family, path), path.read_bytes()]
+    assert content == [save(family, path), path.read_bytes()]  # the same bytes
+    assert all(same(value, before[name]) for name, value in family.state_dict().items())
+    assert os.listdir(path.parent) == [path.name]
+    loaded = load(path, make() if index % 2 else make, verify=index % 3 > 0)
+    assert_all_came_back(family, loaded)
     x = torch.randn(4, 3, 5, 5)
     for net in (family, loaded):
         net.eval()
@@ -164,13 +164,6 @@ def test_a_loaded_family_is_the_saved_one(name, as_module, path):
     assert loaded.shape == family.shape
     assert loaded.layerwise == family.layerwise
     assert loaded.layout == family.layout
-
-
-@pytest.mark.parametrize("name", FAMILIES)
-def test_every_tensor_comes_back(name, path):
-    family, make = trained(name)
-    save(family, path)
-    assert_all_came_back(family, load(path, make))
 
 
 @pytest.mark.parametrize("name", ["line", "simplex", "layerwise", "float64"])
@@ -190,14 +183,6 @@ def test_training_goes_on_as_if_it_had_not_stopped(name, path):
     assert same(family.sample(), loaded.sample())
 
 
-def test_saving_does_not_change_the_family(path):
-    family, _ = trained("buffers")
-    before = {name: value.clone() for name, value in family.state_dict().items()}
-    save(family, path)
-    assert all(same(value, before[name]) for name, value in family.state_dict().items())
-    assert family.training
-
-
 def test_loading_changes_neither_the_network_nor_the_random_numbers(path):
     family, make = trained("line")
     save(family, path)
@@ -210,15 +195,6 @@ def test_loading_changes_neither_the_network_nor_the_random_numbers(path):
     assert all(same(value, before[name]) for name, value in net.state_dict().items())
     assert all(parameter.requires_grad for parameter in net.parameters())
     assert not net.training
-
-
-def test_a_loaded_family_does_not_hang_on_its_file(path):
-    family, make = trained("line")
-    save(family, path)
-    loaded = load(path, make)
-    path.write_bytes(bytes(path.stat().st_size))
-    x = torch.randn(4, 3, 5, 5)
-    assert same(loaded.eval()(x), family.eval()(x))
 
 
 @pytest.mark.parametrize(("saved", "loaded"), [("channels last", "line"), ("line", "channels last")])
@@ -262,16 +238,6 @@ def test_vertices_have_the_networks_own_names(path):
             assert same(tensors[f"vertex.{index}.{name}"], value)
 
 
-def test_a_vertex_in_a_file_fits_a_plain_network(path):
-    family, _ = trained("line")
-    save(family, path)
-    found = {name.removeprefix("shared."): value for name, value in load_file(path).items() if name[:6] == "shared"}
-    found |= {name[len("vertex.1.") :]: value for name, value in load_file(path).items() if name[:8] == "vertex.1"}
-    net, x = Net().eval(), torch.randn(4, 3, 5, 5)
-    net.load_state_dict(found, strict=True)
-    assert same(net(x), family.eval().at(1.0)(x))
-
-
 def test_tied_weights_and_scratch_buffers_are_not_repeated(path):
     save(trained("tied")[0], path)
     assert {name for name in load_file(path) if name.endswith("weight")} == {
@@ -285,79 +251,37 @@ def test_tied_weights_and_scratch_buffers_are_not_repeated(path):
     assert {name for name in load_file(path) if name.endswith("conv.weight")} == {"shared.conv.weight"}
 
 
-def test_the_header(path):
-    save(Subspace(Net, Simplex(3), layerwise=True, penalised=lambda name, _: name == "conv.weight"), path)
-    with safe_open(path, framework="pt") as file:
-        header = file.metadata()
-    assert header["format"] == "subspaces"
-    assert header["version"] == str(WHOLE)
-    assert "frozen" not in header
-    assert json.loads(header["shape"]) == {"type": "Simplex", "m": 3}
-    assert json.loads(header["layerwise"]) is True
-    assert json.loads(header["penalised"]) == ["conv.weight"]
-    assert json.loads(header["groups"])["head.bias"] == "others"
-    assert int(header["checksum"], 16) > 0
-
-
-def test_a_file_is_json_and_numbers_and_nothing_else(path):
-    save(trained("mixed")[0], path)
-    raw = path.read_bytes()
-    (length,) = struct.unpack("<Q", raw[:8])
-    described = json.loads(raw[8 : 8 + length])
-    del described["__metadata__"]
-    spans = sorted(entry["data_offsets"] for entry in described.values())
-    assert [start for start, _ in spans] == [0, *(end for _, end in spans[:-1])]
-    assert 8 + length + spans[-1][1] == len(raw)
-    assert {entry["dtype"] for entry in described.values()} == {"BF16", "F64", "I64"}
-
-
-def test_a_file_has_the_permissions_of_any_other(path):
-    old = os.umask(0o027)
-    try:
-        save(trained("line")[0], path)
-    finally:
-        os.umask(old)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o640
-
-
-@pytest.mark.parametrize("form", [str, Path], ids=["str", "Path"])
-def test_a_path_without_a_folder(form, tmp_path, monkeypatch):
+def test_a_path_without_a_folder_and_a_wrapped_family(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     family, make = trained("line")
-    save(family, form("here.st"))
+    save(Subspace(Net, Simplex(3)), "here.st")  # which is replaced
+    assert (
+        save(torch.optim.swa_utils.AveragedModel(family), "here.st") == files.read_header(Path("here.st"))["checksum"]
+    )
     assert os.listdir(tmp_path) == ["here.st"]
-    assert same(load(form("here.st"), make).rng, family.rng)
+    assert same(load("here.st", make).rng, family.rng)
 
 
 # Shapes of one's own
 
 
 @dataclass(frozen=True)
-class Broken(Shape):
+class Broken(_Interval):
     """A line that bends sharply at a number of places."""
 
     places: tuple[float, ...] = (0.5,)
-    domain = "a number in [0, 1]"
     vertices = 2
-    point = ()
-
-    def sample(self, size: tuple[int, ...] = (), random: Any = torch.rand) -> Tensor:
-        return random(size)
 
     def coefficients(self, alpha: Tensor) -> Tensor:
         return torch.stack([1 - alpha, alpha], -1)
 
-    def midpoint(self) -> Tensor:
-        return torch.tensor(0.25)
-
-    def inside(self, alpha: Tensor) -> Tensor:
-        return (alpha >= 0) & (alpha <= 1)
-
-    def separation(self, first: Tensor, second: Tensor) -> Tensor:
-        return (first - second).abs()
-
 
 def test_a_shape_of_ones_own_is_passed_again(path):
+    namesake = dataclass(frozen=True)(type("Line", (Broken,), {}))
+    save(Subspace(Net, namesake()), path)
+    with pytest.raises(FileError, match="pass it"):
+        load(path, Net)
+    assert type(load(path, Net, namesake()).shape) is namesake
     family = Subspace(Net, Broken((0.25, 0.5)))
     save(family, path)
     with pytest.raises(FileError, match=r"Broken.*pass it, load\(path, network, shape=…\)"):
@@ -368,17 +292,6 @@ def test_a_shape_of_ones_own_is_passed_again(path):
     assert same(loaded.eval()(x), family.eval()(x))
 
 
-def test_a_shape_that_shares_the_name_of_ours_is_not_taken_for_it(path):
-    @dataclass(frozen=True)
-    class Line(Broken):
-        pass
-
-    save(Subspace(Net, Line()), path)
-    with pytest.raises(FileError, match="pass it"):
-        load(path, Net)
-    assert type(load(path, Net, Line()).shape) is Line
-
-
 @pytest.mark.parametrize("shape", [Bezier(1), Bezier(3), Simplex(2), Line()], ids=str)
 def test_another_shape_is_refused(shape, path):
     save(Subspace(Net, Bezier(2)), path)
@@ -387,11 +300,19 @@ def test_another_shape_is_refused(shape, path):
     assert load(path, Net, Bezier(2)).shape == Bezier(2)
 
 
-@pytest.mark.parametrize("shape", [Line, "Line", 2], ids=str)
-def test_what_is_no_shape_is_refused(shape, path):
+def test_arguments_of_other_types_are_refused(path):
     save(Subspace(Net, Line()), path)
-    with pytest.raises(TypeError, match=r"shape=.*: expected .*Shape"):
-        load(path, Net, shape)
+    for shape in (Line, "Line", 2):
+        with pytest.raises(TypeError, match=r"shape=.*: expected .*Shape"):
+            load(path, Net, shape)
+    for network in (None, "Net", lambda: 3):
+        with pytest.raises(TypeError, match=r"expected an nn\.Module"):
+            load(path, network)
+    with pytest.raises(TypeError, match="verify=1: expected True or False"):
+        load(path, Net, verify=1)
+    for value in (nn.Linear(2, 2), {"weight": torch.zeros(2)}, None):
+        with pytest.raises(TypeError, match=f"got a {type(value).__name__}: expected a Subspace"):
+            save(value, path)
 
 
 # Damaged and foreign files
@@ -418,72 +339,56 @@ def refused(path: Path, raw: bytes) -> str:
     return str(caught.value)
 
 
-@settings(deadline=None, derandomize=True, max_examples=150)
-@given(st.data())
-def test_a_truncated_file_is_refused(whole, data):
-    path, raw = whole
-    refused(path, raw[: data.draw(st.integers(0, len(raw) - 1))])
+def truncated(raw: bytes, draw: Callable[..., Any]) -> bytes:
+    return raw[: draw(st.integers(0, len(raw) - 1))]
 
 
-@settings(deadline=None, derandomize=True, max_examples=120)
-@given(st.data())
-def test_a_flipped_bit_anywhere_is_refused(whole, data):
-    path, raw = whole
+def flipped(raw: bytes, draw: Callable[..., Any]) -> bytes:
     header = 8 + struct.unpack("<Q", raw[:8])[0]
-    places = st.integers(0, 7) | st.integers(0, header - 1) | st.integers(header, len(raw) - 1)
     damaged = bytearray(raw)
-    damaged[data.draw(places)] ^= 1 << data.draw(st.integers(0, 7))
-    refused(path, bytes(damaged))
+    damaged[draw(st.integers(0, 7) | st.integers(0, header - 1) | st.integers(header, len(raw) - 1))] ^= 1 << draw(
+        st.integers(0, 7)
+    )
+    return bytes(damaged)
 
 
-@settings(deadline=None, derandomize=True, max_examples=100)
+def overwritten(raw: bytes, draw: Callable[..., Any]) -> bytes:
+    start, junk = draw(st.integers(0, len(raw) - 1)), draw(st.binary(min_size=1, max_size=40))
+    return raw[:start] + junk + raw[start + len(junk) :]
+
+
+@settings(deadline=None, derandomize=True, max_examples=250)
 @given(st.data())
-def test_a_file_with_other_bytes_in_it_is_refused(whole, data):
+def test_damage_is_refused(whole, data):
     path, raw = whole
-    start = data.draw(st.integers(0, len(raw) - 1))
-    junk = data.draw(st.binary(min_size=1, max_size=40))
-    damaged = raw[:start] + junk + raw[start + len(junk) :]
+    damaged = data.draw(st.sampled_from([truncated, flipped, overwritten]))(raw, data.draw)
     if damaged != raw:
         refused(path, damaged)
 
 
-@settings(deadline=None, derandomize=True, max_examples=50)
-@given(st.binary(max_size=200))
-def test_a_file_that_is_no_safetensors_at_all_is_refused(whole, raw):
-    assert "not a complete safetensors file" in refused(whole[0], raw)
-
-
 def test_messages_for_what_is_no_whole_file(whole):
     path, raw = whole
-    assert "(0 bytes that are not a complete safetensors file" in refused(path, b"")
-    assert f"({len(raw) - 1} bytes that are not a complete safetensors file" in refused(path, raw[:-1])
-    damaged = bytearray(raw)
-    damaged[-1] ^= 1
-    assert "damaged" in refused(path, bytes(damaged))
+    for damaged in (b"", raw[:-1], b"text"):
+        assert f"({len(damaged)} bytes that are not a complete safetensors file" in refused(path, damaged)
+    assert "its tensors do not match its checksum" in refused(path, raw[:-1] + bytes([raw[-1] ^ 1]))
 
 
-def test_numbers_are_protected_by_the_checksum(path):
+def test_numbers_types_shapes_and_the_header_are_protected_by_the_checksum(path):
     save(Subspace(Net, Line()), path)
-    tensors = load_file(path)
-    with safe_open(path, framework="pt") as file:
-        header = file.metadata()
-    tensors["vertex.1.head.bias"][0] += 1
-    save_file(tensors, path, header)
-    with pytest.raises(FileError, match="checksum"):
-        load(path, Net)
-
-
-@pytest.mark.parametrize("key", ["shape", "layerwise", "penalised", "groups", "checksum"])
-def test_the_header_is_protected_by_the_checksum(key, path):
-    save(Subspace(Net, Line()), path)
-    with safe_open(path, framework="pt") as file:
-        header = file.metadata()
-    changed = {**header, key: "[]"}
-    del header[key]
-    for other in (changed, header):
-        save_file(load_file(path), path, other)
+    header, tensors = files.read_tensors(path)
+    name = "vertex.1.head.bias"
+    bias = tensors[name].clone()
+    for other in (bias + 1, bias.view(torch.int32), bias.reshape(1, -1)):
+        save_file({**tensors, name: other}, path, header)
         with pytest.raises(FileError, match="checksum"):
             load(path, Net)
+    save_file({**tensors, name: bias + 1}, path, header)
+    assert torch.equal(load(path, Net, verify=False).vertex(1)["head.bias"], bias + 1)
+    for key in ("shape", "layerwise", "penalised", "groups", "checksum"):
+        for changed in ({**header, key: "[]"}, {each: value for each, value in header.items() if each != key}):
+            save_file(tensors, path, changed)
+            with pytest.raises(FileError, match="checksum"):
+                load(path, Net)
 
 
 def test_a_foreign_safetensors_file_is_refused(path):
@@ -493,28 +398,23 @@ def test_a_foreign_safetensors_file_is_refused(path):
             load(path, Net)
 
 
-@pytest.mark.parametrize("version", [str(VERSION + 1), "99", "x", ""])
-def test_a_newer_version_is_refused(version, path):
+@pytest.mark.parametrize("version", ["1", "99", ""])
+def test_another_version_is_refused(version, path):
     save(Subspace(Net, Line()), path)
-    with safe_open(path, framework="pt") as file:
-        header = file.metadata()
-    save_file(load_file(path), path, {**header, "version": version})
-    with pytest.raises(FileError, match=f"{path} has format version {version}, this is {VERSION}: upgrade"):
+    save_file(load_file(path), path, {**files.read_header(path), "version": version})
+    with pytest.raises(FileError, match=f"{path} has format version {version}, expected {VERSION}: upgrade subspaces"):
         load(path, Net)
 
 
-def test_a_missing_file(path):
-    with pytest.raises(FileNotFoundError, match=str(path)):
-        load(path, Net)
-
-
-def test_a_directory(tmp_path):
-    folder = tmp_path / "folder"
+def test_missing_files_and_folders(tmp_path):
+    folder, missing = tmp_path / "folder", tmp_path / "missing" / "family.safetensors"
     folder.mkdir()
-    with pytest.raises(IsADirectoryError, match=str(folder)):
-        load(folder, Net)
-    with pytest.raises(IsADirectoryError, match=str(folder)):
-        save(Subspace(Net, Line()), folder)
+    family = Subspace(Net, Line())
+    for error, path in ((IsADirectoryError, folder), (FileNotFoundError, missing)):
+        with pytest.raises(error, match=str(path)):
+            load(path, Net)
+        with pytest.raises(error, match=str(path)):
+            save(family, path)
     assert [*folder.iterdir(), *tmp_path.iterdir()] == [folder]
 
 
@@ -538,44 +438,7 @@ def test_a_family_of_another_network_is_refused(make, message, path):
     assert all(same(value, before[name]) for name, value in net.state_dict().items())
 
 
-def test_a_family_of_a_larger_network_is_refused(path):
-    save(Subspace(Buffers(), Line()), path)
-    with pytest.raises(FileError, match=r"shared\.\w+ is \(.* in the file and missing in the network"):
-        load(path, Net)
-
-
-@pytest.mark.parametrize("network", [None, "Net", lambda: 3], ids=["None", "str", "factory"])
-def test_what_is_no_network_is_refused(network, path):
-    save(Subspace(Net, Line()), path)
-    with pytest.raises(TypeError, match=r"expected an nn\.Module"):
-        load(path, network)
-
-
 # Writing
-
-
-@pytest.mark.parametrize("value", [nn.Linear(2, 2), {"weight": torch.zeros(2)}, None], ids=["module", "dict", "None"])
-def test_only_a_family_is_saved(value, path):
-    with pytest.raises(TypeError, match=f"got a {type(value).__name__}: expected a Subspace"):
-        save(value, path)
-    assert not path.exists()
-
-
-def test_a_missing_folder_is_an_error_and_is_not_made(tmp_path):
-    path = tmp_path / "missing" / "family.safetensors"
-    with pytest.raises(FileNotFoundError, match=str(path)):
-        save(Subspace(Net, Line()), path)
-    assert os.listdir(tmp_path) == []
-
-
-class Fails(Tensor):
-    """A tensor that cannot be read any more."""
-
-    def cpu(self) -> Tensor:
-        raise RuntimeError("the device is lost")
-
-    def detach(self) -> Tensor:
-        return self
 
 
 class Extra(Net):
@@ -592,38 +455,14 @@ def with_buffer(value: Tensor) -> Subspace:
     return Subspace(net, Line())
 
 
-@contextmanager
-def file_size_limit(size: int) -> Iterator[None]:
-    """Let no file of this process grow beyond `size` bytes, as on a full disk."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-def fail_in_a_tensor(path: Path) -> None:
-    family = with_buffer(torch.zeros(2))
-    family.template.late = torch.zeros(2).as_subclass(Fails)
-    save(family, path)
-
-
-def fail_in_the_disk(path: Path) -> None:
-    with file_size_limit(1000):
-        save(Subspace(Net, Line()), path)
-
-
 @pytest.mark.parametrize(
     ("attempt", "error", "message"),
     [
-        (fail_in_a_tensor, RuntimeError, "the device is lost"),
-        (fail_in_the_disk, OSError, "File too large"),
         (lambda path: save(with_buffer(torch.zeros(2, dtype=torch.complex128)), path), TypeError, "late.*complex128"),
         (lambda path: save(with_buffer(torch.eye(2).to_sparse()), path), TypeError, "late.*sparse"),
         (lambda path: save(Subspace(Extra, Line()), path), TypeError, "_extra_state.*dict: only tensors"),
     ],
-    ids=["tensor", "disk", "dtype", "sparse", "extra state"],
+    ids=["dtype", "sparse", "extra state"],
 )
 def test_an_error_while_saving_leaves_the_old_file_and_no_other(attempt, error, message, path):
     family = Subspace(Net, Simplex(3))
@@ -651,7 +490,7 @@ def write(number):
     save(family, path)
 
 write(-1)
-for round in range(12):
+for round in range(6):
     before = os.stat(path)
     child = os.fork()
     if not child:
@@ -662,7 +501,7 @@ for round in range(12):
             os._exit(1)
     while os.stat(path).st_mtime_ns == before.st_mtime_ns:
         time.sleep(0.001)
-    time.sleep(0.005 * round)
+    time.sleep(0.01 * round)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     loaded = load(path, nn.Linear(1000, 200))
@@ -675,16 +514,8 @@ def test_a_killed_process_leaves_a_whole_file(path):
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", KILLED, str(path)], check=False, **options)
     assert done.returncode == 0, done.stderr
     rounds = [line.split() for line in done.stdout.splitlines()]
-    assert len(rounds) == 12
+    assert len(rounds) == 6
     assert all(len(numbers) == 1 and float(numbers[0]) >= 0 for numbers in rounds)  # of one save, all of it
-
-
-def test_saving_again_replaces_the_file(path):
-    first, second = Subspace(Net, Line()), Subspace(Net, Simplex(3))
-    save(first, path)
-    save(second, path)
-    assert load(path, Net).shape == Simplex(3)
-    assert os.listdir(path.parent) == [path.name]
 
 
 @pytest.mark.gpu
@@ -698,56 +529,13 @@ def test_a_family_comes_back_on_the_networks_device(path):
     assert load(path, Net).device.type == "cpu"
 
 
-def test_a_wrapped_family_is_saved_as_what_it_wraps(path):
-    family = Subspace(Net, Line())
-    save(torch.optim.swa_utils.AveragedModel(family), path)
-    x = torch.randn(2, 3, 5, 5)
-    assert same(load(path, Net).eval()(x), family.eval()(x))
-
-
 # The same family is the same file, and a header is not believed
-
-
-def test_the_same_family_makes_the_same_bytes(path):
-    family = Subspace(Net, Simplex(3), seed=1)
-    contents = set()
-    for _ in range(5):
-        save(family, path)
-        contents.add(path.read_bytes())
-    assert len(contents) == 1
-
-
-def test_save_tells_the_checksum(path):
-    found = save(Subspace(Net, Line()), path)
-    assert found == files.read_header(path)["checksum"]
 
 
 def rewritten(path, tensors, **changes):
     """Write a family's file with another header, and a checksum that fits."""
-    with safe_open(path, framework="pt") as file:
-        header = file.metadata()
-    header = {key: value for key, value in {**header, **changes}.items() if value is not None}
-    files.write_tensors(path, tensors, {k: v for k, v in header.items() if k not in ("checksum", "layout")})
-
-
-def test_types_and_shapes_are_protected_by_the_checksum(path):
-    save(Subspace(Net, Line()), path)
-    tensors = load_file(path)
-    with safe_open(path, framework="pt") as file:
-        header = file.metadata()
-    name = "vertex.1.head.bias"
-    for other in (tensors[name].view(torch.int32), tensors[name].reshape(1, -1)):
-        save_file({**tensors, name: other}, path, header)
-        with pytest.raises(FileError, match="checksum"):
-            load(path, Net)
-
-
-def test_a_family_without_its_layout_can_still_be_read(path):
-    save(Subspace(Net, Line()), path)
-    header, tensors = files.read_tensors(path)
-    del header["layout"], header["checksum"]
-    save_file(tensors, path, {**header, "checksum": files.checksum(header, tensors)})
-    assert isinstance(load(path, Net), Subspace)
+    header = {key: value for key, value in {**files.read_header(path), **changes}.items() if value is not None}
+    files.write_tensors(path, tensors, header)
 
 
 def test_a_header_that_promises_a_million_vertices_is_refused_before_they_are_made(path):
@@ -774,6 +562,7 @@ def test_a_header_that_promises_a_million_vertices_is_refused_before_they_are_ma
         ("groups", None),
         ("options", "{}"),
         ("options", "[3]"),
+        ("calibrated", "1"),
         ("options", '[{"params": []}]'),
     ],
 )
@@ -781,14 +570,6 @@ def test_other_bad_metadata_names_the_file(path, key, value):
     save(Subspace(Net, Simplex(3)), path)
     rewritten(path, load_file(path), **{key: value})
     with pytest.raises(FileError, match=rf"{path} is damaged .*({key}|optimiser groups)"):
-        load(path, Net)
-
-
-@pytest.mark.parametrize("value", ['{"type": 5}', '{"type": null, "m": 3}', "{}", '{"type": "Shape"}'])
-def test_an_unknown_shape_in_the_header_asks_for_it(path, value):
-    save(Subspace(Net, Simplex(3)), path)
-    rewritten(path, load_file(path), shape=value)
-    with pytest.raises(FileError, match=f"{path}"):
         load(path, Net)
 
 
@@ -830,15 +611,6 @@ def test_a_file_without_frozen_parameters_is_small_and_comes_back(path):
     assert same(load(path, Adapted).eval()(x), family.eval()(x))
 
 
-def test_the_file_of_a_small_adapter_is_an_order_of_magnitude_smaller(path):
-    net = nn.Sequential(nn.Linear(256, 256).requires_grad_(False), nn.Linear(256, 4))
-    sizes = []
-    for shared in (True, False):
-        save(Subspace(net, Line()), path, shared=shared)
-        sizes.append(path.stat().st_size)
-    assert sizes[1] < sizes[0] / 10
-
-
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_family_may_be_saved_so(name, path):
     family, make = trained(name)
@@ -846,57 +618,24 @@ def test_every_family_may_be_saved_so(name, path):
     network = make()
     network.load_state_dict(frozen, strict=False)
     save(family, path, shared=False)
+    content = path.read_bytes()
+    save(family, path, shared=False)
+    assert path.read_bytes() == content
     assert_all_came_back(family, load(path, network))
 
 
-def test_a_family_without_frozen_parameters_makes_the_same_file_either_way(path):
-    family, contents = Subspace(Net, Line(), seed=1), set()
-    for shared in (True, False):
-        save(family, path, shared=shared)
-        contents.add(path.read_bytes())
-    assert len(contents) == 1
-
-
-def test_without_frozen_parameters_the_same_family_makes_the_same_bytes(path):
-    family, contents = adapted(), set()
-    for _ in range(5):
-        save(family, path, shared=False)
-        contents.add(path.read_bytes())
-    assert len(contents) == 1
-    assert files.read_header(path)["version"] == str(VERSION)
-
-
-def other_value(net: Adapted) -> None:
-    net.base.bias.data[5] += 1e-6
-
-
-def other_type(net: Adapted) -> None:
-    net.base.double()
-
-
-def other_shape(net: Adapted) -> None:
-    net.base.bias = nn.Parameter(net.base.bias[None], requires_grad=False)
-
-
-def now_trained(net: Adapted) -> None:
-    net.base.bias.requires_grad_(True)
-
-
-def no_longer_trained(net: Adapted) -> None:
-    net.up.requires_grad_(False)
+def frozen_row(n: int) -> nn.Parameter:
+    return nn.Parameter(torch.zeros(1, n), requires_grad=False)
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (
-            other_value,
-            r"base\.bias was \(64,\) torch\.float32, checksum \w+, and is \(64,\) torch\.float32, checksum \w+;",
-        ),
-        (other_type, r"base\.weight was \(64, 64\) torch\.float32, .*and is \(64, 64\) torch\.float64"),
-        (other_shape, r"base\.bias was \(64,\) .*and is \(1, 64\)"),
-        (now_trained, r"base\.bias was \(64,\) .*and is no frozen parameter"),
-        (no_longer_trained, r"up\.weight was no frozen parameter, and is \(64, 2\)"),
+        (lambda net: net.base.bias.data.add_(1e-6), r"base\.bias was \(64,\).*checksum \w+, and is \(64,\).*checksum"),
+        (lambda net: net.base.double(), r"base\.weight was \(64, 64\) torch\.float32.*and is.*torch\.float64"),
+        (lambda net: setattr(net.base, "bias", frozen_row(64)), r"base\.bias was \(64,\) .*and is \(1, 64\)"),
+        (lambda net: net.base.bias.requires_grad_(True), r"base\.bias was \(64,\) .*and is no frozen parameter"),
+        (lambda net: net.up.requires_grad_(False), r"up\.weight was no frozen parameter, and is \(64, 2\)"),
     ],
 )
 def test_another_base_is_refused(change, words, path):
@@ -922,26 +661,3 @@ def test_a_header_that_lies_about_what_was_left_out_is_refused(value, path):
     rewritten(path, load_file(path), frozen=value)
     with pytest.raises(FileError, match=f"{path}"):
         load(path, Adapted)
-
-
-def test_no_trained_weight_passes_for_one_that_was_left_out(path):
-    save(adapted(), path, shared=False)
-    header, tensors = files.read_tensors(path)
-    tensors.pop("vertex.0.up.weight")
-    for lie in (None, "no frozen parameter"):
-        rewritten(path, tensors, frozen=json.dumps({**json.loads(header["frozen"]), "vertex.0.up.weight": lie}))
-        with pytest.raises(FileError, match=rf"vertex\.0\.up\.weight was {lie}, and is no frozen parameter"):
-            load(path, Adapted)
-
-
-def test_damage_to_a_file_without_frozen_parameters_is_found(path):
-    save(adapted(), path, shared=False)
-    raw = path.read_bytes()
-    for changed in (
-        raw[:-1],
-        raw[:-5] + bytes([raw[-5] ^ 1]) + raw[-4:],
-        raw.replace(b"torch.float32", b"torch.float64"),
-    ):
-        path.write_bytes(changed)
-        with pytest.raises(FileError, match=f"{path} is damaged"):
-            load(path, Adapted)

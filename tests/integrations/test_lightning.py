@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, DistributedSampler
 
 import subspaces as ss
-from subspaces.core import norms
+from subspaces.core import batchnorm
 
 pytest.importorskip("lightning", reason="needs lightning: pip install '.[lightning]'")
 
@@ -73,8 +73,8 @@ def test_validation_is_that_of_the_recalibrated_midpoint(make: Any) -> None:
     run.fit(module, batches, HELD_OUT)
     net = ss.recalibrate(family(module).midpoint(), batches)
     assert float(run.callback_metrics["accuracy"]) == pytest.approx(balanced(net) if make is wrapped else plain(net))
-    norm = next(iter(norms.tracked(family(module).template).values()))
-    expected = next(iter(norms.tracked(net).values()))
+    norm = next(iter(batchnorm.tracked(family(module).template).values()))
+    expected = next(iter(batchnorm.tracked(net).values()))
     assert torch.equal(norm.running_mean, expected.running_mean)
     assert torch.equal(norm.running_var, expected.running_var)
 
@@ -98,7 +98,7 @@ class Idle(SubspaceCallback):
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None: ...
 
 
-@pytest.mark.filterwarnings("ignore::subspaces.core.norms.StatisticsWarning")  # as it should be without the callback
+@pytest.mark.filterwarnings("ignore::subspaces.core.stale.StatisticsWarning")  # as it should be without the callback
 @pytest.mark.parametrize("own", [False, True], ids=["global", "own"])
 @BOTH
 def test_training_is_the_same_bit_by_bit_with_the_callback(make: Any, own: bool) -> None:
@@ -114,7 +114,7 @@ def test_training_is_the_same_bit_by_bit_with_the_callback(make: Any, own: bool)
         assert torch.equal(omega, without.omega[name])
     assert torch.equal(with_it.rng, without.rng)
     assert torch.equal(next_number, other_number)
-    seen = [int(norms.batches(each.template)) for each in (with_it, without)]
+    seen = [int(batchnorm.batches(each.template)) for each in (with_it, without)]
     assert seen == [4, 8]  # of one pass over the loader; of two epochs
 
 
@@ -232,7 +232,7 @@ def test_two_processes_make_statistics_of_all_batches(
     shares = [list(DistributedSampler(images, 2, rank)) for rank in (0, 1)]
     parts = [part for share in shares for part in images.tensors[0][share].split(16)]
     net = ss.recalibrate(family(module).midpoint(), parts)
-    found, expected = (next(iter(norms.tracked(each).values())) for each in (family(module).template, net))
+    found, expected = (next(iter(batchnorm.tracked(each).values())) for each in (family(module).template, net))
     torch.testing.assert_close(found.running_mean, expected.running_mean)
     torch.testing.assert_close(found.running_var, expected.running_var)
 
@@ -279,7 +279,7 @@ def test_half_precision(make: Any) -> None:
     net = family(module).midpoint()
     with torch.autocast("cpu", torch.bfloat16):
         ss.recalibrate(net, batches)
-    found, expected = (next(iter(norms.tracked(each).values())) for each in (family(module).template, net))
+    found, expected = (next(iter(batchnorm.tracked(each).values())) for each in (family(module).template, net))
     assert torch.equal(found.running_var, expected.running_var)
 
 

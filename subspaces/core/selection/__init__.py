@@ -1,6 +1,5 @@
 """Choosing a point of a family for a new domain."""
 
-from subspaces.core.selection.selecting import Selecting
-from subspaces.core.selection.selection import Searched, Selection
+from subspaces.core.selection.selection import Searched, Selection, select
 
-__all__ = ["Searched", "Selecting", "Selection"]
+__all__ = ["Searched", "Selection", "select"]

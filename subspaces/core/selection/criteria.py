@@ -1,4 +1,4 @@
-"""By what points are compared: a loss for each example."""
+"""What points are compared by: a loss for each example."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -16,35 +16,50 @@ from subspaces.errors import ArgumentError
 from subspaces.text import nearest
 
 Loss = Callable[[Any, Any], Tensor]
-
-
-@dataclass(frozen=True)
-class Criterion:
-    """A loss for each example, [n], of outputs and targets, and what it is called."""
-
-    name: str
-    loss: Loss
-    slope: Loss
-    """What is followed by its gradient: the loss itself, or one like it that has a gradient."""
-    labelled: bool = True
-    percent: bool = False  # what is shown is 1 - loss
-    check: Callable[[Iterable[Any]], None] | None = None
-    """Refuses outputs, one for each batch, that are not what the loss takes them for."""
-
-    def value(self, losses: Tensor) -> float:
-        """Return what is shown for the losses of some examples."""
-        mean = float(losses.double().mean())
-        return 1 - mean if self.percent else mean
-
-
 EXPECTED = (
     "logits [n, classes], or an output with .logits; for anything else pass by=, a function of (output, target) that "
     "returns a loss for each example"
 )
 
 
+@dataclass(frozen=True)
+class Criterion:
+    """A loss for each example, [n], of outputs and targets."""
+
+    name: str
+    loss: Loss
+    slope: Loss
+    """A loss with a gradient, which a search follows."""
+    labelled: bool = True
+    percent: bool = False  # 1 - loss is shown
+    check: Callable[[Iterable[Any]], None] | None = None
+    """Refuses outputs, one for each batch, that are not logits, or what `outputs=` says."""
+
+    def value(self, losses: Tensor) -> float:
+        """Return the value that is shown for the losses of some examples."""
+        mean = float(losses.double().mean())
+        return 1 - mean if self.percent else mean
+
+
+def criterion(by: str | Loss, outputs: Outputs | None = None) -> Criterion:
+    """Return a criterion by its name, or that of a function, for networks that return `outputs` (None: logits)."""
+    if isinstance(by, str):
+        if by not in CRITERIA:
+            raise ArgumentError(f"by={by!r}: {nearest(by, CRITERIA)}, or a function of (output, target)")
+        return CRITERIA[by] if outputs is None else _named(to_outputs("outputs", outputs))[by]
+    checks.function("by", by, f"one of {', '.join(CRITERIA)}, or a function of (output, target)")
+    if outputs is not None:
+        raise ArgumentError(f"outputs={outputs!r}: a function by= gets outputs as they are; expected it with a name")
+    return Criterion(getattr(by, "__name__", "loss"), by, by)
+
+
+def words(by: str, value: float) -> str:
+    """Return a value of a criterion, or a difference of two, as text."""
+    return f"{100 * value:.2f}%" if by in CRITERIA and CRITERIA[by].percent else f"{value:.4g}"
+
+
 def _prediction(output: Any) -> Tensor:
-    """Return the logits or probabilities of an output, [n, classes], or [n] where there is one for each example."""
+    """Return the logits or probabilities of an output: [n, classes], or [n] where there is one for each example."""
     found = prediction(output, EXPECTED)
     if found.ndim not in (1, 2):
         raise ArgumentError(f"the network returns a Tensor of shape {tuple(found.shape)}: expected {EXPECTED}")
@@ -61,10 +76,10 @@ def _check(outputs: Outputs | None, several: Iterable[Any]) -> None:
             return
 
 
-def log_probabilities(output: Any, outputs: Outputs | None = None) -> Tensor:
-    """Return log-probabilities [n, classes] of an output in float64; one number is for the second of two classes.
+def _log_probabilities(output: Any, outputs: Outputs | None) -> Tensor:
+    """Return log-probabilities [n, classes] in float64; one number for each example is that of the second class.
 
-    A probability of 0 counts as the smallest number of its type, since no mean is known of infinite losses.
+    A probability of 0 counts as the smallest number of its type, as a mean of infinite losses says nothing.
     """
     found = _prediction(output)
     if outputs == "probabilities":
@@ -76,18 +91,18 @@ def log_probabilities(output: Any, outputs: Outputs | None = None) -> Tensor:
 
 
 def _nll(outputs: Outputs | None, output: Any, target: Any) -> Tensor:
-    logs = log_probabilities(output, outputs)
+    logs = _log_probabilities(output, outputs)
     return F.nll_loss(logs, _classes(target, logs), reduction="none")
 
 
 def _error(outputs: Outputs | None, output: Any, target: Any) -> Tensor:
-    logs = log_probabilities(output, outputs)
+    logs = _log_probabilities(output, outputs)
     wrong = (logs.argmax(1) != _classes(target, logs)).double()
     return wrong.where(~logs.isnan().any(1), math.nan)  # such a point is not chosen
 
 
 def _entropy(outputs: Outputs | None, output: Any, target: Any) -> Tensor:
-    logs = log_probabilities(output, outputs)
+    logs = _log_probabilities(output, outputs)
     return -(logs.exp() * logs).sum(1)
 
 
@@ -108,29 +123,11 @@ def _named(outputs: Outputs | None) -> dict[str, Criterion]:
     """Return the criteria by their names, for networks that return `outputs`."""
     nll, error, entropy = (partial(each, outputs) for each in (_nll, _error, _entropy))
     check = partial(_check, outputs)
-    found = (
-        Criterion("nll", nll, nll, check=check),
-        Criterion("accuracy", error, nll, percent=True, check=check),
-        Criterion("entropy", entropy, entropy, labelled=False, check=check),
-    )
-    return {each.name: each for each in found}
+    return {
+        "nll": Criterion("nll", nll, nll, check=check),
+        "accuracy": Criterion("accuracy", error, nll, percent=True, check=check),
+        "entropy": Criterion("entropy", entropy, entropy, labelled=False, check=check),
+    }
 
 
 CRITERIA = _named(None)
-
-
-def criterion(by: str | Loss, outputs: Outputs | None = None) -> Criterion:
-    """Return a criterion by its name, or that of a function, for networks that return `outputs` (None: logits)."""
-    if isinstance(by, str):
-        if by not in CRITERIA:
-            raise ArgumentError(f"by={by!r}: {nearest(by, CRITERIA)}, or a function of (output, target)")
-        return CRITERIA[by] if outputs is None else _named(to_outputs("outputs", outputs))[by]
-    checks.function("by", by, f"one of {', '.join(CRITERIA)}, or a function of (output, target)")
-    if outputs is not None:
-        raise ArgumentError(f"outputs={outputs!r}: a function by= gets outputs as they are; expected it with a name")
-    return Criterion(getattr(by, "__name__", "loss"), by, by)
-
-
-def words(by: str, value: float) -> str:
-    """Return a value of a criterion, or a difference of two, as text."""
-    return f"{100 * value:.2f}%" if by in CRITERIA and CRITERIA[by].percent else f"{value:.4g}"

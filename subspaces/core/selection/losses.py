@@ -1,19 +1,14 @@
 """The loss of each example at any point of a family, which is not touched: one network is filled for all points."""
 
-import copy
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _NormBase
 
-from subspaces.core import checks, functional, geometry, nested, norms, sharding
-from subspaces.core.batchnorm import recalibrate
+from subspaces.core import batchnorm, checks, distributed, functional, geometry, nested
 from subspaces.core.layout import Layout
-from subspaces.core.randomness import seeded
 from subspaces.core.selection.criteria import Criterion, Loss
 from subspaces.core.shapes import Shape
 from subspaces.errors import ArgumentError
@@ -23,7 +18,7 @@ Rows = dict[str, Tensor]
 
 
 class Family(Protocol):
-    """What of a family is needed to choose one of its points."""
+    """What is needed of a family to choose one of its points."""
 
     shape: Shape
     layout: Layout
@@ -32,6 +27,8 @@ class Family(Protocol):
 
     @property
     def device(self) -> torch.device: ...
+
+    def check_moved(self, depth: int = 4) -> None: ...
 
 
 class Losses:
@@ -46,29 +43,24 @@ class Losses:
         batches: int | None,
         seed: int,
     ) -> None:
-        if sharding.mesh_of(family.omega.values()) is not None:
+        if distributed.mesh_of(family.omega.values()) is not None:
             raise ArgumentError(
                 "select got a distributed family, whose ranks would choose different points: save it, and choose in "
                 "one process, ss.load(path, network).select(…)"
             )
         self.layout, self.shape, self.device, self.criterion = family.layout, family.shape, family.device, criterion
         self._omega = {group.name: family.omega[group.name].detach() for group in family.layout.groups}
-        self._network = functional.copy_with(
-            family.template, {}, share=True
-        ).eval()  # without weights, as in the family
+        self._network = functional.copy_with(family.template, {}, share=True).eval()  # without weights
         self._batches = [batch for batch in loader if not nested.is_empty(batch)]
         sizes = [nested.batch_size(nested.inputs(batch)) or 0 for batch in self._batches]
         self.examples = sum(sizes)
-        self._places = torch.arange(self.examples).split_with_sizes(sizes) if sizes else ()
-        self._statistics = statistics if norms.tracked(self._network) else None
-        self._limit, self._seed = batches, seed
-
-    def check(self) -> None:
-        """Refuse a network whose outputs at the midpoint are not what the criterion takes them for."""
-        if self.criterion.check is not None:
+        if self.examples < 1:
+            raise ArgumentError("select got a loader without examples: expected at least one batch of them")
+        self._places = torch.arange(self.examples).split_with_sizes(sizes)
+        self._statistics, self._limit, self._seed = statistics, batches, seed
+        if criterion.check is not None:
             with torch.no_grad():
-                rows = self.rows(self.shape.coefficients(self.shape.midpoint().to(self.device, torch.float64)))
-                self.criterion.check(self._outputs(rows))
+                criterion.check(self._outputs(self.rows(self.shape.midpoint().to(self.device, torch.float64))))
 
     def _outputs(self, rows: Rows) -> Iterator[Any]:
         for batch in self._batches:
@@ -76,8 +68,9 @@ class Losses:
             self._target(moved)  # an unknown form is named as such
             yield self._output(rows, self._network, moved)
 
-    def rows(self, coefficients: Tensor) -> Rows:
-        """Return the weights at coefficients [m], or [L, m] for each layer, connected to these for autograd."""
+    def rows(self, alpha: Tensor) -> Rows:
+        """Return the weights at alpha, or at one for each layer [L, ...], connected to it for autograd."""
+        coefficients = self.shape.coefficients(alpha)
         with torch.autocast(self.device.type, enabled=False):
             if coefficients.ndim == 1:
                 return {name: geometry.mix(coefficients, omega) for name, omega in self._omega.items()}
@@ -88,25 +81,16 @@ class Losses:
                 found[group.name] = torch.cat([geometry.mix(coefficients[entry.layer], part) for entry, part in pairs])
             return found
 
-    def renew(self, rows: Rows) -> None:
-        """Make the batch-norm statistics those of a point."""
-        if self._statistics is None:
-            return
-        others = (part for part in self._network.modules() if not isinstance(part, _NormBase))
-        kept = [(each, each.clone()) for part in others for each in part.buffers(recurse=False)]
-        with _from_the_start(self._statistics), seeded(self._seed, self.device):
-            run = partial(self._output, rows)
-            recalibrate(self._network, self._statistics, batches=self._limit, forward=run, finite=False)
-        for buffer, value in kept:  # which a pass in train mode may change too
-            buffer.copy_(value)
-
     @torch.no_grad()
-    def of(self, rows: Rows) -> Tensor:
-        """Return the loss of each example, float64 [n], with the statistics that there are."""
+    def at(self, rows: Rows) -> Tensor:
+        """Return the loss of each example at a point, float64 [n], with batch-norm statistics made for it."""
+        if self._statistics is not None:
+            run = partial(self._output, rows)
+            batchnorm.renew(self._network, self._statistics, run, batches=self._limit, seed=self._seed)
         found = [self._run(rows, batch, self.criterion.loss) for batch in self._batches]
         return torch.cat([each.double().cpu() for each in found])
 
-    def pull(self, rows: Rows, among: Tensor) -> Rows:
+    def gradient(self, rows: Rows, among: Tensor) -> Rows:
         """Return the gradient of the mean loss of some examples with respect to the weights."""
         leaves = {name: row.detach().requires_grad_() for name, row in rows.items()}
         share = torch.zeros(self.examples)
@@ -123,27 +107,12 @@ class Losses:
                     (losses * share[places].to(losses)).sum().backward()
         return {name: torch.zeros_like(leaf) if leaf.grad is None else leaf.grad for name, leaf in leaves.items()}
 
-    def _named(self, rows: Rows) -> dict[str, Tensor]:
-        return {name: view for group in self.layout.groups for name, view in group.unpack(rows[group.name]).items()}
-
     def _run(self, rows: Rows, batch: Any, loss: Loss) -> Tensor:
+        """Return the loss of each example of a batch."""
         batch = nested.moved(batch, self.device)
         target = self._target(batch)
-        output = self._output(rows, self._network, batch)
-        return self._checked(loss(output, target), nested.batch_size(nested.inputs(batch)))
-
-    def _target(self, batch: Any) -> Any:
-        unread = "by='entropy', which needs no labels"
-        return nested.target(batch, unread) if self.criterion.labelled else None
-
-    def _output(self, rows: Rows, network: nn.Module, batch: Any) -> Any:
-        """Return what the network with these weights says about a batch."""
-        args, named = nested.inputs(batch)
-        weights = self._named(rows)
-        places = {name: weights[name] for name in self.layout.places}
-        return nested.run(network, args, named, lambda: functional.call(network, places, args, named))
-
-    def _checked(self, losses: Any, size: int | None) -> Tensor:
+        losses: Any = loss(self._output(rows, self._network, batch), target)
+        size = nested.batch_size(nested.inputs(batch))
         if not isinstance(losses, Tensor) or losses.shape != (size,):
             found = tuple(losses.shape) if isinstance(losses, Tensor) else checks.shown(losses)
             raise ArgumentError(
@@ -152,19 +121,13 @@ class Losses:
             )
         return losses
 
+    def _target(self, batch: Any) -> Any:
+        unread = "by='entropy', which needs no labels"
+        return nested.target(batch, unread) if self.criterion.labelled else None
 
-@contextmanager
-def _from_the_start(loader: Any) -> Iterator[None]:
-    """Let every point have the same batches, and put the loader back to where it was."""
-    generator = getattr(loader, "generator", None)
-    if isinstance(generator, torch.Generator):
-        state: Any = generator.get_state()
-        restore: Callable[[Any], Any] = generator.set_state
-    elif hasattr(loader, "state_dict") and hasattr(loader, "load_state_dict"):
-        state, restore = copy.deepcopy(loader.state_dict()), loader.load_state_dict
-    else:
-        state, restore = None, lambda _: None
-    try:
-        yield
-    finally:
-        restore(state)
+    def _output(self, rows: Rows, network: nn.Module, batch: Any) -> Any:
+        """Return the output of the network with these weights for a batch."""
+        args, named = nested.inputs(batch)
+        weights = {name: view for group in self.layout.groups for name, view in group.unpack(rows[group.name]).items()}
+        places = {name: weights[name] for name in self.layout.places}
+        return nested.run(network, args, named, lambda: functional.call(network, places, args, named))

@@ -6,9 +6,9 @@ With gains d_pi = loss(midpoint, i) - loss(p, i), the choice is the point whose 
 
 where z is so large that, if no point were better or worse than the midpoint, the bound would be above 0 anywhere with
 a probability of at most `level`. It comes from the examples: the sign of each one's gains, at all points together, is
-turned at random many times, and z is the quantile of the largest mean(d_p) / se(d_p). So the search over many points is
-allowed for, and points that are nearly the same count as one. Far points have noisier gains than near ones: with few
-examples the bound shrinks the choice towards the midpoint.
+flipped at random many times, and z is the quantile of the largest mean(d_p) / se(d_p). So the search over many points
+is allowed for, and points that are nearly the same count as one. Far points have noisier gains than near ones: with
+few examples the bound shrinks the choice towards the midpoint.
 """
 
 import math
@@ -21,7 +21,7 @@ from torch import Tensor
 from subspaces.core import randomness
 
 TURNS = 999
-"""How often the signs of the gains are turned."""
+"""How often the signs of the gains are flipped."""
 _AT_ONCE = 4096
 _FOLDS, _SIGNS = 0, 1  # parts of the stream of random numbers
 
@@ -34,7 +34,7 @@ class Estimate(NamedTuple):
 
 
 def safest(losses: Tensor, middle: int, level: float, seed: int) -> int:
-    """Return the number of the point to take, of losses [points, n]; that of the midpoint unless a gain is certain."""
+    """Return the index of the point to take, of losses [points, n]; that of the midpoint unless a gain is certain."""
     finite = losses.isfinite().all(1)
     if losses.shape[1] < 2:
         return middle

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from subspaces.core.selection import rule
-from subspaces.core.selection.losses import Losses
+from subspaces.core.selection.losses import Losses, Rows
 
 RATE = 0.1
 """Of Adam, in logits of alpha."""
@@ -31,7 +31,7 @@ class Search(Protocol):
     """The losses at the midpoint, [n]."""
 
     def choose(self, among: Tensor) -> Tried:
-        """Return the choice that the examples of these numbers lead to."""
+        """Return the choice on the examples of these indices."""
         ...
 
 
@@ -41,7 +41,7 @@ class Grid:
     def __init__(self, losses: Losses, points: int, level: float, seed: int) -> None:
         middle = float(losses.shape.midpoint())
         alphas = sorted({*(round(step / (points - 1), 9) for step in range(points)), middle})
-        self.tried = [Tried(alpha, _at(losses, alpha)) for alpha in alphas]
+        self.tried = [Tried(alpha, _measured(losses, alpha)) for alpha in alphas]
         self._level, self._seed, self._middle = level, seed, alphas.index(middle)
         self.middle = self.tried[self._middle].losses
         self._losses = torch.stack([each.losses for each in self.tried])
@@ -51,19 +51,17 @@ class Grid:
         return self.tried[rule.safest(self._losses[:, among], self._middle, self._level, self._seed)]
 
 
-def _at(losses: Losses, alpha: float) -> Tensor:
-    with torch.no_grad():
-        rows = losses.rows(losses.shape.coefficients(torch.tensor(alpha, dtype=torch.float64, device=losses.device)))
-    losses.renew(rows)
-    return losses.of(rows)
+@torch.no_grad()
+def _measured(losses: Losses, alpha: float) -> Tensor:
+    return losses.at(losses.rows(torch.tensor(alpha, dtype=torch.float64, device=losses.device)))
 
 
 class Path:
     """A path from the midpoint by Adam: alpha is the sigmoid or softmax of logits, one point for each layer or one.
 
-    Each third of the examples is measured along a path that learns from the other two; the rule lets that decide how
-    far to go, and then all are learnt from for as many steps. The gradient of alpha is dc/dalpha^T Omega dloss/dtheta:
-    vertices have none.
+    Each third of the examples is measured along a path that learns from the other two; on that the rule decides how
+    far to go, and then a path learns from all for as many steps. The gradient of alpha is dc/dalpha^T Omega
+    dloss/dtheta: vertices have none.
     """
 
     def __init__(self, losses: Losses, layerwise: bool, steps: int, level: float, seed: int) -> None:
@@ -76,24 +74,20 @@ class Path:
         self.middle = self.tried[0].losses
 
     def choose(self, among: Tensor) -> Tried:
-        """Return where the path ends that these examples lead along."""
+        """Return the end of the path that learns from these examples."""
         if len(among) < 3:
             return self.tried[0]
         measured = torch.zeros(len(self._marks), self._measure.examples, dtype=torch.float64)
         thirds = rule.parts(among, 3, self._seed)
-        for number, held in enumerate(thirds):
-            learnt = torch.cat(thirds[:number] + thirds[number + 1 :])
-            for mark, found in enumerate(self._walk(learnt, self._marks[-1])):
+        for index, held in enumerate(thirds):
+            others = torch.cat(thirds[:index] + thirds[index + 1 :])
+            for mark, found in enumerate(self._walk(others, self._marks[-1])):
                 measured[mark, held] = found.losses[held]
-        number = rule.safest(measured[:, among], 0, self._level, self._seed)
-        if number == 0 or len(among) == self._measure.examples:
-            return self._finite(self.tried[number])
-        *_, last = self._walk(among, self._marks[number])
-        return self._finite(last)
-
-    def _finite(self, found: Tried) -> Tried:
-        """Return a point, or the midpoint where a loss at the point is not finite."""
-        return found if bool(found.losses.isfinite().all()) else self.tried[0]
+        chosen = rule.safest(measured[:, among], 0, self._level, self._seed)
+        last = self.tried[chosen]
+        if chosen and len(among) < self._measure.examples:
+            *_, last = self._walk(among, self._marks[chosen])
+        return last if bool(last.losses.isfinite().all()) else self.tried[0]
 
     def _walk(self, among: Tensor, steps: int) -> Iterator[Tried]:
         """Yield the points at the marks up to a step; statistics are made there, and kept in between."""
@@ -102,12 +96,11 @@ class Path:
         for step in range(steps + 1):
             rows = self._rows(logits)
             if step in self._marks:
-                self._measure.renew({name: row.detach() for name, row in rows.items()})
-                yield Tried(self._form(self._alpha(logits.detach())), self._measure.of(rows))
+                yield Tried(self._form(self._alpha(logits.detach())), self._measure.at(rows))
             if step < steps:
                 optimizer.zero_grad()
-                pull = self._measure.pull(rows, among)
-                torch.autograd.backward(list(rows.values()), list(pull.values()))
+                gradient = self._measure.gradient(rows, among)
+                torch.autograd.backward(list(rows.values()), list(gradient.values()))
                 optimizer.step()
 
     def _begin(self) -> Tensor:
@@ -119,9 +112,9 @@ class Path:
     def _alpha(self, logits: Tensor) -> Tensor:
         return logits.softmax(-1) if self._measure.shape.point else logits.sigmoid()
 
-    def _rows(self, logits: Tensor) -> dict[str, Tensor]:
+    def _rows(self, logits: Tensor) -> Rows:
         with torch.enable_grad():
-            return self._measure.rows(self._measure.shape.coefficients(self._alpha(logits)))
+            return self._measure.rows(self._alpha(logits))
 
     def _form(self, alpha: Tensor) -> Any:
         found = alpha.tolist()

@@ -1,12 +1,29 @@
-"""`Selection`: the point that was chosen, and what is known of how good it is."""
+"""`family.select`: the best point for a new domain, from a few examples, and what is known of how good it is."""
 
+import math
+import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal, get_args
 
+import torch
+from torch import Tensor
+
+from subspaces.core import batchnorm, checks
 from subspaces.core.alpha import Alpha
-from subspaces.core.selection import criteria
+from subspaces.core.outputs import Outputs
+from subspaces.core.randomness import SEEDS
+from subspaces.core.selection import rule
+from subspaces.core.selection.criteria import Criterion, Loss, criterion, words
+from subspaces.core.selection.losses import Family, Losses
+from subspaces.core.selection.search import Grid, Path, Search
+from subspaces.errors import ArgumentError
+from subspaces.text import one_of
 
+By = Literal["nll", "accuracy", "entropy"]
+Per = Literal["network", "layer"]
+How = Literal["grid", "gradient"]
 SHOWN = 6  # layers or vertices in a line of text
 
 
@@ -42,18 +59,18 @@ class Selection:
     moved: bool
 
     def __str__(self) -> str:
-        words = partial(criteria.words, self.by)
+        text = partial(words, self.by)
         labels = "labelled examples" if self.labelled else "examples without labels"
         where = f"the point {shown(self.alpha)}" if self.moved else f"the midpoint, {shown(self.alpha)}"
         why = "" if self.moved else ": no other point is better for certain"
         lines = [
             f"chosen by {self.by} on {self.examples:,} {labels}: {where}{why}",
-            f"there: {words(self.value)}, and {words(self.midpoint)} at the midpoint",
+            f"there: {text(self.value)}, and {text(self.midpoint)} at the midpoint",
         ]
         if self.gain is not None and self.error is not None:
-            gain = f"{words(self.gain)} ± {words(self.error)}"
+            gain = f"{text(self.gain)} ± {text(self.error)}"
             lines.append(f"gain over the midpoint to expect on new examples: {gain} (cross-validated)")
-        best, worst = (f"{words(each.value)} at {shown(each.alpha)}" for each in (self.best, self.worst))
+        best, worst = (f"{text(each.value)} at {shown(each.alpha)}" for each in (self.best, self.worst))
         lines.append(f"of the points searched, on the same examples, which flatters: best {best}; worst {worst}")
         if not self.labelled:
             lines.append("without labels: a lower entropy is surer, and need not be right more often")
@@ -70,3 +87,135 @@ def shown(alpha: Any) -> str:
         return f"{float(alpha):.3g}"
     more = f", and {len(parts) - SHOWN} more" if len(parts) > SHOWN else ""
     return f"({', '.join(parts[:SHOWN])}{more})"
+
+
+def select(
+    family: Family,
+    loader: Iterable[Any],
+    by: By | Loss = "nll",
+    *,
+    outputs: Outputs | None = None,
+    statistics: Iterable[Any] | None = None,
+    batches: int | None = 100,
+    per: Per = "network",
+    search: How | None = None,
+    points: int = 21,
+    steps: int = 40,
+    folds: int = 5,
+    level: float = 0.05,
+    seed: int = 0,
+) -> Selection:
+    """Choose the point for a new domain, on a few examples of it; the family stays as it is.
+
+    The point moves away from the midpoint only where its gain is certain. Each point's gain over the midpoint is
+    a mean of differences on the same examples, with a standard error; taken is the point with the largest
+
+        mean(gain) - z error,
+
+    if that is above 0, and else the midpoint. z is found by turning the signs of the gains at random, so that a
+    family none of whose points is better is left at its midpoint with a probability of 1 - `level`, however many
+    points are searched. What this cannot see is a rare, very large loss that is not among the examples.
+
+    On a line or curve all points of a grid are measured. On a simplex, or for one point in each layer, the point
+    follows the gradient from the midpoint. Each third of the examples is measured along a path that learns from
+    the other two, the same rule decides on that how many steps to go, and these are then gone with all of them.
+
+    Args:
+        loader: batches (inputs, target), or dicts with "labels"; all of them are kept in memory.
+        by: "nll", "accuracy" (by gradient, the nll is followed and the accuracy decides how far), "entropy", which
+            needs no labels: batches are inputs, or the last of a tuple is ignored; or a function of
+            (output, target) that returns a loss for each example, [n].
+        outputs: what the network returns, for a `by` of these names: "logits", "probabilities" (it ends in a
+            softmax or sigmoid) or "log-probabilities". By default logits; a network whose first batch looks like
+            probabilities is refused.
+        statistics: training batches, from which batch-norm statistics are made at every point that is measured;
+            between the marks of a path they are kept.
+        batches: use at most this many of them; None: all.
+        per: one point for the "network", or one for each "layer".
+        search: "grid" or "gradient"; by default a grid where alpha is one number.
+        points: of the grid, from one end to the other.
+        steps: the most that a path has.
+        folds: of the cross-validation, in which the whole procedure is run again without each fold, and measured
+            on it; 0 or 1: none, and no `gain`.
+        level: how likely a move without a reason may be.
+        seed: of the folds, and of the order of training batches.
+
+    Example:
+        >>> selection = family.select(labelled, by="nll", statistics=train_loader)
+        >>> print(selection)
+        >>> network = ss.recalibrate(family.at(selection.alpha), train_loader)
+    """
+    compared = criterion(by, outputs)
+    _check(family, per, search, points, steps, folds, level, seed)
+    seed = int(seed)  # also of numpy
+    batchnorm.check_given(family.template, statistics)
+    family.check_moved(depth=1)
+    checks.batches("loader", loader, again=False)
+    if statistics is not None:
+        checks.batches("statistics", statistics)
+    if batches is not None:
+        checks.whole("batches", batches, 1, sys.maxsize, beside=", or None for all")
+    devices = [family.device] if family.device.type == "cuda" else []
+    with torch.random.fork_rng(devices), torch.inference_mode(False):
+        losses = Losses(family, loader, compared, statistics, batches, seed)
+        if search != "gradient" and not family.shape.point and per == "network":
+            procedure: Search = Grid(losses, points, level, seed)
+        else:
+            procedure = Path(losses, per == "layer", steps, level, seed)
+        return _selection(procedure, compared, losses.examples, folds, seed)
+
+
+def _selection(search: Search, by: Criterion, n: int, folds: int, seed: int) -> Selection:
+    middle = search.middle
+    if not bool(middle.isfinite().all()):
+        raise ArgumentError(
+            f"{by.name} is not finite at the midpoint for {int((~middle.isfinite()).sum())} of {n} examples: check "
+            "that neither the examples nor the network hold NaN or infinity"
+        )
+    chosen = search.choose(torch.arange(n))
+    tried = [Searched(each.alpha, by.value(each.losses)) for each in search.tried]
+    ranked = sorted(tried, key=lambda each: _rank(each.value, by))
+
+    def gains(among: Tensor) -> Tensor:
+        return middle - search.choose(among).losses
+
+    gain, error = rule.cross_validated(gains, n, min(folds, n), seed) if folds > 1 and n > 1 else (None, None)
+    return Selection(
+        alpha=chosen.alpha,
+        by=by.name,
+        labelled=by.labelled,
+        examples=n,
+        midpoint=by.value(middle),
+        value=by.value(chosen.losses),
+        best=ranked[0],
+        worst=ranked[-1],
+        gain=gain,
+        error=error,
+        moved=chosen.losses is not middle,
+    )
+
+
+def _rank(value: float, by: Criterion) -> float:
+    """Return a number that is lower for a better value; NaN ranks last."""
+    return math.inf if math.isnan(value) else -value if by.percent else value
+
+
+def _check(
+    family: Family, per: str, search: str | None, points: int, steps: int, folds: int, level: float, seed: int
+) -> None:
+    if family.shape.vertices < 2:
+        raise ArgumentError(f"select: {family.shape} has one point, there is nothing to choose from; expected a family")
+    one_of("per", per, get_args(Per))
+    if search is not None:
+        one_of("search", search, get_args(How))
+    if search == "grid" and (family.shape.point or per == "layer"):
+        raise ArgumentError(
+            "search='grid': a grid is for one number, on a line or curve; expected 'gradient' for a simplex, or for a "
+            "point in each layer"
+        )
+    checks.whole("points", points, 2, 10_001)
+    checks.whole("steps", steps, 1, 10_000)
+    checks.whole("folds", folds, 0, 10_000)
+    checks.whole("seed", seed, 0, SEEDS - 1)
+    if not 0 < checks.number("level", level) < 1:
+        raise ArgumentError(f"level={checks.shown(level)}: expected a probability between 0 and 1, such as 0.05")

@@ -4,14 +4,13 @@ import os
 import secrets
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from subspaces.core import files, locks
+from subspaces.core import files
 from subspaces.experiments.data import reading
 from subspaces.experiments.data.dataset import DataError, Progress
 from subspaces.experiments.data.decoding import Pixels
@@ -38,9 +37,7 @@ def build(paths: Sequence[Path], cache: Path | None, size: int, view: View, prog
         _decode_into(array, paths, view, progress)
         return array
     try:
-        with open(partial, "rb+") as file:
-            with suppress(OSError):  # on a disk without locks nobody sweeps
-                locks.hold(file.fileno())
+        with files.writing(partial):
             target = np.lib.format.open_memmap(partial, "r+")
             _decode_into(target, paths, view, progress)
             target.flush()

@@ -14,7 +14,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from subspaces.core import sharding
+from subspaces.core import distributed
 from subspaces.core.family import Subspace
 from subspaces.core.shapes import Line, Shape, Simplex
 from subspaces.errors import ArgumentError
@@ -31,7 +31,7 @@ Rows = dict[str, Tensor]
 
 def rows(family: Subspace, vertex: int = 0) -> Rows:
     """Return a copy of the weights of a vertex."""
-    return {name: sharding.row(omega, vertex).clone() for name, omega in family.omega.items()}
+    return {name: distributed.row(omega, vertex).clone() for name, omega in family.omega.items()}
 
 
 @torch.no_grad()

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from subspaces.core import sharding
+from subspaces.core import distributed
 from subspaces.core.family import Subspace
 from subspaces.core.shapes import Point
 from subspaces.errors import ArgumentError
@@ -40,7 +40,7 @@ class Averaging(Hooks["Ema"]):
         if not steps:
             raise ArgumentError("the average of no step: expected at least one")
         share = 1 - self.method.ema_decay**steps
-        average = {name: sharding.row(total, 0) / share for name, total in self.sums.items()}
+        average = {name: distributed.row(total, 0) / share for name, total in self.sums.items()}
         return spanned(self.family, [average], Point(), self.seed)
 
     def live(self) -> dict[str, Tensor]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from subspaces.core import sharding
+from subspaces.core import distributed
 from subspaces.experiments.methods.fields import ABOVE_ZERO, setting
 from subspaces.experiments.methods.method import METHODS, Backward, Hooks, Method
 
@@ -29,14 +29,14 @@ def sharp_gradient(backward: Backward, rho: float) -> None:
 
 def _climb(moved: list[tuple[nn.Parameter, Tensor]], rho: float, runs: int) -> None:
     """Move parameters along their gradients, by rho in all, or in each of several runs."""
-    norms = torch.stack([_norm(sharding.local(gradient), runs) for _, gradient in moved])
+    norms = torch.stack([_norm(distributed.local(gradient), runs) for _, gradient in moved])
     length = torch.linalg.vector_norm(norms, dim=0)
-    if sharding.mesh_of(moved[0][0]) is not None:  # each process has a part of the gradient
-        length = sharding.total(length.square(), moved[0][0]).sqrt()
+    if distributed.mesh_of(moved[0][0]) is not None:  # each process has a part of the gradient
+        length = distributed.total(length.square(), moved[0][0]).sqrt()
     scale = rho / (length + 1e-12)
     for parameter, gradient in moved:
-        step = sharding.local(gradient) * scale.view(*scale.shape, *[1] * (gradient.ndim - runs))
-        sharding.local(parameter).add_(step)
+        step = distributed.local(gradient) * scale.view(*scale.shape, *[1] * (gradient.ndim - runs))
+        distributed.local(parameter).add_(step)
 
 
 def _norm(gradient: Tensor, runs: int) -> Tensor:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from subspaces.core import sharding
+from subspaces.core import distributed
 from subspaces.core.devices import keep_memory
 from subspaces.core.distributed import distribute
 from subspaces.core.family import Subspace
@@ -165,7 +165,7 @@ class Engine:
         options = self.optimizer.param_groups[0]
         on_device = value.ndim > 0 or options.get("fused") or options.get("capturable")
         placed = value.to(self.device if on_device else "cpu").clone()
-        return sharding.cut(placed, parameter) if value.shape == parameter.shape else placed
+        return distributed.cut(placed, parameter) if value.shape == parameter.shape else placed
 
     def start_epoch(self) -> None:
         """Shuffle the images and forget the totals."""
@@ -192,7 +192,7 @@ class Engine:
         Of several processes the first has all of it, and the others nothing of what is cut over them.
         """
         others = {"loader": self.loader.state_dict(), "kept": self.hooks.kept()}
-        live = {name: sharding.collected(value, keep=self.world.first) for name, value in self.live().items()}
+        live = {name: distributed.collected(value, keep=self.world.first) for name, value in self.live().items()}
         live["totals"] = self.world.total(self.totals)
         return live | {f"{kind}.{name}": value for kind in others for name, value in others[kind].items()}
 
@@ -204,7 +204,7 @@ class Engine:
             for name, value in own.items():
                 if value.shape != state[name].shape:
                     raise ArgumentError(f"{name} is {tuple(state[name].shape)}, expected {tuple(value.shape)}")
-                sharding.fill(value, state[name])
+                distributed.fill(value, state[name])
         if not self.world.first:
             self.totals.zero_()  # those of all are the first one's
         self.hooks.load({key[5:]: value for key, value in state.items() if key.startswith("kept.")})

@@ -21,7 +21,7 @@ from typing import Any
 
 from torch import Tensor
 
-from subspaces.core import files, locks, storage
+from subspaces.core import files, storage
 from subspaces.experiments.training import seals, trust
 from subspaces.experiments.training.environment import environment
 from subspaces.experiments.training.execution import Execution
@@ -211,15 +211,15 @@ class Run:
 
     @contextmanager
     def attempt(self) -> Iterator[str | None]:
-        """Keep other processes out of the folder and yield None, or else who is in it; see `locks.attempt`.
+        """Keep other processes out of the folder and yield None, or else who is in it; see `files.attempt`.
 
         A folder without a run in it is removed at the end.
         """
-        with files.made(self.folder), locks.attempt(self.folder / ".lock") as holder:
+        with files.made(self.folder), files.attempt(self.folder / ".lock") as holder:
             if holder is not None:
-                if holder.ours:  # for which we would wait for ever
-                    raise self._in_use(holder.name)
-                yield holder.name
+                if holder == files.this_process():  # for which we would wait for ever
+                    raise self._in_use(holder)
+                yield holder
                 return
             try:
                 yield None

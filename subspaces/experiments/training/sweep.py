@@ -10,7 +10,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from subspaces.core import files, locks
+from subspaces.core import files
 from subspaces.errors import ArgumentError
 from subspaces.experiments.data import loading
 from subspaces.experiments.training import trunks
@@ -87,7 +87,7 @@ def _site(
 def _mark(out: Path) -> Iterator[Path]:
     """Yield a file by which others know the folder; what a killed process leaves of it is swept with all else."""
     path = out / f".cluster.{os.urandom(4).hex()}.partial"
-    with locks.attempt(path, keep=False):
+    with files.attempt(path, keep=False):
         yield path
 
 

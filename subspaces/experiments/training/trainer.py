@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from subspaces.core import devices, norms, randomness, sharding, storage
+from subspaces.core import batchnorm, devices, distributed, randomness, storage
 from subspaces.core.batchnorm import Module, StatisticsError, recalibrate
 from subspaces.core.family import Subspace
 from subspaces.errors import UserError
@@ -224,7 +224,7 @@ class Trainer:
 
     def _check_weights(self) -> None:
         """Refuse what a last step has ruined: its loss was computed before it."""
-        own = (sharding.local(omega) for omega in self.engine.family.parameters())
+        own = (distributed.local(omega) for omega in self.engine.family.parameters())
         if self.world.largest(not all(bool(omega.isfinite().all()) for omega in own)):
             raise TrainingError(
                 f"the weights of {self.run.folder.name} are not finite: {against_divergence(self.run.recipe)}; "
@@ -284,7 +284,7 @@ class Trainer:
 
     def _share_statistics(self, module: nn.Module) -> None:
         """Give the statistics of all processes to a network of which each has a copy."""
-        sharding.average_statistics(norms.tracked(module).values(), self.world.mesh, counting=True)
+        distributed.average_statistics(batchnorm.tracked(module).values(), self.world.mesh, counting=True)
 
     def _split(self, name: str) -> Any:
         """Return this process's share of a split, from its beginning however often it was used."""

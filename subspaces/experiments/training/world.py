@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from subspaces.core import sharding
+from subspaces.core import distributed
 from subspaces.errors import ArgumentError, UserError
 from subspaces.experiments.data import Share
 from subspaces.experiments.training.execution import Execution
@@ -62,7 +62,7 @@ class World:
 
     def on_first(self, work: Callable[[], T]) -> T:
         """Let the first process do something; all return what came of it, or raise its error."""
-        return sharding.on_first(self.mesh, work)
+        return distributed.on_first(self.mesh, work)
 
     def largest(self, number: int) -> int:
         """Return the largest of the numbers that the processes have."""
