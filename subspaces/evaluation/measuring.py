@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from subspaces.core.phases import phase
 from subspaces.errors import ArgumentError
 from subspaces.evaluation import choices, examples, outliers, shifted_data
 from subspaces.evaluation.answers import ANSWERS, SOUP
@@ -58,7 +57,6 @@ def _check_soup(subject: Subject) -> None:
         )
 
 
-@phase("evaluation")
 def measure_all(journal: Journal, others: Sequence[Network], progress: Progress) -> Record:
     """Measure what is missing of one subject, choose, and return its record."""
     settings, subject, record = journal.settings, journal.subject, journal.record

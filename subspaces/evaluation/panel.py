@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from subspaces.core import nested, streams
+from subspaces.core import nested, randomness
 from subspaces.evaluation.classification import Classes
 from subspaces.evaluation.metrics import Metric, Tally
 from subspaces.evaluation.points import Item, Place, row_of
@@ -84,7 +84,7 @@ class Panel:
             yield Heard(rows, target)
 
     def _dropping(self, item: Item, batch: Any, number: int, labelled: bool) -> tuple[list[Any], Any]:
-        seed = streams.number(self.subject.seed, "dropout", number)
+        seed = randomness.number(self.subject.seed, "dropout", number)
         network = self._networks[item.points[0]]
         return self._predictor.ask_dropping(network, item.masks, batch, seed, labelled=labelled)
 

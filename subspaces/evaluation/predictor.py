@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from subspaces.core import ensemble, functional, nested, streams
+from subspaces.core import ensemble, functional, nested, randomness
 from subspaces.core.batchnorm import recalibrate, tracked
+from subspaces.core.devices import captured
 from subspaces.core.features import watch
-from subspaces.core.graphs import captured
 from subspaces.core.outputs import OutputCheck
 from subspaces.core.randomness import seeded
 from subspaces.errors import ArgumentError
@@ -102,7 +102,7 @@ class Predictor:
 
         def answers(split: str) -> Iterator[Answers]:
             for number, batch in enumerate(_filled(self.splits[split])):
-                yield self.ask_dropping(network, passes, batch, streams.number(seed, "dropout", number))
+                yield self.ask_dropping(network, passes, batch, randomness.number(seed, "dropout", number))
 
         return {split: answers(split) for split in self.splits}
 

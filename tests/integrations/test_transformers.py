@@ -1,6 +1,5 @@
 """Families of Hugging Face's models: how they are drawn, called, checkpointed, and trained by the plain `Trainer`."""
 
-import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +56,6 @@ def test_the_plain_trainer_trains_and_evaluates_the_midpoint(make: Any, tmp_path
         assert trainer.evaluate()["eval_loss"] == pytest.approx(expected.loss.item(), rel=1e-5)
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("subspaces.core.signatures") is not None, reason="forward shows the network's inputs"
-)
 def test_the_plain_trainer_refuses_the_columns_that_it_does_not_find(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="The batch received was empty"):
         Trainer(seeded(classifier), arguments(tmp_path), train_dataset=classified()).train()
