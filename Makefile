@@ -28,9 +28,9 @@ types: .venv/.installed  ## mypy --strict
 unit: .venv/.installed  ## pytest on two processes
 	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 2 --dist loadfile -m 'not gpu'
 
-campaign: .venv/.installed  ## damage, kills, crashes, nonsense, malice: N=1000 KILLS=200 SEED=0 JOBS=2 OPTIONS='--markdown FILE'
+campaign: .venv/.installed  ## damage, kills, crashes, nonsense: N=1000 KILLS=200 SEED=0
 	OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m campaign -n $(or $(N),1000) --kills $(or $(KILLS),200) \
-		--seed $(or $(SEED),0) --jobs $(or $(JOBS),2) $(OPTIONS)
+		--seed $(or $(SEED),0) $(OPTIONS)
 
 gpu: .venv/.installed  ## the tests that need a CUDA device
 	$(BIN)/pytest -m gpu

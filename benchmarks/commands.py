@@ -1,6 +1,6 @@
-"""The time of whole commands, each a process of its own: by the clock outside, and by what `--timings` tells.
+"""The wall-clock time of whole commands, each a process of its own.
 
-What stands after `--` is what one would write after `subspaces --timings`. Each is called in an empty folder, so that
+What stands after `--` is what one would write after `subspaces`. Each is called in an empty folder, so that
 nothing is there already; `{here}` becomes the current one. With --cold the first one compiles everything anew, in a
 cache of its own, and those after it find what it has compiled; without, all find the usual cache.
 
@@ -10,7 +10,6 @@ cache of its own, and those after it find what it has compiled; without, all fin
 import argparse
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -22,11 +21,7 @@ from typing import Any
 
 from timing import CACHES, Record
 
-from subspaces.core.phases import MEANING
-
-COMMAND = [sys.executable, "-m", "subspaces", "--timings"]
-HEAD = re.compile(r"^\W*phase\s+seconds\s+share\W*$", re.MULTILINE)
-ROW = re.compile(rf"^\W*({'|'.join([*MEANING, 'other', 'total'])})\s+(\d+\.\d+)\s+\d+%\W*$", re.MULTILINE)
+COMMAND = [sys.executable, "-m", "subspaces"]
 ABOUT = """
 import json
 from subspaces.experiments.training.environment import environment
@@ -35,22 +30,13 @@ print(json.dumps(environment(Execution().resolved())))
 """
 
 
-def phases(told: str) -> dict[str, float]:
-    """Return the seconds by phase, and their total, from the table that a command ends with on standard error."""
-    heads = list(HEAD.finditer(told))
-    found = {name: float(seconds) for name, seconds in ROW.findall(told, heads[-1].end())} if heads else {}
-    if "total" not in found:
-        raise ValueError(f"no table of phases among {len(told.splitlines())} lines: expected what --timings prints")
-    return found
-
-
 def about() -> Any:
     """Return versions and hardware as another process sees them: this one must not occupy a GPU."""
     return json.loads(subprocess.run([sys.executable, "-c", ABOUT], capture_output=True, check=True).stdout)
 
 
-def call(arguments: Sequence[str], caches: dict[str, str]) -> dict[str, Any]:
-    """Run a command once, and return where its time went; what it prints is dropped, unless it fails."""
+def call(arguments: Sequence[str], caches: dict[str, str]) -> float:
+    """Run a command once and return its seconds; what it prints is dropped, unless it fails."""
     with tempfile.TemporaryDirectory() as folder:
         words = [word.replace("{here}", str(Path.cwd())) for word in arguments]
         start = time.perf_counter()
@@ -60,21 +46,18 @@ def call(arguments: Sequence[str], caches: dict[str, str]) -> dict[str, Any]:
         wall = time.perf_counter() - start
     if done.returncode:
         sys.exit(f"{done.stdout}{done.stderr}\nsubspaces ended with {done.returncode}: try the command alone first")
-    found = phases(done.stderr)
-    return {"wall_s": wall, "total_s": found.pop("total"), "phases": found}
+    return wall
 
 
 def measure(arguments: Sequence[str], repeat: int, cold: bool, record: Record) -> None:
-    """Run a command so many times, and tell of each."""
+    """Run a command so many times, and print the time of each."""
     calls: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         caches = {name: f"{folder}/{name}" for name in CACHES} if cold else {}
         for index in range(repeat):
-            one = {"cold": cold and index == 0, **call(arguments, caches)}
+            one = {"cold": cold and index == 0, "wall_s": call(arguments, caches)}
             calls.append(one)
-            parts = ", ".join(f"{name} {seconds:.2f}" for name, seconds in one["phases"].items())
-            line = f"{'cold' if one['cold'] else 'warm'}: {one['wall_s']:.2f} s (it says {one['total_s']:.2f}: {parts})"
-            record.add(line, calls, "calls")
+            record.add(f"{'cold' if one['cold'] else 'warm'}: {one['wall_s']:.2f} s", calls, "calls")
     warm = [one["wall_s"] for one in calls if not one["cold"]]
     if warm:
         record.add(f"median of {len(warm)} warm: {median(warm):.2f} s", median(warm), "warm_s")

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from subspaces.core import streams
+from subspaces.core import randomness
 from subspaces.core.selection import rule
 from subspaces.evaluation.corruptions import CORRUPTIONS
 from subspaces.evaluation.points import GRID, kind
@@ -63,7 +63,7 @@ def drawn(losses: Losses, middle: int, count: int, draws: int) -> Iterator[dict[
     }
     n = losses["nll"].shape[1]
     for draw in range(draws):
-        order = streams.permutation(streams.stream(draw, "selection", 2), n)
+        order = randomness.permutation(randomness.stream(draw, "selection", 2), n)
         some, others = order[:count], order[count:]
         on = {name: each[:, others].mean(1) for name, each in losses.items()}
         ideal = int(on["nll"].argmin())

@@ -1,18 +1,15 @@
 """One training run, a whole family of networks: lines, curves and simplexes in weight space."""
 
-from subspaces import importing  # noqa: F401 (before all else: it decides where that comes from)
-
-# isort: split
 import importlib
 from typing import TYPE_CHECKING, Any
 
 from subspaces import networks
 from subspaces.core.batchnorm import recalibrate
+from subspaces.core.devices import keep_memory
 from subspaces.core.distributed import distribute, reduce_theta
 from subspaces.core.ensemble import Ensemble
 from subspaces.core.family import Subspace
 from subspaces.core.features import Sampled
-from subspaces.core.memory import keep_memory
 from subspaces.core.selection import Selection
 from subspaces.core.shapes import Bezier, Line, Point, Shape, Simplex
 from subspaces.core.storage import FileError, load, save

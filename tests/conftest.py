@@ -60,7 +60,7 @@ def _a_command_line_that_is_built_once() -> Iterator[None]:
 
 LONG = (
     *("evaluation", "pages", "test_reproduce", "test_world", "integrations", "test_campaign", "test_figures"),
-    *("comparison", "test_compile", "test_cluster", "production", "test_ensembles", "test_importing", "test_outside"),
+    *("comparison", "test_compile", "test_cluster", "production", "test_ensembles", "test_outside"),
     *("test_resume", "test_subspace"),
     *("test_any_network", "test_storage", "test_noise_study", "test_methods", "test_sharing", "test_cli_options"),
     *("test_seals", "test_page", "test_imports", "test_cli", "test_cli_compare", "test_runs", "test_instability"),

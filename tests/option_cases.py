@@ -1,7 +1,7 @@
 """Every option of every command: what is typed, which argument of the call below it changes, and to what."""
 
 import dataclasses
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ class Command:
 
 # The fields of recipes and of their execution
 
-EXECUTION = [entry.name for entry in dataclasses.fields(Execution)]
+FIELDS = {*all_fields(), *(entry.name for entry in dataclasses.fields(Execution))}
 VALUES: dict[str, Any] = {
     "name": "other",
     "dataset": "mnist",
@@ -71,17 +71,14 @@ BESIDE = {
 }
 
 
-def of_fields(refused: tuple[str, ...] = (), **special: Row) -> dict[str, Row]:
+def of_fields(**special: Row) -> dict[str, Row]:
     """A row for every field; that of a recipe is looked for among all recipes of the call."""
     rows = {}
     for entry in (*all_fields().values(), *dataclasses.fields(Execution)):
         option = f"--{entry.name.replace('_', '-')}"
         value = VALUES.get(entry.name, EXAMPLES.get(entry.type))
-        typed = f"{option} {value}"
-        if isinstance(value, bool):
-            typed = option if value else f"--no{option[1:]}"
-        no = entry.name in refused
-        rows[entry.name] = Row(typed, entry.name, value, "" if no else BESIDE.get(entry.name, ""), refused=no)
+        typed = (option if value else f"--no{option[1:]}") if isinstance(value, bool) else f"{option} {value}"
+        rows[entry.name] = Row(typed, entry.name, value, BESIDE.get(entry.name, ""))
     return rows | special
 
 
@@ -97,19 +94,12 @@ def output(table: bool = True) -> dict[str, Row]:
     }
 
 
-def method(name: str, *recipes: str) -> Row:
-    return Row(f"--method {name}", "method", name, only=recipes)
-
-
 SEEDS = Row("--seeds 4 5", "seed", [4, 5])
 ENSEMBLES = Row("--ensembles 2 3", "ensembles", (2, 3), "--seeds 0 1 2")
 PASSES = Row("--dropout-passes 7", "dropout_passes", 7)
 LEVELS = Row("--levels 0 0.3", "label_noise", [0.0, 0.3])
 CURVE = Row("--method curve", "method", "curve", only=("digits-line",), also=("vertices",))  # which it has
-LOST = ("name", "epsilon", "layerwise", "samples", "feature_similarity")  # with the line, which is integral now
-BOTH_INTEGRAL = Row("--method integral", "method", ["integral"], "", ("digits-line", "digits-integral"), also=LOST)
 LISTS = ["--dropout-rates", "0", "--smoothing-rates", "0"]
-IDLE = ("vertices", "layerwise", "init", "beta", "samples", "feature_similarity", "epsilon")  # for one network
 NETWORK = {"data": Row("--data there", "data", Path("there")), "device": Row("--device cpu", "device", "cpu")}
 
 COMMANDS = {
@@ -185,7 +175,6 @@ COMMANDS = {
         "subspaces.experiments.studies.compare:run",
         ALL,
         {
-            **of_fields(method=CURVE),
             **output(),
             "seeds": SEEDS,
             "ensembles": ENSEMBLES,
@@ -197,7 +186,7 @@ COMMANDS = {
         "subspaces.experiments.studies.noise:run",
         [*ALL, *LISTS],
         {
-            **of_fields(("label_noise",), method=CURVE),
+            "label_noise": Row("--label-noise 0.25", "label_noise", refused=True),
             **output(),
             "seeds": SEEDS,
             "levels": LEVELS,
@@ -212,7 +201,7 @@ COMMANDS = {
         "subspaces.experiments.studies.integral:run",
         ALL,
         {
-            **of_fields(("label_noise",), method=BOTH_INTEGRAL),
+            "label_noise": Row("--label-noise 0.25", "label_noise", refused=True),
             **output(),
             "seeds": SEEDS,
             "levels": LEVELS,
@@ -222,13 +211,8 @@ COMMANDS = {
         "subspaces.experiments.studies.instability:run",
         ["digits-standard"],
         {
-            **of_fields(
-                ("trunk", "branch", *IDLE),
-                method=replace(method("ema", "digits-standard"), also=("ema_decay",)),  # which it has
-                ema_decay=Row("--ema-decay 0.25", "ema_decay", 0.25, only=("digits-ema",)),
-                sam_rho=Row("--sam-rho 0.25", "sam_rho", 0.25, only=("digits-sam",)),
-                epochs=Row("--epochs 5", "epochs", 5, "--shared 0"),
-            ),
+            "trunk": Row("--trunk 3", "trunk", refused=True),
+            "epochs": Row("--epochs 5", "epochs", 5, "--shared 0"),
             **output(),
             "seeds": SEEDS,
             "shared": Row("--shared 1 7", "trunk", [1, 7]),
@@ -241,7 +225,6 @@ COMMANDS = {
         "subspaces.experiments.studies.reproduce:run",
         ["along", "--json"],  # which tells no costs, that take a while
         {
-            **{name: row for name, row in of_fields().items() if name in EXECUTION},
             **{name: row for name, row in output().items() if name in ("data", "out", "runs", "tensorboard")},
             "seeds": SEEDS,
         },

@@ -1,4 +1,4 @@
-"""What a package outside of this one adds is as good as what there is: a method, a metric, an answer, a task."""
+"""What a package outside of this one adds is as good as what there is: a method, a metric, an answer."""
 
 import importlib
 import json
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from processes import Pause, Worker, types
+from processes import Worker, types
 from torch import nn
 from typer.testing import CliRunner, Result
 
@@ -22,7 +22,6 @@ from subspaces.evaluation import ANSWERS, Record
 from subspaces.experiments.methods import METHODS, Method, setting
 from subspaces.experiments.training import RECIPES, Recipe, Run, RunError
 from subspaces.networks import MLP
-from subspaces.reports.reading import gather
 
 OUTSIDE = Path(__file__).parent / "outside"
 MODULE = "outside_baseline"
@@ -61,9 +60,6 @@ def test_it_is_trained_evaluated_and_labelled(tmp_path: Path):
     assert [answer.name for answer in evaluation.answers] == ["midpoint", "vertices"]
     assert evaluation["midpoint"].accuracy == pytest.approx(run.result["test_accuracy"], abs=1e-6)
     assert evaluation["vertices"].nll != evaluation["midpoint"].nll
-    (group,) = gather([run.folder])
-    assert group.label == "polyak"
-    assert run.recipe.definition.middle() == "average of 2"
 
 
 @pytest.mark.usefixtures("_registered")
@@ -79,8 +75,6 @@ def test_its_field_is_a_field_of_recipes_and_an_option():
     shown = " ".join(call("train", "--help").output.split())
     assert "How many epochs are averaged. For polyak." in shown
     assert "polyak: the average of the last epochs" in shown
-    assert "polyak" in call("recipes").output
-    assert "last_epochs" in call("recipes", "digits-polyak").output
     wrong = call("train", "digits-polyak", "--last-epochs", "0")
     assert (wrong.exit_code, wrong.stderr) == (2, "error: --last-epochs=0: expected at least 1\n")
 
@@ -160,16 +154,6 @@ class Caller:
         """Return what the command line prints, in a process that has the imports of others behind it."""
         return " ".join(Worker(types, arguments, self.folder, WIDE, self.path).end().split())
 
-    def script(self, text: str, *arguments: str) -> str:
-        """Return what a script prints, in a process of the same kind."""
-        return " ".join(Worker(executes, text, arguments, self.path).end().split())
-
-
-def executes(pause: Pause, text: str, arguments: tuple[str, ...], path: list[str]) -> None:
-    sys.path[:0] = path
-    sys.argv = ["script", *arguments]
-    exec(text, {"__name__": "__main__"})
-
 
 @pytest.fixture(scope="module")
 def caller(tmp_path_factory: pytest.TempPathFactory) -> Caller:
@@ -218,28 +202,3 @@ def test_without_it_its_run_is_not_called_damaged(measured: tuple[str, str]):
         Run.open(Path(measured[0]))
     assert "damaged" not in str(error.value)
     assert Record.read(Path(measured[0])).training is not None  # which is all that tables and figures need
-
-
-SCRIPT = """
-import sys, torch
-import outside_baseline, outside_measures
-import subspaces as ss
-from sklearn.metrics import mean_poisson_deviance
-
-print(ss.plot("along", sys.argv[1], metric="sureness").axes[0].get_ylabel())
-family = ss.Subspace(lambda: torch.nn.Linear(1, 1), ss.Line())
-x, counts = torch.ones(2, 1), torch.tensor([[1.0], [3.0]])
-evaluation = ss.evaluate(family, test=[(x, counts)], task="counts", answers=["midpoint", "thirds"], progress=False)
-with torch.no_grad():
-    middle, first, second = (family.at(alpha)(x).exp().flatten() for alpha in (1 / 2, 1 / 3, 2 / 3))
-for answer, rate in (("midpoint", middle), ("thirds", (first + second) / 2)):
-    print(evaluation[answer].deviance, mean_poisson_deviance(counts.flatten(), rate))
-"""
-
-
-def test_it_adds_to_the_calls_of_python(caller: Caller, measured: tuple[str, str]):
-    label, *numbers = caller.script(SCRIPT, measured[0]).rsplit(" ", 4)
-    assert label == "sureness (%)"
-    single, expected, together, expected_together = map(float, numbers)
-    assert (single, together) == pytest.approx((expected, expected_together), rel=1e-5)
-    assert single != together

@@ -11,14 +11,6 @@ import pytest
 import subspaces as ss
 
 ROOT = Path(__file__).parent.parent
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-
-
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_an_example_is_short(path: Path) -> None:
-    assert len(path.read_text().splitlines()) < (60 if path.stem == "fine_tuning" else 40)  # it compares eight ways
-
-
 Runs = Callable[..., str]
 
 
@@ -42,12 +34,10 @@ def test_a_loop_of_ones_own(runs: Runs, tmp_path: Path) -> None:
     assert evaluation.name == "my line"
     assert evaluation["midpoint"].accuracy > 0.9
     assert f"{100 * evaluation['midpoint'].accuracy:.2f}" in printed
-    assert [choice.by for choice in evaluation.choices if choice.what == "point"] == ["accuracy", "nll"]
     assert len([row for row in evaluation.rows if row.kind == "point" and row.split == "test"]) == 21
     assert (tmp_path / "along.png").stat().st_size > 10_000
     page = (tmp_path / "report.html").read_text()
     assert "my line" in page
-    assert "midpoint" in page
 
 
 def test_fine_tuning_in_several_ways(runs: Runs) -> None:

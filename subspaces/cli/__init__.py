@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from subspaces import importing
 from subspaces.cli import (
     check,
     data,
@@ -20,7 +19,6 @@ from subspaces.cli import (
     reproduce,
     select,
     study,
-    timings,
     train,
 )
 from subspaces.cli.errors import Group, check_processes
@@ -42,12 +40,9 @@ def options(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
     ] = False,
-    timed: Annotated[bool, typer.Option("--timings", help=timings.HELP)] = False,
 ) -> None:
     """Read the options that come before a command."""
     check_processes(context.invoked_subcommand)
-    if timed:
-        context.with_resource(timings.told())
 
 
 def build() -> typer.Typer:
@@ -79,13 +74,9 @@ app = build()
 
 
 def main() -> None:
-    """Run the command line; `importing` has seen to it that nothing comes from the current folder."""
+    """Run the command line."""
     add_from_packages()
-    importing.imported()
-    try:
-        build()()
-    finally:
-        importing.ended()
+    build()()
 
 
 def add_from_packages() -> None:

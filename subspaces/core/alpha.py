@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from subspaces.core import checks, nested
+from subspaces.core import _compat, checks, nested
 from subspaces.core.layout import Entry, Group, Layout
 from subspaces.core.shapes import Shape
 from subspaces.errors import ArgumentError
@@ -24,7 +24,7 @@ Alpha = float | Sequence[Any] | Tensor | Mapping[str, Any]
 
 
 def to_alpha(value: Alpha, shape: Shape, like: Tensor, outside: bool) -> Tensor:
-    """Return `value` as a tensor on the device and of the dtype of `like`, or say what is wrong with it."""
+    """Return `value` as a tensor on the device and of the dtype of `like`, or raise what is wrong with it."""
     checks.flag("outside", outside)
     if (wrong := _no_number(value, like)) is not None:
         raise ArgumentError(f"alpha={checks.shown(value)} is {wrong}: expected real numbers, {shape.domain}")
@@ -46,7 +46,7 @@ def to_alpha(value: Alpha, shape: Shape, like: Tensor, outside: bool) -> Tensor:
 
 
 def _no_number(value: Any, like: Tensor) -> str | None:
-    """Say what a value is that torch cannot read, or would silently make other numbers of; None if it is neither."""
+    """Return what a value is that torch cannot read, or would silently change; None if it is neither."""
     if isinstance(value, int | float):
         return None
     if isinstance(value, Tensor):
@@ -62,7 +62,7 @@ def _no_number(value: Any, like: Tensor) -> str | None:
 
 
 def reads_as_point(value: Any, shape: Shape, layout: Layout, batch: int | None) -> bool:
-    """Say whether an input reads as alpha and not as a tensor with one row for each example of the batch."""
+    """Return whether an input reads as alpha and not as a tensor with one row for each example of the batch."""
     if isinstance(value, Mapping):
         return bool(value) and all(name in layout.layers or name in layout.entries for name in value)
     if isinstance(value, Tensor):
@@ -91,7 +91,7 @@ def _check_domain(alpha: Tensor, shape: Shape, outside: bool, value: Alpha) -> N
     """Refuse points that are not in the domain; a traced, captured or `vmap`ped alpha cannot be looked at."""
     if torch.compiler.is_compiling() or (alpha.is_cuda and torch.cuda.is_current_stream_capturing()):
         return
-    if torch._C._functorch.is_batchedtensor(alpha):
+    if _compat.is_batched(alpha):
         return
     tests = [(shape.valid, shape.beyond, "")]
     if not outside:

@@ -12,10 +12,9 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
-from torch.nn.modules.instancenorm import _InstanceNorm
 
 from subspaces.core import checks, distributed, nested, randomness
+from subspaces.core._compat import BatchNorm, InstanceNorm, NormBase
 from subspaces.core.alpha import Alpha
 from subspaces.errors import ArgumentError
 
@@ -106,7 +105,7 @@ def renew(
     norms = tracked(network)
     if not norms:
         return
-    others = (part for part in network.modules() if not isinstance(part, _NormBase))
+    others = (part for part in network.modules() if not isinstance(part, NormBase))
     kept = [(each, each.clone()) for part in others for each in part.buffers(recurse=False)]
     device = next(each.device for norm in norms.values() for each in norm.buffers())
     with _same_batches(statistics), randomness.seeded(seed, device):
@@ -148,7 +147,7 @@ def _recompute(
     finite: bool,
 ) -> None:
     """Let the statistics become the plain average over passes in train mode."""
-    norms = {name: part for name, part in module.named_modules() if isinstance(part, _NormBase)}
+    norms = {name: part for name, part in module.named_modules() if isinstance(part, NormBase)}
     with (
         _restoring(module, list(norms.values())),
         closing(_batches(loader, batches, progress)) as stream,
@@ -168,7 +167,7 @@ def _recompute(
 
 
 @contextmanager
-def _counting(norms: Iterable[_NormBase]) -> Iterator[None]:
+def _counting(norms: Iterable[NormBase]) -> Iterator[None]:
     """Let instance norms average as batch norms do with momentum=None; by themselves they do not count batches."""
     counts: Counter[Any] = Counter()
 
@@ -178,7 +177,7 @@ def _counting(norms: Iterable[_NormBase]) -> Iterator[None]:
             norm.num_batches_tracked += 1
             norm.momentum = 1 / counts[norm]
 
-    hooks = [norm.register_forward_pre_hook(count) for norm in norms if isinstance(norm, _InstanceNorm)]
+    hooks = [norm.register_forward_pre_hook(count) for norm in norms if isinstance(norm, InstanceNorm)]
     try:
         yield
     finally:
@@ -198,7 +197,7 @@ def _average_over_ranks(family: Any, network: nn.Module, finite: bool) -> None:
             buffer.copy_(value)
 
 
-def _check_finite(norms: Mapping[str, _NormBase]) -> None:
+def _check_finite(norms: Mapping[str, NormBase]) -> None:
     """Refuse statistics that are not finite; the device is waited for once."""
     pairs = [(name, value) for name, norm in norms.items() for value in (norm.running_mean, norm.running_var)]
     values = [(name, value) for name, value in pairs if value is not None]
@@ -211,7 +210,7 @@ def _check_finite(norms: Mapping[str, _NormBase]) -> None:
 
 
 @contextmanager
-def _restoring(module: nn.Module, norms: list[_NormBase]) -> Iterator[None]:
+def _restoring(module: nn.Module, norms: list[NormBase]) -> Iterator[None]:
     """Restore modes, momenta and settings, and statistics that were not renewed; after an error, all buffers."""
     modes = {part: part.training for part in module.modules()}
     momenta = {norm: norm.momentum for norm in norms}
@@ -290,10 +289,10 @@ def _batches(loader: Iterable[Any], limit: int | None, progress: bool) -> Genera
 # The norms of a network
 
 
-def tracked(network: nn.Module) -> dict[str, _NormBase]:
+def tracked(network: nn.Module) -> dict[str, NormBase]:
     """Return the batch and instance norms that keep running statistics, by name."""
     parts = network.named_modules()
-    return {name: part for name, part in parts if isinstance(part, _NormBase) and part.track_running_stats}
+    return {name: part for name, part in parts if isinstance(part, NormBase) and part.track_running_stats}
 
 
 def check_given(network: nn.Module, statistics: object) -> None:
@@ -305,9 +304,9 @@ def check_given(network: nn.Module, statistics: object) -> None:
         )
 
 
-def kind(norms: Mapping[str, _NormBase]) -> str:
+def kind(norms: Mapping[str, NormBase]) -> str:
     """Return "batch", or "instance" if there are no other norms."""
-    return "instance" if all(isinstance(norm, _InstanceNorm) for norm in norms.values()) else "batch"
+    return "instance" if all(isinstance(norm, InstanceNorm) for norm in norms.values()) else "batch"
 
 
 def batches(network: nn.Module) -> Tensor | None:
@@ -326,7 +325,7 @@ def untracked(network: nn.Module) -> Iterator[None]:
     kept: list[tuple[dict[str, Any], dict[str, Any]]] = []
     for norm in norms:
         norm.track_running_stats = False
-        if isinstance(norm, _InstanceNorm) and norm.training:  # it updates its buffers whatever that flag is
+        if isinstance(norm, InstanceNorm) and norm.training:  # it updates its buffers whatever that flag is
             kept.append((norm._buffers, {name: norm._buffers[name] for name in ("running_mean", "running_var")}))
             norm._buffers.update(running_mean=None, running_var=None)
     try:
@@ -344,7 +343,7 @@ def discounting_empty(network: nn.Module) -> Iterator[list[nn.Module]]:
     emptied: list[nn.Module] = []
 
     def discount(norm: nn.Module, inputs: Any, output: Tensor) -> None:
-        count = norm.num_batches_tracked if isinstance(norm, _BatchNorm) else None  # instance norms do not count
+        count = norm.num_batches_tracked if isinstance(norm, BatchNorm) else None  # instance norms do not count
         if norm.training and count is not None and not output.numel():
             count.sub_(1)
             emptied.append(norm)

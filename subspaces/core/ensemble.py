@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import torch
 from torch import Tensor, nn
 
-from subspaces.core import checks, nested
+from subspaces.core import _compat, checks, nested
 from subspaces.core.outputs import OutputCheck, Outputs, logits, to_log_pair, to_log_probabilities, to_outputs
 from subspaces.errors import ArgumentError
 from subspaces.text import one_of
@@ -183,7 +183,7 @@ class Ensemble(nn.Module):
             )
         if found and self.average == "probabilities":
             _check_classes(found[0], inputs)
-        if torch.compiler.is_compiling() or self._output_check.done or torch._C._get_tracing_state():
+        if torch.compiler.is_compiling() or self._output_check.done or _compat.is_tracing():
             return
         if found and (self.average != "logits" or self.member_outputs):  # a mean of logits is one, whatever they are
             single = self.average == "sigmoid"

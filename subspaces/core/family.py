@@ -90,7 +90,7 @@ class Subspace(Running):
             {part.name: torch.stack([part.pack(row) for row in rows]) for part in self.layout.groups}
         )
         self.template = networks[0]
-        self.show_inputs()
+        self._prepare()
         functional.fill(self.template, dict.fromkeys(self.layout.entries))
         seed = int(torch.randint(2**62, ())) if seed is None else checks.whole("seed", seed, -(2**63), 2**63 - 1)
         if offset and shape.vertices > 1:
@@ -100,17 +100,16 @@ class Subspace(Running):
             checks.whole("statistics_every", statistics_every, 1, 10**9, beside=", or None")
             batchnorm.apart.begin()
         self.statistics_every = statistics_every
-        self._calls = 0
         self.begin_statistics(known=init == "point")
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__({**state, "averaging": None})  # a copy is not what was wrapped
+        super().__setstate__(state)
         if self.statistics_every is not None:  # in a process that has made no such family yet
             batchnorm.apart.begin()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         memo.update(functional.memo(self.template))
-        make, args, state = self.__reduce_ex__(2)
+        make, args, state, *_ = self.__reduce_ex__(2)
         memo[id(self)] = make(*args)
         memo[id(self)].__setstate__(copy.deepcopy(state, memo))
         return memo[id(self)]
@@ -170,7 +169,10 @@ class Subspace(Running):
         coefficients = self.coefficients(alpha, outside)
         self.check_moved()
         self._check_same(coefficients, self.mesh)
-        weights = self.theta(coefficients)
+        return self._network(self.theta(coefficients), share)
+
+    def _network(self, weights: Mapping[str, Tensor], share: bool = False) -> nn.Module:
+        """Return a copy of the network with copies of the weights."""
         parameters: dict[str, nn.Parameter] = {}
         for name, entry in self.layout.entries.items():  # one parameter for all names of tied weights
             known = parameters.get(entry.names[0])
@@ -213,7 +215,14 @@ class Subspace(Running):
                 "apply on a distributed family, whose processes would draw different weights: call family.apply(fn) "
                 "before subspaces.distribute(family)"
             )
-        found = applied(fn, self.template, self.layout, dict(self.omega.items()))
+        networks = [self._network(self.vertex(index)) for index in range(self.shape.vertices)]
+        applied(fn, networks)
+        rows = [dict(network.named_parameters(remove_duplicate=False)) for network in networks]
+        found = {group.name: torch.stack([group.pack(row) for row in rows]) for group in self.layout.groups}
+        self.template = networks[0]
+        functional.fill(self.template, dict.fromkeys(self.layout.entries))
+        functional.forget(self.template)
+        self._prepare()
         if any(not torch.equal(self.omega[name], value) for name, value in found.items()):
             for name, value in found.items():
                 self.omega[name].copy_(value)
@@ -232,8 +241,8 @@ class Subspace(Running):
         m = self.shape.vertices
         if not rows or m < 2 or (not isinstance(beta, Tensor) and beta == 0):
             return self._like.new_zeros(())
-        chosen = randomness.pair(self.rng, m) if m > 2 else None
-        return (beta if isinstance(beta, Tensor) else float(beta)) * geometry.cos2(rows, chosen)
+        value = geometry.cos2(rows, randomness.pair(self.rng, m) if m > 2 else None)
+        return beta * value if isinstance(beta, Tensor) else value if beta == 1 else float(beta) * value
 
     def feature_similarity(self, sampled: Sampled, strength: float = 1.0) -> Tensor:
         """Return strength |alpha_j - alpha_k| cos^2(phi_j, phi_k) for two random groups of one call.
@@ -256,7 +265,8 @@ class Subspace(Running):
     # Looking at the vertices
 
     def _penalised(self) -> list[Tensor]:
-        return [self.omega[group.name] for group in self.layout.groups if group.penalised]
+        omega = self._modules["omega"]
+        return [getattr(omega, group.name) for group in self.layout.groups if group.penalised]
 
     def distances(self) -> geometry.Distances:
         """Return the L2 distance and cos^2 of all pairs of vertices, over the penalised weights."""

@@ -27,8 +27,7 @@ from filelock import FileLock, Timeout
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from subspaces.core import memory
-from subspaces.core.phases import phase
+from subspaces.core import devices
 from subspaces.errors import ArgumentError
 
 TRIES = 100  # to read or lock what others replace or remove
@@ -45,9 +44,6 @@ class DamageError(ArgumentError):
 
 
 # Writing
-
-
-@phase("writing")
 def write(path: Path, *content: bytes | memoryview) -> None:
     """Write a file so that a reader, or a crash, sees the old content or the new, never a part."""
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
@@ -255,7 +251,7 @@ def _opened(path: Path, names_only: bool) -> tuple[dict[str, str], dict[str, Ten
             if _stamp(path) == before:
                 return found
         except (SafetensorError, ValueError, RuntimeError) as error:  # dtypes and sizes that torch does not know too
-            if memory.ran_out(error):
+            if devices.ran_out(error):
                 raise
             # the first time it may have been a signal: safetensors makes another error of Ctrl-C
             if tries and _stamp(path) == before:

@@ -5,9 +5,9 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from subspaces.core import distributed
+from subspaces.core import _compat, distributed
 
 LARGE = 2**22  # numbers of a matrix from which its gradient is made late
 PART = 2**18  # numbers of it that are made at a time on a CPU, so that what lies between stays in its cache
@@ -27,50 +27,48 @@ def exactly(device: torch.device) -> AbstractContextManager[Any]:
 
 
 def is_number(value: Tensor) -> bool:
-    """Say whether a tensor is one real number."""
+    """Return whether a tensor is one real number."""
     plain = value.layout == torch.strided and not value.is_quantized and not value.is_meta
     return plain and value.numel() == 1 and not value.is_complex() and value.dtype != torch.bool
 
 
 def mix(coefficients: Tensor, omega: Tensor) -> Tensor:
     """Return c^T Omega: [m] or [m, n] times [m, n] -> [n]; half-precision weights are mixed in float32."""
-    if distributed.mesh_of(omega) is None:
-        return _mix(coefficients, omega)
-    mixed = _mix(distributed.columns(coefficients, omega), distributed.local(omega))
-    return distributed.gathered(mixed, omega)
-
-
-def _mix(coefficients: Tensor, omega: Tensor) -> Tensor:
-    compiling = torch.compiler.is_compiling()
+    if type(omega) not in (nn.Parameter, Tensor) and distributed.mesh_of(omega) is not None:
+        mixed = mix(distributed.columns(coefficients, omega), distributed.local(omega))
+        return distributed.gathered(mixed, omega)
+    compiling, dtype = torch.compiler.is_compiling(), omega.dtype
     if len(omega) == 1 and not (compiling or coefficients.requires_grad):
         return omega.squeeze(0)  # as coefficients sum to 1
-    half = omega.dtype in (torch.float16, torch.bfloat16)
-    vertices = omega.float() if half else omega
+    vertices = omega.float() if dtype in (torch.float16, torch.bfloat16) else omega
     c = coefficients.to(vertices.dtype)
-    if c.ndim == 1 and not compiling:
-        return (c @ vertices).to(omega.dtype)
-    columns = c[:, None] if c.ndim == 1 else c  # compiled, a sum fuses with what follows, a product does not
-    return (columns * vertices).sum(0).to(omega.dtype)
+    if c.ndim == 1 and compiling:  # a sum fuses with what follows, a product does not
+        c = c[:, None]
+    return (c @ vertices if c.ndim == 1 else (c * vertices).sum(0)).to(dtype)
 
 
 def _real(omega: Tensor) -> Tensor:
     """Return real numbers of at least float32: a complex weight counts as two."""
     if omega.is_complex():
-        omega = torch.view_as_real(omega).flatten(1)
+        omega = torch.view_as_real(omega).flatten(-2)
     return omega if omega.dtype == torch.float64 else omega.float()
 
 
 def _products(rows: Tensor, chosen: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     """Return <a, b>, <a, a> and <b, b> of the two rows, or of two chosen ones."""
-    a, b = _real(rows if chosen is None else rows.index_select(0, chosen))
+    if chosen is not None and chosen.is_cpu and not (torch.compiler.is_compiling() or _compat.is_transformed(chosen)):
+        every = rows.unbind()
+        a, b = (_real(every[index]) for index in chosen.tolist())  # no copies
+    else:
+        a, b = _real(rows if chosen is None else rows.index_select(0, chosen)).unbind()
     return (a * b).sum(), (a * a).sum(), (b * b).sum()
 
 
 class _Late(torch.autograd.Function):
-    """`_products`, whose gradient is made when nothing else is left to do, from the rows themselves.
+    """`_products` of large matrices, with their gradients 2 a, b and 2 b, a in closed form, when nothing else is left.
 
-    Autograd would begin with it: the gradient of all vertices would lie beside the activations of the network until
-    that of the network is there. The numbers are the same.
+    Autograd would begin with them: the gradient of all vertices would lie beside the activations of the network until
+    that of the network is there. The numbers are the same, to the last bit. For a small matrix autograd is quicker.
     """
 
     generate_vmap_rule = True
@@ -82,7 +80,7 @@ class _Late(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor | None], output: Tensor) -> None:
         ctx.save_for_backward(*inputs)
-        ctx._set_sequence_nr(0)  # of what is ready, that with the highest number is done first
+        _compat.run_last(ctx)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:

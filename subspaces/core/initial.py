@@ -1,19 +1,15 @@
 """The networks that a new family starts from."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
-from torch.nn.utils.parametrizations import _SpectralNorm
 from torch.nn.utils.parametrize import ParametrizationList
 from torch.nn.utils.spectral_norm import SpectralNorm
 
-from subspaces.core import checks, functional, memory
-from subspaces.core.layout import Layout
-from subspaces.core.recurrent import forget, recurrent
+from subspaces.core import _compat, checks, devices, functional
 from subspaces.core.shapes import Shape
 from subspaces.errors import ArgumentError
 
@@ -80,10 +76,10 @@ def _check_memory(module: nn.Module, count: int) -> None:
     """Refuse more rows and networks than the machine could ever hold, before they are made one by one."""
     weights = [p for p in module.parameters() if p.requires_grad and p.device.type == "cpu"]
     needed = count * sum(p.numel() * p.element_size() for p in weights)  # a row of Omega for each vertex, and networks
-    if count > 4 and needed > memory.total():
+    if count > 4 and needed > devices.total():
         raise MemoryError(
             f"vertices of {sum(p.numel() for p in weights):,} weights need {needed / 1e9:.3g} GB of the "
-            f"{memory.total() / 1e9:.3g} that there are: choose a shape with fewer vertices"
+            f"{devices.total() / 1e9:.3g} that there are: choose a shape with fewer vertices"
         )
 
 
@@ -116,8 +112,8 @@ def _check_supported(module: nn.Module) -> None:
 
 
 def _has_spectral_norm(part: nn.Module) -> bool:
-    """Say whether a part has a trainable weight with spectral norm, of the new or the old style."""
-    if isinstance(part, ParametrizationList) and any(isinstance(each, _SpectralNorm) for each in part):
+    """Return whether a part has a trainable weight with spectral norm, of the new or the old style."""
+    if isinstance(part, ParametrizationList) and any(isinstance(each, _compat.SpectralNorm) for each in part):
         return any(parameter.requires_grad for parameter in part.parameters())
     hooks = (hook for hook in part._forward_pre_hooks.values() if isinstance(hook, SpectralNorm))
     return any(getattr(part, f"{hook.name}_orig").requires_grad for hook in hooks)
@@ -149,7 +145,7 @@ def offsets(weight: Tensor, middle: Tensor, size: float, generator: torch.Genera
 
 
 def given_networks(modules: Iterable[nn.Module], shape: Shape) -> list[nn.Module]:
-    """Return existing networks as a list, or say why they cannot span one family of that shape."""
+    """Return existing networks as a list, or raise why they cannot span one family of that shape."""
     if not isinstance(modules, Iterable):
         raise ArgumentError(f"from_modules got a {type(modules).__name__}: expected a list of modules, one per vertex")
     networks = list(modules)
@@ -166,135 +162,78 @@ def given_networks(modules: Iterable[nn.Module], shape: Shape) -> list[nn.Module
 
 def check_same_architecture(networks: Sequence[nn.Module]) -> None:
     """Refuse networks whose parameters or buffers differ in name, shape, dtype, device, ties or being trainable."""
-
-    def signature(module: nn.Module) -> dict[str, str]:
-        described: dict[str, str] = {}
-        names: dict[nn.Parameter, str] = {}
-        for name, p in module.named_parameters(remove_duplicate=False):
-            tie = "" if names.setdefault(p, name) == name else f", tied to {names[p]}"
-            trainable = "trainable" if p.requires_grad else "frozen"
-            described[f"parameter {name}"] = f"{tuple(p.shape)} {p.dtype} on {p.device}, {trainable}{tie}"
-        buffers = module.named_buffers(remove_duplicate=False)
-        return described | {f"buffer {name}": f"{tuple(b.shape)} {b.dtype}" for name, b in buffers}
-
-    first = signature(networks[0])
+    first = _described(networks[0])
     for index, network in enumerate(networks[1:], 1):
-        other = signature(network)
-        for name in [*first, *other]:
-            if first.get(name) != other.get(name):
-                raise ArgumentError(
-                    f"network {index} does not match network 0: {name} is {other.get(name, 'missing')}, "
-                    f"expected {first.get(name, 'none of that name')}; all must have the same architecture"
-                )
+        if difference := _difference(first, _described(network)):
+            raise ArgumentError(f"network {index} does not match network 0: {difference}")
+
+
+def _described(module: nn.Module) -> dict[str, str]:
+    """Return what each parameter and buffer is, in words."""
+    described: dict[str, str] = {}
+    names: dict[nn.Parameter, str] = {}
+    for name, p in module.named_parameters(remove_duplicate=False):
+        tie = "" if names.setdefault(p, name) == name else f", tied to {names[p]}"
+        trainable = "trainable" if p.requires_grad else "frozen"
+        described[f"parameter {name}"] = f"{tuple(p.shape)} {p.dtype} on {p.device}, {trainable}{tie}"
+    buffers = module.named_buffers(remove_duplicate=False)
+    return described | {f"buffer {name}": f"{tuple(b.shape)} {b.dtype}" for name, b in buffers}
+
+
+def _difference(first: Mapping[str, str], other: Mapping[str, str]) -> str | None:
+    for name in (name for name in [*first, *other] if first.get(name) != other.get(name)):
+        found, expected = other.get(name, "missing"), first.get(name, "none of that name")
+        return f"{name} is {found}, expected {expected}; all must have the same architecture"
+    return None
 
 
 def _check_same_shared(networks: Sequence[nn.Module]) -> None:
     """Refuse networks that differ in what a family shares: a frozen parameter, or the mask of a pruned weight."""
-    shared = _shared(networks[0])
-    for index, network in enumerate(networks[1:], 1):
-        for name, value in _shared(network).items():
-            if not torch.equal(value, shared[name]):
-                remedy = "make it trainable, or " if isinstance(value, nn.Parameter) else ""
-                raise ArgumentError(
-                    f"{name} of network {index} differs from network 0: frozen parameters and masks of pruned weights "
-                    f"are shared by the whole family; {remedy}give all networks the same values"
-                )
+    pruned = {name for name, _ in networks[0].named_parameters()}
+
+    def shared(name: str) -> bool:
+        masked = name.removeprefix("buffer ").removesuffix("_mask") if name.endswith("_mask") else ""
+        return not name.startswith("buffer ") or f"{masked}_orig" in pruned
+
+    if found := _differing(networks, shared):
+        index, name, value = found
+        remedy = "make it trainable, or " if isinstance(value, nn.Parameter) else ""
+        raise ArgumentError(
+            f"{name} of network {index} differs from network 0: frozen parameters and masks of pruned weights "
+            f"are shared by the whole family; {remedy}give all networks the same values"
+        )
 
 
 def _shared(network: nn.Module) -> dict[str, Tensor]:
-    found: dict[str, Tensor] = {f"frozen parameter {name}": p for name, p in network.named_parameters()}
-    found = {name: value for name, value in found.items() if not value.requires_grad}
-    names = {name for name, _ in network.named_parameters()}
-    masks = ((name, value) for name, value in network.named_buffers() if name.endswith("_mask"))
-    return found | {f"mask {name}": value for name, value in masks if f"{name.removesuffix('_mask')}_orig" in names}
+    """Return what all vertices share: frozen parameters and buffers."""
+    frozen = {f"frozen parameter {name}": p for name, p in network.named_parameters() if not p.requires_grad}
+    return {**frozen, **{f"buffer {name}": value for name, value in network.named_buffers()}}
 
 
-def applied(
-    function: Callable[[nn.Module], None], network: nn.Module, layout: Layout, omega: Mapping[str, Tensor]
-) -> dict[str, Tensor]:
-    """Return Omega after `network.apply(function)` with the weights of each vertex in turn.
-
-    What the vertices share has to be the same after each of them. An error leaves the network as it was.
-    """
-    rows: list[dict[str, Tensor]] = []
-    after: dict[str, Tensor] = {}
-    with _restored_on_error(network) as shared:
-        for index in range(len(next(iter(omega.values())))):
-            for value, before in shared.values():
-                value.copy_(before)
-            weights = _filled(network, layout, {name: matrix[index] for name, matrix in omega.items()})
-            network.apply(function)
-            rows.append(_read(network, layout, weights))
-            found = {name: value.clone() for name, value in _shared_tensors(network)}
-            after = after or found
-            _check_alike(after, found)
-        functional.fill(network, dict.fromkeys(layout.entries))
-        forget(recurrent(network))
-    return {group.name: torch.stack([row[group.name] for row in rows]) for group in layout.groups}
+def _differing(
+    networks: Sequence[nn.Module], wanted: Callable[[str], bool] = lambda name: True
+) -> tuple[int, str, Tensor] | None:
+    """Return the first thing that networks should share and do not: which network, its name and its value there."""
+    first = _shared(networks[0])
+    for index, network in enumerate(networks[1:], 1):
+        for name, value in _shared(network).items():
+            if wanted(name) and not torch.equal(value, first[name]):
+                return index, name, value
+    return None
 
 
-def _filled(network: nn.Module, layout: Layout, row: Mapping[str, Tensor]) -> dict[str, nn.Parameter]:
-    """Give a network copies of the weights of one vertex, and return them by all their names."""
-    made: dict[str, nn.Parameter] = {}
-    for group in layout.groups:
-        views = group.unpack(row[group.name])
-        for entry in group.entries:
-            made |= dict.fromkeys(entry.names, nn.Parameter(views[entry.names[0]].clone()))
-    functional.fill(network, made)
-    return made
-
-
-def _read(network: nn.Module, layout: Layout, before: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the network's weights as rows of Omega, or refuse those that are not the ones of the layout."""
-    named = network.named_parameters(remove_duplicate=False)
-    found = {name: parameter for name, parameter in named if parameter.requires_grad}
-    for name in (name for name in (*layout.entries, *found) if name not in found or name not in layout.entries):
+def applied(function: Callable[[nn.Module], None], networks: Sequence[nn.Module]) -> None:
+    """Apply a function to the networks of all vertices, or refuse one that changes what a family is made of."""
+    before = _described(networks[0])
+    for network in networks:
+        network.apply(function)
+        if difference := _difference(before, _described(network)):
+            raise ArgumentError(
+                f"apply: the function changed which parameters there are, or are trained: {difference}; change the "
+                "network before it becomes a family, in the function that makes it"
+            )
+    if found := _differing(networks):
         raise ArgumentError(
-            f"apply: the function changed which parameters are trained ({name}): change the network before it becomes "
-            "a family, in the function that makes it"
+            f"apply: {found[1]} is shared by all vertices, and the function gave it other values at each of them: let "
+            "the function leave it alone, or set it before the network becomes a family"
         )
-    for name, entry in layout.entries.items():
-        new, old = found[name], before[name]
-        if new is not found[entry.names[0]] or (new.shape, new.dtype) != (old.shape, old.dtype):
-            raise ArgumentError(
-                f"apply: the function made {name} {tuple(new.shape)} {new.dtype}, expected {tuple(old.shape)} "
-                f"{old.dtype}, tied as before: change the network before it becomes a family"
-            )
-    return {group.name: group.pack(found) for group in layout.groups}
-
-
-def _shared_tensors(network: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Yield what all vertices share: frozen parameters and buffers."""
-    yield from ((f"frozen parameter {name}", p) for name, p in network.named_parameters() if not p.requires_grad)
-    yield from ((f"buffer {name}", value) for name, value in network.named_buffers())
-
-
-def _check_alike(first: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> None:
-    for name, value in first.items():
-        if name not in other or not torch.equal(value, other[name]):
-            raise ArgumentError(
-                f"apply: {name} is shared by all vertices, and the function gave it other values at each of them: let "
-                "the function leave it alone, or set it before the network becomes a family"
-            )
-
-
-@contextmanager
-def _restored_on_error(network: nn.Module) -> Iterator[dict[str, tuple[Tensor, Tensor]]]:
-    """Yield what all vertices share, with copies of it; after an error the network has its own again."""
-    parts = [(part, type(part), dict(vars(part))) for part in network.modules()]
-    contents = [(value, dict(value)) for _, _, held in parts for value in held.values() if isinstance(value, dict)]
-    shared = {name: (value, value.clone()) for name, value in _shared_tensors(network)}
-    try:
-        yield shared
-    except BaseException:
-        for part, kind, held in parts:
-            part.__class__ = kind
-            vars(part).clear()
-            vars(part).update(held)
-        for content, old in contents:
-            content.clear()
-            content.update(old)
-        for value, before in shared.values():
-            value.copy_(before)
-        forget(recurrent(network))
-        raise

@@ -17,7 +17,7 @@ Predicate = Callable[[str, nn.Parameter], bool]
 
 
 def is_weight(name: str, parameter: nn.Parameter) -> bool:
-    """Say whether a parameter is a weight: all but biases and the scales and shifts of norms."""
+    """Return whether a parameter is a weight: all but biases and the scales and shifts of norms."""
     return parameter.ndim > 1
 
 
@@ -30,10 +30,12 @@ class Entry:
     shape: tuple[int, ...]
     order: tuple[int, ...]  # its dimensions, outermost in memory first
     numel: int = field(init=False)
+    flat: bool = field(init=False)
     row_major: bool = field(init=False)
 
     def __post_init__(self) -> None:  # once: a step of training asks for each entry
         object.__setattr__(self, "numel", math.prod(self.shape))
+        object.__setattr__(self, "flat", len(self.shape) == 1)
         object.__setattr__(self, "row_major", self.order == tuple(range(len(self.shape))))
 
     def flatten(self, value: Tensor) -> Tensor:
@@ -43,8 +45,6 @@ class Entry:
 
     def restore(self, row: Tensor) -> Tensor:
         """Return the view of `row` that has this parameter's shape: [numel] -> [*shape]."""
-        if self.row_major:
-            return row if len(self.shape) == 1 else row.view(self.shape)
         inner = row.view(tuple(self.shape[i] for i in self.order))
         return inner.permute(tuple(self.order.index(i) for i in range(len(self.order))))
 
@@ -67,10 +67,14 @@ class Group:
         """Return the row that holds the named parameters."""
         return torch.cat([entry.flatten(parameters[entry.names[0]].detach()) for entry in self.entries])
 
-    def unpack(self, row: Tensor) -> dict[str, Tensor]:
-        """Return the named views of a row."""
-        parts = zip(self.entries, row.split_with_sizes(self.sizes), strict=True)
-        return {name: view for entry, part in parts for view in [entry.restore(part)] for name in entry.names}
+    def unpack(self, row: Tensor, found: dict[str, Tensor] | None = None) -> dict[str, Tensor]:
+        """Return the named views of a row, added to those that are `found` already."""
+        found = {} if found is None else found
+        for entry, part in zip(self.entries, row.split_with_sizes(self.sizes), strict=True):
+            view = part if entry.flat else part.view(entry.shape) if entry.row_major else entry.restore(part)
+            for name in entry.names:
+                found[name] = view
+        return found
 
 
 @dataclass(frozen=True)
@@ -107,8 +111,8 @@ class Layout:
             for key, entries in members.items()
         ]
         owners = dict(module.named_modules())  # a shared module under its first name
-        places = (name for names, _ in trainable(module) for name in names if name.rpartition(".")[0] in owners)
-        return cls(tuple(groups), tuple(layers), tuple(places))
+        places = [name for group in groups for entry in group.entries for name in entry.names]
+        return cls(tuple(groups), tuple(layers), tuple(name for name in places if name.rpartition(".")[0] in owners))
 
 
 class _Key(NamedTuple):
@@ -124,7 +128,7 @@ _CAST = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.Conv
 
 
 def _castable(module: nn.Module, names: tuple[str, ...]) -> bool:
-    """Say whether autocast would cast this parameter in its layer, so that all such can be cast at once."""
+    """Return whether autocast would cast this parameter in its layer, so that all such can be cast at once."""
     owners = [(module.get_submodule(owner), key) for owner, _, key in (name.rpartition(".") for name in names)]
     return all(type(owner) in _CAST and key == "weight" for owner, key in owners)
 

@@ -1,14 +1,19 @@
-"""Cut the nested inputs of a network along the batch, and join its nested outputs again."""
+"""Batches: nested tensors, cut along the batch and joined again, and which of them are inputs and target."""
 
 import copy
 import dataclasses
-from collections.abc import Callable, Mapping, MutableMapping
+import inspect
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from subspaces.core import checks
 from subspaces.errors import ArgumentError
+
+LABELS = ("labels", "label", "targets", "target", "y")
+"""The names that a target may have in a batch that is a dict."""
 
 
 def rebuild(value: Any, parts: list[Any]) -> Any:
@@ -80,7 +85,7 @@ def batch_size(value: Any) -> int | None:
 
 
 def is_empty(value: Any) -> bool:
-    """Say whether `value` holds tensors with a first dimension, and in all of them it is 0."""
+    """Return whether `value` holds tensors with a first dimension, and in all of them it is 0."""
     sizes = [len(tensor) for tensor in tensors(value) if tensor.ndim]
     return bool(sizes) and not any(sizes)
 
@@ -127,3 +132,74 @@ def _join_tensors(values: list[Tensor], sizes: list[int]) -> Tensor:
             "examples: expected the batch in the first dimension; return it so, or use samples=1"
         )
     return torch.cat(values)
+
+
+# Inputs and targets
+
+
+def inputs(batch: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return what goes into the network: all but the target of a tuple, or of a dict by keyword."""
+    if isinstance(batch, Mapping):
+        return (), {name: value for name, value in batch.items() if name != _label(batch)}
+    if isinstance(batch, (tuple, list)):
+        return tuple(batch[:-1]) if len(batch) > 1 else tuple(batch), {}
+    return (batch,), {}
+
+
+def target(batch: Any, instead: str) -> Any:
+    """Return what is to be predicted: the last of a tuple, or the labels of a dict; `instead` is another way out."""
+    if isinstance(batch, Mapping) and (name := _label(batch)) is not None:
+        return batch[name]
+    if isinstance(batch, (tuple, list)) and len(batch) > 1:
+        return batch[-1]
+    parts = f" of {', '.join(map(repr, batch))}" if isinstance(batch, Mapping) else ""
+    raise ArgumentError(
+        f"a batch is a {type(batch).__name__}{parts}: expected (inputs, target), a dict with 'labels', or {instead}"
+    )
+
+
+def numbers(target: Any, device: torch.device, expected: str) -> Tensor:
+    """Return targets as a tensor, or raise what is wrong with them."""
+    try:
+        found = torch.as_tensor(target, device=device)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        found = None
+    if found is None or found.layout != torch.strided or found.is_quantized:
+        raise ArgumentError(
+            f"the targets of a batch are {checks.shown(target)}, a {type(target).__name__}: expected {expected}"
+        )
+    return found
+
+
+def check_classes(labels: Tensor, classes: int, instead: str) -> None:
+    """Refuse labels that are none of the classes; `instead` is another way out."""
+    wrong = (labels < 0) | (labels >= classes)
+    if bool(wrong.any()):
+        raise ArgumentError(
+            f"a target is {int(labels[wrong][0])}: expected class numbers from 0 to {classes - 1}, because the network "
+            f"returns {classes} logits; {instead}"
+        )
+
+
+def run(network: Any, args: Sequence[Any], named: Mapping[str, Any], call: Callable[[], Any]) -> Any:
+    """Return what `call()` does, or raise that the network does not take these inputs."""
+    try:
+        return call()
+    except TypeError as error:
+        try:
+            inspect.signature(getattr(network, "forward", network)).bind(*args, **named)
+            misfit = None
+        except (TypeError, ValueError) as wrong:
+            misfit = wrong
+        if misfit is not None or not any(isinstance(each, Tensor) for each in (*args, *named.values())):
+            given = ", ".join([type(each).__name__ for each in args] + [f"{name}=…" for name in named]) or "nothing"
+            raise ArgumentError(
+                f"the network does not take the inputs of a batch, ({given}): {misfit or error}; expected batches of "
+                "the network's inputs and the target, such as (inputs, target) or {'inputs': …, 'labels': …}; for any "
+                "others evaluate and recalibrate take forward=, a function of (network, batch)"
+            ) from error
+        raise  # a mistake within the network
+
+
+def _label(batch: Mapping[str, Any]) -> str | None:
+    return next((name for name in LABELS if name in batch), None)

@@ -1,4 +1,4 @@
-"""Random numbers whose whole state is one small tensor.
+"""Random numbers whose whole state is one small tensor, and the table of all streams of them.
 
 A family draws its points from this instead of a `torch.Generator`, because a tensor is a buffer: it
 moves with `.to()`, is copied, pickled, saved, broadcast by `DistributedDataParallel`, traced by
@@ -6,27 +6,94 @@ moves with `.to()`, is copied, pickled, saved, broadcast by `DistributedDataPara
 
 The numbers are SplitMix64 (Steele, Lea & Flood, 2014) in counter mode: number i of a stream is a
 fixed bijective hash of `key + i * increment`, cut to its 24 highest bits.
+
+What tells a stream from the others is one whole number, its seed, so that no two uses of a seed ever get the same
+numbers:
+
+    bits  0 … 31   the seed of a recipe, or its data seed
+    bits 32 … 55   the part: a branch, an epoch, a draw
+    bits 56 … 61   the use
+    bit  62        batch-norm statistics, which see the training images in an order of their own
+
+A family draws its points and pairs from the stream of its bare seed. Torch's own generator starts from the bare seed
+for initial weights, dropout in training and the samples of SWA-Gaussian, and from `number` for everything else.
 """
 
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from subspaces.core import _compat
+from subspaces.errors import ArgumentError
 
 _INCREMENT = 0x9E3779B97F4A7C15
 _MULTIPLIERS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 _WORD = 1 << 64
 FEW = 16  # numbers that are drawn sooner one by one than as a tensor
 
+Use = Literal[
+    "family",
+    "digits",
+    "validation",
+    "label noise",
+    "batches",
+    "augmentation",
+    "points",
+    "dropout",
+    "mixtures",
+    "corruptions",
+    "selection",
+    "processes",
+]
+USES: dict[Use, int] = {
+    "family": 0,  # alpha in training, and the pairs of the penalties
+    "digits": 1,  # which digits are for training
+    "validation": 2,  # which images are held out
+    "label noise": 3,
+    "batches": 4,  # the order of the images; of resident ones also crops and flips
+    "augmentation": 5,  # crops and flips of streamed images
+    "points": 6,  # the random points of an evaluation
+    "dropout": 7,  # masks of MC-dropout
+    "mixtures": 8,  # random mixtures of branches
+    "corruptions": 9,  # of test images
+    "selection": 10,  # which examples are in which fold
+    "processes": 11,  # dropout in training, in each further process of several
+}
+SEEDS, PARTS = 2**32, 2**24
+BRANCHES, EPOCHS = 2**8, 2**16  # of streamed images, whose part is an epoch on a branch
+_STATISTICS = 1 << 62
 
-def _signed(value: int) -> int:
-    """Return the int64 with the same 64 bits as the unsigned `value`."""
-    value %= _WORD
-    return value - _WORD if value >= _WORD // 2 else value
+
+def number(seed: int, use: Use, part: int = 0) -> int:
+    """Return the whole number that stands for one part of one use of a seed."""
+    if not 0 <= part < PARTS:
+        raise ArgumentError(f"part {part} of the random numbers for {use}: expected 0 to {PARTS - 1}")
+    return seed + (part << 32) + (USES[use] << 56)
+
+
+def stream(seed: int, use: Use, part: int = 0) -> Tensor:
+    """Return the state of a stream at its beginning."""
+    return new_state(number(seed, use, part))
+
+
+def statistics_seed(seed: int) -> int:
+    """Return the seed of a run's batches for batch-norm statistics, which no training has."""
+    return seed + _STATISTICS
+
+
+def on_branch(epoch: int, branch: int) -> int:
+    """Return the part for an epoch of streamed images on a branch; branch 0 is the trunk."""
+    return epoch + branch * EPOCHS
+
+
+def mixture(kind: int, draw: int) -> int:
+    """Return the part for a draw of a kind of mixture."""
+    return kind + (draw << 8)
 
 
 def new_state(seed: int) -> Tensor:
@@ -35,11 +102,24 @@ def new_state(seed: int) -> Tensor:
     return torch.tensor([_signed(key ^ (key >> 31)), 0], dtype=torch.int64)
 
 
+def _signed(value: int) -> int:
+    """Return the int64 with the same 64 bits as the unsigned `value`."""
+    value %= _WORD
+    return value - _WORD if value >= _WORD // 2 else value
+
+
+def _hash(word: int) -> int:
+    """Return the word with its bits mixed; its lower ones are not yet."""
+    for shift, multiplier in zip((30, 27), _MULTIPLIERS, strict=True):
+        word = ((word ^ (word >> shift)) * multiplier) % _WORD
+    return word
+
+
 def uniform(state: Tensor, size: tuple[int, ...] = ()) -> Tensor:
     """Return float32 numbers of shape `size`, uniform on [0, 1), and advance `state` in place."""
     count = math.prod(size)
-    if count <= FEW and _readable(state):
-        return torch.from_numpy(_few(state.numpy(), count).reshape(size))
+    if count <= FEW and _is_readable(state):
+        return torch.from_numpy(_few(state, count).reshape(size))
     word = torch.arange(count, device=state.device) + state[1]
     word = word * _signed(_INCREMENT) + state[0]
     for shift, multiplier in zip((30, 27), _MULTIPLIERS, strict=True):
@@ -50,35 +130,26 @@ def uniform(state: Tensor, size: tuple[int, ...] = ()) -> Tensor:
     return keep(numbers) if torch.compiler.is_compiling() else numbers
 
 
-def _readable(state: Tensor) -> bool:
-    """Say whether the numbers of a state are at hand: not on a device, nor traced, nor under a function transform."""
-    plain = type(state) is Tensor and state.device.type == "cpu" and not torch.compiler.is_compiling()
-    return plain and not (torch._C._functorch.is_functorch_wrapped_tensor(state) or torch._C._get_tracing_state())
+def _is_readable(state: Tensor) -> bool:
+    """Return whether the numbers of a state are at hand: not on a device, nor traced, nor transformed."""
+    plain = type(state) is Tensor and state.is_cpu and not torch.compiler.is_compiling()
+    return plain and not (_compat.is_transformed(state) or _compat.is_tracing())
 
 
-def _few(state: "np.ndarray[Any, Any]", count: int) -> "np.ndarray[Any, Any]":
+def _few(state: Tensor, count: int) -> "np.ndarray[Any, Any]":
     """Return the same numbers, one by one: of a few, operations on tensors take several times as long."""
-    key, counter = state.tolist()
-    state[1] = counter + count
-    words = (_hash((key + index * _INCREMENT) % _WORD) for index in range(counter, counter + count))
-    return np.array([(word >> 40) * 2.0**-24 for word in words], np.float32)
-
-
-def _hash(word: int) -> int:
-    """Return the word with its bits mixed; its lower ones are not yet."""
-    for shift, multiplier in zip((30, 27), _MULTIPLIERS, strict=True):
-        word = ((word ^ (word >> shift)) * multiplier) % _WORD
-    return word
-
-
-def in_backward() -> bool:
-    """Say whether gradients are being computed, as when activation checkpointing runs something again."""
-    return not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1
+    at_hand = state.numpy()
+    key, counter = at_hand.tolist()
+    at_hand[1] = counter + count
+    found = np.empty(count, np.float32)
+    for index in range(count):
+        found[index] = (_hash((key + (counter + index) * _INCREMENT) % _WORD) >> 40) * 2.0**-24
+    return found
 
 
 def refuse_in_backward(remedy: str) -> None:
     """Refuse to draw while gradients are computed: activation checkpointing would get other numbers than before."""
-    if in_backward():
+    if _compat.in_backward():
         raise RuntimeError(
             "a point was drawn in a backward pass (activation checkpointing?) and is not the one of the forward "
             f"pass: draw it before, {remedy}"
@@ -107,9 +178,18 @@ def _(info: Any, dims: tuple[int], numbers: Tensor) -> tuple[Tensor, int]:
 
 def pair(state: Tensor, m: int) -> Tensor:
     """Return two different indices below `m`, every ordered pair equally likely, as int64 [2]."""
-    draws = uniform(state, (2,))
-    first, step = (draws[0] * m).long(), (draws[1] * (m - 1)).long()
+    if FEW >= 2 and _is_readable(state):
+        draws = _few(state, 2)
+        index = int(draws[0] * np.float32(m))
+        return torch.tensor([index, (index + 1 + int(draws[1] * np.float32(m - 1))) % m])
+    draw = uniform(state, (2,))
+    first, step = (draw[0] * m).long(), (draw[1] * (m - 1)).long()
     return torch.stack([first, (first + 1 + step) % m])
+
+
+def permutation(state: Tensor, n: int) -> Tensor:
+    """Return the numbers below n in random order, int64 [n], and advance `state` in place."""
+    return uniform(state, (n,)).argsort(stable=True)  # stable: ties fall the same way everywhere
 
 
 @contextmanager

@@ -1,8 +1,8 @@
 """The shapes a subspace can have.
 
-Every shape is linear in its vertices: the point at alpha is theta = c(alpha)^T Omega. A shape says
-how alpha is drawn, what its coefficients c are and where the middle is; nobody else asks which shape
-it is (evaluation asks whether alpha is a number), so a new shape is one new class.
+Every shape is linear in its vertices: the point at alpha is theta = c(alpha)^T Omega. A shape defines
+how alpha is drawn, its coefficients c and its midpoint; no other code depends on which shape it is
+(evaluation asks whether alpha is a number), so a new shape is one new class.
 """
 
 import math
@@ -55,10 +55,10 @@ class Shape(ABC):
 
     @abstractmethod
     def inside(self, alpha: Tensor) -> Tensor:
-        """Say for each alpha whether it lies in the domain: [..., *point] -> bool [...]."""
+        """Return for each alpha whether it lies in the domain: [..., *point] -> bool [...]."""
 
     def valid(self, alpha: Tensor) -> Tensor:
-        """Say for each alpha whether it is a point at all, inside the domain or not."""
+        """Return for each alpha whether it is a point at all, inside the domain or not."""
         finite = alpha.isfinite()
         return finite.flatten(-len(self.point)).all(-1) if self.point else finite
 

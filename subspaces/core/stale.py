@@ -5,8 +5,9 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.instancenorm import _InstanceNorm
 
+from subspaces.core import _compat
+from subspaces.core._compat import InstanceNorm
 from subspaces.core.batchnorm import batches, kind, tracked
 from subspaces.core.shapes import Shape
 
@@ -114,7 +115,7 @@ class KeepingStatistics(nn.Module):
         after = _versions(self.template)
         names = [name for name, found in after.items() if not _same(before.get(name), found)]
         norms = tracked(self.template)
-        if any(isinstance(norms.get(name.rpartition(".")[0]), _InstanceNorm) for name in names):
+        if any(isinstance(norms.get(name.rpartition(".")[0]), InstanceNorm) for name in names):
             self.keep_statistics(known=False)  # instance norms do not count
         self._looking = False
         theirs = {f"{name}.{key}" for name, norm in norms.items() for key, _ in norm.named_buffers()}
@@ -154,4 +155,4 @@ def _same(before: tuple[Tensor, int] | None, after: tuple[Tensor, int]) -> bool:
 
 def _traced() -> bool:
     """Return whether a call is compiled or traced, and cannot warn."""
-    return torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
+    return torch.compiler.is_compiling() or _compat.is_tracing()

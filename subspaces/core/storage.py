@@ -19,7 +19,6 @@ from torch import Tensor, nn
 
 from subspaces.core import checks, distributed, files, shapes
 from subspaces.core.family import Subspace
-from subspaces.core.functional import emptied
 from subspaces.core.initial import Factory
 from subspaces.core.layout import trainable
 from subspaces.core.optimizer_groups import GetGroups
@@ -156,7 +155,7 @@ def _frozen(family: Subspace) -> dict[str, str]:
 
 def _shared(family: Subspace) -> dict[str, Any]:
     """Return the network's state without the weights of a point, also inside `with family.point()`."""
-    with emptied(family.template, family.layout.places):
+    with family.without_point():
         return family.template.state_dict(keep_vars=True)
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import torch
 
-from subspaces.core import randomness, streams
+from subspaces.core import randomness
 from subspaces.core.shapes import Shape
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.rows import About, Alpha, Row
@@ -94,7 +94,7 @@ def _inside(shape: Shape, random: int, triangle: int, seed: int) -> list[Item]:
     items = [Item("vertex", tuple(vertices), "vertex")]
     items += [Item(role, (place,)) for place, role in roles.items() if place not in vertices]
     if random:
-        state = streams.stream(seed, "points")
+        state = randomness.stream(seed, "points")
         drawn = shape.sample((random,), lambda size: randomness.uniform(state, size))
         items.append(Item("random", tuple(map(tuple, drawn.tolist())), "random" if random > 1 else None))
     return items

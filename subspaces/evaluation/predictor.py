@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from subspaces.core import functional, nested, streams
+from subspaces.core import functional, nested, randomness
 from subspaces.core.batchnorm import renew, tracked
 from subspaces.core.features import watch
 from subspaces.core.outputs import OutputCheck
@@ -116,7 +116,7 @@ class Predictor:
             members, target = self._ask(networks[: len(points)], batch, None, labelled) if points else ([], None)
             for network, (_, count) in zip(networks[len(points) :], passes, strict=True):
                 with dropping(network):
-                    part = self._ask([network] * count, batch, streams.number(seed, "dropout", number), labelled)
+                    part = self._ask([network] * count, batch, randomness.number(seed, "dropout", number), labelled)
                 members, target = [*members, *part.members], part.target
             yield Outputs(members, target)
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from subspaces.core import checks, ensemble, labelled
+from subspaces.core import checks, ensemble, nested
 from subspaces.core.outputs import OutputCheck, Outputs, prediction, to_log_pair, to_log_probabilities, to_outputs
 from subspaces.errors import ArgumentError
 from subspaces.evaluation import classification, regression
@@ -42,16 +42,16 @@ class Task:
 
     def inputs(self, batch: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return what of a batch goes into the network: all but the target of a tuple, or of a dict by keyword."""
-        return labelled.inputs(batch)
+        return nested.inputs(batch)
 
     def target(self, batch: Any) -> Any:
         """Return what is to be predicted: the last of a tuple, or the labels of a dict."""
-        return labelled.target(batch, "a Task of your own whose `target` finds it")
+        return nested.target(batch, "a Task of your own whose `target` finds it")
 
     def run(self, network: Any, batch: Any) -> Any:
         """Return a network's output on a batch."""
         args, named = self.inputs(batch)
-        return labelled.run(network, args, named, lambda: network(*args, **named))
+        return nested.run(network, args, named, lambda: network(*args, **named))
 
     def check_output(self, output: Any, check: OutputCheck) -> None:
         """Refuse a network whose outputs are not what the task takes them for; called until `check` is done."""
@@ -120,7 +120,7 @@ class Classification(Task):
     def parts(self, output: Any, target: Any, features: Tensor | None = None) -> tuple[Classes, Tensor]:
         """Return logits or log-probabilities [n, classes] and labels [n], without those that do not count."""
         logits = prediction(output)
-        labels = labelled.numbers(target, logits.device, "class numbers")
+        labels = nested.numbers(target, logits.device, "class numbers")
         if labels.is_complex() or (labels.is_floating_point() and not _binary(logits, labels)):
             raise ArgumentError(
                 f"targets of dtype {labels.dtype}: expected class numbers; for numbers pass task=Regression()"
@@ -130,7 +130,7 @@ class Classification(Task):
         if self.of != "examples" or not bool(counts.all()):
             logits, labels = logits[counts], labels[counts]
             features = features[counts] if features is not None and len(features) == len(counts) else None
-        labelled.check_classes(labels, logits.shape[1], "for a label that does not count pass Classification(ignore=…)")
+        nested.check_classes(labels, logits.shape[1], "for a label that does not count pass Classification(ignore=…)")
         return Classes(ensemble.wide(logits), features if self.of == "examples" else None), labels
 
     def _flat(self, output: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -205,7 +205,7 @@ class Regression(Task):
         mean, variance = ensemble.moments(output)
         if not isinstance(mean, Tensor):
             raise ArgumentError(f"the network returns a {type(output).__name__}: expected numbers, or (mean, variance)")
-        goal = labelled.numbers(target, mean.device, "numbers, of the shape of what the network returns")
+        goal = nested.numbers(target, mean.device, "numbers, of the shape of what the network returns")
         if mean.is_complex() or goal.is_complex() or bool(goal.isnan().any()):
             raise ArgumentError(
                 f"the network returns {mean.dtype} for targets of {goal.dtype}: expected real numbers, no target NaN"

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from subspaces.core import checks, functional, memory
+from subspaces.core import checks, devices, functional
 from subspaces.core.batchnorm import tracked
 from subspaces.core.ensemble import Ensemble
 from subspaces.core.family import Subspace
@@ -260,7 +260,7 @@ def _run(program: Program, tensors: Sequence[Tensor]) -> list[Any]:
     except UserError:
         raise
     except Exception as error:  # of the network, which need not be ours
-        if memory.ran_out(error):
+        if devices.ran_out(error):
             raise
         lone = program.inputs.tensors[0] if program.inputs.is_images or len(program.names) == 1 else None
         bytes_ = "divide bytes by 255, " if lone is not None and lone.dtype == torch.uint8 else ""

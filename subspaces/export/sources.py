@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from subspaces.core import batchnorm, checks, distributed, functional, labelled, memory, nested
+from subspaces.core import batchnorm, checks, devices, distributed, functional, nested
 from subspaces.core.batchnorm import recalibrate, tracked
 from subspaces.core.ensemble import Ensemble
 from subspaces.core.family import Subspace
@@ -158,11 +158,11 @@ class OwnSource:
 
         def run(module: Any, batch: Any) -> None:
             nonlocal seen
-            args, named = labelled.inputs(batch)
+            args, named = nested.inputs(batch)
             try:
                 module(*args, **named)
             except Exception as error:  # of the network, which need not be ours
-                if memory.ran_out(error):
+                if devices.ran_out(error):
                     raise
                 raise ArgumentError(
                     f"statistics= has a batch that the network fails on ({in_words(error)[:300]}): expected batches as "

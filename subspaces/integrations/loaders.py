@@ -1,4 +1,4 @@
-"""Reading a loader once more, while somebody else is reading it, without a trace."""
+"""Read a loader once more while a training loop reads it, without changing what the loop gets."""
 
 import copy
 import random
@@ -14,43 +14,32 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from subspaces.core import checks
 from subspaces.errors import ArgumentError
 
-Restore = Callable[[], Any]
-
 
 @contextmanager
-def read_apart(loader: Iterable[Any], *others: Any) -> Iterator[Iterable[Any]]:
-    """Yield a loader of the same data; whoever reads the given one goes on with the batches they would have got.
+def read_apart(loader: Iterable[Any], device: torch.device, *others: Any) -> Iterator[Iterable[Any]]:
+    """Yield a loader of the same data; the loop that reads the given one goes on with the batches it would have got.
 
-    Generators that the loader, its samplers, its data sets and `others` own are put back at the end. Global random
-    numbers are the caller's to keep.
+    Global random numbers, and generators that the loader, its samplers, its datasets and `others` own, are put back
+    at the end.
     """
     if isinstance(loader, Iterator):
         raise ArgumentError(
             f"the train loader is an iterator, {checks.shown(loader)}, which can be read only once: pass a loader for "
             "the batch-norm statistics, loader=DataLoader(…)"
         )
-    restore = [each for part in (loader, *others) for each in _restores(part)]
-    try:
-        yield _twin(loader)
-    finally:
-        for each in restore:
-            each()
-
-
-@contextmanager
-def same_numbers(device: torch.device) -> Iterator[None]:
-    """Put the global random numbers of Python, numpy and torch back at the end."""
-    python, numpy = random.getstate(), np.random.get_state()
+    seen: set[int] = set()
+    restores = [each for part in (loader, *others) for each in _restores(part, seen)]
+    restores += [partial(random.setstate, random.getstate()), partial(np.random.set_state, np.random.get_state())]
     try:
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
-            yield
+            yield _twin(loader)
     finally:
-        random.setstate(python)
-        np.random.set_state(numpy)
+        for restore in restores:
+            restore()
 
 
 def _twin(loader: Iterable[Any]) -> Iterable[Any]:
-    """Return a loader with workers of its own: persistent ones would drop what they have prepared for others."""
+    """Return a loader with workers of its own: persistent ones would drop the batches they have prepared."""
     if not isinstance(loader, DataLoader):
         return loader
     twin: DataLoader[Any] = copy.copy(loader)
@@ -58,38 +47,24 @@ def _twin(loader: Iterable[Any]) -> Iterable[Any]:
     return twin
 
 
-def _restores(loader: Any) -> list[Restore]:
-    """Return what puts the state of a loader back to what it is now."""
-    if not isinstance(loader, DataLoader) and hasattr(loader, "state_dict") and hasattr(loader, "load_state_dict"):
-        return [partial(loader.load_state_dict, copy.deepcopy(loader.state_dict()))]
-    seen: dict[int, Any] = {}
-    _find(loader, seen)
-    found = (_restore(each) for part in seen.values() for each in _owned(part))
-    return [each for each in found if each is not None]
+def _restores(part: Any, seen: set[int]) -> Iterator[Callable[[], Any]]:
+    """Yield what puts back the generators of a loader, and of all samplers and datasets in it."""
+    if isinstance(part, torch.Generator):
+        yield partial(part.set_state, part.get_state())
+    elif isinstance(part, np.random.Generator):
+        yield partial(setattr, part.bit_generator, "state", copy.deepcopy(part.bit_generator.state))
+    elif isinstance(part, np.random.RandomState):
+        yield partial(part.set_state, part.get_state())
+    elif isinstance(part, random.Random):
+        yield partial(part.setstate, part.getstate())
+    elif not isinstance(part, _OWNERS) and hasattr(part, "load_state_dict"):  # a loader of its own kind
+        yield partial(part.load_state_dict, copy.deepcopy(part.state_dict()))
+    elif id(part) not in seen and hasattr(part, "__dict__"):
+        seen.add(id(part))
+        for value in list(vars(part).values()):
+            for member in value if isinstance(value, (list, tuple)) and len(value) < 1000 else [value]:
+                if isinstance(member, _OWNERS):
+                    yield from _restores(member, seen)
 
 
-def _find(part: Any, seen: dict[int, Any]) -> None:
-    """Find a loader and all samplers and data sets in it."""
-    if id(part) not in seen:
-        seen[id(part)] = part
-        for each in _owned(part):
-            for member in each if isinstance(each, (list, tuple)) and len(each) < 1000 else [each]:
-                if isinstance(member, (Sampler, Dataset, DataLoader)):
-                    _find(member, seen)
-
-
-def _owned(part: Any) -> list[Any]:
-    return list(vars(part).values()) if hasattr(part, "__dict__") else []
-
-
-def _restore(generator: Any) -> Restore | None:
-    """Return what puts a generator back to its state of now, or None for anything else."""
-    if isinstance(generator, torch.Generator):
-        return partial(generator.set_state, generator.get_state())
-    if isinstance(generator, np.random.Generator):
-        return partial(setattr, generator.bit_generator, "state", copy.deepcopy(generator.bit_generator.state))
-    if isinstance(generator, np.random.RandomState):
-        return partial(generator.set_state, generator.get_state())
-    if isinstance(generator, random.Random):
-        return partial(generator.setstate, generator.getstate())
-    return None
+_OWNERS = (Sampler, Dataset, DataLoader, torch.Generator, np.random.Generator, np.random.RandomState, random.Random)

@@ -1,7 +1,7 @@
 """Several LoRA adapters of one peft model as a family: their coefficients are chosen or learned, and kept in peft.
 
 A point with coefficients c has the update sum_i c_i B_i A_i in each layer, exactly. Not A and B are averaged, which
-would bring the products B_i A_j of adapters that never saw each other, but the updates: the A of all adapters stand
+would bring the products B_i A_j of different adapters, but the updates: the A of all adapters stand
 below each other, frozen and shared, and vertex i has the columns of B_i beside zeros,
 
     [c_1 B_1 … c_m B_m] [A_1; …; A_m],
@@ -12,7 +12,7 @@ are trained as a whole (`modules_to_save`, such as the head of a classifier) are
 
 import copy
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -29,7 +29,7 @@ from subspaces.errors import ArgumentError
 from subspaces.text import nearest
 
 COMBINED = "combined"
-"""What the adapter of the family's networks is called."""
+"""The name of the adapter in the family's networks."""
 
 
 def family_of_adapters(model: PeftModel, names: Sequence[str], *, total: float = 1.0) -> Subspace:
@@ -49,19 +49,19 @@ def family_of_adapters(model: PeftModel, names: Sequence[str], *, total: float =
     """
     chosen = _check(model, names)
     total = checks.number("total", total)
-    known = {id(value): value for value in model.parameters() if not value.requires_grad}
-    twin: Any = functional.copied(model, known)
+    shared = {id(value): value for value in model.parameters() if not value.requires_grad}
+    twin: Any = functional.copied(model, shared)
     twin.add_adapter(COMBINED, _config([model.peft_config[name] for name in chosen]))
     twin.set_adapter(COMBINED)
-    columns = {name: _fill(layer, chosen) for name, layer in _layers(twin)}
-    heads = [dict(_heads(twin, name)) for name in chosen]
+    vertices = _vertices(twin, chosen, total)
     for name in [name for name in twin.peft_config if name != COMBINED]:
         twin.delete_adapter(name)
     for name, parameter in twin.named_parameters():
         parameter.requires_grad_(f".{COMBINED}" in name and "lora_A" not in name and "lora_embedding_A" not in name)
     family = Subspace(twin, Simplex(len(chosen)), init="point", offset=0.0, seed=0)
-    for index, head in enumerate(heads):
-        _write(family.vertex(index), index, columns, head, total)
+    for index, vertex in enumerate(vertices):
+        for name, value in family.vertex(index).items():
+            value.copy_(vertex[name])
     return family
 
 
@@ -112,10 +112,29 @@ def _config(configs: Sequence[Any]) -> Any:
     return dataclasses.replace(configs[0], **changes)
 
 
-def _layers(model: nn.Module) -> Iterator[tuple[str, Any]]:
-    for name, part in model.named_modules():
-        if isinstance(part, LoraLayer) and (COMBINED in part.lora_A or COMBINED in part.lora_embedding_A):
-            yield name, part
+@torch.no_grad()
+def _vertices(model: nn.Module, names: Sequence[str], total: float) -> list[dict[str, Tensor]]:
+    """Fill the combined A of each layer; return, for each adapter, its B beside zeros, and its own heads."""
+    found: list[dict[str, Tensor]] = [{} for _ in names]
+    for key, part in model.named_modules():
+        if isinstance(part, LoraLayer) and (combined := _pair(part, COMBINED)):
+            suffix = f"lora_B.{COMBINED}.weight" if COMBINED in part.lora_A else f"lora_embedding_B.{COMBINED}"
+            combined[0].zero_()
+            begin = 0
+            for vertex, name in zip(found, names, strict=True):
+                columns = vertex[f"{key}.{suffix}"] = torch.zeros_like(combined[1])
+                if own := _pair(part, name):
+                    end = begin + len(own[0])
+                    combined[0][begin:end] = own[0]
+                    columns[:, begin:end] = total * (own[1] * part.scaling[name])
+                    begin = end
+        elif isinstance(part, ModulesToSaveWrapper) and COMBINED in part.modules_to_save:
+            saved: Any = part.modules_to_save  # a ModuleDict, which has no `get`
+            for vertex, name in zip(found, names, strict=True):
+                head: Any = saved[name] if name in saved else part.original_module  # noqa: SIM401
+                for each, value in head.named_parameters():
+                    vertex[f"{key}.modules_to_save.{COMBINED}.{each}"] = value.detach().clone()
+    return found
 
 
 def _pair(layer: Any, name: str) -> tuple[Tensor, Tensor] | None:
@@ -123,48 +142,3 @@ def _pair(layer: Any, name: str) -> tuple[Tensor, Tensor] | None:
     if name in layer.lora_A:
         return layer.lora_A[name].weight, layer.lora_B[name].weight
     return (layer.lora_embedding_A[name], layer.lora_embedding_B[name]) if name in layer.lora_embedding_A else None
-
-
-@torch.no_grad()
-def _fill(layer: Any, names: Sequence[str]) -> list[tuple[int, Tensor | None]]:
-    """Put the A of all adapters below each other; return, for each, where its columns begin, and its scaled B."""
-    whole = _pair(layer, COMBINED)
-    assert whole is not None
-    whole[0].zero_()
-    found: list[tuple[int, Tensor | None]] = []
-    begin = 0
-    for name in names:
-        pair = _pair(layer, name)
-        found.append((begin, None if pair is None else pair[1].detach() * layer.scaling[name]))
-        if pair is not None:
-            whole[0][begin : begin + len(pair[0])] = pair[0]
-            begin += len(pair[0])
-    return found
-
-
-def _heads(model: nn.Module, adapter: str) -> Iterator[tuple[str, Tensor]]:
-    """Yield what an adapter has of layers that are trained as a whole, under the names of the combined one."""
-    for name, part in model.named_modules():
-        if isinstance(part, ModulesToSaveWrapper) and COMBINED in part.modules_to_save:
-            saved: Any = part.modules_to_save  # a ModuleDict, which has no `get`
-            own: Any = saved[adapter] if adapter in saved else part.original_module  # noqa: SIM401
-            for key, value in own.named_parameters():
-                yield f"{name}.modules_to_save.{COMBINED}.{key}", value.detach().clone()
-
-
-def _write(
-    vertex: dict[str, Tensor],
-    index: int,
-    columns: dict[str, list[tuple[int, Tensor | None]]],
-    head: dict[str, Tensor],
-    total: float,
-) -> None:
-    """Make a vertex its adapter: the columns of its B beside zeros, and its own heads."""
-    for name, value in vertex.items():
-        if name in head:
-            value.copy_(head[name])
-            continue
-        begin, own = columns[name.partition(".lora_")[0]][index]
-        value.zero_()
-        if own is not None:
-            value[:, begin : begin + own.shape[1]] = total * own

@@ -1,4 +1,4 @@
-"""Hugging Face's `Trainer` for a family: the penalty, decay of weights alone, batch-norm statistics, its files."""
+"""Hugging Face's `Trainer` for a family: its columns, the penalty, weight decay, batch-norm statistics, and files."""
 
 import inspect
 from collections.abc import Sized
@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from transformers import Trainer
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.trainer import TRAINING_ARGS_NAME
+from transformers.utils import can_return_loss, find_labels
 
 from subspaces.core import checks, storage
 from subspaces.core.batchnorm import recalibrate
@@ -22,10 +23,12 @@ from subspaces.integrations import loaders
 
 FILE = "family.safetensors"
 """The file of a checkpoint that holds the family; `subspaces.load` reads it."""
+ASKED = ("config", "main_input_name", "loss_type", "gradient_checkpointing_enable")
+"""What `Trainer` asks a model for, none of which depends on the weights."""
 
 
 class SubspaceTrainer(Trainer):
-    """Trains a family of Hugging Face models as `Trainer` trains one of them.
+    """Train a family of Hugging Face models as `Trainer` trains one of them.
 
     Every step adds `family.penalty(beta)` to the loss and decays the weights, but not norms and biases. Evaluation and
     prediction are those of the midpoint, with batch-norm statistics made for it. Checkpoints hold `family.safetensors`,
@@ -61,25 +64,26 @@ class SubspaceTrainer(Trainer):
             raise ArgumentError(f"beta={checks.shown(beta)}: expected a number of at least 0")
         if statistics_batches is not None:
             checks.whole("statistics_batches", statistics_batches, 1, beside=", or None for all")
-        super().__init__(model, args, *others, **options)
-        if not isinstance(self.model, Subspace):
-            kind = type(self.model).__name__
-            raise ArgumentError(f"SubspaceTrainer got a {kind}: expected a Subspace, such as Subspace(model, Line())")
         self.beta, self.shared, self.statistics_batches = beta, shared, statistics_batches
-        self._look_into(self.model.template)
+        super().__init__(None if model is None else _with_attributes(model), args, *others, **options)
+        self._inspect(self.model.template)
 
-    def _look_into(self, network: nn.Module) -> None:
-        """Find out of the network, below an adapter of peft, what `Trainer` asks a model for by its class."""
+    def call_model_init(self, trial: Any = None) -> nn.Module:
+        return _with_attributes(super().call_model_init(trial))
+
+    def _inspect(self, network: nn.Module) -> None:
+        """Take from the network, below an adapter of peft, what `Trainer` takes from a model's class and forward."""
         base = getattr(network, "get_base_model", None)
         inner = base() if callable(base) else network
-        if not hasattr(inner, "accepts_loss_kwargs"):
-            kinds = [each.kind for each in inspect.signature(inner.forward).parameters.values()]
-            self.model_accepts_loss_kwargs = Parameter.VAR_KEYWORD in kinds
+        inputs = inspect.signature(inner.forward).parameters
+        self.label_names = find_labels(type(inner)) if self.args.label_names is None else self.args.label_names
+        self.can_return_loss = can_return_loss(type(inner))
+        self._signature_columns = [*inputs, "label", "label_ids", *self.label_names]
+        any_keyword = any(each.kind is Parameter.VAR_KEYWORD for each in inputs.values())
+        self.model_accepts_loss_kwargs = getattr(inner, "accepts_loss_kwargs", any_keyword)
         smoother: Any = self.label_smoother
         if smoother is not None and type(inner).__name__ in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values():
             self.label_smoother = partial(smoother, shift_labels=True)
-
-    # Training
 
     def get_decay_parameter_names(self, model: nn.Module) -> list[str]:
         """Return the names of the vertices' weights: not those of norms and biases."""
@@ -91,10 +95,9 @@ class SubspaceTrainer(Trainer):
         """Make the optimiser of the arguments; a family that was made with `groups=` has its groups there."""
         family: Subspace = self.model
         if self.optimizer is None and family.options is not None:
-            given = self.optimizer_cls_and_kwargs or self.get_optimizer_cls_and_kwargs(self.args, family)
-            kind, options = given
-            decay = {"weight_decay": self.args.weight_decay}
-            self.optimizer = kind([{**decay, **group} for group in family.parameter_groups()], **options)
+            kind, options = self.optimizer_cls_and_kwargs or self.get_optimizer_cls_and_kwargs(self.args, family)
+            groups = [{"weight_decay": self.args.weight_decay, **group} for group in family.parameter_groups()]
+            self.optimizer = kind(groups, **options)
         found: torch.optim.Optimizer = super().create_optimizer(model)
         return found
 
@@ -116,8 +119,6 @@ class SubspaceTrainer(Trainer):
         penalty: Tensor = self.model.penalty(self.beta)
         return penalty / self.current_gradient_accumulation_steps if scaled else penalty
 
-    # Evaluation
-
     def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
         """Run the midpoint, with batch-norm statistics of its own."""
         if not self.model.is_calibrated and self.train_dataset is not None:
@@ -125,10 +126,10 @@ class SubspaceTrainer(Trainer):
         return super().evaluation_loop(*args, **kwargs)
 
     def calibrate(self) -> None:
-        """Make the batch-norm statistics those of the midpoint; training goes on as if nobody had done so."""
+        """Make the batch-norm statistics those of the midpoint, without a trace in training."""
         family: Subspace = self.model
         loader = self.get_statistics_dataloader()
-        with loaders.same_numbers(family.device), loaders.read_apart(loader, self.data_collator) as twin:
+        with loaders.read_apart(loader, family.device, self.data_collator) as twin:
             recalibrate(family, twin, batches=self.statistics_batches)
 
     def get_statistics_dataloader(self) -> DataLoader[Any]:
@@ -143,15 +144,13 @@ class SubspaceTrainer(Trainer):
             generator=torch.Generator().manual_seed(self.args.seed),
         )
 
-    # Files
-
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         folder = Path(output_dir or self.args.output_dir)
         folder.mkdir(parents=True, exist_ok=True)
         storage.save(self.model, folder / FILE, shared=self.shared)
         tokenizer = self.processing_class or getattr(self.data_collator, "tokenizer", None)
-        beside: list[Any] = [getattr(self.model, "config", None), tokenizer]
-        for part in beside:
+        parts: list[Any] = [getattr(self.model, "config", None), tokenizer]
+        for part in parts:
             if hasattr(part, "save_pretrained"):
                 part.save_pretrained(folder)
         torch.save(self.args, folder / TRAINING_ARGS_NAME)
@@ -170,3 +169,14 @@ class SubspaceTrainer(Trainer):
 
     def _load_best_model(self) -> None:
         self.restore(self.state.best_model_checkpoint)
+
+
+def _with_attributes(model: Any) -> Subspace:
+    """Return a family, with what `Trainer` asks its network for."""
+    if not isinstance(model, Subspace):
+        kind = type(model).__name__
+        raise ArgumentError(f"SubspaceTrainer got a {kind}: expected a Subspace, such as Subspace(model, Line())")
+    for name in ASKED:
+        if hasattr(model.template, name) and not hasattr(model, name):
+            setattr(model, name, getattr(model.template, name))
+    return model

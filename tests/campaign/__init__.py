@@ -1,1 +1,1 @@
-"""Damage, kills, crashes, nonsense and malice by the thousand: `python -m campaign --help`."""
+"""Damaged files, kills, crashes and odd values at random: `python -m campaign --help`."""

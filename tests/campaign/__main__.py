@@ -1,89 +1,84 @@
-"""`python -m campaign`: run cases of every kind, print a table and every bad one; exit code 1 if there is any.
+"""`python -m campaign`: run cases of every kind, print how they ended and every bad one; exit code 1 if there is any.
 
-With --plants, exit code 2 says that a planted defect was not found.
-
-The same seed gives the same cases, whatever their number and that of the processes.
+A case is good if the answer is bit for bit that of an undamaged and undisturbed run (same, recovered), or if the
+command is refused with one line that names the file and says what to do, and nothing else is changed (refused).
+The same seed gives the same cases, whatever their number.
 """
 
 import argparse
-import os
-import shlex
-import subprocess
+import random
+import shutil
 import sys
 import tempfile
 import time
-from itertools import chain
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from campaign import plants, pool, table, warm
-from campaign.kinds import KINDS, make
+from campaign import children, scenes
+from campaign.crashes import Crashes
+from campaign.damage import Damage
+from campaign.judge import Outcome
+from campaign.kills import Kills
+from campaign.nonsense import Commands
 
-ROOT = Path(__file__).parents[2]
+KINDS: dict[str, Any] = {"damage": Damage, "kills": Kills, "crashes": Crashes, "commands": Commands}
 
 
-def options() -> argparse.Namespace:
-    """Read the command line."""
+def parsed(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser("campaign", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("-n", type=int, default=200, help="cases of damaged files; a quarter of it of the other kinds")
     for kind in KINDS:
         parser.add_argument(f"--{kind}", type=int, metavar="N", help=f"cases of {kind}")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--only", action="append", default=[], metavar="KIND[:CASE]", help="these cases alone")
+    parser.add_argument("--only", action="append", default=[], metavar="KIND:CASE", help="these cases alone")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="make the folders of all cases here, and keep them")
-    parser.add_argument("--plant", choices=tuple(plants.PLANTS), help="plant this defect: the campaign should find it")
-    parser.add_argument("--plants", action="store_true", help="then plant one defect after the other, and find all")
     parser.add_argument("--quick", action="store_true", help="without the runs that take long to prepare")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table there, too")
-    return parser.parse_args()
+    return parser.parse_args(arguments)
 
 
-def tasks_of(given: argparse.Namespace) -> list[pool.Task]:
-    """Return the cases that are asked for."""
-    counts = {kind: getattr(given, kind) for kind in KINDS}
-    share = {"mutations": given.n}
-    counts = {kind: share.get(kind, given.n // 4) if count is None else count for kind, count in counts.items()}
-    chosen = [(kind, index) for kind in KINDS for index in range(counts[kind])]
-    if not given.only:
-        return chosen
-    exact = [(kind, int(index)) for kind, colon, index in (one.partition(":") for one in given.only) if colon]
-    return exact + [task for task in chosen if task[0] in given.only]
+def case(kind: Any, name: str, index: int, seed: int, folder: Path, **options: Any) -> Outcome:
+    """Run one case; its random numbers are those of its kind and number."""
+    return kind.run(index, random.Random(f"{seed} {name} {index}"), folder, **options)
 
 
-def commit() -> str:
-    """Return the commit of the source tree, with a plus sign where it was changed since."""
-    words = ["git", "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"]
-    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
-
-
-def main() -> int:
-    """Run the campaign and return its exit code."""
-    given, begin = options(), time.monotonic()
-    if given.keep is not None:
-        given.keep.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="campaign-") as folder:
-        base = (given.keep or Path(folder)).resolve()
-        warm.warm_up(base / "home")
-        tasks = tasks_of(given)
-        kinds = make(base, {kind for kind, _ in tasks} if not given.plants else KINDS, given.quick)
-        if given.plants:  # which are looked for with cases that are good without them
-            tasks = sorted({*tasks, *chain(*plants.cases_of_all(kinds, given.seed).values())})
-        if given.plant:
-            plants.install(given.plant)
-        outcomes = pool.run(kinds, tasks, seed=given.seed, jobs=given.jobs, base=base, keep=given.keep is not None)
-        missed = plants.find_all(kinds, outcomes, given.seed, given.jobs, base) if given.plants else 0
-    words = shlex.join(["python", "-m", "campaign", *sys.argv[1:]])
-    campaign = table.Campaign(words, given.seed, commit(), time.monotonic() - begin, given.jobs)
-    for text in table.bad_ones(outcomes, campaign):
-        print(text)
-    print(table.as_text(outcomes))
-    bad = sum(bool(outcome.bad) for outcome in outcomes)
-    rate = len(outcomes) / max(sum(outcome.seconds for outcome in outcomes), 1e-9)
-    print(f"{bad} bad cases of {len(outcomes)} in {campaign.seconds:.0f} s; {rate:.1f} commands a second and process")
-    if given.markdown is not None:
-        given.markdown.write_text(table.as_markdown(outcomes, campaign))
-    return 2 if missed else int(bad > 0)
+def main(arguments: list[str], then: Callable[[dict[str, Any], Path], None] | None = None) -> int:
+    """Run the campaign, and `then` something else with its kinds and folder; return its exit code."""
+    given, begin = parsed(arguments), time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="campaign-") as temporary:
+        base = (given.keep or Path(temporary)).resolve()
+        children.warm_up(base / "home")
+        made = scenes.prepare(base, given.quick)
+        tasks = [(name, int(index)) for name, _, index in (one.partition(":") for one in given.only)]
+        for name in [] if given.only else KINDS:
+            wanted = getattr(given, name)
+            tasks += [
+                (name, at)
+                for at in range((given.n if name == "damage" else given.n // 4) if wanted is None else wanted)
+            ]
+        kinds = {name: KINDS[name](made, base) for name in {name for name, _ in tasks}}
+        counts: dict[str, Counter[str]] = {name: Counter() for name, _ in tasks}
+        (base / "cases").mkdir(exist_ok=True)
+        for name, index in tasks:
+            folder = base / "cases" / f"{name}-{index}"
+            found = case(kinds[name], name, index, given.seed, folder)
+            counts[name]["bad" if found.bad else found.good] += 1
+            if found.bad:
+                print(
+                    f"{name}:{index}  {found.bad}\n    {found.done}\n    --seed {given.seed} --only {name}:{index}",
+                    flush=True,
+                )
+            if given.keep is None:
+                shutil.rmtree(folder, ignore_errors=True)
+        if then is not None:
+            then(kinds, base)
+    for name, count in counts.items():
+        print(f"{name:10} {'  '.join(f'{word}: {number}' for word, number in sorted(count.items()))}")
+    bad = sum(count["bad"] for count in counts.values())
+    print(f"{bad} bad cases of {len(tasks)} in {time.monotonic() - begin:.0f} s")
+    return int(bad > 0)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -1,77 +1,168 @@
 """Crashes at every write: the process dies, loses power or finds the disk full, and the same command recovers."""
 
+import builtins
+import errno
+import io
+import os
 import random
-import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from campaign import answers, faults, scenes, verdict, warm
-from campaign.kills import OFTEN, Situation, finished
+from campaign import children, judge, scenes
+from campaign.children import Ended
+from campaign.judge import Outcome
 from campaign.scenes import Command, Scene
-from campaign.verdict import Outcome
+
+CODE = 77
 
 
-def situations(made: dict[str, Scene]) -> list[Situation]:
-    """Return what writes files: a run's, a trunk, an evaluation's, a table's, a figure and a page."""
-    finished_, evaluated = made["finished"], made["evaluated"]
-    train = Command("train", (*scenes.TRAIN, *OFTEN), answers.of_whole_training)
-    branch = Command("train a branch", (*scenes.BRANCH, "1"), answers.of_whole_training)
-    found = [Situation(train, None), Situation(train, made["interrupted"]), Situation(branch, None)]
-    found += [Situation(one, finished_) for one in finished_.commands if one.name == "evaluate"]
-    found += [Situation(one, evaluated) for one in evaluated.commands if one.name in ("plot along", "report")]
-    if "compared" in made:
-        found.append(Situation(made["compared"].commands[0], made["compared"], ("to",)))
-    return found
+@dataclass
+class Disk:
+    """Counts what is written below a folder, and fails at one moment.
+
+    before, after: the process ends there, and what was not flushed is lost.
+    in the middle: half of what is written reaches the file.
+    power: with the process goes all that was not on the disk (`fsync`).
+    full: an error, as the system raises it.
+    """
+
+    folder: Path
+    fail_at: int = -1
+    way: str = "before"
+    journal: Path | None = None
+    count: int = 0
+    unsafe: dict[int, tuple[int, int]] = field(default_factory=dict)  # file -> a handle of it, its length on the disk
+    open: Callable[..., Any] = io.open
+
+    def install(self) -> None:
+        """Take the place of the functions through which files are written, in this process."""
+        for name in ("replace", "rename", "unlink", "remove", "truncate", "mkdir", "rmdir", "fsync"):
+            setattr(os, name, partial(self._call, name, getattr(os, name)))
+        builtins.open = io.open = self._open
+
+    def _call(self, name: str, real: Callable[..., Any], path: Any, *rest: Any, **options: Any) -> Any:
+        where = os.readlink(f"/proc/self/fd/{path}") if isinstance(path, int) else os.path.abspath(path)
+        done = self.event(name, where, lambda: real(path, *rest, **options))
+        if name == "fsync":
+            self.unsafe.pop(os.fstat(path).st_ino, None)
+        return done
+
+    def _open(self, file: Any, mode: str = "r", *rest: Any, **options: Any) -> Any:
+        where = "" if isinstance(file, int) else os.path.abspath(file)
+        if not set(mode) & set("wxa+") or not where.startswith(str(self.folder)):
+            return self.open(file, mode, *rest, **options)
+        there = os.path.getsize(where) if os.path.isfile(where) and "w" not in mode else 0
+        opened = self.event("open", where, lambda: self.open(file, mode, *rest, **options))
+        number = os.fstat(opened.fileno()).st_ino
+        if number not in self.unsafe:
+            self.unsafe[number] = (os.dup(opened.fileno()), there)
+        return _File(opened, self, where)
+
+    def event(self, name: str, where: str, do: Callable[[], Any], half: Callable[[], None] | None = None) -> Any:
+        """Do something to a file, or fail."""
+        if not where.startswith(str(self.folder)):
+            return do()
+        self.count += 1
+        if self.journal is not None:
+            with self.open(self.journal, "a") as file:
+                file.write(f"{name} {os.path.relpath(where, self.folder)}\n")
+        if self.count != self.fail_at:
+            return do()
+        if self.way == "full":
+            named = () if name in ("write", "fsync") else (where,)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), *named)
+        if self.way == "in the middle" and half is not None:
+            half()
+        if self.way in ("after", "power"):
+            do()
+        if self.way == "power":
+            for handle, length in self.unsafe.values():
+                os.ftruncate(handle, min(length, os.fstat(handle).st_size))
+        os._exit(CODE)
+
+
+class _File:
+    """A file that tells the disk what is written to it."""
+
+    def __init__(self, file: Any, disk: Disk, where: str) -> None:
+        self._file, self._disk, self._where = file, disk, where
+
+    def write(self, content: Any) -> Any:
+        return self._disk.event("write", self._where, lambda: self._file.write(content), lambda: self._half(content))
+
+    def _half(self, content: Any) -> None:
+        self._file.write(content[: len(content) // 2])
+        self._file.flush()
+
+    def __enter__(self) -> "_File":
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._file.close()
+
+    def __iter__(self) -> Any:
+        return iter(self._file)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+def _ways(operation: str) -> list[str]:
+    found = ["before", "after", "power"] + ["in the middle"] * (operation == "write")
+    return found + ["full"] * (operation in ("open", "write", "fsync", "mkdir"))
 
 
 class Crashes:
-    """The cases of crashed commands."""
-
-    kind = "crashes"
+    """The cases of crashed commands: those that write a run, an evaluation, a figure and a page."""
 
     def __init__(self, made: dict[str, Scene], base: Path) -> None:
-        self.situations = situations(made)
+        train = Command((*scenes.TRAIN, *scenes.OFTEN), scenes.of_whole_training)
+        evaluated = {one.argv[0]: one for one in reversed(made["evaluated"].commands)}
+        self.commands: list[tuple[Command, Scene | None, str]] = [
+            (train, None, ""),
+            (train, made["interrupted"], ""),
+            (evaluated["evaluate"], made["evaluated"], "evaluation*"),
+            (evaluated["plot"], made["evaluated"], ""),
+            (evaluated["report"], made["evaluated"], ""),
+        ]
         self.expected: list[Any] = []
-        self.moments: list[tuple[int, int, str]] = []  # situation, which write, and what it is
-        for at, situation in enumerate(self.situations):
-            folder, journal = situation.begin(base / "reference"), base / "journal"
-            disk = faults.Disk(folder, journal=journal)
-            ended = scenes.run(situation.command.argv, folder, first=lambda disk=disk: self._prepare(disk))
-            self.expected.append(situation.command.read(folder, ended.out))
-            self.moments += [(at, k, text) for k, text in enumerate(journal.read_text().splitlines(), 1)]
-            journal.unlink()
-            shutil.rmtree(folder)
-        self.cases = [(*moment, way) for moment in self.moments for way in faults.ways(moment[2].split()[0])]
+        self.cases: list[tuple[int, int, str, str]] = []  # command, number of the write, what it is, how it fails
+        for at, (command, _, _) in enumerate(self.commands):
+            folder, journal = self._begin(at, base / f"journaled-{at}"), base / f"journal-{at}"
+            ended = scenes.run(command.argv, folder, first=partial(_prepare, Disk(folder, journal=journal)))
+            self.expected.append(command.read(folder, ended.out))
+            writes = enumerate(journal.read_text().splitlines(), 1)
+            self.cases += [(at, k, what, way) for k, what in writes for way in _ways(what.split()[0])]
         random.Random(0).shuffle(self.cases)  # as many as are asked for, and each once before one comes again
 
-    @staticmethod
-    def _prepare(disk: faults.Disk) -> None:
-        answers.draw_data()
-        disk.install()
+    def _begin(self, at: int, folder: Path) -> Path:
+        _, scene, without = self.commands[at]
+        folder.mkdir() if scene is None else scene.copy(folder, without)
+        return folder
 
-    def label(self, index: int, chance: random.Random) -> str:
-        """Return which command crashes, at what and how."""
-        at, k, what, way = self.cases[index % len(self.cases)]
-        return f"{self.situations[at].name}: {way} {k} {what}"
-
-    def run(self, index: int, chance: random.Random, folder: Path) -> Outcome:
+    def run(self, index: int, chance: random.Random, folder: Path, plant: Callable[[], None] = lambda: None) -> Outcome:
         """Crash a command at one of its writes, let it run again, and look at what it leaves."""
         at, k, what, way = self.cases[index % len(self.cases)]
-        situation = self.situations[at]
-        argv, where = situation.command.argv, what.split()[1]
-        disk = faults.Disk(situation.begin(folder), k, way)
-        ended = warm.command(argv, folder, first=lambda: self._prepare(disk))
-        bad = "" if ended.code == faults.CODE else _unclear(ended, where)
-        last = warm.command(argv, folder, first=answers.draw_data)
-        bad = bad or finished(last, situation.command, self.expected[at], folder)
-        text = f"{' '.join(argv)}; {way} at write {k}, {what}; then once more"
-        return Outcome(self.kind, index, f"{situation.command.name}: {way}", text, "recovered", bad, last.seconds)
+        command = self.commands[at][0]
+        disk = Disk(self._begin(at, folder), k, way)
+        ended = children.command(command.argv, folder, first=lambda: (plant(), _prepare(disk)))
+        bad = "" if ended.code == CODE else _unclear(ended, Path(what.split()[1]))
+        last = children.command(command.argv, folder, first=scenes.draw_data)
+        bad = bad or command.finished(last, [self.expected[at]], folder)
+        return Outcome(f"{' '.join(command.argv)}; {way} at write {k}, {what}; then once more", "recovered", bad)
 
 
-def _unclear(ended: warm.Ended, where: str) -> str:
+def _prepare(disk: Disk) -> None:
+    scenes.draw_data()
+    disk.install()
+
+
+def _unclear(ended: Ended, path: Path) -> str:
     """Return what is wrong with a command that found the disk full; some can do without the file."""
-    if wrong := verdict.crashed(ended):
+    if wrong := judge.crashed(ended):
         return wrong
-    path = Path(where)
     name = path.name.removeprefix(".").split(".")[0]  # of a partial file, too
-    return "" if ended.code == 0 else verdict.unclear(ended, {name, str(path.parent), path.parent.name} - {"", "."})
+    return "" if ended.code == 0 else judge.unclear(ended, {name, str(path.parent), path.parent.name} - {"", "."})

@@ -1,5 +1,7 @@
 """Small run folders, the commands that read them, and the answers that these give while nothing is damaged."""
 
+import hashlib
+import json
 import os
 import shutil
 import signal
@@ -8,29 +10,43 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from campaign import answers, warm
-from campaign.answers import Answer
+import numpy as np
+from safetensors import SafetensorError
 
-CACHES = ("evaluation.json", "measurements.jsonl", "ensembles.json")
-PICTURE = Path(__file__).parents[2] / "results" / "demo" / "along.png"
-COMMON = ("--device", "cpu", "--no-tensorboard", "--json")
-RECIPE = ("--epochs", "2", "--validation", "200", "--batch", "256")
-TRAIN = ("train", "digits-line", *RECIPE, *COMMON)
-BRANCH = ("train", "digits-standard", *RECIPE, *COMMON, "--trunk", "1", "--branch")
+from campaign import children, judge
+from campaign.children import Ended
+
+COMMON = ("--epochs", "2", "--validation", "200", "--batch", "256", "--device", "cpu", "--no-tensorboard", "--json")
+TRAIN = ("train", "digits-line", *COMMON)
 EVALUATE = ("--grid", "0", "1", "0.25", "--device", "cpu", "--json")
 SELECT = ("--corruption", "fog", "--statistics-batches", "2", "--device", "cpu", "--json")
-COMPARE = ("compare", "digits-standard", "digits-line", "--out", "to", *RECIPE, *COMMON, "--seeds", "0", "1")
-DROPPED = ("compare", "digits-standard", "--network", "campaign.networks:dropped", "--dropout", "0.2")
-DROPPED = (*DROPPED, "--dropout-passes", "3", "--out", "to", *RECIPE, *COMMON)
+COMPARE = ("compare", "digits-standard", "digits-line", "--out", "to", *COMMON)  # of runs that share no stack
+OFTEN = ("--checkpoint-seconds", "0")
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command line, and how its answer is read."""
+    """A command line, and the function that reads its answer from a folder and its output."""
 
-    name: str
     argv: tuple[str, ...]
-    read: Answer
+    read: Callable[[Path, str], Any]
+
+    def difference(self, expected: list[Any], folder: Path, out: str) -> str:
+        """Return where an answer differs from those that are right."""
+        try:
+            found = self.read(folder, out)
+        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+            return f"exit code 0, and an answer that cannot be read: {error!r}"
+        if found in expected:
+            return ""
+        return f"another answer, with exit code 0: {judge.first_difference(expected[0], found)}"
+
+    def finished(self, ended: Ended, expected: list[Any], folder: Path) -> str:
+        """Return what is wrong with a command that should now have finished."""
+        if ended.code != 0 or ended.hung:
+            return judge.crashed(ended) or f"started again, it failed: {' / '.join(ended.lines)}"
+        left = judge.leftovers(folder)
+        return self.difference(expected, folder, ended.out) or (f"left over: {', '.join(left)}" if left else "")
 
 
 @dataclass(frozen=True)
@@ -40,195 +56,139 @@ class Scene:
     name: str
     folder: Path
     commands: tuple[Command, ...]
-    weight: int
-    answers: dict[str, list[Any]] = field(default_factory=dict)
-    """Of each command: that of the folder as it is and, where it may measure anew, that of one without caches."""
+    answers: dict[tuple[str, ...], list[Any]] = field(default_factory=dict)
+    """Of each command: that of the folder as it is, and that of one without evaluations, which are made anew."""
 
-    def copy(self, target: Path) -> Path:
+    def copy(self, target: Path, without: str = "") -> Path:
         """Return a copy that may be damaged."""
-        return Path(shutil.copytree(self.folder, target, symlinks=True))
+        ignore = shutil.ignore_patterns(without) if without else None
+        return Path(shutil.copytree(self.folder, target, symlinks=True, ignore=ignore))
 
     def files(self) -> list[str]:
-        """Return the files that somebody reads."""
+        """Return the files that a command reads."""
         found = (path for path in sorted(self.folder.rglob("*")) if path.is_file() and path.name != ".lock")
-        made = ("to/comparison", "to/report")  # which nobody reads
         names = (str(path.relative_to(self.folder)) for path in found)
-        return [name for name in names if not name.startswith(made) and "tfevents" not in name]
+        return [name for name in names if not name.startswith("to/") and "tfevents" not in name]
 
 
-class Unprepared(RuntimeError):
-    """Undamaged folders that a command refused."""
+# Answers
 
 
-def run(
-    argv: Sequence[str],
-    folder: Path,
-    code: int = 0,
-    first: Callable[[], None] = answers.draw_data,
-    home: Path | None = None,
-) -> warm.Ended:
+def of_training(folder: Path, out: str) -> Any:
+    """Return results and families."""
+    found = [line for line in map(json.loads, out.splitlines()) if "result" in line]
+    families = [judge.tensors(folder / line["folder"] / "family.safetensors") for line in found]
+    return [[line["run"], judge.stable(line["result"]), one] for line, one in zip(found, families, strict=True)]
+
+
+def of_whole_training(folder: Path, out: str) -> Any:
+    """Return results, families and logs."""
+    return [
+        [*one, judge.rows((folder / "runs" / one[0] / "log.jsonl").read_text())] for one in of_training(folder, out)
+    ]
+
+
+def of_output(folder: Path, out: str) -> Any:
+    return judge.rows(out)
+
+
+def of_figure(folder: Path, out: str) -> str:
+    return hashlib.blake2b((folder / "f.png").read_bytes(), digest_size=8).hexdigest()
+
+
+def draw_data() -> None:
+    """Save figures of this process as their data: it is quicker, and differences below a pixel are found."""
+    from matplotlib.figure import Figure
+
+    def shown(artist: Any) -> list[Any]:
+        names = ("get_text", "get_xydata", "get_offsets", "get_array", "get_facecolor")
+        found = [getattr(artist, name, lambda: None)() for name in names]
+        paths = [path.vertices.tolist() for path in getattr(artist, "get_paths", list)()]
+        return [one if one is None or isinstance(one, str) else np.asarray(one).tolist() for one in found] + paths
+
+    def savefig(self: Figure, file: Any, **settings: Any) -> None:
+        file.write(json.dumps([shown(one) for one in self.findobj()]).encode())
+
+    Figure.savefig = savefig
+
+
+# Scenes
+
+
+def run(argv: Sequence[str], folder: Path, code: int = 0, first: Callable[[], None] = draw_data) -> Ended:
     """Run a command that must end as it should."""
     folder.mkdir(parents=True, exist_ok=True)
-    ended = warm.command(argv, folder, first=first, home=home)
+    ended = children.command(argv, folder, first=first)
     if ended.code != code:
-        raise Unprepared(f"{' '.join(argv)}: exit code {ended.code}: {ended.err}")
+        raise RuntimeError(f"{' '.join(argv)}: exit code {ended.code}: {ended.err}")
     return ended
 
 
-def stop_after(steps: int) -> Callable[[], None]:
-    """Return what stops a training by a signal after so many steps."""
+def stop_training() -> None:
+    """Stop the training of this process by a signal after five steps."""
+    from subspaces.experiments.training.engine import Engine
 
-    def install() -> None:
-        from subspaces.experiments.training.engine import Engine
+    advance, left = Engine.advance, [5]
 
-        advance, left = Engine.advance, [steps]
+    def counted(self: Engine, *given: Any) -> Any:
+        left[0] -= 1
+        if left[0] == 0:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return advance(self, *given)
 
-        def counted(self: Engine, *given: Any) -> Any:
-            left[0] -= 1
-            if left[0] == 0:
-                os.kill(os.getpid(), signal.SIGTERM)
-            return advance(self, *given)
-
-        Engine.advance = counted
-
-    return install
-
-
-def has_check() -> bool:
-    """Say whether the package has `subspaces check`."""
-    from subspaces import cli
-
-    return "check" in getattr(cli.app, "commands", {})
+    Engine.advance = counted
 
 
 def prepare(base: Path, quick: bool = False) -> dict[str, Scene]:
-    """Make the scenes with their answers, those that take long only if there is time; `donors` gets files of others."""
+    """Make the scenes with their answers; a comparison takes long."""
     made = {}
-    for name, (make, weight) in MAKERS.items():
-        if not (quick and name in SLOW):
-            folder = base / "scenes" / name
-            commands = make(folder)
-            made[name] = Scene(name, folder, tuple(commands), weight)
-    _donors(base / "donors", made)
-    for scene in made.values():
+    for make in (_evaluated, _interrupted, *([] if quick else [_compared])):
+        name = make.__name__[1:]
+        scene = made[name] = Scene(name, base / "scenes" / name, tuple(make(base / "scenes" / name)))
         for command in scene.commands:
-            anew = scene.name == "evaluated" and command.name.startswith("evaluate ")
-            scene.answers[command.name] = [
-                _reference(scene, command, base, *caches) for caches in [(), CACHES][: 1 + anew]
-            ]
+            scene.answers[command.argv] = [_answer(scene, command, base, without) for without in ("", "evaluation*")]
     return made
 
 
-def _reference(scene: Scene, command: Command, base: Path, *without: str) -> Any:
+def _answer(scene: Scene, command: Command, base: Path, without: str) -> Any:
     """Return the answer of an undamaged folder; for a run that has to go on, that of one which was never stopped."""
     folder = base / "reference"
-    if scene.name == "interrupted" and command.name == "train":
-        folder.mkdir()
+    if scene.name != "interrupted" or command.argv[0] != "train":
+        scene.copy(folder, without)
     else:
-        scene.copy(folder)
-    for path in [path for path in folder.rglob("*") if path.name in without]:
-        path.unlink()
+        folder.mkdir()
+    needs_evaluation = without and command.argv[0] in ("plot", "report")
     try:
-        return command.read(folder, run(command.argv, folder).out)
+        return None if needs_evaluation else command.read(folder, run(command.argv, folder).out)
     finally:
         shutil.rmtree(folder)
 
 
-def _runs(folder: Path) -> list[str]:
-    return [f"runs/{path.name}" for path in sorted((folder / "runs").iterdir()) if path.name != ".trunks"]
-
-
-def _check(folder: Path) -> list[Command]:
-    return [Command("check", ("check", *_runs(folder)), answers.of_nothing)] if has_check() else []
-
-
-def _finished(folder: Path) -> list[Command]:
-    run(TRAIN, folder)
-    (one,) = _runs(folder)
-    return [
-        Command("train", TRAIN, answers.of_training),
-        Command("evaluate", ("evaluate", one, *EVALUATE), answers.of_evaluation),
-        Command("plot training", ("plot", "training", one, "-o", "f.png"), answers.of_file("f.png")),
-    ]
+def _run_in(folder: Path) -> str:
+    return f"runs/{next(path.name for path in sorted((folder / 'runs').iterdir()) if path.name[0] != '.')}"
 
 
 def _evaluated(folder: Path) -> list[Command]:
     run(TRAIN, folder)
-    (one,) = _runs(folder)
+    one = _run_in(folder)
     run(("evaluate", one, *EVALUATE), folder)
-    run(("select", one, *SELECT), folder)
     return [
-        Command("train", TRAIN, answers.of_training),
-        Command("select", ("select", one, *SELECT), answers.of_selection),
-        Command("evaluate", ("evaluate", one, *EVALUATE), answers.of_evaluation),
-        Command("evaluate more", ("evaluate", one, *EVALUATE, "--grid", "0", "1", "0.2"), answers.of_evaluation),
-        Command(
-            "evaluate --choose-on test", ("evaluate", one, *EVALUATE, "--choose-on", "test"), answers.of_evaluation
-        ),
-        Command("plot along", ("plot", "along", one, "-o", "f.png"), answers.of_file("f.png")),
-        Command("plot training", ("plot", "training", one, "-o", "f.png"), answers.of_file("f.png")),
-        Command("plot reliability", ("plot", "reliability", one, "-o", "f.png"), answers.of_file("f.png")),
-        Command("report", ("report", one, "-o", "r.html"), answers.of_file("r.html")),
-        *_check(folder),
+        Command(TRAIN, of_training),
+        Command(("select", one, *SELECT), of_output),
+        Command(("evaluate", one, *EVALUATE), of_output),
+        Command(("evaluate", one, *EVALUATE, "--grid", "0", "1", "0.2"), of_output),
+        Command(("plot", "along", one, "-o", "f.png"), of_figure),
+        Command(("plot", "training", one, "-o", "f.png"), of_figure),
+        Command(("report", one, "-o", "r.html"), lambda folder, _: (folder / "r.html").stat().st_size > 10_000),
+        Command(("check", one), lambda *_: True),
     ]
 
 
 def _interrupted(folder: Path) -> list[Command]:
-    run(TRAIN, folder, 128 + signal.SIGTERM, first=stop_after(5))
-    return [Command("train", TRAIN, answers.of_whole_training), *_check(folder)]
-
-
-def _branches(folder: Path) -> list[Command]:
-    run((*BRANCH, "1"), folder)
-    return [Command("train another branch", (*BRANCH, "2"), answers.of_whole_training)]
+    run(TRAIN, folder, 128 + signal.SIGTERM, first=stop_training)
+    return [Command(TRAIN, of_whole_training), Command(("check", _run_in(folder)), lambda *_: True)]
 
 
 def _compared(folder: Path) -> list[Command]:
     run(COMPARE, folder)
-    return [Command("compare", COMPARE, answers.of_comparison)]
-
-
-def _dropped(folder: Path) -> list[Command]:
-    run(DROPPED, folder)
-    return [Command("compare with dropout", DROPPED, answers.of_comparison)]
-
-
-def _exported(folder: Path) -> list[Command]:
-    """Exports whose files alone are damaged: the run is gone, and what they look at lies elsewhere."""
-    run(TRAIN, folder)
-    (one,) = _runs(folder)
-    models = ("one.pt2", "one.safetensors", "two.onnx")
-    for name in models:
-        point = ("--point", "ensemble") if name.startswith("two") else ()
-        run(("export", one, "--out", name, "--quiet", *point), folder)
-    shutil.rmtree(folder / "runs")
-    looked_at = ("--format", "json", "--quiet", "--trust")
-    return [Command(f"predict {name}", ("predict", name, str(PICTURE), *looked_at), answers.of_text) for name in models]
-
-
-MAKERS: dict[str, tuple[Callable[[Path], list[Command]], int]] = {
-    "finished": (_finished, 3),
-    "evaluated": (_evaluated, 8),
-    "interrupted": (_interrupted, 4),
-    "branches": (_branches, 2),
-    "compared": (_compared, 2),
-    "dropped": (_dropped, 1),
-    "exported": (_exported, 1),
-}
-
-
-SLOW = ("compared", "dropped", "exported")
-
-
-def _donors(folder: Path, made: dict[str, Scene]) -> None:
-    """Make runs of the same recipe with another seed, and of another recipe, whose files will lie in wrong places."""
-    changed = {"same": ("--seed", "1"), "other": ("--method", "simplex")}
-    for name, changes in changed.items():
-        here = folder / name
-        run((*TRAIN, *changes), here)
-        (one,) = _runs(here)
-        run(("evaluate", one, *EVALUATE, "--triangle", "1"), here)
-        if "interrupted" in made:
-            run((*TRAIN, *changes), here / "stopped", 128 + signal.SIGTERM, first=stop_after(5))
-        if "branches" in made:
-            run((*BRANCH, "1", "--seed", "1") if name == "same" else (*BRANCH, "1", "--label-noise", "0"), here)
+    return [Command(COMPARE, of_output)]

@@ -1,59 +1,78 @@
-"""A slice of the campaign, which finds nothing in the package and every defect that is planted in it."""
+"""A slice of the campaign, which finds nothing in the package, and what is wrong with a package that is made worse."""
 
 import os
 import random
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from processes import Pause, Worker
 
-from campaign import mutations, pool, table, verdict
-from campaign.__main__ import main
-from campaign.warm import Ended
+from campaign import damage, judge
+from campaign.__main__ import case, main
+from campaign.children import Ended
+from campaign.crashes import Disk
 
 ROOT = Path(__file__).parents[2]
-SLICE = (
-    "--quick",
-    *("-n", "12", "--kills", "2", "--crashes", "6"),
-    *("--commands", "12", "--calls", "12", "--malice", "8"),
-)
+SLICE = ("--quick", "-n", "16", "--kills", "3", "--crashes", "6", "--commands", "16")
 
 
-def conducts(pause: Pause, *options: str) -> None:
-    sys.argv = ["campaign", *options]
-    sys.exit(main())
+def skip_fsync() -> None:
+    """Do not bring files to the disk."""
+    call = Disk._call
+    Disk._call = lambda self, name, *given, **options: None if name == "fsync" else call(self, name, *given, **options)
 
 
-@pytest.mark.timeout(900)  # on a busy machine
-def test_a_slice_finds_nothing_bad_and_every_planted_defect(tmp_path: Path):
-    found = Worker(conducts, *SLICE, "--plants", "--jobs", "1", errors=tmp_path / "errors").end()
-    assert "\n0 of 9 planted defects were not found" in found, found
-    assert found.splitlines()[-1].startswith("0 bad cases of ")
+def write_in_place() -> None:
+    """Replace files by writing into them."""
+
+    def replace(path: str, target: str) -> None:
+        with open(path, "rb") as file, open(target, "wb") as other:
+            other.write(file.read())
+        os.unlink(path)
+
+    os.replace = replace
+
+
+def worsen(kinds: dict[str, Any], base: Path) -> None:
+    """Crash commands of a package that is made worse, and print what is found."""
+    crashes = kinds["crashes"]
+    wanted = [
+        at for at, each in enumerate(crashes.cases) if each[0] == 0 and each[3] == "power" and "replace" in each[2]
+    ]
+    for plant in (skip_fsync, write_in_place):
+        found = (case(crashes, "crashes", at, 0, base / f"{plant.__name__}-{at}", plant=plant) for at in wanted)
+        print(f"{plant.__name__}:", next((one.bad for one in found if one.bad), "not found"))
+
+
+def conducts(pause: Pause) -> None:
+    sys.exit(main([*SLICE], worsen))
+
+
+@pytest.mark.timeout(600)  # on a busy machine
+def test_a_slice_finds_nothing_bad_but_what_is_made_worse(tmp_path: Path):
+    found = Worker(conducts, errors=tmp_path / "errors").end()
+    assert found.splitlines()[-1].startswith("0 bad cases of 41"), found
+    assert found.count("in_place: ") == found.count("fsync: ") == 1
+    assert "not found" not in found
     assert (tmp_path / "errors").read_text() == ""
 
 
 # The rules
 
 
-def ended(code: int, err: str = "", **others) -> Ended:
-    return Ended(code, "", err, 0.1, **others)
+def ended(code: int, err: str = "", **others: bool) -> Ended:
+    return Ended(code, "", err, **others)
 
 
-@pytest.mark.parametrize(
-    ("how", "word"),
-    [
-        (ended(0, hung=True), "hang"),
-        (ended(0, strays=True), "process behind"),
-        (ended(1, "Traceback (most recent call last):\n  File\nKeyError: 0.25\n"), "KeyError: 0.25"),
-        (ended(-6), "exit code -6"),
-        (ended(3), "exit code 3"),
-    ],
-)
-def test_what_no_command_may_do(how, word):
-    assert word in verdict.crashed(how)
-    assert not verdict.crashed(ended(1, "error: one line\n"))
+def test_what_no_command_may_do():
+    assert "hang" in judge.crashed(ended(0, hung=True))
+    assert "process behind" in judge.crashed(ended(0, strays=True))
+    assert "KeyError: 0.25" in judge.crashed(ended(1, "Traceback (most recent call last):\n  File\nKeyError: 0.25\n"))
+    assert "exit code -6" in judge.crashed(ended(-6))
+    assert not judge.crashed(ended(1, "error: one line\n"))
 
 
 @pytest.mark.parametrize(
@@ -67,53 +86,23 @@ def test_what_no_command_may_do(how, word):
         ("error: family.safetensors is damaged ('int' object is not iterable): remove it", ""),
     ],
 )
-def test_what_an_error_must_say(err, word):
-    found = verdict.unclear(ended(1, err), {"family.safetensors"}, advice=True)
+def test_what_an_error_must_say(err: str, word: str):
+    found = judge.unclear(ended(1, err), {"family.safetensors"}, advice=True)
     assert word in found
     assert bool(word) == bool(found)
 
 
-@pytest.mark.parametrize("how", mutations.BYTES)
-def test_damage_is_damage_and_the_same_for_the_same_seed(how):
-    content = b'{"epoch": 12, "loss": 0.25}'
-    for index in range(20):
-        one, same = (mutations.BYTES[how](content, pool.chance_of(0, "mutations", index)) for _ in range(2))
-        assert one == same
-        assert one != content
-    several = {mutations.BYTES[how](content, pool.chance_of(seed, "mutations", 0)) for seed in range(20)}
-    assert len(several) > 1 or how == "emptied"
-
-
-def test_files_of_others_take_the_place_of_those_of_the_same_name(tmp_path: Path):
-    for name, content in (("run/a.json", "mine"), ("donors/same/x/a.json", "theirs"), ("donors/same/x/b.json", "no")):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(content)
-    file = tmp_path / "run" / "a.json"
-    told, named = mutations.damage("of the same recipe", file, tmp_path / "donors", random.Random(0))
-    assert (file.read_text(), named) == ("theirs", [file])
-    assert "same/x/a.json" in told
-
-
-def test_where_two_answers_part():
-    one, other = {"rows": [{"loss": 1.0}, {"loss": 2.0}]}, {"rows": [{"loss": 1.0}, {"loss": 2.5}]}
-    assert mutations.first_difference(one, other) == ".rows[1].loss was '2.0' and is '2.5'"
-    assert "was" in mutations.first_difference([1], [1, 2])
-
-
-def test_the_table_counts_every_case_and_lists_the_bad_ones():
-    good = verdict.Outcome("mutations", 0, "log.jsonl", "told", "refused")
-    bad = verdict.Outcome("mutations", 1, "log.jsonl", "what was done", bad="a hang")
-    rows = table.rows([good, bad])
-    assert rows == [
-        ("mutations", "log.jsonl", "2", "", "1", "", "", "1"),
-        ("mutations", "all", "2", "", "1", "", "", "1"),
-    ]
-    campaign = table.Campaign("python -m campaign", 3, "abc", 61.0, 2)
-    (text,) = table.bad_ones([good, bad], campaign)
-    assert "mutations:1  a hang" in text
-    assert "--seed 3 --only mutations:1" in text
-    page = table.as_markdown([good, bad], campaign)
-    assert all(word in page for word in ("commit abc", "1 min 1 s", "seed 3", "1 bad cases of 2", "what was done"))
+@pytest.mark.parametrize("how", damage.WAYS)
+def test_damage_is_damage_and_the_same_for_the_same_seed(how: str, tmp_path: Path):
+    content, found = b'{"epoch": 12, "loss": 0.25}', []
+    for seed in (0, 0, *range(1, 20)):
+        file = tmp_path / f"{len(found)}.json"
+        file.write_bytes(content)
+        damage.damage(how, file, random.Random(seed), tmp_path / "ran")
+        found.append(file.read_bytes() if file.is_file() else how.encode())
+        assert found[-1] != content
+    assert found[0] == found[1]
+    assert (len(set(found)) > 1) == (how in damage.BYTES and how != "emptied")
 
 
 # The disk that fails
@@ -121,9 +110,9 @@ def test_the_table_counts_every_case_and_lists_the_bad_ones():
 WRITE = """
 import os, sys
 from pathlib import Path
-from campaign import faults
+from campaign import crashes
 folder, at, way = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-faults.Disk(folder, at, way, journal=folder.with_name("journal")).install()
+crashes.Disk(folder, at, way, journal=folder.with_name("journal")).install()
 with open(folder / "safe", "w") as file:
     file.write("0123456789")
     file.flush()
@@ -138,13 +127,9 @@ WRITES = ["open safe", "write safe", "fsync safe", "open unsafe", "write unsafe"
 @pytest.mark.parametrize(
     ("at", "way", "left"),
     [
-        (0, "before", {"safe": 10, "renamed": 10}),
-        (2, "before", {"safe": 0}),
         (2, "after", {"safe": 0}),  # it was not flushed
         (2, "in the middle", {"safe": 5}),
-        (3, "after", {"safe": 10}),
         (6, "before", {"safe": 10, "unsafe": 10}),
-        (6, "after", {"safe": 10, "renamed": 10}),
         (6, "power", {"safe": 10, "renamed": 0}),
         (5, "full", {"safe": 10, "unsafe": 0}),
     ],
@@ -152,15 +137,10 @@ WRITES = ["open safe", "write safe", "fsync safe", "open unsafe", "write unsafe"
 def test_a_disk_fails_at_one_write(at: int, way: str, left: dict[str, int], tmp_path: Path):
     folder = tmp_path / "folder"
     folder.mkdir()
-    path = os.pathsep.join([str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")])
-    found = subprocess.run(
-        [sys.executable, "-c", WRITE, str(folder), str(at), way],
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert found.returncode == (0 if at == 0 else 1 if way == "full" else 77)
+    words = [sys.executable, "-c", WRITE, str(folder), str(at), way]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
+    found = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert found.returncode == (1 if way == "full" else 77)
     assert found.stderr.strip().endswith("No space left on device" if way == "full" else "")
     assert {file.name: file.stat().st_size for file in folder.iterdir()} == left
-    assert (tmp_path / "journal").read_text().splitlines() == WRITES[: at or None]
+    assert (tmp_path / "journal").read_text().splitlines() == WRITES[:at]

@@ -1,6 +1,5 @@
 """Whatever is passed to a public call is either right or a `UserError` that says what was expected."""
 
-import math
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,39 +23,13 @@ def quantized() -> torch.Tensor:
         return torch.quantize_per_tensor(torch.tensor([0.5, 0.5]), 0.1, 0, torch.qint8)
 
 
-NUMBERS: dict[str, Any] = {
-    "zero": 0,
-    "half": 0.5,
-    "half of numpy": np.float32(0.5),
-    "one of numpy": np.int64(1),
-    "half tensor": torch.tensor(0.5),
-    "one tensor": torch.tensor(1),
-}
-NONSENSE: dict[str, Any] = {
-    "text": "x",
-    "bytes": b"x",
-    "nan": math.nan,
-    "inf": math.inf,
-    "minus one": -1,
-    "list of text": ["a"],
-    "list of None": [None],
-    "object": object(),
-    "true": True,
-    "huge": 10**400,
-    "large": 2**62,
-    "complex": 0.5 + 0.5j,
-    "function": lambda *some: None,
-    "vector": torch.tensor([0.1, 0.2, 0.3]),
-    "sparse": torch.tensor([0.5, 0.5]).to_sparse(),
-    "complex tensor": torch.tensor(0.5 + 0.5j),
-    "complex of numpy": np.complex64(0.5 + 0.5j),
-    "meta": torch.tensor(0.5, device="meta"),
-    "quantized": quantized(),
-    "bool tensor": torch.tensor(True),
-    "array of objects": np.array([None, 1], dtype=object),
-}
-POINTS = {*NUMBERS, "true", "bool tensor"}
-EVERYTHING = {**NUMBERS, **NONSENSE, "None": None, "empty list": [], "empty dict": {}}
+NUMBERS = ("0", "0.5", "np.float32(0.5)", "np.int64(1)", "torch.tensor(0.5)", "torch.tensor(1)")
+NONSENSE = ("'x'", "b'x'", "float('nan')", "float('inf')", "-1", "['a']", "[None]", "object()", "True", "10**400")
+NONSENSE += ("2**62", "0.5 + 0.5j", "lambda *some: None", "torch.tensor([0.1, 0.2, 0.3])", "torch.tensor(0.5 + 0.5j)")
+NONSENSE += ("torch.tensor([0.5, 0.5]).to_sparse()", "quantized()", "np.complex64(0.5 + 0.5j)", "torch.tensor(True)")
+NONSENSE += ("torch.tensor(0.5, device='meta')", "np.array([None, 1], dtype=object)", "None", "[]", "{}")
+POINTS = {*NUMBERS, "True", "torch.tensor(True)"}
+EVERYTHING: dict[str, Any] = {text: eval(text) for text in (*NUMBERS, *NONSENSE)}
 
 
 def line() -> ss.Subspace:
@@ -85,42 +58,45 @@ def evaluate(**settings: Any) -> object:
 Call = Callable[[Any], object]
 CALLS: dict[str, tuple[Call, set[str]]] = {  # and what is right for it
     "Simplex(…)": (ss.Simplex, set()),
-    "Bezier(…)": (ss.Bezier, {"one of numpy"}),
+    "Bezier(…)": (ss.Bezier, {"np.int64(1)"}),
     "Subspace(net, …)": (lambda odd: ss.Subspace(lambda: nn.Linear(1, 1), odd), set()),
-    "Subspace(layerwise=…)": (lambda odd: ss.Subspace(lambda: nn.Linear(1, 1), ss.Line(), odd), {"true"}),
+    "Subspace(layerwise=…)": (lambda odd: ss.Subspace(lambda: nn.Linear(1, 1), ss.Line(), odd), {"True"}),
     "Subspace(seed=…)": (
         lambda odd: ss.Subspace(lambda: nn.Linear(1, 1), ss.Line(), seed=odd),
-        {"None", "zero", "one of numpy", "minus one", "large"},
+        {"None", "0", "np.int64(1)", "-1", "2**62"},
     ),
     "Subspace(statistics_every=…)": (
         lambda odd: ss.Subspace(normed, ss.Line(), statistics_every=odd),
-        {"None", "one of numpy"},
+        {"None", "np.int64(1)"},
     ),
-    "at(…)": (lambda odd: line().at(odd), {*POINTS, "empty dict"}),
+    "at(…)": (lambda odd: line().at(odd), {*POINTS, "{}"}),
     "at({'0': …})": (lambda odd: line().at({"0": odd}), POINTS),
-    "at(outside=…)": (lambda odd: line().at(0.5, odd), {"true"}),
-    "at(share=…)": (lambda odd: line().at(0.5, share=odd), {"true"}),
-    "family(x, alpha=…)": (lambda odd: line()(X, alpha=odd), {*POINTS, "empty dict", "None"}),
-    "coefficients(…)": (lambda odd: line().coefficients(odd), {*POINTS, "empty dict"}),
+    "at(outside=…)": (lambda odd: line().at(0.5, odd), {"True"}),
+    "at(share=…)": (lambda odd: line().at(0.5, share=odd), {"True"}),
+    "family(x, alpha=…)": (lambda odd: line()(X, alpha=odd), {*POINTS, "{}", "None"}),
+    "coefficients(…)": (lambda odd: line().coefficients(odd), {*POINTS, "{}"}),
     "sample(…)": (lambda odd: line().sample(odd), {"None"}),
-    "ensemble(…)": (lambda odd: line().ensemble(odd), {"vector", "sparse"}),
+    "ensemble(…)": (
+        lambda odd: line().ensemble(odd),
+        {"torch.tensor([0.1, 0.2, 0.3])", "torch.tensor([0.5, 0.5]).to_sparse()"},
+    ),
     "ensemble(average=…)": (lambda odd: line().ensemble([0.1], odd), set()),
-    "penalty(…)": (lambda odd: line().penalty(odd), {*NUMBERS, "large"} - {"half of numpy", "one of numpy"}),
+    "penalty(…)": (lambda odd: line().penalty(odd), {*NUMBERS, "2**62"} - {"np.float32(0.5)", "np.int64(1)"}),
     "recalibrate(…)": (lambda odd: ss.recalibrate(odd, [X]), set()),
     "recalibrate(net, …)": (lambda odd: ss.recalibrate(normed(), odd), set()),
     "recalibrate(batches=…)": (
         lambda odd: ss.recalibrate(normed(), [X], batches=odd),
-        {"None", "one of numpy", "large"},
+        {"None", "np.int64(1)", "2**62"},
     ),
-    "recalibrate(finite=…)": (lambda odd: ss.recalibrate(normed(), [X], finite=odd), {"true"}),
+    "recalibrate(finite=…)": (lambda odd: ss.recalibrate(normed(), [X], finite=odd), {"True"}),
     "select(…)": (lambda odd: line().select(odd), set()),
     "select(by=…)": (lambda odd: line().select(DATA, odd), set()),
     "select(per=…)": (lambda odd: line().select(DATA, per=odd), set()),
     "select(search=…)": (lambda odd: line().select(DATA, search=odd, points=2, folds=0), {"None"}),
-    "select(seed=…)": (lambda odd: line().select(DATA, seed=odd, points=2, folds=2), {"zero", "one of numpy"}),
+    "select(seed=…)": (lambda odd: line().select(DATA, seed=odd, points=2, folds=2), {"0", "np.int64(1)"}),
     "select(level=…)": (
         lambda odd: line().select(DATA, level=odd, points=2, folds=0),
-        {"half", "half of numpy", "half tensor"},
+        {"0.5", "np.float32(0.5)", "torch.tensor(0.5)"},
     ),
     "select([(x, …)])": (lambda odd: line().select([(X, odd)]), set()),
     "evaluate(…)": (lambda odd: ss.evaluate(odd, test=DATA, progress=False), set()),
@@ -128,24 +104,26 @@ CALLS: dict[str, tuple[Call, set[str]]] = {  # and what is right for it
     "evaluate(test=[…])": (lambda odd: evaluate(test=[odd]), set()),
     "evaluate(test=[(x, …)])": (lambda odd: evaluate(test=[(X, odd)]), set()),
     "evaluate(task='regression')": (lambda odd: evaluate(test=[(X, odd)], task="regression"), set()),
-    "evaluate(outliers=…)": (lambda odd: evaluate(outliers=odd), {"None", "empty list", "empty dict"}),
+    "evaluate(outliers=…)": (lambda odd: evaluate(outliers=odd), {"None", "[]", "{}"}),
     "evaluate(corruptions=…)": (lambda odd: evaluate(corruptions=odd), {"None"}),
-    "evaluate(metrics=…)": (lambda odd: evaluate(metrics=odd), {"None", "empty list", "empty dict"}),
-    "evaluate(name=…)": (lambda odd: evaluate(name=odd), {"None", "text"}),
-    "evaluate(trust=…)": (lambda odd: evaluate(trust=odd), {"true"}),
+    "evaluate(metrics=…)": (lambda odd: evaluate(metrics=odd), {"None", "[]", "{}"}),
+    "evaluate(name=…)": (lambda odd: evaluate(name=odd), {"None", "'x'"}),
+    "evaluate(trust=…)": (lambda odd: evaluate(trust=odd), {"True"}),
     "evaluate(task=…)": (lambda odd: evaluate(task=odd), {"None"}),
     "Classification(…)": (ss.Classification, set()),
     "Classification(ignore=…)": (
         lambda odd: ss.Classification(ignore=odd),
-        {"zero", "one of numpy", "minus one", "large"},
+        {"0", "np.int64(1)", "-1", "2**62"},
     ),
-    "Classification(shift=…)": (lambda odd: ss.Classification(shift=odd), {"true"}),
-    "Regression(…)": (ss.Regression, {"true"}),
+    "Classification(shift=…)": (lambda odd: ss.Classification(shift=odd), {"True"}),
+    "Regression(…)": (ss.Regression, {"True"}),
     "report(…)": (lambda odd: ss.report(odd, "r.html"), set()),
     "plot(…)": (lambda odd: ss.plot("along", odd), set()),
     "save(…)": (lambda odd: ss.save(odd, "f.safetensors"), set()),
     "load(…)": (lambda odd: ss.load(0 if isinstance(odd, str) else odd, nn.Identity), set()),
     "distribute(…)": (ss.distribute, set()),
+    "train(…)": (ss.train, set()),
+    "compare(…)": (ss.compare, set()),
 }
 
 

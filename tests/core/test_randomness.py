@@ -191,3 +191,12 @@ def test_numbers_from_a_seed_are_those_of_the_device_too_and_of_no_other():
     assert torch.equal(inside, torch.rand(3, device="cuda", generator=torch.Generator("cuda").manual_seed(5)))
     after = [torch.get_rng_state(), *torch.cuda.get_rng_state_all()]
     assert all(map(torch.equal, (*before, *before[2:]), (*after, *others)))
+
+
+@pytest.mark.parametrize("m", [2, 3, 7, 1000])
+def test_a_pair_is_the_same_number_by_number_and_as_a_tensor(m, monkeypatch):
+    one, other = randomness.new_state(m), randomness.new_state(m)
+    few = torch.stack([randomness.pair(one, m) for _ in range(200)])
+    monkeypatch.setattr(randomness, "FEW", -1)
+    assert torch.equal(few, torch.stack([randomness.pair(other, m) for _ in range(200)]))
+    assert torch.equal(one, other)

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from torch import nn
 
 import subspaces as ss
-from subspaces.core import streams
+from subspaces.core import randomness
 from subspaces.core.randomness import new_state
 from subspaces.experiments.studies.network_mixtures import KINDS
 from subspaces.experiments.training import Recipe
 
-seeds = st.integers(0, streams.SEEDS - 1)
-uses = st.sampled_from(sorted(streams.USES))
-parts = st.integers(0, streams.PARTS - 1)
+seeds = st.integers(0, randomness.SEEDS - 1)
+uses = st.sampled_from(sorted(randomness.USES))
+parts = st.integers(0, randomness.PARTS - 1)
 
 
 def read(number: int) -> tuple[int, int, int, bool]:
@@ -28,38 +28,38 @@ def read(number: int) -> tuple[int, int, int, bool]:
 @quick
 @given(seeds, uses, parts, st.booleans())
 def test_a_number_can_be_read_back_so_that_no_two_are_the_same(seed, use, part, statistics):
-    chosen = streams.statistics_seed(seed) if statistics else seed
-    number = streams.number(chosen, use, part)
-    assert read(number) == (seed, part, streams.USES[use], statistics)
+    chosen = randomness.statistics_seed(seed) if statistics else seed
+    number = randomness.number(chosen, use, part)
+    assert read(number) == (seed, part, randomness.USES[use], statistics)
     assert number < 2**64  # torch takes no more
 
 
 def test_uses_are_numbered_once_and_fit():
-    assert len(set(streams.USES.values())) == len(streams.USES)
-    assert set(streams.USES.values()) <= set(range(64))
+    assert len(set(randomness.USES.values())) == len(randomness.USES)
+    assert set(randomness.USES.values()) <= set(range(64))
 
 
 @quick
-@given(st.integers(0, streams.EPOCHS - 1), st.integers(0, streams.BRANCHES - 1))
+@given(st.integers(0, randomness.EPOCHS - 1), st.integers(0, randomness.BRANCHES - 1))
 def test_an_epoch_of_a_branch_is_a_part_of_its_own(epoch, branch):
-    part = streams.on_branch(epoch, branch)
-    assert divmod(part, streams.EPOCHS) == (branch, epoch)
-    assert part < streams.PARTS
+    part = randomness.on_branch(epoch, branch)
+    assert divmod(part, randomness.EPOCHS) == (branch, epoch)
+    assert part < randomness.PARTS
 
 
 @quick
-@given(st.integers(0, len(KINDS) - 1), st.integers(0, streams.PARTS // 256 - 1))
+@given(st.integers(0, len(KINDS) - 1), st.integers(0, randomness.PARTS // 256 - 1))
 def test_a_draw_of_a_kind_is_a_part_of_its_own(kind, draw):
-    part = streams.mixture(kind, draw)
+    part = randomness.mixture(kind, draw)
     assert divmod(part, 256) == (draw, kind)
-    assert part < streams.PARTS
+    assert part < randomness.PARTS
 
 
 def test_states_of_all_uses_differ():
-    ends = (0, 1, streams.SEEDS - 1)
-    starts = [*ends, *(streams.statistics_seed(seed) for seed in ends)]
-    corners = itertools.product(starts, streams.USES, (0, 1, 255, 256, streams.EPOCHS, streams.PARTS - 1))
-    states = [tuple(streams.stream(*corner).tolist()) for corner in corners]
+    ends = (0, 1, randomness.SEEDS - 1)
+    starts = [*ends, *(randomness.statistics_seed(seed) for seed in ends)]
+    corners = itertools.product(starts, randomness.USES, (0, 1, 255, 256, randomness.EPOCHS, randomness.PARTS - 1))
+    states = [tuple(randomness.stream(*corner).tolist()) for corner in corners]
     assert len(set(states)) == len(states)
     assert all(counter == 0 for _, counter in states)
 
@@ -75,31 +75,31 @@ def test_numbers_are_fixed_for_good():
         ("augmentation", 3): 5 + (3 << 32) + (5 << 56),
         ("points", 0): 5 + (6 << 56),
         ("dropout", 0): 5 + (7 << 56),
-        ("mixtures", streams.mixture(2, 3)): 5 + (2 << 32) + (3 << 40) + (8 << 56),
+        ("mixtures", randomness.mixture(2, 3)): 5 + (2 << 32) + (3 << 40) + (8 << 56),
         ("corruptions", 4): 5 + (4 << 32) + (9 << 56),
         ("selection", 0): 5 + (10 << 56),
         ("processes", 1): 5 + (1 << 32) + (11 << 56),
     }
-    assert {use for use, _ in known} == set(streams.USES)
+    assert {use for use, _ in known} == set(randomness.USES)
     for (use, part), number in known.items():
-        assert streams.number(5, use, part) == number
-        assert torch.equal(streams.stream(5, use, part), new_state(number))
-    assert streams.statistics_seed(5) == 5 + 2**62
-    assert streams.on_branch(7, 3) == 7 + (3 << 16)
+        assert randomness.number(5, use, part) == number
+        assert torch.equal(randomness.stream(5, use, part), new_state(number))
+    assert randomness.statistics_seed(5) == 5 + 2**62
+    assert randomness.on_branch(7, 3) == 7 + (3 << 16)
 
 
 def test_a_family_draws_from_the_stream_of_its_bare_seed():
     family = ss.Subspace(lambda: nn.Linear(2, 2), ss.Line(), seed=9)
-    assert torch.equal(family.rng, streams.stream(9, "family"))
+    assert torch.equal(family.rng, randomness.stream(9, "family"))
 
 
-@pytest.mark.parametrize("part", [-1, streams.PARTS])
+@pytest.mark.parametrize("part", [-1, randomness.PARTS])
 def test_a_part_that_would_reach_into_another_use_is_refused(part):
     with pytest.raises(ValueError, match=rf"part {part} of the random numbers for batches: expected 0 to 16777215"):
-        streams.stream(0, "batches", part)
+        randomness.stream(0, "batches", part)
 
 
-@pytest.mark.parametrize(("field", "most"), [("branch", streams.BRANCHES - 1), ("epochs", streams.EPOCHS - 1)])
+@pytest.mark.parametrize(("field", "most"), [("branch", randomness.BRANCHES - 1), ("epochs", randomness.EPOCHS - 1)])
 def test_a_recipe_with_more_branches_or_epochs_than_there_are_streams_is_refused(field, most):
     Recipe(**{field: most})
     with pytest.raises(ValueError, match=rf"{field}={most + 1}: expected at most {most:,}"):

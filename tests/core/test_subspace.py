@@ -234,6 +234,11 @@ def test_train_mode_draws_afresh_and_repeats_under_a_seed():
             family.vertex(vertex)["head.weight"].zero_()
             family.vertex(vertex)["head.bias"].fill_(vertex)  # the output is alpha
         drawn.append([family(images())[0, 0].item() for _ in range(8)])
+    rngs = []
+    for seed in (0, 0, 1):  # by default from the global generator
+        torch.manual_seed(seed)
+        rngs.append(Subspace(Small, Line()).rng)
+    assert [torch.equal(rngs[0], rng) for rng in rngs] == [True, True, False]
     assert len(set(drawn[0])) == 8
     assert all(0 <= alpha < 1 for alpha in drawn[0])
     assert drawn[0] == drawn[1]
@@ -248,16 +253,6 @@ def test_each_call_in_train_mode_runs_at_the_next_draw():
         assert torch.equal(output, twin(images(), alpha=twin.sample()))
     assert not torch.equal(outputs[0], outputs[1])
     assert torch.equal(family.rng, twin.rng)
-
-
-def test_seed_comes_from_the_global_generator_by_default():
-    torch.manual_seed(0)
-    first = Subspace(Small, Line())
-    second = Subspace(Small, Line())
-    torch.manual_seed(0)
-    again = Subspace(Small, Line())
-    assert torch.equal(first.rng, again.rng)
-    assert not torch.equal(first.rng, second.rng)
 
 
 @pytest.mark.filterwarnings("ignore::subspaces.core.stale.StatisticsWarning")
@@ -298,11 +293,6 @@ def test_sample_by_what(shape, layerwise):
 def test_samples_per_weight_are_uniform():
     family = Subspace(lambda: nn.Linear(100, 100), Line(), seed=0)
     assert stats.kstest(family.sample(per="weight")["weight"].flatten().numpy(), "uniform").pvalue > 0.01
-
-
-def test_sample_by_something_else():
-    with pytest.raises(ValueError, match="per='channel': expected 'network', 'layer' or 'weight'"):
-        Subspace(Small, Line()).sample(per="channel")
 
 
 def test_extrapolation_on_request():
@@ -375,12 +365,6 @@ def test_vertices_are_views():
     assert not family.vertex(0)["head.bias"].eq(7).any()
 
 
-@pytest.mark.parametrize("index", [3, -4, 100])
-def test_no_such_vertex(index):
-    with pytest.raises(IndexError, match=rf"vertex\({index}\): Simplex\(m=3\) has vertices 0 to 2"):
-        Subspace(Small, Simplex(3)).vertex(index)
-
-
 def test_description():
     weights = sum(parameter.numel() for parameter in Small().parameters())
     text = str(Subspace(Small, Bezier(2), layerwise=True))
@@ -444,16 +428,9 @@ def test_no_penalty():
     assert not penalty.requires_grad
     norms_only = Subspace(lambda: nn.BatchNorm1d(3), Line())
     assert norms_only.penalty() == 0
-
-
-def test_penalty_is_linear_in_beta():
-    family = Subspace(Small, Line())
-    torch.testing.assert_close(family.penalty(2.5), 2.5 * family.penalty())
-    torch.testing.assert_close(family.penalty(), exact_cos2(family, 0, 1, WEIGHTS))
-
-
-def test_penalty_is_one_at_point_init():
-    assert Subspace(Small, Simplex(3), init="point", offset=0.0).penalty().item() == pytest.approx(1)
+    assert family.feature_similarity(family(images(), features="head")) == 0  # of one group
+    same = Subspace(Small, Simplex(3), init="point", offset=0.0)
+    assert same.penalty().item() == pytest.approx(1)
 
 
 def test_penalty_and_distances_look_where_the_predicate_says():
@@ -511,12 +488,6 @@ def test_parameter_groups_hold_each_vertex_once():
     assert {id(p) for group in groups for p in group["params"]} == {id(p) for p in family.parameters()}
 
 
-@pytest.mark.parametrize(("name", "hint"), [("other", "did you mean 'others'"), ("bn", "expected one of 'weights'")])
-def test_unknown_parameter_group(name, hint):
-    with pytest.raises(ArgumentError, match=rf"parameter_groups\({name}=…\): no group of that name; {hint}"):
-        Subspace(Small, Line()).parameter_groups(**{name: {"lr": 1}})
-
-
 def test_options_for_a_group_that_the_network_does_not_have():
     family = Subspace(lambda: nn.Linear(3, 2, bias=False), Line())
     assert family.parameter_groups(others={"weight_decay": 0}) == [{"params": [family.omega["weights"]]}]
@@ -556,25 +527,10 @@ def test_samples_are_groups_at_their_own_points(batch, samples, layerwise):
     assert torch.equal(family.template.norm.running_mean, hand.template.norm.running_mean)
 
 
-@pytest.mark.parametrize("shape", [Line(), Simplex(3)], ids=str)
-def test_every_parameter_of_a_network_has_memory_of_its_own(shape):
-    """Or a file of one of them would hold them all, and a copy of the network too."""
-    for parameter in Subspace(Small, shape).midpoint().parameters():
-        assert parameter.untyped_storage().nbytes() == parameter.numel() * parameter.element_size()
-
-
 def test_samples_are_ignored_in_eval_mode():
     family = Subspace(Small, Line()).eval()
     assert torch.equal(family(images(), samples=3), family(images()))
     assert len(family(images(), samples=3, features="head").features) == 1  # the whole batch in one
-
-
-@pytest.mark.parametrize(("samples", "alpha"), [(0, None), (-1, None), (2, 0.5)])
-def test_impossible_samples(samples, alpha):
-    with pytest.raises(
-        ValueError, match=f"samples={samples}: expected an integer from 1, and no alpha where it is more"
-    ):
-        Subspace(Small, Line())(images(), alpha=alpha, samples=samples)
 
 
 class Deep(nn.Module):
@@ -634,11 +590,6 @@ def test_features_of_an_unknown_module():
     assert torch.equal(family.rng, before)
 
 
-def test_features_of_a_module_that_is_not_called():
-    with pytest.raises(ValueError, match="features='unused': the network ran without calling that module on a tensor"):
-        Subspace(Deep, Line())(torch.randn(3, 4), features="unused")
-
-
 def test_features_of_a_module_that_only_some_groups_call():
     class Sometimes(Deep):
         def forward(self, x: Tensor) -> Tensor:
@@ -680,11 +631,6 @@ def test_feature_similarity_can_be_trained():
         assert found["head.weight"].eq(0).all()  # the features do not depend on the head
 
 
-def test_feature_similarity_of_one_group_is_nothing():
-    family = Subspace(Small, Line())
-    assert family.feature_similarity(family(images(), features="head")) == 0
-
-
 @pytest.mark.parametrize(
     ("call", "kind", "words"),
     [
@@ -696,6 +642,14 @@ def test_feature_similarity_of_one_group_is_nothing():
         (lambda f: f.ensemble(0.5), TypeError, "expected several points"),
         (lambda f: f(torch.zeros(2, 3), samples=2.5), ValueError, "samples=2.5: expected an integer"),
         (lambda f: Subspace.from_modules(f.midpoint(), Line()), TypeError, "expected a list of modules"),
+        (lambda f: f.sample(per="channel"), ValueError, "per='channel': expected 'network', 'layer' or 'weight'"),
+        (lambda f: f.vertex(2), IndexError, r"vertex\(2\): Line\(\) has vertices 0 to 1"),
+        (lambda f: f.vertex(-3), IndexError, r"vertex\(-3\): Line\(\) has vertices 0 to 1"),
+        (lambda f: f(torch.zeros(2, 3), samples=0), ValueError, "samples=0: expected an integer from 1"),
+        (lambda f: f(torch.zeros(2, 3), samples=2, alpha=0.5), ValueError, "samples=2: .* and no alpha"),
+        (lambda f: f.parameter_groups(other={"lr": 1}), ArgumentError, r"\(other=…\): .*did you mean 'others'"),
+        (lambda f: f.parameter_groups(bn={"lr": 1}), ArgumentError, "no group of that name; expected one of 'weights'"),
+        (lambda f: Subspace(Deep, Line())(torch.zeros(3, 4), features="unused"), ValueError, "without calling that"),
     ],
 )
 def test_more_wrong_calls(call, kind, words):
@@ -715,5 +669,6 @@ def test_the_angle_of_very_large_and_very_small_weights():
 
 def test_beta_may_be_a_tensor():
     family = Subspace(lambda: nn.Linear(3, 2), Line())
+    assert family.penalty(2.5).item() == pytest.approx(2.5 * family.penalty().item())
     assert family.penalty(torch.tensor(0.5)).item() == pytest.approx(family.penalty(0.5).item())
     assert family.penalty(torch.tensor(0.0)).item() == 0

@@ -12,7 +12,7 @@ from family_cases import LOADERS, TEST, family, normless
 from torch import nn
 
 import subspaces as ss
-from subspaces.core import streams
+from subspaces.core import randomness
 from subspaces.experiments import data
 from subspaces.experiments.training import Run
 from subspaces.experiments.training.batches import evaluation_batches, statistics_batches, statistics_seed
@@ -35,7 +35,7 @@ def by_hand(folder: Path, split: str) -> tuple[list[Any], Any]:
     batches = evaluation_batches(getattr(dataset, split), recipe, dataset, CPU)
     with torch.no_grad():
         for number, (x, _) in enumerate(batches):
-            torch.manual_seed(streams.number(recipe.seed, "dropout", number))
+            torch.manual_seed(randomness.number(recipe.seed, "dropout", number))
             for each in found:
                 each.append(network(x).double().numpy())
     return [np.concatenate(each) for each in found], getattr(dataset, split).labels.numpy()

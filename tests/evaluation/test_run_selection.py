@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 import subspaces as ss
 from subspaces.cli import app
-from subspaces.core import streams
+from subspaces.core import randomness
 from subspaces.evaluation.corruptions import corrupt
 from subspaces.experiments import data as datasets
 from subspaces.experiments.data.dataset import DataError
@@ -57,7 +57,7 @@ def test_what_is_measured_are_all_the_others(run: Path) -> None:
     family = ss.load(run / "family.safetensors", retrained.network(10, (1, 8, 8), 0), shape=recipe.result_shape())
     training = statistics_batches(recipe, data, CPU.resolved())
     network = ss.recalibrate(family.midpoint(), training, batches=2).eval()
-    others = streams.permutation(streams.stream(3, "selection", 2), 597)[40:]
+    others = randomness.permutation(randomness.stream(3, "selection", 2), 597)[40:]
     mean, std = (torch.tensor(each)[:, None, None] for each in (data.mean, data.std))
     x = (corrupt(data.test.images, "contrast", 3)[others] / 255 - mean) / std
     with torch.no_grad():

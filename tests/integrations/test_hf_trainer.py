@@ -1,12 +1,12 @@
 """`SubspaceTrainer`: the penalty, decay, statistics, evaluation at the midpoint, and checkpoints of a family."""
 
 import copy
-import random
+import inspect
+import pickle
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,8 @@ pytest.importorskip("accelerate", reason="accelerate is not installed, which tra
 
 from hf_models import (
     Normed,
+    answered,
+    answerer,
     arguments,
     assert_same,
     classified,
@@ -75,28 +77,44 @@ def test_a_step_has_the_penalty_once(tmp_path: Path, make: Any, data: Any, optio
     assert_close(without.omega["others"], with_it.omega["others"], atol=1e-6, rtol=0)
 
 
+def test_weights_decay_and_norms_and_biases_do_not(tmp_path: Path) -> None:
+    family, settings = seeded(classifier), arguments(tmp_path, weight_decay=0.1)
+    decaying, others = SubspaceTrainer(family, settings).create_optimizer().param_groups
+    assert [(group["weight_decay"], len(group["params"])) for group in (decaying, others)] == [(0.1, 2), (0.0, 1)]
+    names = [group.name for group in family.layout.groups if group.penalised]
+    assert {id(parameter) for parameter in decaying["params"]} == {id(family.omega[name]) for name in names}
+    assert others["params"][0] is family.omega["others"]
+
+
 def test_groups_of_a_family_are_those_of_its_optimiser(tmp_path: Path) -> None:
     def get_groups(model: nn.Module) -> list[dict[str, Any]]:
         head = [p for name, p in model.named_parameters() if name.startswith("classifier")]
         body = [p for name, p in model.named_parameters() if not name.startswith("classifier")]
         return [{"params": body}, {"params": head, "lr": 0.5, "weight_decay": 0.0}]
 
-    family = ss.Subspace(classifier(), ss.Line(), init="point", groups=get_groups)
-    trainer = SubspaceTrainer(family, arguments(tmp_path, weight_decay=0.1), train_dataset=classified())
-    body, head = trainer.create_optimizer().param_groups
-    assert (body["weight_decay"], body["lr"]) == (0.1, trainer.args.learning_rate)
+    family, settings = ss.Subspace(classifier(), ss.Line(), groups=get_groups), arguments(tmp_path, weight_decay=0.1)
+    body, head = SubspaceTrainer(family, settings).create_optimizer().param_groups
+    assert (body["weight_decay"], body["lr"]) == (0.1, settings.learning_rate)
     assert (head["weight_decay"], head["lr"]) == (0.0, 0.5)
     assert sum(map(len, (body["params"], head["params"]))) == len(family.omega)
 
 
-def test_weights_decay_and_norms_and_biases_do_not(tmp_path: Path) -> None:
-    family = seeded(classifier)
-    trainer = SubspaceTrainer(family, arguments(tmp_path, weight_decay=0.1), train_dataset=classified())
-    decaying, others = trainer.create_optimizer().param_groups
-    assert [(group["weight_decay"], len(group["params"])) for group in (decaying, others)] == [(0.1, 2), (0.0, 1)]
-    names = [group.name for group in family.layout.groups if group.penalised]
-    assert {id(parameter) for parameter in decaying["params"]} == {id(family.omega[name]) for name in names}
-    assert others["params"][0] is family.omega["others"]
+@pytest.mark.parametrize(
+    ("make", "labels"),
+    [(classifier, ["labels"]), (answerer, ["start_positions", "end_positions"]), (language_model, ["labels"])],
+)
+def test_columns_and_labels_are_those_of_the_network(make: Any, labels: list[str], tmp_path: Path) -> None:
+    """Also where the trainer calls a function for its model."""
+    settings = arguments(tmp_path, include_num_input_tokens_seen="all", gradient_checkpointing=True)
+    options: list[dict[str, Any]] = [{"model": seeded(make)}, {"model_init": lambda: seeded(make)}]
+    for given in options:
+        trainer = SubspaceTrainer(
+            **given, args=settings, train_dataset={answerer: answered}.get(make, classified)()[:4]
+        )
+        assert trainer.label_names == labels
+        trainer._set_signature_columns_if_needed()
+        assert {*inspect.signature(make().forward).parameters, *labels} <= {*trainer._signature_columns}
+        copy.deepcopy(pickle.loads(pickle.dumps(trainer.model)))
 
 
 def test_it_learns_and_answers_at_the_midpoint(tmp_path: Path) -> None:
@@ -133,54 +151,6 @@ def test_statistics_are_made_before_evaluation_and_training_does_not_notice(tmp_
         assert_close(found, midpoint(torch.stack([row["input_ids"] for row in data]))["logits"])
 
 
-class Drawing(torch.utils.data.Dataset[Any]):
-    """Draws whatever a data set or a collator may draw from."""
-
-    def __init__(self) -> None:
-        self.rows, self.generator = classified(), np.random.default_rng(0)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, index: int) -> Any:
-        self.drawn = self.generator.random(), np.random.rand(), random.random(), torch.rand(())
-        return self.rows[index]
-
-
-class Collator:
-    def __init__(self) -> None:
-        self.generator = np.random.default_rng(0)
-
-    def __call__(self, rows: list[dict[str, Tensor]]) -> dict[str, Tensor]:
-        self.generator.random()
-        return {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
-
-
-def test_statistics_take_no_random_numbers_from_data_or_collator(tmp_path: Path) -> None:
-    data, collator = Drawing(), Collator()
-    trainer = SubspaceTrainer(seeded(Normed), arguments(tmp_path), train_dataset=data, data_collator=collator)
-
-    def following() -> list[Any]:
-        generators = (copy.deepcopy(each.generator) for each in (data, collator))
-        return [*(each.random() for each in generators), random.getstate(), np.random.get_state()[1].tolist()]
-
-    before = following()
-    trainer.calibrate()
-    assert data.drawn
-    assert following() == before
-
-
-def test_gradient_checkpointing_by_an_argument_changes_nothing(tmp_path: Path) -> None:
-    trained = []
-    for wanted in (True, False):
-        family = seeded(classifier)
-        settings = arguments(tmp_path, gradient_checkpointing=wanted)
-        SubspaceTrainer(family, settings, train_dataset=classified()).train()
-        assert family.is_gradient_checkpointing == wanted
-        trained.append(vertices(family))
-    assert_same(*trained)
-
-
 @pytest.mark.parametrize(("make", "data"), [(classifier, classified), (Normed, classified)])
 def test_a_stopped_run_continues_bit_for_bit(tmp_path: Path, make: Any, data: Any) -> None:
     settings: dict[str, Any] = {"max_steps": 8, "gradient_accumulation_steps": 2, "logging_steps": 1, "eval_steps": 2}
@@ -214,32 +184,23 @@ class Stop(TrainerCallback):  # type: ignore[misc]
 
 def logged(trainer: Trainer) -> list[tuple[Any, ...]]:
     """Return all that is logged but times."""
-    return [tuple(line.get(key) for key in ("step", "loss", "grad_norm", "eval_loss")) for line in logs(trainer)]
-
-
-def logs(trainer: Trainer) -> list[dict[str, Any]]:
-    return [line for line in trainer.state.log_history if "train_runtime" not in line]
+    lines = [line for line in trainer.state.log_history if "train_runtime" not in line]
+    return [tuple(line.get(key) for key in ("step", "loss", "grad_norm", "eval_loss")) for line in lines]
 
 
 def test_the_best_family_is_loaded_at_the_end(tmp_path: Path) -> None:
-    family, scores = seeded(classifier), iter([0.3, 0.9, 0.2])
-    settings = arguments(tmp_path, max_steps=3, load_best_model_at_end=True, metric_for_best_model="score", **BY_STEPS)
-    trainer = SubspaceTrainer(
-        family,
-        settings,
-        train_dataset=classified(),
-        eval_dataset=classified()[:4],
-        compute_metrics=lambda _: {"score": next(scores)},
-    )
-    trainer.train()
+    family, data, scores = seeded(classifier), classified(), iter([0.3, 0.9, 0.2])
+    steps = {"save_strategy": "steps", "save_steps": 1, "eval_strategy": "steps", "eval_steps": 1}
+    best_of = {"load_best_model_at_end": True, "metric_for_best_model": "score"}
+    made = partial(SubspaceTrainer, train_dataset=data, eval_dataset=data[:4])
+    made(
+        family, arguments(tmp_path, max_steps=3, **best_of, **steps), compute_metrics=lambda _: {"score": next(scores)}
+    ).train()
     best = ss.load(tmp_path / "checkpoint-2" / "family.safetensors", classifier)
     assert_same(vertices(family), vertices(best))
     assert (tmp_path / "checkpoint-2" / "config.json").is_file()
     last = ss.load(tmp_path / "checkpoint-3" / "family.safetensors", classifier)
     assert not torch.equal(weights(last), weights(best))
-
-
-BY_STEPS: dict[str, Any] = {"save_strategy": "steps", "save_steps": 1, "eval_strategy": "steps", "eval_steps": 1}
 
 
 def test_smoothed_labels_are_those_of_the_next_word(tmp_path: Path) -> None:

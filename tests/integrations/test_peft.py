@@ -1,26 +1,30 @@
-"""Families of peft's adapters: only they are in it, files without the base are small, and the midpoint merges."""
+"""peft: families of adapters on one base, trained and saved; and trained adapters as the vertices of a family."""
 
-from functools import partial
+import re
+from functools import partial, partialmethod
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 pytest.importorskip("transformers", reason="transformers is not installed")
 pytest.importorskip("accelerate", reason="accelerate is not installed, which transformers' Trainer needs")
 pytest.importorskip("peft", reason="peft is not installed")
 
 import peft
-from hf_models import BERT, TOKENS, arguments, assert_same, classified, classifier, language_model, seeded
+from hf_models import TOKENS, arguments, assert_same, classified, classifier, language_model, seeded
 from safetensors import safe_open
+from torch.nn import functional as F
 from torch.testing import assert_close
-from transformers import BertForSequenceClassification
 
 import subspaces as ss
+from subspaces.integrations.peft import COMBINED, add_combined, family_of_adapters
 from subspaces.integrations.transformers import SubspaceTrainer
 
+CHOOSING = Path(__file__).parents[2] / "docs" / "choosing.md"
+NAMES = ["first", "second"]
 LORA: dict[str, Any] = {"r": 2, "target_modules": ["query", "value"], "lora_dropout": 0.1}
 
 
@@ -29,7 +33,7 @@ def base(seed: int = 0) -> nn.Module:
     return classifier()
 
 
-def adapted(seed: int = 0, task: str | None = "SEQ_CLS") -> nn.Module:
+def with_lora(seed: int = 0, task: str | None = "SEQ_CLS") -> nn.Module:
     return peft.get_peft_model(base(seed), peft.LoraConfig(task_type=task, **LORA))
 
 
@@ -40,14 +44,14 @@ def family_of(network: nn.Module, shape: ss.Shape | None = None) -> ss.Subspace:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> ss.Subspace:
     """A family after a few steps, far enough that adapters say something."""
-    family = family_of(adapted())
+    family = family_of(with_lora())
     settings = arguments(tmp_path_factory.mktemp("trained"), max_steps=6, learning_rate=0.05)
     SubspaceTrainer(family, settings, train_dataset=classified()).train()
     return family.eval()
 
 
 def test_only_adapters_are_trained(trained: ss.Subspace) -> None:
-    wanted = {name for name, parameter in adapted().named_parameters() if parameter.requires_grad}
+    wanted = {name for name, parameter in with_lora().named_parameters() if parameter.requires_grad}
     assert set(trained.vertex(0)) == wanted
     before = dict(base().named_parameters())
     frozen = dict(trained.template.named_parameters())
@@ -58,30 +62,15 @@ def test_only_adapters_are_trained(trained: ss.Subspace) -> None:
     assert trained.distances().l2[0, 1] > 0.01
 
 
-def test_vertices_begin_on_the_base() -> None:
-    family = family_of(adapted(), ss.Simplex(3)).eval()
-    with torch.no_grad():
-        expected = base().eval()(input_ids=TOKENS).logits
-        for alpha in ([1, 0, 0], [0, 0, 1], [0.2, 0.3, 0.5]):
-            assert_close(family(input_ids=TOKENS, alpha=alpha).logits, expected, atol=0.02, rtol=0)
-    assert family.distances().l2[0, 1] > 0.01
-
-
-def test_a_factory_whose_bases_differ_is_refused() -> None:
-    seeds = iter(range(2))
-    with pytest.raises(ValueError, match=r"frozen parameter .* of network 1 differs from network 0.*shared"):
-        ss.Subspace(lambda: adapted(next(seeds)), ss.Line())
-
-
 def test_a_file_of_adapters_is_small_and_loads_onto_the_same_base(trained: ss.Subspace, tmp_path: Path) -> None:
     small, whole = tmp_path / "small.safetensors", tmp_path / "whole.safetensors"
     ss.save(trained, small, shared=False)
     ss.save(trained, whole)
     shared = sum(parameter.nbytes for parameter in trained.template.parameters())
     assert whole.stat().st_size - small.stat().st_size > 0.5 * shared  # what is left holds a checksum of each
-    assert_same(dict(ss.load(small, adapted()).state_dict()), dict(trained.state_dict()))
+    assert_same(dict(ss.load(small, with_lora()).state_dict()), dict(trained.state_dict()))
     with pytest.raises(ss.FileError, match="saved without its frozen parameters"):
-        ss.load(small, adapted(1))
+        ss.load(small, with_lora(1))
 
 
 def test_the_midpoint_merges_into_a_plain_model(trained: ss.Subspace, tmp_path: Path) -> None:
@@ -101,42 +90,20 @@ def test_a_stopped_run_of_adapters_continues_bit_for_bit(tmp_path: Path) -> None
     settings: dict[str, Any] = {"max_steps": 4, "save_strategy": "steps", "save_steps": 2}
     settings |= {"bf16": True, "gradient_checkpointing": True, "save_total_limit": 2}
     made = partial(SubspaceTrainer, train_dataset=classified(), shared=False)
-    whole = made(family_of(adapted(), ss.Simplex(3)), arguments(tmp_path, **settings))
+    whole = made(family_of(with_lora(), ss.Simplex(3)), arguments(tmp_path, **settings))
     whole.train()
-    again = made(family_of(adapted(), ss.Simplex(3)), arguments(tmp_path, **settings))
+    again = made(family_of(with_lora(), ss.Simplex(3)), arguments(tmp_path, **settings))
     again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
     assert_same(dict(again.model.state_dict()), dict(whole.model.state_dict()))
     with safe_open(tmp_path / "checkpoint-4" / "family.safetensors", "pt") as file:
         assert not [name for name in file.keys() if "base_layer" in name]  # noqa: SIM118 (it is no dict)
 
 
-class Strict(BertForSequenceClassification):  # type: ignore[misc]
-    """Takes only what it knows."""
-
-    def forward(
-        self,
-        input_ids: Any = None,
-        attention_mask: Any = None,
-        inputs_embeds: Any = None,
-        labels: Any = None,
-        output_attentions: Any = None,
-        output_hidden_states: Any = None,
-        return_dict: Any = None,
-    ) -> Any:
-        return super().forward(input_ids=input_ids, labels=labels)
-
-
-def test_a_model_that_counts_no_items_is_not_asked_to_through_its_wrapper(tmp_path: Path) -> None:
-    network = peft.get_peft_model(Strict(BERT), peft.LoraConfig(task_type="SEQ_CLS", **LORA))
-    trainer = SubspaceTrainer(family_of(network), arguments(tmp_path, max_steps=1), train_dataset=classified())
-    assert not trainer.model_accepts_loss_kwargs
-    trainer.train()
-
-
 def test_the_inputs_are_found_through_any_wrapper(tmp_path: Path) -> None:
-    family = family_of(adapted(task=None))
+    family = family_of(with_lora(task=None))
     trainer = SubspaceTrainer(family, train_dataset=classified(), args=arguments(tmp_path))
     assert trainer.label_names == ["labels"]
+    assert trainer.model_accepts_loss_kwargs
     text = peft.get_peft_model(language_model(), peft.LoraConfig(r=2, target_modules=["c_attn"], fan_in_fan_out=True))
     written = family_of(text).midpoint().eval().generate(input_ids=TOKENS[:2], max_new_tokens=2, pad_token_id=0)
     assert written.shape == (2, 10)
@@ -145,10 +112,150 @@ def test_the_inputs_are_found_through_any_wrapper(tmp_path: Path) -> None:
 def test_gradients_reach_adapters_through_checkpoints() -> None:
     found = []
     for wanted in (True, False):
-        family = seeded(adapted())
+        model: Any = with_lora()
         if wanted:
-            family.gradient_checkpointing_enable()
+            model.gradient_checkpointing_enable()
+        family = seeded(model)
         torch.manual_seed(1)
         family(input_ids=TOKENS, labels=TOKENS[:, 0] % 3).loss.backward()
         found.append({name: omega.grad for name, omega in family.omega.items()})
     assert_same(*found)
+
+
+# Several trained adapters
+
+
+def randomised(model: Any, seed: int) -> Any:
+    """Give adapters and heads something to say."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, value in model.named_parameters():
+            if "lora_" in name or "modules_to_save" in name:
+                value.add_(0.3 * torch.randn(value.shape, generator=generator))
+    return model.eval()
+
+
+def with_two(task: str | None = None, **second: Any) -> Any:
+    """Return a tiny model with two adapters of different rank and scaling."""
+    torch.manual_seed(0)
+    base = classifier()
+    lora: dict[str, Any] = {"target_modules": ["query", "value"], "task_type": task, "lora_dropout": 0.1}
+    model = peft.get_peft_model(base, peft.LoraConfig(r=2, lora_alpha=4, **lora), adapter_name="first")
+    model.add_adapter("second", peft.LoraConfig(**{"r": 3, "lora_alpha": 3, **lora, **second}))
+    return randomised(model, 1)
+
+
+def logits(model: nn.Module, **options: Any) -> Tensor:
+    with torch.no_grad():
+        return model(input_ids=TOKENS, **options).logits
+
+
+def state(model: nn.Module) -> dict[str, Tensor]:
+    return {name: value.clone() for name, value in model.state_dict().items()}
+
+
+def updates(model: Any, name: str) -> dict[str, Tensor]:
+    """Return what an adapter adds to each layer, as peft computes it."""
+    parts = model.named_modules()
+    return {key: part.get_delta_weight(name).detach() for key, part in parts if name in getattr(part, "lora_A", {})}
+
+
+def assert_vertices_are_adapters(family: ss.Subspace, model: Any) -> None:
+    for index, name in enumerate(NAMES):
+        model.set_adapter(name)
+        assert_close(logits(family, alpha=torch.eye(2)[index]), logits(model), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("task", "second"),
+    [
+        (None, {}),
+        (None, {"target_modules": ["query"], "use_rslora": True}),
+        (None, {"rank_pattern": {"value": 1}}),
+        ("SEQ_CLS", {}),
+    ],
+)
+def test_a_vertex_is_its_adapter_and_a_point_mixes_the_updates(task: str | None, second: Any) -> None:
+    model = with_two(task, **second)
+    before = state(model)
+    family = family_of_adapters(model, NAMES).eval()
+    assert any("classifier" in name for name in family.vertex(0)) == (task is not None)
+    assert_vertices_are_adapters(family, model)
+    mixed = updates(family.at([0.3, 0.7]), COMBINED)
+    both = [updates(model, name) for name in NAMES]
+    for key, update in mixed.items():
+        wanted = sum(c * each[key] for c, each in zip((0.3, 0.7), both, strict=True) if key in each)
+        assert_close(update, wanted, atol=1e-6, rtol=1e-5)
+    middle = updates(family_of_adapters(model, NAMES, total=2).midpoint(), COMBINED)
+    for key, update in middle.items():
+        assert_close(update, sum(each[key] for each in both if key in each), atol=1e-6, rtol=1e-5)
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+
+
+@pytest.mark.parametrize("task", [None, "SEQ_CLS"])
+def test_coefficients_are_learned_and_the_adapter_is_saved(task: str | None, tmp_path: Path) -> None:
+    model = with_two(task)
+    family = family_of_adapters(model, NAMES).eval()
+    right = logits(family, alpha=[0.9, 0.1])
+
+    def loss(output: Any, target: Tensor) -> Tensor:
+        return F.mse_loss(output.logits, target, reduction="none").mean(1)
+
+    batch = {"input_ids": TOKENS, "labels": right}
+    selection = family.select([batch], by=loss, folds=0, steps=20)
+    assert selection.moved
+    assert selection.alpha[0] > 0.7
+    layered = family.select([batch], by=loss, per="layer", folds=0, steps=5)
+    assert layered.moved
+    assert set(layered.alpha) == set(family.layers)
+
+    add_combined(model, family, layered.alpha, "both")
+    model.set_adapter("both")
+    expected = logits(family, alpha=layered.alpha)
+    assert_close(logits(model), expected, atol=1e-5, rtol=1e-5)
+    model.save_pretrained(tmp_path, selected_adapters=["both"])
+    torch.manual_seed(0)
+    again = peft.PeftModel.from_pretrained(classifier(), tmp_path / "both").eval()
+    assert_close(logits(again), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_the_code_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(ss.Subspace, "select", partialmethod(ss.Subspace.select, steps=2, folds=2))
+    *_, code = re.findall(r"```python\n(.*?)```", CHOOSING.read_text(), re.DOTALL)
+    batch = {"input_ids": TOKENS, "labels": TOKENS[:, 0] % 3}
+    loss = lambda output, target: F.cross_entropy(output.logits, target, reduction="none")  # noqa: E731
+    exec(code, {"model": with_two(), "labelled": [batch], "loss": loss})
+    assert (tmp_path / "adapters" / "both" / "adapter_model.safetensors").is_file()
+
+
+def test_layers_of_other_kinds() -> None:
+    """GPT-2's transposed linear layers, and embeddings."""
+    torch.manual_seed(0)
+    lora: dict[str, Any] = {"target_modules": ["c_attn", "wte"], "fan_in_fan_out": True}
+    model = peft.get_peft_model(language_model(), peft.LoraConfig(r=2, **lora), adapter_name="first")
+    model.add_adapter("second", peft.LoraConfig(r=1, **lora))
+    randomised(model, 2)
+    family = family_of_adapters(model, NAMES).eval()
+    assert_vertices_are_adapters(family, model)
+
+
+def test_what_makes_no_family_is_refused() -> None:
+    model = with_two()
+    for names, message in (
+        (["first"], r"expected at least two different adapters"),
+        (["first", "first"], r"expected at least two different adapters"),
+        (["first", "secnd"], r"names has 'secnd': did you mean 'second'"),
+        ("first", r"names='first': expected a list of adapters"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            family_of_adapters(model, names)
+    with pytest.raises(TypeError, match=r"got a Linear: expected a model of peft"):
+        family_of_adapters(nn.Linear(2, 2), NAMES)
+    with pytest.raises(ValueError, match=r"adapter 'second' is of another kind: expected LoRA"):
+        family_of_adapters(with_two(use_dora=True), NAMES)
+    family = family_of_adapters(model, NAMES)
+    with pytest.raises(ValueError, match=r"name='first': the model has an adapter of that name"):
+        add_combined(model, family, [0.5, 0.5], "first")
+    with pytest.raises(TypeError, match=r"expected one that family_of_adapters made"):
+        add_combined(model, ss.Subspace(nn.Linear(2, 2), ss.Line()), 0.5, "new")

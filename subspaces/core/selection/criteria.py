@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from subspaces.core import checks, labelled
+from subspaces.core import checks, nested
 from subspaces.core.outputs import OutputCheck, Outputs, prediction, to_log_pair, to_log_probabilities, to_outputs
 from subspaces.errors import ArgumentError
 from subspaces.text import nearest
@@ -107,7 +107,7 @@ def _entropy(outputs: Outputs | None, output: Any, target: Any) -> Tensor:
 
 
 def _classes(target: Any, found: Tensor) -> Tensor:
-    labels = labelled.numbers(target, found.device, "a class number for each example")
+    labels = nested.numbers(target, found.device, "a class number for each example")
     whole = not labels.is_complex() and (not labels.is_floating_point() or bool((labels == labels.round()).all()))
     if not whole or labels.numel() != len(found):
         raise ArgumentError(
@@ -115,7 +115,7 @@ def _classes(target: Any, found: Tensor) -> Tensor:
             "class number for each; for anything else pass by=, a function of (output, target)"
         )
     classes = labels.reshape(-1).long()
-    labelled.check_classes(classes, found.shape[1], "leave examples out that have no class")
+    nested.check_classes(classes, found.shape[1], "leave examples out that have no class")
     return classes
 
 

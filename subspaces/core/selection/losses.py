@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from subspaces.core import batchnorm, checks, distributed, functional, geometry, labelled, nested
+from subspaces.core import batchnorm, checks, distributed, functional, geometry, nested
 from subspaces.core.layout import Layout
 from subspaces.core.selection.criteria import Criterion, Loss
 from subspaces.core.shapes import Shape
@@ -52,7 +52,7 @@ class Losses:
         self._omega = {group.name: family.omega[group.name].detach() for group in family.layout.groups}
         self._network = functional.copy_with(family.template, {}, share=True).eval()  # without weights
         self._batches = [batch for batch in loader if not nested.is_empty(batch)]
-        sizes = [nested.batch_size(labelled.inputs(batch)) or 0 for batch in self._batches]
+        sizes = [nested.batch_size(nested.inputs(batch)) or 0 for batch in self._batches]
         self.examples = sum(sizes)
         if self.examples < 1:
             raise ArgumentError("select got a loader without examples: expected at least one batch of them")
@@ -112,7 +112,7 @@ class Losses:
         batch = nested.moved(batch, self.device)
         target = self._target(batch)
         losses: Any = loss(self._output(rows, self._network, batch), target)
-        size = nested.batch_size(labelled.inputs(batch))
+        size = nested.batch_size(nested.inputs(batch))
         if not isinstance(losses, Tensor) or losses.shape != (size,):
             found = tuple(losses.shape) if isinstance(losses, Tensor) else checks.shown(losses)
             raise ArgumentError(
@@ -123,11 +123,11 @@ class Losses:
 
     def _target(self, batch: Any) -> Any:
         unread = "by='entropy', which needs no labels"
-        return labelled.target(batch, unread) if self.criterion.labelled else None
+        return nested.target(batch, unread) if self.criterion.labelled else None
 
     def _output(self, rows: Rows, network: nn.Module, batch: Any) -> Any:
         """Return the output of the network with these weights for a batch."""
-        args, named = labelled.inputs(batch)
+        args, named = nested.inputs(batch)
         weights = {name: view for group in self.layout.groups for name, view in group.unpack(rows[group.name]).items()}
         places = {name: weights[name] for name in self.layout.places}
-        return labelled.run(network, args, named, lambda: functional.call(network, places, args, named))
+        return nested.run(network, args, named, lambda: functional.call(network, places, args, named))

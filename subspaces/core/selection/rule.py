@@ -18,7 +18,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from subspaces.core import randomness, streams
+from subspaces.core import randomness
 
 TURNS = 999
 """How often the signs of the gains are flipped."""
@@ -54,7 +54,7 @@ def moments(gains: Tensor) -> tuple[Tensor, Tensor]:
 def critical(gains: Tensor, level: float, seed: int) -> Tensor:
     """Return z: the quantile of the largest mean / error over points, [points, n], when signs are random."""
     n = gains.shape[1]
-    state = streams.stream(seed, "selection", _SIGNS)
+    state = randomness.stream(seed, "selection", _SIGNS)
     means = gains.new_zeros(TURNS, len(gains))
     for some in gains.split(_AT_ONCE, 1):
         signs = randomness.uniform(state, (TURNS, some.shape[1])).lt(0.5).to(gains.device)
@@ -69,7 +69,7 @@ def critical(gains: Tensor, level: float, seed: int) -> Tensor:
 
 def parts(among: Tensor, shares: int, seed: int) -> list[Tensor]:
     """Return some examples in so many random parts of about the same size."""
-    mixed = among[streams.permutation(streams.stream(seed, "selection", _FOLDS), len(among))]
+    mixed = among[randomness.permutation(randomness.stream(seed, "selection", _FOLDS), len(among))]
     return [mixed[start::shares] for start in range(shares)]
 
 

@@ -13,11 +13,11 @@ from torch import Tensor
 from subspaces.core import batchnorm, checks
 from subspaces.core.alpha import Alpha
 from subspaces.core.outputs import Outputs
+from subspaces.core.randomness import SEEDS
 from subspaces.core.selection import rule
 from subspaces.core.selection.criteria import Criterion, Loss, criterion, words
 from subspaces.core.selection.losses import Family, Losses
 from subspaces.core.selection.search import Grid, Path, Search
-from subspaces.core.streams import SEEDS
 from subspaces.errors import ArgumentError
 from subspaces.text import one_of
 

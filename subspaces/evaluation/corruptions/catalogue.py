@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from subspaces.core import checks
-from subspaces.core.streams import SEEDS
+from subspaces.core.randomness import SEEDS
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.corruptions import blur, digital, jpeg, noise, spatter, weather
 from subspaces.evaluation.corruptions.draws import Draws

@@ -5,8 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from subspaces.core.randomness import uniform
-from subspaces.core.streams import stream
+from subspaces.core.randomness import stream, uniform
 
 CALLS = 2**8  # of random numbers that one corruption may make
 

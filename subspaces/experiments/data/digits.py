@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from subspaces.core.streams import permutation, stream
+from subspaces.core.randomness import permutation, stream
 from subspaces.experiments.data.dataset import Dataset, Split
 
 TRAINING = 1200

@@ -5,8 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from subspaces.core.randomness import uniform
-from subspaces.core.streams import permutation, stream
+from subspaces.core.randomness import permutation, stream, uniform
 from subspaces.errors import ArgumentError
 
 

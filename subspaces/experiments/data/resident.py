@@ -12,8 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from subspaces.core.randomness import uniform
-from subspaces.core.streams import permutation, stream
+from subspaces.core.randomness import permutation, stream, uniform
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.images.pixels import Normalise
 from subspaces.experiments.data import views

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from subspaces.core import checks, streams
+from subspaces.core import checks, randomness
 from subspaces.core.alpha import Alpha
 from subspaces.core.selection import Searched, Selection
 from subspaces.core.selection.criteria import CRITERIA
@@ -146,7 +146,7 @@ def _select(
     n = len(domain.images)
     if examples >= n:
         raise ArgumentError(f"examples={examples}: there are {n} images; expected fewer, the others are measured")
-    mixed = streams.permutation(streams.stream(seed, "selection", _EXAMPLES), n)
+    mixed = randomness.permutation(randomness.stream(seed, "selection", _EXAMPLES), n)
     about = (subject.recipe, subject.images_of, subject.execution)
     few, others = (
         images_of.evaluation_batches(domain.images.select(index.sort().values), *about)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from subspaces.core import checks, files, streams
+from subspaces.core import checks, files, randomness
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.cache import Measured, Shelf
 from subspaces.evaluation.display import bars, counted
@@ -103,8 +103,8 @@ def plan(
         raise ArgumentError(f"method={base.method!r}: branches are of one network; expected a method such as standard")
     numbers = {"shared": shared_epochs(base, shared), "models": list(whole_numbers("models", models))}
     for count in numbers["models"]:
-        if not 2 <= count <= streams.BRANCHES - 1:
-            raise ArgumentError(f"models={count}: expected 2 to {streams.BRANCHES - 1}, which branch from one")
+        if not 2 <= count <= randomness.BRANCHES - 1:
+            raise ArgumentError(f"models={count}: expected 2 to {randomness.BRANCHES - 1}, which branch from one")
     checks.whole("draws", draws, 1, DRAWS)
     for name, given in numbers.items():
         if not given:

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from subspaces.core import streams
+from subspaces.core import randomness
 from subspaces.core.family import Subspace
 from subspaces.core.shapes import Simplex
 from subspaces.evaluation.cache import Measured, Shelf
@@ -94,6 +94,6 @@ class Mixing:
         return {split: log_mean(torch.stack([one[split] for one in members])) for split in members[0]}
 
     def _mixture(self, kind: Kind, draw: int) -> dict[str, Tensor]:
-        part = streams.mixture(KINDS.index(kind), draw)
-        self.family.rng.copy_(streams.stream(self.first.recipe.seed, "mixtures", part))
+        part = randomness.mixture(KINDS.index(kind), draw)
+        self.family.rng.copy_(randomness.stream(self.first.recipe.seed, "mixtures", part))
         return self._at(self.family.sample(PER[kind]))

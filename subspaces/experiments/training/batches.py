@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from subspaces.core import streams
+from subspaces.core import randomness
 from subspaces.experiments.data import Dataset, Files, Images, ResidentLoader, Share, Split, StreamingLoader
 from subspaces.experiments.data.shares import ALL
 from subspaces.experiments.data.views import RESIZED
@@ -89,9 +89,9 @@ def training_batches(
 def leave_trunk(loader: ResidentLoader | Stream, recipe: Recipe) -> None:
     """Go on, from the next epoch, in an order that is fixed by seed and branch; branch 0 stays on its way."""
     if recipe.branch and isinstance(loader, ResidentLoader):
-        loader.rng.copy_(streams.stream(recipe.seed, "batches", recipe.branch))
+        loader.rng.copy_(randomness.stream(recipe.seed, "batches", recipe.branch))
     elif recipe.branch and isinstance(loader, Stream):  # whose order is a function of seed and epoch
-        loader.loader.load_state_dict({"epoch": streams.on_branch(loader.loader.epoch, recipe.branch)})
+        loader.loader.load_state_dict({"epoch": randomness.on_branch(loader.loader.epoch, recipe.branch)})
 
 
 def statistics_batches(
@@ -103,7 +103,7 @@ def statistics_batches(
 
 def statistics_seed(recipe: Recipe) -> int:
     """Return a seed that no training uses."""
-    return streams.statistics_seed(recipe.seed)
+    return randomness.statistics_seed(recipe.seed)
 
 
 def evaluation_batches(

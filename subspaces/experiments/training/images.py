@@ -4,7 +4,6 @@ import dataclasses
 import os
 from collections.abc import Sequence
 
-from subspaces.core.phases import phase
 from subspaces.experiments import data as datasets
 from subspaces.experiments.data import Dataset
 from subspaces.experiments.data.dataset import Progress
@@ -21,7 +20,6 @@ def identified(recipes: Sequence[Recipe], data: str | os.PathLike[str] | None) -
     ]
 
 
-@phase("data")
 def load_data(recipe: Recipe, data: str | os.PathLike[str] | None, progress: Progress | None = None) -> Dataset:
     """Return the images of a recipe, with its label noise and its held-out images."""
     one = recipe

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from subspaces.core import checks, streams
+from subspaces.core import checks, randomness
 from subspaces.core.shapes import Shape
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.images import listing
@@ -55,7 +55,7 @@ class Recipe:
     label_noise: float = setting(0.0, "Fraction of training images whose label is drawn at random.", FRACTION)
     validation: int = setting(0, "Training images held out for choices; 0 trains on all, as the paper does.", NATURAL)
     data_seed: int = setting(
-        0, "Fixes label noise and held-out images, the same for every method.", NATURAL, most=streams.SEEDS - 1
+        0, "Fixes label noise and held-out images, the same for every method.", NATURAL, most=randomness.SEEDS - 1
     )
     pad: int = setting(4, "Random crops out of the image padded by this many pixels.", NATURAL)
     flip: bool = setting(True, "Flip images left to right at random.")
@@ -63,7 +63,7 @@ class Recipe:
     dropout: float = setting(0.0, "Dropout rate of the network.", FRACTION)
     method: str = setting("standard", "What is trained.", choices=lambda: METHODS)
     label_smoothing: float = setting(0.0, "Label smoothing of the cross entropy.", FRACTION)
-    epochs: int = setting(160, "Passes over the training images.", POSITIVE, most=streams.EPOCHS - 1)
+    epochs: int = setting(160, "Passes over the training images.", POSITIVE, most=randomness.EPOCHS - 1)
     batch: int = setting(128, "Images in a batch.", POSITIVE)
     optimizer: str = setting("SGD", "Any optimiser of torch.optim, by its class name.")
     learning_rate: float = setting(0.1, "Highest learning rate.", ABOVE_ZERO, ordinary=(0, 10))
@@ -71,14 +71,14 @@ class Recipe:
     weight_decay: float = setting(1e-4, "Weight decay, on everything.", NATURAL, ordinary=(0, 1))
     schedule: str = setting("warmup-cosine", "Learning rate over the epochs, if the method has none of its own.")
     seed: int = setting(
-        0, "Fixes initial weights, order of the images, augmentation and alpha.", NATURAL, most=streams.SEEDS - 1
+        0, "Fixes initial weights, order of the images, augmentation and alpha.", NATURAL, most=randomness.SEEDS - 1
     )
     trunk: int = setting(0, "Epochs that all branches share; branch 0 is the run itself.", NATURAL, later=True)
     branch: int = setting(
         0,
         "From 1: after the trunk, an order of the images that is fixed by seed and branch.",
         NATURAL,
-        most=streams.BRANCHES - 1,
+        most=randomness.BRANCHES - 1,
         later=True,
     )
     image_size: int = setting(

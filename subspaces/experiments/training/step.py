@@ -15,8 +15,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from subspaces.core.graphs import captured
-from subspaces.core.phases import phase
+from subspaces.core.devices import captured
 from subspaces.experiments.data import Abreast, ResidentLoader
 from subspaces.experiments.methods import Backward, Hooks
 from subspaces.experiments.training.batches import Stream
@@ -121,7 +120,6 @@ class Step:
         self._graphs[size, steps].replay()
         return steps
 
-    @phase("capture")
     def _capture(self, size: int, steps: int) -> torch.cuda.CUDAGraph:
         """Record steps as a graph; what runs here to warm up leaves no trace."""
         moved = self.moved

@@ -10,10 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from subspaces.core import batchnorm, distributed, memory, storage, streams
+from subspaces.core import batchnorm, devices, distributed, randomness, storage
 from subspaces.core.batchnorm import Module, StatisticsError, recalibrate
 from subspaces.core.family import Subspace
-from subspaces.core.phases import phase
 from subspaces.errors import UserError
 from subspaces.experiments import data
 from subspaces.experiments.training import trunks
@@ -89,7 +88,7 @@ class Trainer:
             self.epoch, self.done = int(progress["epoch"]), int(progress["done"])
             self.stacked = bool(progress.get("stacked"))  # it goes on as it began, and so to the same end
         except (KeyError, IndexError, ValueError, TypeError, RuntimeError) as error:
-            if memory.ran_out(error):
+            if devices.ran_out(error):
                 raise
             raise RunError(
                 f"{self.run.folder / 'state.safetensors'} does not fit this version's training ({error}): "
@@ -99,7 +98,7 @@ class Trainer:
     def _dropout_seed(self) -> int:
         """Return the seed of dropout in training, which is another one in each process."""
         seed = self.run.recipe.seed
-        return seed if self.world.first else streams.number(seed, "processes", self.world.rank)
+        return seed if self.world.first else randomness.number(seed, "processes", self.world.rank)
 
     def _found(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """Return what there is to continue from; of several processes the first prepares the log."""
@@ -250,7 +249,6 @@ class Trainer:
             self.run.append_log(row)
             self.report(self.run, row)
 
-    @phase("evaluation")
     def evaluate(self, batches: int, every_split: bool = False) -> dict[str, float]:
         """Return the accuracy of the midpoint on held-out images, with statistics of so many batches.
 
@@ -295,7 +293,6 @@ class Trainer:
             self.others[name] = evaluation_batches(images, self.run.recipe, self.dataset, self.execution, share)
         return self.others[name]
 
-    @phase("evaluation")
     def _finish(self) -> None:
         self.flush()
         self._check_weights()

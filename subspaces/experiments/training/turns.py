@@ -3,7 +3,6 @@
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from subspaces.core.phases import phase
 from subspaces.experiments.data import Dataset, ResidentLoader
 from subspaces.experiments.training.batches import Stream
 from subspaces.experiments.training.execution import Execution
@@ -165,7 +164,6 @@ class Turns:
             self.images = trainer.engine.loader
         return trainer
 
-    @phase("training")
     def _turn(self, crew: Crew) -> list[Failure]:
         """Let a crew take its next steps."""
         failures = crew.turn(self.watchers.tick)

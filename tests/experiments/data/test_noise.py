@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from subspaces.core.streams import permutation, stream
+from subspaces.core.randomness import permutation, stream
 from subspaces.experiments.data import noise
 
 LABELS = torch.arange(20_000) % 10

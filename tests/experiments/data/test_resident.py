@@ -59,8 +59,7 @@ def test_every_image_is_one_of_its_views_and_all_views_occur(pad, flip):
 
 def test_against_a_reference_for_each_image():
     """The same draws, read one image at a time: order, then tops, lefts, then flips."""
-    from subspaces.core.randomness import uniform
-    from subspaces.core.streams import permutation, stream
+    from subspaces.core.randomness import permutation, stream, uniform
 
     split, pad = made(30), 2
     batches = loader(split, pad=pad, flip=True, seed=4)

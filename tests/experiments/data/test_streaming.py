@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from subspaces.core import streams
+from subspaces.core import randomness
 from subspaces.core.randomness import uniform
 from subspaces.evaluation.images import decoding
 from subspaces.experiments.data import DataError, Split, StreamingLoader, folders
@@ -151,7 +151,7 @@ def test_every_image_of_an_epoch_has_its_own_numbers(files):
     stream = loader(files.train.relabelled(torch.arange(12)), seed=4, batch=12, **TRAINING)
     for epoch in range(2):
         ((x, y),) = list(stream)
-        numbers = uniform(streams.stream(4, "augmentation", epoch), (12, decoding.NUMBERS))
+        numbers = uniform(randomness.stream(4, "augmentation", epoch), (12, decoding.NUMBERS))
         for image, index in zip(x, y.tolist(), strict=True):
             view = decoding.random_view(decoding.decode(files.train.path(index)), numbers[index].tolist(), 24, True)
             assert same(image, view.transpose(2, 0, 1), mirrored=False)
@@ -160,7 +160,7 @@ def test_every_image_of_an_epoch_has_its_own_numbers(files):
 def test_a_centred_view_is_turned_by_the_last_number_of_its_image(files):
     stream = loader(files.train.relabelled(torch.arange(12)), seed=4, batch=12, flip=True, size=24, resize=30)
     ((x, y),) = list(stream)
-    numbers = uniform(streams.stream(4, "augmentation", 0), (12, decoding.NUMBERS))
+    numbers = uniform(randomness.stream(4, "augmentation", 0), (12, decoding.NUMBERS))
     for image, index in zip(x, y.tolist(), strict=True):
         view = decoding.centre_view(decoding.decode(files.train.path(index)), 30, 24)
         assert same(image, view.transpose(2, 0, 1), mirrored=bool(numbers[index, -1] < 0.5))
@@ -223,7 +223,7 @@ def test_crops_and_flips_of_arrays_have_a_stream_of_their_own():
     stream = loader(split, pad=pad, flip=True, seed=4, batch=10)
     for epoch in range(2):
         ((x, y),) = list(stream)
-        numbers = uniform(streams.stream(4, "augmentation", epoch), (10, 3))
+        numbers = uniform(randomness.stream(4, "augmentation", epoch), (10, 3))
         for image, index in zip(x, y.tolist(), strict=True):
             padded = np.pad(split.images[index].numpy(), ((0, 0), (pad, pad), (pad, pad)))
             top, left = (numbers[index, :2] * 5).long().tolist()

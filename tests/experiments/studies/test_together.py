@@ -12,7 +12,7 @@ from study_cases import SMALL, images_of, network_of
 from torch import Tensor, nn
 
 import subspaces as ss
-from subspaces.core import streams
+from subspaces.core import randomness
 from subspaces.evaluation import METRICS
 from subspaces.evaluation.classification import Classes
 from subspaces.evaluation.predictor import Predictor
@@ -95,7 +95,7 @@ def test_mc_dropout_is_the_mean_over_passes_with_the_same_random_numbers(compari
         network.dropout.train()
         parts = []
         for number, part in enumerate(x.split(250)):
-            torch.manual_seed(streams.number(run.recipe.seed, "dropout", number))
+            torch.manual_seed(randomness.number(run.recipe.seed, "dropout", number))
             parts.append(torch.stack([network(part).softmax(1) for _ in range(4)]))
         passes = torch.cat(parts, 1)  # [passes, n, classes]
         expect(scores, passes.mean(0), y)

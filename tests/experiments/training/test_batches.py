@@ -6,7 +6,7 @@ import pytest
 import torch
 from training_cases import CPU, DIGITS, made_dataset
 
-from subspaces.core import streams
+from subspaces.core import randomness
 from subspaces.experiments.data import ResidentLoader
 from subspaces.experiments.training import Run, train
 from subspaces.experiments.training.batches import (
@@ -78,4 +78,4 @@ def test_a_branch_has_the_order_of_its_seed_and_number(seed, branch):
     recipe = dataclasses.replace(RECIPE, seed=seed, trunk=1, branch=branch)
     loader = training_batches(recipe, DATA, CPU)
     leave_trunk(loader, recipe)
-    assert torch.equal(loader.rng, streams.stream(seed, "batches", branch))
+    assert torch.equal(loader.rng, randomness.stream(seed, "batches", branch))

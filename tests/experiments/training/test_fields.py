@@ -11,7 +11,7 @@ from seed_cases import numbered, taken, use_numbered
 from training_cases import contents, rows
 
 import subspaces as ss
-from subspaces.core import streams
+from subspaces.core import randomness
 from subspaces.experiments.data import ResidentLoader, Split, loading
 from subspaces.experiments.training import Execution, Recipe, Run
 from subspaces.experiments.training.engine import Engine
@@ -132,7 +132,7 @@ def test_training_leaves_the_random_numbers_of_its_caller_alone(trained: Trained
 def test_what_a_run_leaves_draws_from_the_stream_of_its_seed(method, trained: Trained):
     run = trained(dataclasses.replace(BASE, method=method, seed=3, epochs=8))
     family = ss.load(run.family_file, lambda: MLP(inputs=50, classes=5))
-    assert family.rng[0] == streams.stream(3, "family")[0]
+    assert family.rng[0] == randomness.stream(3, "family")[0]
     assert run.trained_file.is_file() == (method == "integral")  # whose family is one point of what was trained
 
 

@@ -1,5 +1,7 @@
 """Networks that are cut out of a family: what they share with it, and what is their own."""
 
+import copy
+import pickle
 from typing import Any
 
 import pytest
@@ -163,3 +165,59 @@ def test_a_part_that_was_exchanged_gets_its_weights():
     family.template.head = Scaled(8, 2)
     functional.fill(family.template, {"head.weight": None, "head.bias": None})
     assert torch.equal(family(x, alpha=0.3), 2 * before)
+
+
+class Plain(nn.Sequential):
+    def __init__(self) -> None:
+        super().__init__(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Linear(3, 2))
+
+
+def loaded(family: Subspace) -> Subspace:
+    family.load_state_dict(Subspace(Plain, Line(), seed=1).state_dict(), assign=True)
+    return family
+
+
+def replaced(family: Subspace) -> Subspace:
+    family.omega["weights"] = nn.Parameter(torch.randn_like(family.omega["weights"]))
+    return family
+
+
+CHANGES: dict[str, Any] = {
+    "deepcopy": copy.deepcopy,
+    "copy": copy.copy,
+    "pickle": lambda family: pickle.loads(pickle.dumps(family)),
+    "bfloat16": lambda family: family.to(torch.bfloat16).float(),
+    "loaded": loaded,
+    "replaced": replaced,
+    "synchronised norms": nn.SyncBatchNorm.convert_sync_batchnorm,
+    "applied": lambda family: family.apply(lambda part: None),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_places_that_a_call_has_looked_up_are_those_of_the_network_at_any_time(change):
+    family, x = Subspace(Plain, Line(), seed=0).eval(), torch.randn(5, 4)
+    family(x)
+    changed = CHANGES[change](family)
+    torch.manual_seed(0)
+    for omega in changed.omega.values():
+        omega.data.normal_()
+    changed(x).sum().backward()
+    assert all(omega.grad is not None for omega in changed.omega.values())
+    assert torch.equal(changed(x, alpha=0.3), changed.at(0.3)(x))
+    assert all(value is None for _, key, value in held(changed.template) if key in ("weight", "bias"))
+    if changed is not family and change != "copy":
+        assert all(omega.grad is None for omega in family.omega.values())
+
+
+def test_other_vertices_by_functional_call_are_taken_after_a_call_too():
+    family, x = Subspace(Plain, Line(), seed=0).eval(), torch.randn(5, 4)
+    family(x)
+    other = Subspace(Plain, Line(), seed=1).eval()
+    found = functional_call(family, dict(other.named_parameters()), (x,), {"alpha": 0.3})
+    assert torch.equal(found, other(x, alpha=0.3))
+    slopes = torch.func.grad(lambda omega: functional_call(family, omega, (x,), {"alpha": 0.3}).sum())(
+        dict(family.named_parameters())
+    )
+    family(x, alpha=0.3).sum().backward()
+    assert all(torch.equal(slopes[name], value.grad) for name, value in family.named_parameters())

@@ -1,0 +1,127 @@
+"""The private parts of torch that the core uses, all in one place.
+
+Another version of torch may lack any of them. Importing this module works all the same; a feature that needs a missing
+name raises an error that says so, and where there is a safe way without it, that one is taken.
+"""
+
+import weakref
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.utils.parametrizations
+import torch.nn.utils.stateless
+import torch.utils.checkpoint
+from torch import Tensor, nn
+
+try:
+    from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
+    from torch.nn.modules.instancenorm import _InstanceNorm
+except ImportError:  # the public norms derive from them, whatever they are called
+    _BatchNorm, _InstanceNorm = nn.BatchNorm1d.__mro__[1], nn.InstanceNorm1d.__mro__[1]  # type: ignore[misc, assignment]
+    _NormBase = _BatchNorm.__mro__[1]  # type: ignore[misc, assignment]
+
+BatchNorm = _BatchNorm
+InstanceNorm = _InstanceNorm
+NormBase = _NormBase
+
+
+def private(name: str, default: Any = None) -> Any:
+    """Return what torch keeps under a private name, such as "_C._functorch.is_batchedtensor", or a default."""
+    found: Any = torch
+    for part in name.split("."):
+        found = getattr(found, part, None)
+        if found is None:
+            return default
+    return found
+
+
+def _missing(name: str, feature: str) -> Callable[..., Any]:
+    """Return a function that refuses a feature, in place of a private one that is gone."""
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise RuntimeError(
+            f"{feature} needs torch.{name}, which torch {torch.__version__} does not have: upgrade subspaces, or "
+            "install an earlier version of torch"
+        )
+
+    return refuse
+
+
+is_transformed: Callable[[Tensor], bool] = private("_C._functorch.is_functorch_wrapped_tensor", lambda tensor: True)
+"""Whether a tensor is seen through a transform of `torch.func`; the general code is right for any other tensor too."""
+is_batched: Callable[[Tensor], bool] = private("_C._functorch.is_batchedtensor", is_transformed)
+"""Whether a tensor is seen through `vmap`."""
+reparametrized: Callable[..., Any] = private("nn.utils.stateless._reparametrize_module") or _missing(
+    "nn.utils.stateless._reparametrize_module", "family.point() inside torch.compile"
+)
+"""A context in which a module has other tensors."""
+SpectralNorm: tuple[type[nn.Module], ...] = tuple(filter(None, [private("nn.utils.parametrizations._SpectralNorm")]))
+is_tracing: Callable[[], bool] = private("_C._is_tracing", lambda: False)
+"""Whether `torch.jit` traces a call."""
+_task: Callable[[], int] = private("_C._current_graph_task_id", lambda: -1)
+
+
+def in_backward() -> bool:
+    """Return whether gradients are being computed, as when activation checkpointing runs something again."""
+    return not torch.compiler.is_compiling() and _task() != -1
+
+
+def forget_weights(part: nn.RNNBase) -> None:
+    """Make a recurrent module drop its second list of weights and read the next ones."""
+    count = len(part._flat_weights_names)
+    part._flat_weights = [None] * count
+    part._flat_weight_refs = [weakref.ref(nn.Parameter())] * count  # none of them is there any more
+
+
+def keep_weights(part: nn.RNNBase) -> None:
+    """Make a recurrent module of its own keep its second list of weights again."""
+    part._init_flat_weights()
+
+
+def run_last(context: Any) -> None:
+    """Let the backward pass of an `autograd.Function` wait until nothing else is ready."""
+    getattr(context, "_set_sequence_nr", int)(0)
+
+
+# Activation checkpointing
+
+_REENTRANT, _KEPT = "CheckpointFunction", "_checkpoint_without_reentrant_generator"
+_watched: list[bool] = []
+
+
+def watch_checkpoints(again: Callable[[Callable[..., Any]], Callable[..., Any]], check: Callable[[], None]) -> bool:
+    """Pass each function that torch's checkpoints will run again through `again`; call `check` before reentrant ones.
+
+    The first call installs this, once for the process. Return whether this version of torch allows it.
+    """
+    if not _watched:
+        module: Any = torch.utils.checkpoint
+        kept, function = getattr(module, _KEPT, None), getattr(module, _REENTRANT, None)
+        _watched.append(kept is not None and function is not None)
+        if kept is not None and function is not None:
+            reentrant = function.apply
+
+            def keep(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+                return kept(again(function), *args, **kwargs)
+
+            def checked(*args: Any) -> Any:
+                check()
+                return reentrant(*args)
+
+            setattr(module, _KEPT, keep)
+            function.apply = checked
+    return _watched[0]
+
+
+def refuse_checkpoints(part: nn.Module, key: str) -> None:
+    """Let a part that runs without its weight, as a checkpoint that is not watched lets it, raise a clear error."""
+    known = part._forward_pre_hooks.values()
+    if not any(isinstance(hook, partial) and hook.func is _check_filled and hook.args == (key,) for hook in known):
+        part.register_forward_pre_hook(partial(_check_filled, key))
+
+
+def _check_filled(key: str, part: nn.Module, args: Any) -> None:
+    if part._parameters.get(key, part) is None:
+        _missing(f"utils.checkpoint.{_KEPT}", "activation checkpointing inside a family")()
