@@ -7,6 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from subspaces import networks
+from subspaces.api import export, predict
 from subspaces.core.batchnorm import recalibrate
 from subspaces.core.distributed import distribute, reduce_theta
 from subspaces.core.ensemble import Ensemble
@@ -17,7 +18,6 @@ from subspaces.core.selection import Selection
 from subspaces.core.shapes import Bezier, Line, Point, Shape, Simplex
 from subspaces.core.storage import FileError, load, save
 from subspaces.errors import UserError
-from subspaces.export import export, predict
 from subspaces.version import __version__
 
 if TYPE_CHECKING:

@@ -264,7 +264,7 @@ COMMANDS = {
         ("runs",),
     ),
     "export": Command(
-        "subspaces.export.exporting:export",
+        "subspaces.api:export",
         ["one"],
         {
             "point": Row("--point 0.1 0.9", "point", ["0.1", "0.9"]),
@@ -278,7 +278,7 @@ COMMANDS = {
         ("run",),
     ),
     "predict": Command(
-        "subspaces.export.predicting:predict",
+        "subspaces.api:predict",
         ["one.pt2", "two.png"],
         {
             "top": Row("--top 3", "top", 3),
