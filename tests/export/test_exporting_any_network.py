@@ -11,12 +11,12 @@ import onnxruntime
 import pytest
 import torch
 from production_cases import card, run_card, softmaxed
-from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.testing import assert_close
 
 import subspaces as ss
+from subspaces.core import functional
 from subspaces.errors import UserError
 from subspaces.export import ExportError, ModelError
 
@@ -346,17 +346,6 @@ def test_a_network_as_it_is(tmp_path: Path) -> None:
     assert "4: a, b, c, d" in card(path)
 
 
-def test_statistics_are_made_for_a_copy(tmp_path: Path) -> None:
-    network = small()
-    before = {name: value.clone() for name, value in network.state_dict().items()}
-    loader = [(torch.randn(8, 2, 4, 4), torch.zeros(8)) for _ in range(2)]
-    path = ss.export(network, tmp_path / "own.safetensors", statistics=loader, **IMAGES)
-    assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
-    with safe_open(path, "pt") as file:
-        assert torch.equal(file.get_tensor("1.running_mean"), ss.recalibrate(network, loader)[1].running_mean)  # type: ignore[index]
-        assert file.metadata()["statistics_images"] == "16"
-
-
 def test_an_ensemble_of_ones_own(tmp_path: Path) -> None:
     ensemble = ss.Ensemble([small().double(), small().double()]).eval()
     path = ss.export(ensemble, tmp_path / "own.pt2", **IMAGES)
@@ -368,25 +357,22 @@ def test_an_ensemble_of_ones_own(tmp_path: Path) -> None:
     assert_close(found[1].double(), expected.disagreement, atol=1e-6, rtol=0)
 
 
-def test_a_family_of_ones_own_at_a_point(tmp_path: Path) -> None:
-    family = ss.Subspace(small, ss.Simplex(3))
-    loader = [torch.randn(8, 2, 4, 4)]
-    path = ss.export(family, tmp_path / "own.safetensors", point=[0.2, 0.3, 0.5], statistics=loader, **IMAGES)
-    network = small()
-    with safe_open(path, "pt") as file:
-        network.load_state_dict({name: file.get_tensor(name) for name in file.keys()}, strict=True)  # noqa: SIM118
-    expected = ss.recalibrate(family.at([0.2, 0.3, 0.5]), loader)
-    assert all(torch.equal(value, expected.state_dict()[name]) for name, value in network.state_dict().items())
-
-
-def test_a_point_for_each_layer(tmp_path: Path) -> None:
-    family = ss.Subspace(small, ss.Line())
-    point = {"0": 0.2, "4": 0.9}
-    path = ss.export(family, tmp_path / "own.safetensors", point=point, statistics=[torch.randn(8, 2, 4, 4)], **IMAGES)
-    with safe_open(path, "pt") as file:
-        assert torch.equal(file.get_tensor("4.weight"), family.at(0.9).state_dict()["4.weight"])
-        assert torch.equal(file.get_tensor("0.weight"), family.at(0.2).state_dict()["0.weight"])
-    assert "| alpha | (0: 0.2, 4: 0.9) |" in card(path)
+def test_statistics_are_made_for_a_copy_or_a_point(tmp_path: Path) -> None:
+    network, family, loader = small(), ss.Subspace(small, ss.Line()), [(torch.randn(8, 2, 4, 4), torch.zeros(8))] * 2
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    layers = {"0": 0.2, "4": 0.9}
+    for what, how, right, alpha in (
+        (network, {}, functional.copied(network), ""),
+        (family, {"point": 0.3}, family.at(0.3), "0.3"),
+        (family, {"point": layers}, family.at(layers), "(0: 0.2, 4: 0.9)"),
+    ):
+        path = ss.export(what, tmp_path / "own.safetensors", statistics=loader, **how, **IMAGES)
+        found, expected = load_file(path), ss.recalibrate(right, loader).state_dict()
+        assert sorted(found) == sorted(expected)
+        assert all(torch.equal(found[name], value) for name, value in expected.items())
+        assert f"| alpha | {alpha} |" in card(path) or not alpha
+        assert "made anew from 16 training images" in card(path)
+    assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
 
 
 def test_a_network_that_cannot_be_traced_is_named(tmp_path: Path) -> None:
