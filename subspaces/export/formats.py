@@ -19,8 +19,8 @@ from torch import Tensor
 
 from subspaces.core import files, storage
 from subspaces.core.family import Subspace
-from subspaces.export import ExportError, onnx_files
-from subspaces.export.making import Made, Trial
+from subspaces.export import ExportError, ModelError, onnx_files
+from subspaces.export.making import Made
 from subspaces.export.metadata import FILE
 from subspaces.export.onnx_files import in_short
 from subspaces.export.program import Program
@@ -64,30 +64,20 @@ def pt2(made: Made, target: Path) -> list[str]:
 def onnx(made: Made, target: Path) -> list[str]:
     """Write a program that onnxruntime reads, in one file; return what was checked."""
     import onnx as library
-    import onnxruntime
 
     model = _translated(made, _traced(made)[1])
     library.helper.set_model_props(model, {**made.about.flat(), "checksum": onnx_files.MARK.decode()})
     try:
         content = onnx_files.sealed(model.SerializeToString())
+        call = onnx_files.called(target, content, list(made.about.takes), limited=False)
+    except ModelError as error:
+        raise ExportError(f"{error}, or use --format pt2") from error
     except ValueError as error:  # of protobuf, from 2 GB on
         raise ExportError(f"the network is too large for one ONNX file ({error}): use --format pt2") from None
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    try:
-        session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # of its own kinds
-        raise ExportError(f"onnxruntime does not run the network ({in_short(error)}): use --format pt2") from error
-
-    def call(*inputs: Tensor) -> list[Tensor]:
-        fed = {name: value.numpy() for name, value in zip(made.about.takes, inputs, strict=True)}
-        return [torch.from_numpy(each) for each in session.run(None, fed)]
-
-    what = onnx_files.refused(onnx_files.parsed(Path("it"), content), len(content))
-    note = [] if what is None else [f"subspaces predict does not read it: it holds {what}."]
+    what = onnx_files.refused(onnx_files.parsed(target, content), len(content))
     checked = _checked(made, call)
     files.write(target, content)
-    return checked + note
+    return checked if what is None else [*checked, f"subspaces predict does not read it: it holds {what}."]
 
 
 def _translated(made: Made, exported: Any) -> Any:
@@ -126,13 +116,13 @@ def _traced(made: Made) -> tuple[Program, Any]:
         batch = torch.export.Dim("n", min=1)
         pairs = zip(inputs.names, inputs.batched, strict=True)
         any_number = shapes | {name: None if dim is None else {dim: batch} for name, dim in pairs}
-        several = made.trials[0 if inputs.count > 1 else -1]  # one would be taken for a constant
+        several = made.trials[0 if inputs.count > 1 else -1][0]  # one would be taken for a constant
         try:
             return program, _export(program, several, any_number)
         except Exception as error:  # of whatever the network's own code does
             made.fix(f"torch.export: {in_short(error)[:200]}")
     try:
-        return program, _export(program, made.trials[0], shapes)
+        return program, _export(program, made.trials[0][0], shapes)
     except Exception as error:
         raise ExportError(
             f"torch.export cannot trace the network ({in_short(error)}): fix it, or export its weights with --format "
@@ -140,9 +130,9 @@ def _traced(made: Made) -> tuple[Program, Any]:
         ) from error
 
 
-def _export(program: Program, trial: Trial, shapes: dict[str, Any]) -> Any:
+def _export(program: Program, tensors: Sequence[Tensor], shapes: dict[str, Any]) -> Any:
     """Trace a program, without the example and without what tells where the code was."""
-    args, kwargs = _arguments(program, trial.inputs)
+    args, kwargs = _arguments(program, tensors)
     with quiet(), torch.no_grad():
         exported = torch.export.export(program, args, kwargs, dynamic_shapes=shapes)
     for module in exported.graph_module.modules():
@@ -164,10 +154,10 @@ def _arguments(program: Program, inputs: Sequence[Tensor]) -> tuple[tuple[Tensor
 def _checked(made: Made, call: Callable[..., Any]) -> list[str]:
     """Compare the outputs of a file with the module's own, for all examples and for one; refuse other ones."""
     largest = 0.0
-    for trial in made.trials:
-        found = call(*(each.contiguous() for each in trial.inputs))
+    for inputs, answers in made.trials:
+        found = call(*(each.contiguous() for each in inputs))
         outputs = found if isinstance(found, (tuple, list)) else [found]
-        for (name, expected), output in zip(trial.expected.items(), outputs, strict=True):
+        for (name, expected), output in zip(answers.items(), outputs, strict=True):
             off = _difference(output, expected)
             if not off <= TOLERANCE:
                 raise ExportError(

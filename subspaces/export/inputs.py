@@ -108,13 +108,8 @@ def named_tensors(value: Any, name: str) -> Iterator[tuple[str, Tensor]]:
         yield name, value
         return
     parts = nested.children(value) or []
-    keys: Iterable[Any] = range(len(parts))
-    if isinstance(value, Mapping):
-        keys = value
-    elif not isinstance(value, list) and (
-        fields := getattr(value, "_fields", getattr(value, "__dataclass_fields__", None))
-    ):
-        keys = fields
+    keys: Any = getattr(value, "_fields", None) or getattr(value, "__dataclass_fields__", range(len(parts)))
+    keys = value if isinstance(value, Mapping) else keys
     for key, each in zip(keys, parts, strict=True):
         yield from named_tensors(each, f"{name}_{key}" if name else str(key))
 
@@ -141,13 +136,12 @@ def form(tensor: Tensor, other: Tensor | None) -> str:
 
 
 def _check(example: Any, tensors: Sequence[Tensor]) -> None:
-    """Refuse an example without numbers."""
+    """Refuse an example without numbers; among several tensors a mask that is added may well hold infinity."""
     if not any(each.ndim for each in tensors):
         raise ArgumentError(f"example={checks.shown(example)}: expected {EXPECTED}")
     for each in tensors:
-        there = f"example has a tensor of shape {tuple(each.shape)} and {each.dtype}"
-        if each.layout != torch.strided or each.is_meta or not each.numel():
-            raise ArgumentError(f"{there}: expected {EXPECTED}")
-        # a mask that is added may well hold infinity
-        if each.is_floating_point() and not bool((each.isfinite() if len(tensors) == 1 else ~each.isnan()).all()):
-            raise ArgumentError(f"{there} with NaN or infinity: expected {EXPECTED}")
+        odd = each.layout != torch.strided or each.is_meta or not each.numel()
+        finite = odd or bool((each.isfinite() if len(tensors) == 1 else ~each.isnan()).all())
+        if odd or not finite:
+            there = f"a tensor of shape {tuple(each.shape)} and {each.dtype}{'' if finite else ' with NaN or infinity'}"
+            raise ArgumentError(f"example has {there}: expected {EXPECTED}")

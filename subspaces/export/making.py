@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -84,13 +84,6 @@ def plain(network: nn.Module) -> Any:
     return found.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
 
 
-class Trial(NamedTuple):
-    """What a program takes and returns for some examples."""
-
-    inputs: tuple[Tensor, ...]
-    expected: dict[str, Tensor]
-
-
 @dataclass
 class Made:
     """What is exported, on the CPU, ready to be written."""
@@ -100,7 +93,8 @@ class Made:
     measured: Measured
     notes: Sequence[str]
     program: Program | None = None  # None for weights alone of which nothing else is known
-    trials: tuple[Trial, ...] = ()  # what the program is checked with: several examples and, unless `fixed`, one
+    trials: list[tuple[tuple[Tensor, ...], dict[str, Tensor]]] = field(default_factory=list)
+    # what the program is checked with, inputs and outputs: several examples and, unless `fixed`, one
     fixed: str = ""  # why the number of examples is that of the example; empty where any number will do
     deviation: str = ""  # how far mixed batch-norm statistics are from measured ones
 
@@ -112,10 +106,10 @@ class Made:
 
     def describe(self, **more: Any) -> None:
         """Note type and shape of what goes in and comes out, by name, with n for the number of examples."""
-        first, last = self.trials[0], self.trials[-1]
+        (inputs, outputs), (others, found) = self.trials[0], self.trials[-1]
         names = self.program.names if self.program else ()
-        takes = {name: form(a, b) for name, a, b in zip(names, first.inputs, last.inputs, strict=True)}
-        returns = {name: form(a, last.expected.get(name)) for name, a in first.expected.items()}
+        takes = {name: form(a, b) for name, a, b in zip(names, inputs, others, strict=True)}
+        returns = {name: form(a, found.get(name)) for name, a in outputs.items()}
         self.about = replace(self.about, takes=takes, returns=returns, **more)
 
     def fix(self, why: str) -> None:
@@ -234,10 +228,10 @@ def _try(made: Made, program: Program) -> None:
         numbers = value.is_floating_point() or value.is_complex()
         if numbers and bool((value.isnan() if task is None else ~value.isfinite()).any()):
             raise ExportError(f"the network's {name} are not finite: its weights or the example hold NaN or infinity")
-    made.trials = (Trial(first, expected),)
+    made.trials = [(first, expected)]
     try:
         other = program.tensors(program.inputs.resized())
-        made.trials += (Trial(other, _run(program, program.answer, other)),)
+        made.trials.append((other, _run(program, program.answer, other)))
     except ArgumentError as error:
         made.fixed = f"the network does not take another number of them ({in_words(error.__cause__ or error)[:200]})"
     classes, outputs = made.about.classes, ""

@@ -86,7 +86,7 @@ def read_onnx(path: Path) -> tuple[Metadata, Callable[..., Sequence[Tensor]]]:
     if (what := refused(found, len(content))) is not None:
         raise ModelError(f"{path} holds {what}, which is not read from a file: use a .safetensors export")
     names = ["images", "alpha"] if about.kind == "family" else ["images"]
-    return about, _called(path, _session(path, content), names)
+    return about, called(path, content, names)
 
 
 def parsed(path: Path, content: bytes) -> Any:
@@ -160,44 +160,37 @@ def _refusals(model: Any, size: int) -> Iterator[str]:
             yield f"the tensor {checks.shown(tensor.name)} of shape {checks.shown(list(tensor.dims[:16]))}"
 
 
-def _session(path: Path, content: bytes) -> Any:
-    """Return the session of a file that was looked at, with an allocator of its own."""
+def called(path: Path, content: bytes, names: Sequence[str], limited: bool = True) -> Callable[..., list[Tensor]]:
+    """Return a function that runs an ONNX file, which was looked at, on inputs of these names.
+
+    With `limited` an allocator of its own refuses more memory than `MEMORY` and four times the size of the file.
+    """
     import onnxruntime
 
-    place = onnxruntime.OrtMemoryInfo(
-        "Cpu", onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, onnxruntime.OrtMemType.DEFAULT
-    )
-    limits = onnxruntime.OrtArenaCfg({"max_mem": MEMORY + 4 * len(content), "arena_extend_strategy": 1})
-    onnxruntime.create_and_register_allocator(place, limits)  # for the sessions that are made from now on and ask
-    options = onnxruntime.SessionOptions()
+    options, run = onnxruntime.SessionOptions(), onnxruntime.RunOptions()
     options.log_severity_level = 4
-    options.add_session_config_entry("session.use_env_allocators", "1")
+    if limited:
+        kind = onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR
+        place = onnxruntime.OrtMemoryInfo("Cpu", kind, 0, onnxruntime.OrtMemType.DEFAULT)
+        limits = onnxruntime.OrtArenaCfg({"max_mem": MEMORY + 4 * len(content), "arena_extend_strategy": 1})
+        onnxruntime.create_and_register_allocator(place, limits)  # for the sessions made from now on that ask
+        options.add_session_config_entry("session.use_env_allocators", "1")
+        run.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
     # a file may be one of onnxruntime's own format at the same time, which is not what was looked at
     options.add_session_config_entry("session.load_model_format", "ONNX")
     try:  # constants are computed in each run, where the allocator counts, and not while the file is read
-        return onnxruntime.InferenceSession(
+        session = onnxruntime.InferenceSession(
             content, options, providers=["CPUExecutionProvider"], disabled_optimizers=["ConstantFolding"]
         )
     except Exception as error:  # of its own kinds
         raise ModelError(f"{path} cannot be read by onnxruntime ({in_short(error)}): use another copy") from None
 
-
-def _called(path: Path, session: Any, names: Sequence[str]) -> Callable[..., list[Tensor]]:
-    """Return a function that runs a session on inputs of these names."""
-    import onnxruntime
-
-    options = onnxruntime.RunOptions()
-    options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
-
     def call(*inputs: Tensor) -> list[Tensor]:
         fed = {name: value.numpy() for name, value in zip(names, inputs, strict=True)}
         try:
-            found = [torch.from_numpy(each) for each in session.run(None, fed, options)]
-            if any(each.dtype != torch.float32 for each in found):
-                raise TypeError(f"it returns {', '.join(str(each.dtype) for each in found)}, expected float32")
+            return [torch.from_numpy(each) for each in session.run(None, fed, run)]
         except Exception as error:  # of its own kinds
             raise ModelError(f"{path} cannot be run by onnxruntime ({in_short(error)}): use another copy") from None
-        return found
 
     return call
 

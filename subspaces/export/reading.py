@@ -33,7 +33,6 @@ from subspaces.networks import registry
 from subspaces.networks.factories import is_factory
 
 HEADER = 1 << 23  # bytes of the description of the tensors, which takes many times that when it is read
-DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64, torch.bool, torch.uint8)
 Read = tuple[Metadata, Callable[..., Any]]
 
 
@@ -53,8 +52,8 @@ class Model:
         found = found if isinstance(found, (tuple, list)) else [found]
         classes, n = len(self.about.classes), len(images)
         expected = [(n, classes), (n,)][: len(self.about.outputs)]
-        if [tuple(each.shape) for each in found] != expected:
-            shapes = ", ".join(str(tuple(each.shape)) for each in found)
+        if [tuple(each.shape) for each in found] != expected or not all(each.is_floating_point() for each in found):
+            shapes = ", ".join(f"{tuple(each.shape)} {each.dtype}" for each in found)
             raise ModelError(f"{self.where} answers {n} images with {shapes}: expected {expected}; use another copy")
         return found[0], found[1] if len(found) > 1 else None
 
@@ -136,12 +135,6 @@ def _read_weights(path: Path, trust: bool) -> Read:
                 "pt2 or onnx"
             )
         about = Metadata.of(header, path)
-        for name, value in tensors.items():
-            if value.dtype not in DTYPES:
-                raise ModelError(
-                    f"{path} holds {checks.shown(name)} as {value.dtype}: expected weights of float16, bfloat16, "
-                    "float32 or float64; use another copy"
-                )
         files.check(header, tensors)
     except files.DamageError as error:
         raise damaged(path, error) from None
