@@ -52,7 +52,7 @@ def export_module(
         raise ArgumentError("export got a network with lazy parameters: call it once, so that they get their shapes")
     if isinstance(module, torch.jit.ScriptModule):
         raise ArgumentError("export got a ScriptModule: expected the module that it was made of")
-    found = [] if classes is None else [str(each) for each in checks.several("classes", classes, "a list of names")]
+    named = () if classes is None else tuple(map(str, checks.several("classes", classes, "a list of names")))
     for label, text in (("name", name), ("network", network)):
         if text is not None and not isinstance(text, str):
             raise ArgumentError(f"{label}={checks.shown(text)}: expected text")
@@ -67,7 +67,7 @@ def export_module(
     facts: dict[str, Any] = {
         "name": name or "network",
         "network": network or type(inner).__name__,
-        "classes": tuple(found),
+        "classes": named,
         "image_shape": tuple(inputs.tensors[0].shape[1:]) if inputs and inputs.names == ("images",) else (),
         **_normalisation(inputs, mean=mean, std=std),
         "versions": versions(),
@@ -105,26 +105,18 @@ def _task(task: Task | str | None, outputs: Outputs | None) -> Classification | 
 
 def _normalisation(inputs: Inputs | None, **given: Sequence[float] | None) -> dict[str, tuple[float, ...]]:
     """Return mean and std, one number of each for every channel of the example, or none."""
-    expected = "a list with one number for each channel"
-    found = {
-        name: tuple(
-            checks.number(name, each) for each in checks.several(name, () if value is None else value, expected)
-        )
-        for name, value in given.items()
-    }
-    (mean, std), shown = found.values(), ", ".join(f"{name}={checks.shown(list(each))}" for name, each in found.items())
-    if not mean and not std:
-        return found
-    count = len(mean)
-    if inputs is not None:
+    expected, found = "a list with one number for each channel", dict[str, tuple[float, ...]]()
+    for name, value in given.items():
+        numbers = checks.several(name, () if value is None else value, expected)
+        found[name] = tuple(checks.number(name, each) for each in numbers)
+    shown, first = ", ".join(f"{name}={checks.shown(list(each))}" for name, each in found.items()), None
+    if inputs is not None and any(found.values()):
         first = inputs.tensors[0]
         if len(inputs.names) > 1 or first.ndim < 2 or not first.is_floating_point():
             raise ArgumentError(f"{shown}: expected it for one input of floats; this takes {inputs.described()}")
-        count = first.shape[1]
-    if not len(mean) == len(std) == count:
-        raise ArgumentError(f"{shown}: expected one of each for the {count} channels of the example, or neither")
-    if min(std) <= 0:
-        raise ArgumentError(f"std={checks.shown(list(std))}: expected numbers above 0")
+    count = len(found["mean"]) if first is None else first.shape[1]
+    if any(len(numbers) != count for numbers in found.values()) or min(found["std"], default=1) <= 0:
+        raise ArgumentError(f"{shown}: expected one of each for the {count} channels, std above 0, or neither")
     return found
 
 

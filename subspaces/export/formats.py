@@ -71,7 +71,7 @@ def onnx(made: Made, target: Path) -> list[str]:
         content = onnx_files.sealed(model.SerializeToString())
         call = onnx_files.called(target, content, list(made.about.takes), limited=False)
     except ModelError as error:
-        raise ExportError(f"{error}, or use --format pt2") from error
+        raise ExportError(f"{str(error).removesuffix('use another copy')}use --format pt2") from error
     except ValueError as error:  # of protobuf, from 2 GB on
         raise ExportError(f"the network is too large for one ONNX file ({error}): use --format pt2") from None
     what = onnx_files.refused(onnx_files.parsed(target, content), len(content))

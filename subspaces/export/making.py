@@ -222,7 +222,7 @@ def _in_one_precision(network: nn.Module, inputs: Inputs) -> tuple[nn.Module, In
 
 def _try(made: Made, program: Program) -> None:
     """Run the program on several examples and on one, and describe what goes in and comes out."""
-    task, first = program.task, program.tensors(program.inputs)
+    task, first, classes, outputs = program.task, program.tensors(program.inputs), made.about.classes, ""
     expected = _run(program, program.answer, first)
     for name, value in expected.items():
         numbers = value.is_floating_point() or value.is_complex()
@@ -234,14 +234,13 @@ def _try(made: Made, program: Program) -> None:
         made.trials.append((other, _run(program, program.answer, other)))
     except ArgumentError as error:
         made.fixed = f"the network does not take another number of them ({in_words(error.__cause__ or error)[:200]})"
-    classes, outputs = made.about.classes, ""
     if isinstance(task, Classification):
         size = _first(expected).shape[1 if task.of == "pixels" else -1]
-        if len(classes or range(size)) != size:
+        classes = classes or tuple(map(str, range(size)))
+        if len(classes) != size:
             raise ArgumentError(
                 f"classes has {len(classes)} names: expected {size}, one for each output of the network"
             )
-        classes = classes or tuple(map(str, range(size)))
         outputs = "" if program.network.average == "sigmoid" else str(program.network.member_outputs)
     elif classes:
         raise ArgumentError(f"classes={checks.shown(list(classes))}: expected it with a classification only")

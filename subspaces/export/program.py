@@ -183,19 +183,17 @@ class Program(nn.Module):
         return dict(zip(unique(found, self.names), found.values(), strict=True))
 
     def _classified(self, *tensors: Tensor) -> dict[str, Tensor]:
+        single = self.network.average == "sigmoid"  # the second of two classes
         predicted = self.output(*tensors, of=self.network.predict) if self.several else None
         found = self.output(*tensors) if predicted is None else predicted.output
-        if self.network.average == "sigmoid":
+        if single:
             found = torch.stack([1 - found.flatten(), found.flatten()], 1)
         elif self.network.average == "logits":
             found = found.softmax(self.network.dim)
         if predicted is None:
             return {"probabilities": found}
-        single = self.network.average == "sigmoid"
-        return {
-            "probabilities": found,
-            "disagreement": predicted.disagreement.flatten() if single else predicted.disagreement,
-        }
+        disagreement = predicted.disagreement
+        return {"probabilities": found, "disagreement": disagreement.flatten() if single else disagreement}
 
 
 def ensemble_for(task: Classification | Regression, network: nn.Module, output: Any, given: bool) -> Ensemble:
@@ -208,17 +206,17 @@ def ensemble_for(task: Classification | Regression, network: nn.Module, output: 
         given: whether the user has named the task: then one number for each example is that of two classes.
     """
     like = network if isinstance(network, Ensemble) else None
-    members = [network] if like is None else list(like.members)
+    members: Any = [network] if like is None else like.members
     select: Callable[[Any], Any] = (like and like.select) or (lambda output: output)
-    if isinstance(task, Regression):
-        return _regressing(task, members, select, select(output), "mixture" if like is None else like.average)
-    if like is not None and like.average not in ("probabilities", "logits", "sigmoid"):
+    known = ("outputs", "mixture") if isinstance(task, Regression) else ("probabilities", "logits", "sigmoid")
+    if like is not None and like.average not in known:
         raise ExportError(
-            f"an ensemble with average={like.average!r} has no probabilities of classes: expected one that averages "
-            "'probabilities' or 'logits'; for its output as it is pass task='outputs', and for numbers "
-            "task='regression'"
+            f"task={task.name!r}: the ensemble has average={like.average!r}, expected one of {known}; pass "
+            "task='outputs' for its output as it is, or task='regression' for numbers"
         )
-    outputs = None if like is None else like.member_outputs
+    if isinstance(task, Regression):
+        return _regressing(task, members, select, select(output))
+    outputs = like.member_outputs if like else None
     if task.outputs is not None and outputs not in (None, task.outputs):
         raise ExportError(f"outputs={task.outputs!r}: the ensemble was told outputs={outputs!r}; expected the same")
     outputs = task.outputs or outputs
@@ -228,9 +226,8 @@ def ensemble_for(task: Classification | Regression, network: nn.Module, output: 
     single = task.of == "examples" and (found.ndim == 1 or (found.ndim == 2 and found.shape[1] == 1))
     average: Any = like.average if like else "sigmoid" if single and given else "probabilities"
     fits = {"examples": found.ndim == 2, "tokens": found.ndim == 3, "pixels": found.ndim > 2}[task.of]
-    if average == "sigmoid" and not single:
-        expected = "a logit, one for each example, as average='sigmoid' takes it"
     if not (single if average == "sigmoid" else fits and found.shape[dim] > 1):
+        expected = "one logit for each example, as average='sigmoid' takes it" if average == "sigmoid" else expected
         instead += ", or outputs='logits' if it is the one logit of two classes" if single else ""
         raise ExportError(f"the network returns a tensor of shape {tuple(found.shape)}: expected {expected}{instead}")
     OutputCheck(outputs)(found, dim, single=single)
@@ -238,13 +235,8 @@ def ensemble_for(task: Classification | Regression, network: nn.Module, output: 
     return Ensemble(members, average, dim=dim, select=first, outputs=outputs or "logits")
 
 
-def _regressing(task: Regression, members: Any, select: Callable[[Any], Any], first: Any, average: str) -> Ensemble:
+def _regressing(task: Regression, members: Any, select: Callable[[Any], Any], first: Any) -> Ensemble:
     """Return networks as the ensemble of their means, or of their means and variances."""
-    if average not in ("outputs", "mixture"):
-        raise ExportError(
-            f"an ensemble with average={average!r} has no mean of numbers: expected 'mixture' or 'outputs' with "
-            "task='regression'"
-        )
     mean, variance = averages.moments(first)
     if not isinstance(mean, Tensor) or not mean.is_floating_point():
         kind = f"tensor of {mean.dtype}" if isinstance(mean, Tensor) else type(first).__name__

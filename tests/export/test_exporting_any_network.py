@@ -404,9 +404,9 @@ class Noisy(nn.Module):
         (vectors, {"example": (VECTORS, VECTORS)}, "does not fit the inputs of Sequential"),
         (vectors, {"example": ()}, r"example=\(\): expected a few inputs"),
         (Two, {"example": [torch.rand(6, 3), VECTORS], "mean": [0.5], "std": [1.0]}, "expected it for one input"),
-        (lambda: ss.Ensemble([vectors()], "mixture"), {}, "for numbers task='regression'"),
-        (lambda: ss.Ensemble([vectors()]), {"task": "regression"}, "has no mean of numbers"),
-        (lambda: ss.Ensemble([vectors()], "sigmoid"), {}, "expected a logit, one for each example"),
+        (lambda: ss.Ensemble([vectors()], "mixture"), {}, "or task='regression' for numbers"),
+        (lambda: ss.Ensemble([vectors()]), {"task": "regression"}, "the ensemble has average='probabilities'"),
+        (lambda: ss.Ensemble([vectors()], "sigmoid"), {}, "expected one logit for each example"),
         (lambda: ss.Ensemble([vectors()], outputs="logits"), {"outputs": "probabilities"}, "the ensemble was told"),
     ],
 )
@@ -443,13 +443,13 @@ def test_what_does_not_fit_is_refused(network: Any, settings: dict[str, Any], sa
         (lambda: 3, {}, "export got 3: expected a network"),
         (small, {"classes": ["a", "b"]}, "classes has 2 names: expected 4"),
         (small, {"mean": [0.5]}, "expected one of each for the 2 channels"),
-        (small, {"mean": [0.5, 0.5], "std": [1, 0]}, "expected numbers above 0"),
+        (small, {"mean": [0.5, 0.5], "std": [1, 0]}, "std above 0"),
         (small, {"point": 0.3}, "a network has no points"),
         (small, {"statistics": iter([])}, "walked over again"),
         (lambda: ss.Subspace(small, ss.Line()), {}, "pass statistics=, the training loader"),
         (lambda: nn.Sequential(nn.Flatten(), nn.Linear(32, 1)), {}, "of two classes or more"),
         (lambda: nn.Conv2d(2, 3, 3), {}, "expected logits of shape [n, classes]"),
-        (lambda: ss.Ensemble([small()], "outputs"), {}, "has no probabilities of classes"),
+        (lambda: ss.Ensemble([small()], "outputs"), {}, "the ensemble has average='outputs'"),
     ],
 )
 def test_what_cannot_be_exported_of_images(network: Any, settings: dict[str, Any], said: str, tmp_path: Path) -> None:
