@@ -4,6 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from subspaces import networks
+from subspaces.api import export, predict
 from subspaces.core.batchnorm import recalibrate
 from subspaces.core.devices import keep_memory
 from subspaces.core.distributed import distribute, reduce_theta
@@ -14,7 +15,6 @@ from subspaces.core.selection import Selection
 from subspaces.core.shapes import Bezier, Line, Point, Shape, Simplex
 from subspaces.core.storage import FileError, load, save
 from subspaces.errors import UserError
-from subspaces.export import export, predict
 from subspaces.version import __version__
 
 if TYPE_CHECKING:
@@ -81,6 +81,6 @@ def __getattr__(name: str) -> Any:
         return getattr(evaluation, name)
     if name in ("compare", "reproduce"):
         return getattr(importlib.import_module(f"subspaces.experiments.studies.{name}"), name)
-    if name == "studies":
-        return importlib.import_module("subspaces.experiments.studies")
+    if name in ("data", "studies"):
+        return importlib.import_module(f"subspaces.experiments.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -24,7 +24,7 @@ from subspaces.evaluation.api import evaluate as real
 from subspaces.evaluation.predictor import Predictor
 from subspaces.evaluation.settings import Settings
 from subspaces.experiments import data
-from subspaces.experiments.training import Execution
+from subspaces.experiments.training import Execution, Run
 
 WIDE = {"COLUMNS": "240", "TERMINAL_WIDTH": "240"}
 
@@ -217,7 +217,7 @@ def test_folders_that_were_only_reserved_are_left_out(runs: list[Path], tmp_path
         [Path(one["folder"]).name for one in found] == [one["run"] for one in found] == [run.name for run in runs[:2]]
     )
     assert evaluate(reserved).exit_code == 1
-    line, standard = runs[2], ss.training.Run.open(runs[0])
+    line, standard = runs[2], Run.open(runs[0])
     assert [record.name for record in ss.evaluate([line, standard], progress=False)] == [line.name, runs[0].name]
 
 

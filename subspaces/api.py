@@ -1,0 +1,147 @@
+"""The calls of `subspaces` that take a family, a network or the folder of a run, and know every part of the package."""
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from torch import nn
+
+from subspaces.core import checks
+from subspaces.core.outputs import Outputs
+from subspaces.errors import ArgumentError
+from subspaces.export import Format  # the package has to be imported before the function of its name
+
+if TYPE_CHECKING:
+    from subspaces.evaluation.images import Progress
+    from subspaces.evaluation.tasks import Task
+    from subspaces.experiments.training.runs import Run
+    from subspaces.export.points import Point
+    from subspaces.export.predicting import Predictions
+
+
+def export(
+    what: "nn.Module | Run | str | os.PathLike[str]",
+    path: str | os.PathLike[str] | None = None,
+    *,
+    point: "Point" = "midpoint",
+    format: Format | None = None,
+    example: Any = None,
+    task: "Task | Literal['tokens', 'pixels', 'regression', 'outputs'] | None" = None,
+    outputs: Outputs | None = None,
+    classes: Sequence[str] | None = None,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+    statistics: Iterable[Any] | None = None,
+    statistics_batches: int | None = None,
+    name: str | None = None,
+    network: str | None = None,
+    data: str | os.PathLike[str] | None = None,
+    trust: bool = False,
+    progress: "bool | Progress" = True,
+) -> Path:
+    """Write a network, an ensemble or a whole family as one file for production, with a card; return its path.
+
+    Of images, a program takes float32 [n, C, H, W] in [0, 1] for any n, normalises them inside and returns
+    probabilities [n, classes]; an ensemble also returns by how much its members disagree, [n]; a family also takes
+    alpha. Of other inputs it takes what the network does, under its names.
+
+    Args:
+        what: a finished run or its folder; or a network, an `Ensemble` or a `Subspace`.
+        path: the file, by default named by the run and the point, in the current folder. Its card lies beside it, with
+            .md added to the name.
+        point: of a run or a family: "midpoint", "selected" (by `subspaces select`), "ensemble" (as the method answers),
+            "family" (alpha is an input), a point such as 0.3 or [0.2, 0.3, 0.5], or several points.
+        format: "safetensors" (weights alone), "pt2" (torch.export) or "onnx"; by default as the path ends, else pt2.
+        example: of a module, a few inputs as it is to be called: a tensor, such as images [n, C, H, W] from 0 to 1, a
+            tuple of inputs, or a dict of them by keyword. Weights alone need none. A run brings its own, and the next
+            eight.
+        task: of a module, what it returns: by default `Classification()`, of logits [n, classes]; "tokens", "pixels",
+            "regression", a task as `evaluate` takes it, or "outputs" for outputs as they are, such as Q-values,
+            images or several tensors.
+        outputs: what the network of a classification returns: "logits", "probabilities" (it ends in a softmax or
+            sigmoid) or "log-probabilities". By default logits; what looks like probabilities is refused.
+        classes: of a module, their names; by default numbers.
+        mean, std: of a module of one input, what the program normalises with, for each channel.
+        statistics: of a module, training batches as the network gets them, for batch-norm statistics at the point.
+        name: of a module, what it is called in its card.
+        network: of a module, its name as `subspaces.networks.build` takes it, for `subspaces predict` to build it.
+        statistics_batches: of a run, the number of training batches that statistics are made of; by default all.
+        data: of a run, the folder with the data sets.
+        trust: of a run that somebody else has trained, also call its network factory (`package.module:factory`).
+        progress: True for bars, False for none, or a function of (what, done, total).
+
+    Example:
+        >>> ss.export("runs/digits-line-seed0-…", "midpoint.onnx")
+        >>> ss.export(family, "pair.pt2", point=[0.1, 0.9], example=images, statistics=loader)
+        >>> ss.export(agent, "q.onnx", example=observations, task="outputs")
+    """
+    from subspaces.evaluation.display import bars
+
+    own = {"example": example, "task": task, "outputs": outputs, "classes": classes, "mean": mean, "std": std}
+    own |= {"statistics": statistics, "name": name, "network": network}
+    with bars(progress) as shown:
+        if isinstance(what, nn.Module):
+            from subspaces.export.exporting import export_module
+
+            for option, value in (("statistics_batches", statistics_batches), ("data", data)):
+                if value is not None:
+                    raise ArgumentError(f"{option}={checks.shown(value)}: it is for runs; a module takes statistics=")
+            return export_module(what, path, point=point, format=format, progress=shown, **own)
+
+        from subspaces.experiments.exporting import export_run
+        from subspaces.experiments.training.runs import Run
+
+        if not isinstance(what, (Run, str, os.PathLike)):
+            raise ArgumentError(
+                f"export got {checks.shown(what)}: expected a network, an Ensemble, a Subspace, a run or its folder"
+            )
+        for option, value in own.items():
+            if value is not None:
+                raise ArgumentError(f"{option}={checks.shown(value)}: a run brings its own; expected it with a module")
+        more: dict[str, Any] = {"statistics_batches": statistics_batches, "data": data, "trust": trust}
+        return export_run(what, path, point=point, format=format, progress=shown, **more)
+
+
+def predict(
+    model: str | os.PathLike[str],
+    inputs: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    *,
+    top: int = 1,
+    point: "Point | None" = None,
+    data: str | os.PathLike[str] | None = None,
+    trust: bool = False,
+    progress: "bool | Progress" = True,
+) -> "Predictions":
+    """Predict the classes of images with an exported model, or with a point of a run.
+
+    Args:
+        model: a .pt2, .onnx or .safetensors file of `export`, or a run folder.
+        inputs: image files, folders of them at any depth, .npy or .npz arrays.
+        top: how many of the likeliest classes.
+        point: of a run ("midpoint", "selected", "ensemble", 0.3, …) or of an exported family; by default the midpoint.
+        data: the folder with the data sets of runs.
+        trust: also load a .pt2 file, which runs code of whoever made it, or a network of theirs
+            (`package.module:factory`).
+        progress: True for bars, False for none, or a function of (what, done, total).
+
+    Example:
+        >>> for each in ss.predict("midpoint.onnx", "photos", top=3).predictions:
+        ...     print(each.file, each.label, each.probability)
+    """
+    from subspaces.evaluation.display import bars
+    from subspaces.export.predicting import predict_with
+    from subspaces.export.reading import read_model
+
+    expected = "an image file, a folder, an array, or several of them"
+    paths = [checks.folder("inputs", each) for each in checks.all_of("inputs", inputs, (str, os.PathLike), expected)]
+    checks.whole("top", top, 1)
+    place = checks.folder("model", model)
+    with bars(progress) as shown:
+        if (place / "config.json").exists():
+            from subspaces.experiments.exporting import model_of
+
+            opened = model_of(place, point, data, trust, shown)
+        else:
+            opened = read_model(place, point, trust)
+        return predict_with(opened, os.fspath(model), paths, top, shown)
