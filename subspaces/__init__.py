@@ -4,6 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from subspaces import networks
+from subspaces.api import export, predict
 from subspaces.core.batchnorm import recalibrate
 from subspaces.core.devices import keep_memory
 from subspaces.core.distributed import distribute, reduce_theta
@@ -14,12 +15,11 @@ from subspaces.core.selection import Selection
 from subspaces.core.shapes import Bezier, Line, Point, Shape, Simplex
 from subspaces.core.storage import FileError, load, save
 from subspaces.errors import UserError
-from subspaces.export import export, predict
 from subspaces.version import __version__
 
 if TYPE_CHECKING:
-    from subspaces.api import Evaluation, evaluate, plot, report
     from subspaces.evaluation import Classification, Corruptions, Metric, Regression, Task
+    from subspaces.evaluations import Evaluation, evaluate, plot, report
     from subspaces.experiments import studies
     from subspaces.experiments.evaluating.integrity import check
     from subspaces.experiments.studies.compare import compare
@@ -73,7 +73,7 @@ def __getattr__(name: str) -> Any:
 
         return getattr(training, name)
     if name in ("Evaluation", "evaluate", "plot", "report"):
-        return getattr(importlib.import_module("subspaces.api"), name)
+        return getattr(importlib.import_module("subspaces.evaluations"), name)
     if name == "check":
         return importlib.import_module("subspaces.experiments.evaluating.integrity").check
     if name in ("Answer", "Classification", "Corruptions", "Metric", "Regression", "Task"):
@@ -82,6 +82,6 @@ def __getattr__(name: str) -> Any:
         return getattr(evaluation, name)
     if name in ("compare", "reproduce"):
         return getattr(importlib.import_module(f"subspaces.experiments.studies.{name}"), name)
-    if name == "studies":
-        return importlib.import_module("subspaces.experiments.studies")
+    if name in ("data", "studies"):
+        return importlib.import_module(f"subspaces.experiments.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -247,7 +247,7 @@ COMMANDS = {
         ("runs",),
     ),
     "export": Command(
-        "subspaces.export.exporting:export",
+        "subspaces.api:export",
         ["one"],
         {
             "point": Row("--point 0.1 0.9", "point", ["0.1", "0.9"]),
@@ -261,7 +261,7 @@ COMMANDS = {
         ("run",),
     ),
     "predict": Command(
-        "subspaces.export.predicting:predict",
+        "subspaces.api:predict",
         ["one.pt2", "two.png"],
         {
             "top": Row("--top 3", "top", 3),

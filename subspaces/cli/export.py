@@ -5,12 +5,14 @@ from typing import Annotated
 
 import typer
 
+from subspaces import api
 from subspaces.cli import printing
 from subspaces.cli.errors import usage
 from subspaces.cli.options import ROOT
 from subspaces.cli.shared import EXECUTION, Code, Data, Quiet, Trust, completing, option, out_option
-from subspaces.export import exporting
-from subspaces.export.choosing import NAMES
+from subspaces.export import FORMATS
+from subspaces.export.exporting import check_format
+from subspaces.export.points import NAMES
 
 POINT = "Point: which networks"
 
@@ -34,7 +36,7 @@ def export(
             "safetensors: weights alone; pt2: a program for torch; onnx: a program for onnxruntime and others.",
             "NAME",
             default="as the name of the file ends, else pt2",
-            autocompletion=completing(lambda: exporting.FORMATS),
+            autocompletion=completing(lambda: FORMATS),
         ),
     ] = None,
     statistics_batches: Annotated[
@@ -58,8 +60,8 @@ def export(
     """
     chosen = "midpoint" if not point else point[0] if len(point) == 1 else point
     with usage("point", "format", path="out"):
-        exporting.check_format(format, out)
-    written = exporting.export(
+        check_format(format, out)
+    written = api.export(
         run,
         out,
         point=chosen,

@@ -10,13 +10,13 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from subspaces import api
 from subspaces.cli import printing
 from subspaces.cli.errors import usage
 from subspaces.cli.options import ROOT
 from subspaces.cli.shared import Code, Data, Quiet, Trust, completing, option, out_option
 from subspaces.core import files
 from subspaces.errors import ArgumentError
-from subspaces.export import predicting
 from subspaces.export.predicting import Predictions
 from subspaces.text import nearest, printable
 
@@ -69,7 +69,7 @@ def predict(
             raise ArgumentError(f"top={top}: expected at least 1")
         if out is not None and not out.parent.is_dir():
             raise ArgumentError(f"--out {out}: there is no folder {out.parent}; make it first")
-    found = predicting.predict(model, inputs, top=top, point=point, data=data, trust=trust, progress=not quiet)
+    found = api.predict(model, inputs, top=top, point=point, data=data, trust=trust, progress=not quiet)
     for each in found.skipped:
         typer.echo(printable(f"skipped {each.file}: {each.reason}"), err=True)
     writer: dict[str, Any] = {"csv": _csv, "json": _json}

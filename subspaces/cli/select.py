@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
+from subspaces import api
 from subspaces.cli import printing
 from subspaces.cli.errors import usage
 from subspaces.cli.options import ROOT, with_fields
@@ -18,7 +19,7 @@ from subspaces.evaluation.corruptions import CORRUPTIONS
 from subspaces.experiments.evaluating import selection as run_selection
 from subspaces.experiments.evaluating.selection import RunSelection
 from subspaces.experiments.training import Execution
-from subspaces.export import exporting
+from subspaces.export.exporting import check_format
 
 DEVICE = ("device", "precision", "workers")
 DOMAIN = "The new domain"
@@ -89,7 +90,7 @@ def select(
         execution.resolved()  # which refuses what is not there
     with usage(path="out"):
         if out is not None:
-            exporting.check_format(None, out)
+            check_format(None, out)
     found = run_selection.select_run(
         run,
         corruption=corruption,
@@ -105,7 +106,7 @@ def select(
         trust=trust,
     )
     if out is not None:
-        exporting.export(run, out, point="selected", data=data, trust=trust, progress=not as_json)
+        api.export(run, out, point="selected", data=data, trust=trust, progress=not as_json)
     if as_json:
         typer.echo(files.to_json({"run": str(run), **dataclasses.asdict(found)}))
     else:

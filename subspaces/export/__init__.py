@@ -1,22 +1,21 @@
-"""Taking a network into production: export a point, an ensemble or a family, and predict with what was exported."""
+"""One file for production, checked against its network and described by a card, and predictions from it."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Literal, get_args
 
-__all__ = ["export", "predict"]
+from subspaces.errors import ArgumentError
 
-if TYPE_CHECKING:
-    from subspaces.export.exporting import export
-    from subspaces.export.predicting import predict
-else:
+Format = Literal["safetensors", "pt2", "onnx"]
+FORMATS: tuple[str, ...] = get_args(Format)
 
-    def export(*args: Any, **options: Any) -> Any:
-        """Write networks for production: see `subspaces.export.exporting.export`."""
-        from subspaces.export import exporting
 
-        return exporting.export(*args, **options)
+class ExportError(ArgumentError):
+    """A network that cannot be exported, or an export that does not compute what the network does."""
 
-    def predict(*args: Any, **options: Any) -> Any:
-        """Predict with what was exported: see `subspaces.export.predicting.predict`."""
-        from subspaces.export import predicting
 
-        return predicting.predict(*args, **options)
+class ModelError(ArgumentError):
+    """A file that is not a whole export, or one that runs code and was not trusted."""
+
+
+def damaged(path: object, why: object) -> ModelError:
+    """Return the error of a file that is not as it was written."""
+    return ModelError(f"{path} is damaged ({why}): use another copy")

@@ -1,203 +1,157 @@
-"""The call behind `subspaces export`."""
+"""Write a network, an ensemble or a family as one file, with a card: the call behind `ss.export` for modules."""
 
-import os
+import platform
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from subspaces.core import checks, files, storage
+from subspaces.core import checks, distributed, files
 from subspaces.core.ensemble import Ensemble
 from subspaces.core.family import Subspace
 from subspaces.core.outputs import Outputs
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.display import bars
-from subspaces.evaluation.subject import left_alone
-from subspaces.evaluation.tasks import Task
-from subspaces.experiments.data.dataset import Progress
-from subspaces.experiments.evaluating.run_subject import OneRun, run_subjects
-from subspaces.experiments.training.execution import Execution
-from subspaces.experiments.training.runs import Run
-from subspaces.export import formats
-from subspaces.export.cards import card
-from subspaces.export.choosing import Point, choose, selected
-from subspaces.export.errors import ExportError
-from subspaces.export.making import Made, make, make_own
-from subspaces.export.sources import RunSource, own_source
+from subspaces.evaluation.images import Progress
+from subspaces.evaluation.tasks import Classification, Regression, Task, task_of, with_outputs
+from subspaces.export import FORMATS, ExportError, formats, onnx_files
+from subspaces.export.card import card
+from subspaces.export.inputs import Inputs
+from subspaces.export.making import Source, make
+from subspaces.export.points import Chosen, Point, choose
+from subspaces.networks.registry import check_name
 from subspaces.text import nearest
-
-Format = Literal["safetensors", "pt2", "onnx"]
-FORMATS: tuple[str, ...] = get_args(Format)
+from subspaces.version import __version__
 
 
-def export(
-    what: nn.Module | OneRun,
-    path: str | os.PathLike[str] | None = None,
+def export_module(
+    module: nn.Module,
+    path: Any,
     *,
-    point: Point = "midpoint",
-    format: Format | None = None,
+    point: Point,
+    format: Any,
+    progress: Progress,
     example: Any = None,
-    task: Task | Literal["tokens", "pixels", "regression", "outputs"] | None = None,
+    task: Task | str | None = None,
     outputs: Outputs | None = None,
     classes: Sequence[str] | None = None,
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
     statistics: Iterable[Any] | None = None,
-    statistics_batches: int | None = None,
     name: str | None = None,
     network: str | None = None,
-    data: str | os.PathLike[str] | None = None,
-    trust: bool = False,
-    progress: bool | Progress = True,
 ) -> Path:
-    """Write a network, an ensemble or a whole family as one file for production, with a card; return its path.
-
-    Of images, a program takes float32 [n, C, H, W] in [0, 1] for any n, normalises them inside and returns
-    probabilities [n, classes]; an ensemble also returns by how much its members disagree, [n]; a family also takes
-    alpha. Of other inputs it takes what the network does, under its names.
-
-    Args:
-        what: a finished run or its folder; or a network, an `Ensemble` or a `Subspace`.
-        path: the file, by default named by the run and the point, in the current folder. Its card lies beside it, with
-            .md added to the name.
-        point: of a run or a family: "midpoint", "selected" (by `subspaces select`), "ensemble" (as the method answers),
-            "family" (alpha is an input), a point such as 0.3 or [0.2, 0.3, 0.5], or several points.
-        format: "safetensors" (weights alone), "pt2" (torch.export) or "onnx"; by default as the path ends, else pt2.
-        example: of a module, a few inputs as it is to be called: a tensor, such as images [n, C, H, W] from 0 to 1, a
-            tuple of inputs, or a dict of them by keyword. Weights alone need none. A run brings its own, and the next
-            eight.
-        task: of a module, what it returns: by default `Classification()`, of logits [n, classes]; "tokens", "pixels",
-            "regression", a task as `evaluate` takes it, or "outputs" for outputs as they are, such as Q-values,
-            images or several tensors.
-        outputs: what the network of a classification returns: "logits", "probabilities" (it ends in a softmax or
-            sigmoid) or "log-probabilities". By default logits; what looks like probabilities is refused.
-        classes: of a module, their names; by default numbers.
-        mean, std: of a module of one input, what the program normalises with, for each channel.
-        statistics: of a module, training batches as the network gets them, for batch-norm statistics at the point.
-        name: of a module, what it is called in its card.
-        network: of a module, its name as `subspaces.networks.build` takes it, for `subspaces predict` to build it.
-        statistics_batches: of a run, how many training batches statistics are made of; by default all.
-        data: of a run, the folder with the data sets.
-        trust: of a run that somebody else has trained, also call its network factory (`package.module:factory`).
-        progress: True for bars, False for none, or a function of (what, done, total).
-
-    Example:
-        >>> ss.export("runs/digits-line-seed0-…", "midpoint.onnx")
-        >>> ss.export(family, "pair.pt2", point=[0.1, 0.9], example=images, statistics=loader)
-        >>> ss.export(agent, "q.onnx", example=observations, task="outputs")
-    """
-    if not isinstance(what, (nn.Module, Run, str, os.PathLike)):
-        raise ArgumentError(
-            f"export got {checks.shown(what)}: expected a network, an Ensemble, a Subspace, a run or its folder"
-        )
-    target = None if path is None else _target(path)
-    chosen = check_format(format, path)
-    formats.check_libraries(chosen)
-    own = {"example": example, "task": task, "outputs": outputs, "classes": classes, "mean": mean, "std": std}
-    own |= {"statistics": statistics, "name": name, "network": network}
-    weights = chosen == "safetensors"
-    with bars(progress) as shown:
-        if isinstance(what, nn.Module):
-            if target is None:
-                raise ArgumentError("export got a module without a path: expected the file to write")
-            for option, value in (("statistics_batches", statistics_batches), ("data", data)):
-                if value is not None:
-                    raise ArgumentError(f"{option}={checks.shown(value)}: it is for runs; a module takes statistics=")
-            return write(_of_module(what, point, {**own, "weights": weights}, shown), target, chosen)
-        for option, value in own.items():
-            if value is not None:
-                raise ArgumentError(f"{option}={checks.shown(value)}: a run brings its own; expected it with a module")
-        made, usual = of_run(what, point, statistics_batches, data, trust, shown, weights)
-        return write(made, target or _target(f"{usual}.{chosen}"), chosen)
-
-
-def _of_module(module: nn.Module, point: Point, own: dict[str, Any], progress: Progress) -> Made:
-    """Return the program of a network, an ensemble or a family of the user's own, which stays as it is."""
+    """Write a module of the user's own, which stays as it is; see `ss.export` for the arguments."""
+    if path is None:
+        raise ArgumentError("export got a module without a path: expected the file to write")
+    target, chosen_format = check_target(path), check_format(format, path)
+    module = distributed.unwrapped(module)
     if any(map(is_lazy, module.parameters())):
         raise ArgumentError("export got a network with lazy parameters: call it once, so that they get their shapes")
     if isinstance(module, torch.jit.ScriptModule):
         raise ArgumentError("export got a ScriptModule: expected the module that it was made of")
-    with left_alone([module]):
-        source = own_source(module, **own)
-        if isinstance(source.module, Subspace):
-            return make(source, choose(point, source.terms, source.answers), progress)
-        if not (isinstance(point, str) and point == "midpoint"):
-            kind = "an ensemble" if isinstance(source.module, Ensemble) else "a network"
-            raise ArgumentError(
-                f"point={checks.shown(point)}: {kind} has no points; expected a Subspace or a run with it"
-            )
-        return make_own(source)
+    named = () if classes is None else tuple(map(str, checks.several("classes", classes, "a list of names")))
+    for label, text in (("name", name), ("network", network)):
+        if text is not None and not isinstance(text, str):
+            raise ArgumentError(f"{label}={checks.shown(text)}: expected text")
+    if network is not None:
+        check_name(network)
+    if statistics is not None:
+        checks.batches("statistics", statistics)
+    inner: Any = module.template if isinstance(module, Subspace) else module
+    inner = inner.members[0] if isinstance(inner, Ensemble) else inner  # whose inputs are those of the whole
+    weights = chosen_format == "safetensors"
+    inputs = None if weights and example is None else Inputs.of(inner, example)
+    facts: dict[str, Any] = {
+        "name": name or "network",
+        "network": network or type(inner).__name__,
+        "classes": named,
+        "image_shape": tuple(inputs.tensors[0].shape[1:]) if inputs and inputs.names == ("images",) else (),
+        **_normalisation(inputs, mean=mean, std=std),
+        "versions": versions(),
+    }
+    given = task is not None or outputs is not None
+    source = Source(module, inputs, _task(task, outputs), given, facts, weights, statistics)
+    return write(source, _choose(module, point), target, chosen_format, progress)
 
 
-def of_run(
-    what: OneRun,
-    point: Point,
-    batches: int | None,
-    data: str | os.PathLike[str] | None,
-    trust: bool,
-    progress: Progress,
-    weights: bool = False,
-) -> tuple[Made, str]:
-    """Return the program of a point of a run, and what its file is usually called."""
-    run = what if isinstance(what, Run) else Run.open(checks.folder("export", what))
-    if batches is not None:
-        checks.whole("statistics_batches", batches, 1, 10**6)
-    execution = Execution(device="cpu", precision="float32")
-    source = RunSource(run_subjects(data, execution, trust)(run), batches, weights)
-    named = isinstance(point, str) and point == "selected"
-    chosen = selected(run) if named else choose(point, source.terms, source.answers, source.seed)
-    return make(source, chosen, progress), f"{source.name}-{chosen.short}"
+def _choose(module: nn.Module, point: Any) -> Chosen:
+    if isinstance(module, Subspace):
+        return choose(point, module.shape)
+    several = isinstance(module, Ensemble)
+    if not (isinstance(point, str) and point == "midpoint"):
+        kind = "an ensemble" if several else "a network"
+        raise ArgumentError(f"point={checks.shown(point)}: {kind} has no points; expected a Subspace or a run with it")
+    if isinstance(module, Ensemble):
+        return Chosen("ensemble", f"{len(module.members)} networks")
+    return Chosen("network", "the network as it was")
 
 
-def write(made: Made, target: Path, format: str) -> Path:
+def _task(task: Task | str | None, outputs: Outputs | None) -> Classification | Regression | None:
+    """Return the task that a user names, by default a classification of examples; None for outputs as they are."""
+    if isinstance(task, str) and task == "outputs":
+        if outputs is not None:
+            raise ArgumentError(f"outputs={checks.shown(outputs)}: expected it with a classification only")
+        return None
+    found = with_outputs(task_of(task), outputs)
+    if not isinstance(found, (Classification, Regression)):
+        raise ArgumentError(
+            f"task={checks.shown(task)}: expected Classification(…), Regression(…), or 'outputs' (as they are)"
+        )
+    return found
+
+
+def _normalisation(inputs: Inputs | None, **given: Sequence[float] | None) -> dict[str, tuple[float, ...]]:
+    """Return mean and std, one number of each for every channel of the example, or none."""
+    expected, found = "a list with one number for each channel", dict[str, tuple[float, ...]]()
+    for name, value in given.items():
+        numbers = checks.several(name, () if value is None else value, expected)
+        found[name] = tuple(checks.number(name, each) for each in numbers)
+    shown, first = ", ".join(f"{name}={checks.shown(list(each))}" for name, each in found.items()), None
+    if inputs is not None and any(found.values()):
+        first = inputs.tensors[0]
+        if len(inputs.names) > 1 or first.ndim < 2 or not first.is_floating_point():
+            raise ArgumentError(f"{shown}: expected it for one input of floats; this takes {inputs.described()}")
+    count = len(found["mean"]) if first is None else first.shape[1]
+    if any(len(numbers) != count for numbers in found.values()) or min(found["std"], default=1) <= 0:
+        raise ArgumentError(f"{shown}: expected one of each for the {count} channels, std above 0, or neither")
+    return found
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that a file is exported with."""
+    return {"subspaces": __version__, "torch": torch.__version__, "python": platform.python_version()}
+
+
+def write(source: Source, chosen: Chosen, target: Path, format: str, progress: Progress) -> Path:
     """Write an export and its card, each whole or not at all; the file comes first, so that no card is without one."""
-    if format == "safetensors":
-        _write_tensors(made, target)
-        said = card(made, target, format)
-    else:
-        written = {"pt2": formats.pt2, "onnx": formats.onnx}[format](made)
-        files.write(target, written.content)
-        said = card(written.made, target, format, written)
-    files.write(target.with_name(f"{target.name}.md"), said.encode())
+    with torch.random.fork_rng():  # and not seeded anew, so that random outputs fail their check
+        made = make(source, chosen, progress)
+        checked = {"safetensors": formats.safetensors, "pt2": formats.pt2, "onnx": formats.onnx}[format](made, target)
+    files.write(target.with_name(f"{target.name}.md"), card(made, target, format, checked).encode())
     return target
 
 
-def _write_tensors(made: Made, target: Path) -> None:
-    """Write weights, and read them back."""
-    if isinstance(made.network, Subspace):
-        notes = {name: value for name, value in made.about.flat().items() if name not in ("format", "version")}
-        notes = {f"export.{name}": value for name, value in notes.items()}
-        storage.write(made.network, target, shared=True, notes=notes)
-        storage.read(target)
-        return
-    wanted = files.stored(made.state())
-    files.write_tensors(target, wanted, made.about.flat())
-    header, found = files.read_tensors(target)
-    files.check(header, found)
-
-
 def check_format(format: Any, path: Any) -> str:
-    """Return the format that was asked for, by name or by the end of a file's."""
+    """Return the format that was asked for, by name or by the end of a file's, whose libraries have to be there."""
     ending = "" if path is None else checks.folder("path", path).suffix[1:].lower()
-    if format is None:
-        if path is not None and ending not in FORMATS:
-            raise ArgumentError(
-                f"path={checks.shown(str(path))}: expected a name that ends in .safetensors, .pt2 or .onnx"
-            )
-        return ending or "pt2"
-    if format not in FORMATS:
+    if format is None and path is not None and ending not in FORMATS:
+        raise ArgumentError(f"path={checks.shown(str(path))}: expected a name that ends in .safetensors, .pt2 or .onnx")
+    if format is not None and format not in FORMATS:
         raise ArgumentError(f"format={checks.shown(format)}: {nearest(format, FORMATS)}")
-    if ending in FORMATS and ending != format:
+    if format is not None and ending in FORMATS and ending != format:
         raise ArgumentError(
             f"format={checks.shown(format)}: the file {str(path)!r} ends in .{ending}; expected the same"
         )
-    return str(format)
+    found = str(format or ending or "pt2")
+    if found == "onnx":
+        onnx_files.require("exporting to ONNX", "onnx", "onnxscript", "onnxruntime")
+    return found
 
 
-def _target(path: Any) -> Path:
+def check_target(path: Any) -> Path:
     """Return where to write, which must be possible."""
     target = checks.folder("path", path)
     if target.is_dir():

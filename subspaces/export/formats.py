@@ -1,6 +1,6 @@
-"""The formats: a program as bytes, checked against the module it was made of.
+"""The formats: weights or a program, written, read back, and compared with the module that they were made of.
 
-Nothing in the bytes is a pickle, and none of them tells where on the exporter's disk the code was.
+Nothing in a file is a pickle, and none tells where on the exporter's disk the code was.
 """
 
 import io
@@ -12,88 +12,80 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from subspaces.export import onnx_files
-from subspaces.export.errors import ExportError, require
-from subspaces.export.making import Made, Trial
+from subspaces.core import files, storage
+from subspaces.core.family import Subspace
+from subspaces.export import ExportError, ModelError, onnx_files
+from subspaces.export.making import Made
 from subspaces.export.metadata import FILE
+from subspaces.export.onnx_files import in_short
+from subspaces.export.program import Program
 
 TOLERANCE = 1e-4
 """By how much an output of the file may differ from the module's, of the largest number in it if that is above 1."""
 OPSET = 18
-SEED = 20_240_607
 
 
-class Written(NamedTuple):
-    """What was written, the content of the file, and the largest difference of its outputs from the module's."""
-
-    made: Made
-    content: bytes
-    difference: float
-    note: str = ""
-
-
-def check_libraries(format: str) -> None:
-    """Refuse a format whose libraries are missing, before any work."""
-    if format == "onnx":
-        require("exporting to ONNX", "onnx", "onnx", "onnxscript", "onnxruntime")
+def safetensors(made: Made, target: Path) -> list[str]:
+    """Write weights, and read them back; return what was checked."""
+    header = made.about.flat()
+    if isinstance(made.network, Subspace):
+        notes = {f"export.{name}": value for name, value in header.items() if name not in ("format", "version")}
+        storage.write(made.network, target, shared=True, notes=notes)
+        storage.read(target)
+    else:
+        files.write_tensors(target, files.stored(made.network.state_dict()), header)
+        files.check(*files.read_tensors(target))
+    return ["Read back: every tensor is the network's, bit for bit."]
 
 
-def pt2(made: Made) -> Written:
-    """Return a program that `torch.export.load` reads."""
-    made, program = _exported(made)
+def pt2(made: Made, target: Path) -> list[str]:
+    """Write a program that `torch.export.load` reads; return what was checked."""
+    program, exported = _traced(made)
     buffer = io.BytesIO()
     with quiet():
-        torch.export.save(program, buffer, extra_files={FILE: json.dumps(made.about.flat())})
+        torch.export.save(exported, buffer, extra_files={FILE: json.dumps(made.about.flat())})
         buffer.seek(0)
         run = torch.export.load(buffer).module()
 
-    def call(*inputs: Tensor) -> Sequence[Tensor]:
-        args, kwargs = _arguments(made, inputs)
-        said = run(*args, **kwargs)
-        return said if isinstance(said, (tuple, list)) else [said]
+    def call(*inputs: Tensor) -> Any:
+        args, kwargs = _arguments(program, inputs)
+        return run(*args, **kwargs)
 
-    return Written(made, buffer.getvalue(), _checked(made, call))
+    checked = _checked(made, call)
+    files.write(target, buffer.getvalue())
+    return checked
 
 
-def onnx(made: Made) -> Written:
-    """Return a program that onnxruntime reads, in one file."""
+def onnx(made: Made, target: Path) -> list[str]:
+    """Write a program that onnxruntime reads, in one file; return what was checked."""
     import onnx as library
-    import onnxruntime
 
-    made, program = _exported(made)
-    model = _translated(made, program)
+    model = _translated(made, _traced(made)[1])
     library.helper.set_model_props(model, {**made.about.flat(), "checksum": onnx_files.MARK.decode()})
     try:
         content = onnx_files.sealed(model.SerializeToString())
+        call = onnx_files.called(target, content, list(made.about.takes), limited=False)
+    except ModelError as error:
+        raise ExportError(f"{str(error).removesuffix('use another copy')}use --format pt2") from error
     except ValueError as error:  # of protobuf, from 2 GB on
         raise ExportError(f"the network is too large for one ONNX file ({error}): use --format pt2") from None
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    try:
-        session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # of its own kinds
-        raise ExportError(f"onnxruntime does not run the network ({_said(error)}): use --format pt2") from error
-
-    def call(*inputs: Tensor) -> list[Tensor]:
-        fed = {name: value.numpy() for name, value in zip(made.about.takes, inputs, strict=True)}
-        return [torch.from_numpy(each) for each in session.run(None, fed)]
-
-    what = onnx_files.refused(onnx_files.parsed(Path("it"), content), len(content))
-    note = "" if what is None else f"`subspaces predict` does not read it: it holds {what}."
-    return Written(made, content, _checked(made, call), note)
+    what = onnx_files.refused(onnx_files.parsed(target, content), len(content))
+    checked = _checked(made, call)
+    files.write(target, content)
+    return checked if what is None else [*checked, f"subspaces predict does not read it: it holds {what}."]
 
 
-def _translated(made: Made, program: Any) -> Any:
+def _translated(made: Made, exported: Any) -> Any:
     """Return a traced program as a description in ONNX, without what tells where the code was."""
     try:
         with quiet():
             found = torch.onnx.export(
-                program,
+                exported,
                 dynamo=True,
                 verbose=False,
                 input_names=list(made.about.takes),
@@ -101,7 +93,7 @@ def _translated(made: Made, program: Any) -> Any:
                 opset_version=OPSET,
             )
     except Exception as error:  # of what ONNX has no operators for
-        raise ExportError(f"torch.onnx cannot write the network ({_said(error)}): use --format pt2") from error
+        raise ExportError(f"torch.onnx cannot write the network ({in_short(error)}): use --format pt2") from error
     assert found is not None
     model = found.model_proto
     del model.graph.value_info[:]  # which call n by another name
@@ -115,112 +107,99 @@ def _translated(made: Made, program: Any) -> Any:
     return model
 
 
-def _exported(made: Made) -> tuple[Made, Any]:
-    """Return the traced program, without the example and without what tells where the code was.
-
-    Where it cannot be traced for any number of examples, it is for as many as the example has.
-    """
+def _traced(made: Made) -> tuple[Program, Any]:
+    """Return the program as `torch.export` traces it, for any number of examples or else for that of the example."""
     assert made.program is not None
-    error = None
+    program, inputs = made.program, made.program.inputs
+    shapes: dict[str, Any] = dict.fromkeys(program.names)
     if not made.fixed:
-        try:
-            return made, _traced(made, torch.export.Dim("n", min=1))
-        except Exception as caught:  # of whatever the network's own code does
-            error = caught
-    try:
-        program = _traced(made, None)
-    except Exception as again:
-        raise ExportError(
-            f"torch.export cannot trace the network ({_said(again)}): fix it, or export its weights with --format "
-            "safetensors"
-        ) from again
-    return (made if error is None else made.with_fixed_batch(f"torch.export: {_said(error)[:200]}")), program
-
-
-def _traced(made: Made, batch: Any) -> Any:
-    """Return the program for any number of examples, or with `batch=None` for that of the example."""
-    assert made.program is not None
-    inputs = made.program.inputs
-    shapes: dict[str, Any] = dict.fromkeys(made.program.names)
-    if batch is not None:
+        batch = torch.export.Dim("n", min=1)
         pairs = zip(inputs.names, inputs.batched, strict=True)
-        shapes |= {name: None if dim is None else {dim: batch} for name, dim in pairs}
-    several = made.trials[0 if batch is None or inputs.count > 1 else -1]  # one would be taken for a constant
-    args, kwargs = _arguments(made, several.inputs)
+        any_number = shapes | {name: None if dim is None else {dim: batch} for name, dim in pairs}
+        several = made.trials[0 if inputs.count > 1 else -1][0]  # one would be taken for a constant
+        try:
+            return program, _export(program, several, any_number)
+        except Exception as error:  # of whatever the network's own code does
+            made.fix(f"torch.export: {in_short(error)[:200]}")
+    try:
+        return program, _export(program, made.trials[0][0], shapes)
+    except Exception as error:
+        raise ExportError(
+            f"torch.export cannot trace the network ({in_short(error)}): fix it, or export its weights with --format "
+            "safetensors"
+        ) from error
+
+
+def _export(program: Program, tensors: Sequence[Tensor], shapes: dict[str, Any]) -> Any:
+    """Trace a program, without the example and without what tells where the code was."""
+    args, kwargs = _arguments(program, tensors)
     with quiet(), torch.no_grad():
-        program = torch.export.export(made.program, args, kwargs, dynamic_shapes=shapes)
-    for module in program.graph_module.modules():
+        exported = torch.export.export(program, args, kwargs, dynamic_shapes=shapes)
+    for module in exported.graph_module.modules():
         if isinstance(module, torch.fx.GraphModule):
             for node in module.graph.nodes:
                 for name in ("stack_trace", "nn_module_stack", "torch_fn", "source_fn_stack"):
                     node.meta.pop(name, None)
-    program.example_inputs = None
-    return program
+    exported.example_inputs = None
+    return exported
 
 
-def _arguments(made: Made, inputs: Sequence[Tensor]) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+def _arguments(program: Program, inputs: Sequence[Tensor]) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
     """Return inputs as the program is called with them: by position, or by name where the example was a dict."""
-    assert made.program is not None
-    named = made.program.inputs.keyword
-    return ((), dict(zip(made.program.names, inputs, strict=True))) if named else (tuple(inputs), {})
+    named = program.inputs.keyword
+    return ((), dict(zip(program.names, inputs, strict=True))) if named else (tuple(inputs), {})
 
 
 @torch.no_grad()
-def _checked(made: Made, call: Callable[..., Sequence[Tensor]]) -> float:
-    """Return the largest difference from the module's own outputs, for all examples and one; refuse a large one."""
+def _checked(made: Made, call: Callable[..., Any]) -> list[str]:
+    """Compare the outputs of a file with the module's own, for all examples and for one; refuse other ones."""
     largest = 0.0
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(SEED)  # random outputs are other ones
-        for trial in made.trials:
-            said = call(*(each.contiguous() for each in trial.inputs))
-            for (name, wanted), found in zip(trial.expected.items(), said, strict=True):
-                off = _difference(found, wanted)
-                if not off <= TOLERANCE:
-                    raise ExportError(
-                        f"the exported program's {name} differ from the network's by {off:.2g}, more than "
-                        f"{TOLERANCE:g}: nothing was written; {_advice(made, trial, name)}"
-                    )
-                largest = max(largest, off)
-    return largest
+    for inputs, answers in made.trials:
+        found = call(*(each.contiguous() for each in inputs))
+        outputs = found if isinstance(found, (tuple, list)) else [found]
+        for (name, expected), output in zip(answers.items(), outputs, strict=True):
+            off = _difference(output, expected)
+            if not off <= TOLERANCE:
+                raise ExportError(
+                    f"the exported program's {name} differ from the network's by {off:.2g}, more than {TOLERANCE:g}: "
+                    "nothing was written; use another format, and if the network draws random numbers in eval mode, "
+                    "which a program cannot, pass them as an input"
+                )
+            largest = max(largest, off)
+    assert made.program is not None
+    other = "" if made.fixed else ", and on one" if made.program.inputs.count > 1 else ", and on two"
+    fixed = f"It takes {made.example} at a time, as the example has, and no other number: {made.fixed}."
+    return [
+        f"Read back and run on {made.example}{other}: its outputs differ from the network's by at most {largest:.2g}; "
+        f"more than {TOLERANCE:g} would not have been written.",
+        *([fixed] if made.fixed else []),
+    ]
 
 
-def _difference(found: Tensor, wanted: Tensor) -> float:
+def _difference(found: Tensor, expected: Tensor) -> float:
     """Return the largest difference, as a part of the largest number if that is above 1."""
-    if found.shape != wanted.shape or found.dtype != wanted.dtype:
+    if found.shape != expected.shape or found.dtype != expected.dtype:
         return math.inf
     if not found.is_floating_point() and not found.is_complex():
-        return 0.0 if torch.equal(found, wanted) else math.inf
-    if not wanted.numel():
+        return 0.0 if torch.equal(found, expected) else math.inf
+    if not expected.numel():
         return 0.0
-    same = (found == wanted) | (found.isnan() & wanted.isnan())  # and infinities
-    finite = wanted.abs().where(wanted.isfinite(), 0.0)
-    return float((found - wanted).abs().where(~same, 0.0).max() / finite.max().clamp(min=1))
-
-
-def _advice(made: Made, trial: Trial, name: str) -> str:
-    """Return what to do about a program that computes something else."""
-    assert made.program is not None
-    again = made.program.answered(*trial.inputs)[name]
-    if _difference(again, trial.expected[name]) > TOLERANCE:
-        return "the network itself draws random numbers in eval mode, which a program cannot: pass them as an input"
-    return "use another format"
-
-
-def _said(error: Exception) -> str:
-    return " ".join(str(error).split())[:400] or type(error).__name__
+    same = (found == expected) | (found.isnan() & expected.isnan())  # and infinities
+    finite = expected.abs().where(expected.isfinite(), 0.0)
+    return float((found - expected).abs().where(~same, 0.0).max() / finite.max().clamp(min=1))
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Leave out what torch says of an export, which is not about the user's network."""
+    """Silence torch's own messages about an export, which are not about the user's network."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")]
     levels = [logger.level for logger in loggers]
-    try:
-        for logger in loggers:
-            logger.setLevel(logging.ERROR)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            for logger in loggers:
+                logger.setLevel(logging.ERROR)
             yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+        finally:
+            for logger, level in zip(loggers, levels, strict=True):
+                logger.setLevel(level)

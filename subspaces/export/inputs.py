@@ -25,17 +25,15 @@ class Inputs:
 
     Args:
         args, kwargs: the arguments of a call.
-        names: of all tensors in them, in order. A tensor that is an argument has the argument's name; those in a
-            tuple or dict have its name with their place or key, `state_0`.
+        names: of all tensors in them, in order: the argument's name, and of those in a tuple or dict the name with
+            their place or key, `state_0`.
         keyword: whether a program is called with these names, as the example was a dict.
-        second: whether the batch lies in the second dimension of its length, where there are two.
     """
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     names: tuple[str, ...]
     keyword: bool = False
-    second: bool = False
 
     @classmethod
     def of(cls, network: nn.Module, example: Any) -> Self:
@@ -50,20 +48,18 @@ class Inputs:
             raise ArgumentError(
                 f"example= does not fit the inputs of {type(network).__name__} ({error}): expected {EXPECTED}"
             ) from None
-        variadic = {
-            name: parameter.kind is inspect.Parameter.VAR_KEYWORD for name, parameter in signature.parameters.items()
-        }
-        found = [
+        kinds = {name: parameter.kind for name, parameter in signature.parameters.items()}
+        named_all = [
             named
             for name, each in bound.arguments.items()
-            for named in named_tensors(each, "" if variadic[name] else name)
+            for named in named_tensors(each, "" if kinds[name] is inspect.Parameter.VAR_KEYWORD else name)
         ]
-        names = unique(name for name, _ in found)
-        first = found[0][1]
-        if len(found) == 1 and not keyword and first.ndim == 4 and first.is_floating_point():
+        names, first = unique(name for name, _ in named_all), named_all[0][1]
+        if len(names) == 1 and not keyword and first.ndim == 4 and first.is_floating_point():
             names = ("images",)
         made = cls(bound.args, bound.kwargs, names, keyword)
-        return made.holding([_plain(each) for each in made.tensors])
+        found = [each.detach().cpu().contiguous() for each in made.tensors]
+        return made.holding([each.float() if each.dtype in HALF else each for each in found])
 
     @property
     def tensors(self) -> list[Tensor]:
@@ -76,10 +72,9 @@ class Inputs:
         args, kwargs = nested.apply(lambda _: next(left), (self.args, self.kwargs))
         return replace(self, args=args, kwargs=kwargs)
 
-    @property
-    def is_images(self) -> bool:
-        """Whether it is one tensor of images."""
-        return self.names == ("images",)
+    def floats(self, dtype: torch.dtype) -> Self:
+        """Return the same with all floating-point tensors in one dtype."""
+        return self.holding([each.to(dtype) if each.is_floating_point() else each for each in self.tensors])
 
     @property
     def count(self) -> int:
@@ -89,8 +84,7 @@ class Inputs:
     @property
     def batched(self) -> list[int | None]:
         """The dimension of the batch in each tensor: the first one of its length, None where there is none."""
-        found = [[dim for dim, size in enumerate(each.shape) if size == self.count] for each in self.tensors]
-        return [dims[min(int(self.second), len(dims) - 1)] if dims else None for dims in found]
+        return [next((dim for dim, size in enumerate(each.shape) if size == self.count), None) for each in self.tensors]
 
     def resized(self) -> Self:
         """Return one example of several, or two of one."""
@@ -103,12 +97,9 @@ class Inputs:
         return self.holding([part(each, dim) for each, dim in zip(self.tensors, self.batched, strict=True)])
 
     def described(self) -> str:
-        """Return what is put in, for an error."""
-        shown = (
-            f"{name} of shape {tuple(each.shape)}{'' if each.dtype == torch.float32 else f' and {each.dtype}'}"
-            for name, each in zip(self.names, self.tensors, strict=True)
-        )
-        return ", ".join(shown)
+        """Return names, shapes and types, for an error."""
+        pairs = zip(self.names, self.tensors, strict=True)
+        return ", ".join(f"{name} of shape {tuple(each.shape)} and {each.dtype}" for name, each in pairs)
 
 
 def named_tensors(value: Any, name: str) -> Iterator[tuple[str, Tensor]]:
@@ -116,14 +107,10 @@ def named_tensors(value: Any, name: str) -> Iterator[tuple[str, Tensor]]:
     if isinstance(value, Tensor):
         yield name, value
         return
-    keys: Iterable[Any] = range(len(nested.children(value) or []))
-    if isinstance(value, Mapping):
-        keys = value
-    elif hasattr(value, "_fields"):
-        keys = value._fields
-    elif not isinstance(value, (tuple, list)) and hasattr(value, "__dataclass_fields__"):
-        keys = value.__dataclass_fields__
-    for key, each in zip(keys, nested.children(value) or [], strict=True):
+    parts = nested.children(value) or []
+    keys: Any = getattr(value, "_fields", None) or getattr(value, "__dataclass_fields__", range(len(parts)))
+    keys = value if isinstance(value, Mapping) else keys
+    for key, each in zip(keys, parts, strict=True):
         yield from named_tensors(each, f"{name}_{key}" if name else str(key))
 
 
@@ -141,27 +128,20 @@ def unique(names: Iterable[str], taken: Iterable[str] = ()) -> tuple[str, ...]:
     return tuple(found[first:])
 
 
-def shown(tensor: Tensor, other: Tensor | None) -> str:
-    """Return type and shape of a tensor, with n for where it has another length for another number of examples."""
+def form(tensor: Tensor, other: Tensor | None) -> str:
+    """Return type and shape of a tensor, with n for each length that `other`, of another batch, does not share."""
     lengths = tensor.shape if other is None or other.ndim != tensor.ndim else other.shape
     sizes = ("n" if a != b else str(a) for a, b in zip(tensor.shape, lengths, strict=True))
     return f"{str(tensor.dtype).removeprefix('torch.')} [{', '.join(sizes)}]"
 
 
 def _check(example: Any, tensors: Sequence[Tensor]) -> None:
-    """Refuse an example without numbers."""
+    """Refuse an example without numbers; among several tensors a mask that is added may well hold infinity."""
     if not any(each.ndim for each in tensors):
         raise ArgumentError(f"example={checks.shown(example)}: expected {EXPECTED}")
     for each in tensors:
-        there = f"example has a tensor of shape {tuple(each.shape)} and {each.dtype}"
-        if each.layout != torch.strided or each.is_meta or not each.numel():
-            raise ArgumentError(f"{there}: expected {EXPECTED}")
-        # a mask that is added may well hold infinity
-        if each.is_floating_point() and not bool((each.isfinite() if len(tensors) == 1 else ~each.isnan()).all()):
-            raise ArgumentError(f"{there} with NaN or infinity: expected {EXPECTED}")
-
-
-def _plain(tensor: Tensor) -> Tensor:
-    """Return a tensor on the CPU, in float32 at least if it is one of floats."""
-    found = tensor.detach().cpu()
-    return (found.float() if found.dtype in HALF else found).contiguous()
+        odd = each.layout != torch.strided or each.is_meta or not each.numel()
+        finite = odd or bool((each.isfinite() if len(tensors) == 1 else ~each.isnan()).all())
+        if odd or not finite:
+            there = f"a tensor of shape {tuple(each.shape)} and {each.dtype}{'' if finite else ' with NaN or infinity'}"
+            raise ArgumentError(f"example has {there}: expected {EXPECTED}")

@@ -12,8 +12,10 @@ terabyte in 200 bytes. A file is read only if
 """
 
 import hashlib
+import importlib
 import math
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +23,9 @@ import torch
 from torch import Tensor
 
 from subspaces.core import checks
-from subspaces.errors import ArgumentError
-from subspaces.export.errors import ExportError, ModelError, require
+from subspaces.errors import ArgumentError, MissingPackageError
+from subspaces.export import ExportError, ModelError, damaged
 from subspaces.export.metadata import Metadata
-from subspaces.export.models import Call, Model
 
 SIZE = (1 << 31) - 1  # bytes of a file
 PARTS = 1 << 20  # of its description
@@ -42,13 +43,36 @@ SpaceToDepth Split Sqrt Squeeze Sub Sum Tanh Tile TopK Transpose Trilu Unsqueeze
 OPERATORS = frozenset(_NAMES.split())
 _ATTRIBUTE = {"name", "type", "doc_string", "f", "i", "s", "t", "floats", "ints"}  # fields: no graph, no text
 _GRAPH = {"name", "doc_string", "node", "initializer", "input", "output", "value_info"}
+TELEMETRY = "ORT_DISABLE_TELEMETRY"
 MARK = b"checksum-of-all-bytes-but-these-"
-"""Where an ONNX file, which has no checksum of its own, gets one: as long as that is."""
+"""A placeholder for the checksum of an ONNX file, as long as that is."""
 
 
-def read_onnx(path: Path) -> Model:
-    """Return the model of an ONNX file."""
-    require("reading an ONNX file", "onnx", "onnx", "onnxruntime")
+def require(what: str, *libraries: str) -> None:
+    """Import the libraries that something needs, or say which is missing.
+
+    onnxruntime sends telemetry and leaves a file in the folder of temporary files, unless a variable of the environment
+    is set when it is first imported.
+    """
+    before = os.environ.get(TELEMETRY)
+    os.environ[TELEMETRY] = "1"
+    try:
+        for library in libraries:
+            try:
+                importlib.import_module(library)
+            except ImportError:
+                raise MissingPackageError(
+                    f"{what} needs {library}, which is not installed: pip install 'subspaces[onnx]'"
+                ) from None
+    finally:
+        os.environ.pop(TELEMETRY)
+        if before is not None:
+            os.environ[TELEMETRY] = before
+
+
+def read_onnx(path: Path) -> tuple[Metadata, Callable[..., Sequence[Tensor]]]:
+    """Return the metadata of an ONNX file, and a function that runs it."""
+    require("reading an ONNX file", "onnx", "onnxruntime")
     with open(path, "rb") as file:
         content = file.read(SIZE + 1)
     if len(content) > SIZE:
@@ -56,13 +80,13 @@ def read_onnx(path: Path) -> Model:
     found = parsed(path, content)
     header = {each.key: each.value for each in found.metadata_props}
     about = Metadata.of(header, path)
-    if not unchanged(content, header.get("checksum", "")):
-        raise ModelError(f"{path} is damaged (its bytes do not match its checksum): use another copy")
+    mark = header.get("checksum", "").encode()
+    if content.count(mark) != 1 or _checksum(content.replace(mark, MARK)) != mark:
+        raise damaged(path, "its bytes do not match its checksum")
     if (what := refused(found, len(content))) is not None:
         raise ModelError(f"{path} holds {what}, which is not read from a file: use a .safetensors export")
-    session = _session(path, content)
-    _check_interface(path, session, about)
-    return Model(path, about, _called(path, session, about.inputs))
+    names = ["images", "alpha"] if about.kind == "family" else ["images"]
+    return about, called(path, content, names)
 
 
 def parsed(path: Path, content: bytes) -> Any:
@@ -136,67 +160,44 @@ def _refusals(model: Any, size: int) -> Iterator[str]:
             yield f"the tensor {checks.shown(tensor.name)} of shape {checks.shown(list(tensor.dims[:16]))}"
 
 
-def _session(path: Path, content: bytes) -> Any:
-    """Return the session of a file that was looked at, with an allocator of its own."""
+def called(path: Path, content: bytes, names: Sequence[str], limited: bool = True) -> Callable[..., list[Tensor]]:
+    """Return a function that runs an ONNX file, which was looked at, on inputs of these names.
+
+    With `limited` an allocator of its own refuses more memory than `MEMORY` and four times the size of the file.
+    """
     import onnxruntime
 
-    place = onnxruntime.OrtMemoryInfo(
-        "Cpu", onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, onnxruntime.OrtMemType.DEFAULT
-    )
-    limits = onnxruntime.OrtArenaCfg({"max_mem": MEMORY + 4 * len(content), "arena_extend_strategy": 1})
-    onnxruntime.create_and_register_allocator(place, limits)  # for the sessions that are made from now on and ask
-    options = onnxruntime.SessionOptions()
+    options, run = onnxruntime.SessionOptions(), onnxruntime.RunOptions()
     options.log_severity_level = 4
-    options.add_session_config_entry("session.use_env_allocators", "1")
+    if limited:
+        kind = onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR
+        place = onnxruntime.OrtMemoryInfo("Cpu", kind, 0, onnxruntime.OrtMemType.DEFAULT)
+        limits = onnxruntime.OrtArenaCfg({"max_mem": MEMORY + 4 * len(content), "arena_extend_strategy": 1})
+        onnxruntime.create_and_register_allocator(place, limits)  # for the sessions made from now on that ask
+        options.add_session_config_entry("session.use_env_allocators", "1")
+        run.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
     # a file may be one of onnxruntime's own format at the same time, which is not what was looked at
     options.add_session_config_entry("session.load_model_format", "ONNX")
     try:  # constants are computed in each run, where the allocator counts, and not while the file is read
-        return onnxruntime.InferenceSession(
+        session = onnxruntime.InferenceSession(
             content, options, providers=["CPUExecutionProvider"], disabled_optimizers=["ConstantFolding"]
         )
     except Exception as error:  # of its own kinds
-        raise ModelError(f"{path} cannot be read by onnxruntime ({_said(error)}): use another copy") from None
-
-
-def _check_interface(path: Path, session: Any, about: Metadata) -> None:
-    """Refuse a graph whose inputs and outputs are not those of its metadata."""
-    for verb, found, names in (
-        ("takes", session.get_inputs(), about.inputs),
-        ("returns", session.get_outputs(), about.outputs),
-    ):
-        if [(each.name, each.type) for each in found] != [(name, "tensor(float)") for name in names]:
-            there = ", ".join(f"{each.name} as {each.type}" for each in found)
-            raise ModelError(
-                f"{path} {verb} {checks.shown(there)}: expected {', '.join(names)} as tensor(float); use another copy"
-            )
-    shape = tuple(session.get_inputs()[0].shape[1:])
-    if shape != about.image_shape:
-        raise ModelError(
-            f"{path} takes images of shape {checks.shown(shape)}, and its metadata says {about.image_shape}: use "
-            "another copy"
-        )
-
-
-def _called(path: Path, session: Any, names: Sequence[str]) -> Call:
-    """Return a session as what a model calls."""
-    import onnxruntime
-
-    options = onnxruntime.RunOptions()
-    options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
+        raise ModelError(f"{path} cannot be read by onnxruntime ({in_short(error)}): use another copy") from None
 
     def call(*inputs: Tensor) -> list[Tensor]:
         fed = {name: value.numpy() for name, value in zip(names, inputs, strict=True)}
         try:
-            found = session.run(None, fed, options)
+            return [torch.from_numpy(each) for each in session.run(None, fed, run)]
         except Exception as error:  # of its own kinds
-            raise ModelError(f"{path} cannot be run by onnxruntime ({_said(error)}): use another copy") from None
-        return [torch.from_numpy(each) for each in found]
+            raise ModelError(f"{path} cannot be run by onnxruntime ({in_short(error)}): use another copy") from None
 
     return call
 
 
-def _said(error: Exception) -> str:
-    text = " ".join(str(error).split())
+def in_short(error: Exception) -> str:
+    """Return what an exception says, on one line and cut where it is long."""
+    text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= 300 else f"{text[:100]} … {text[-200:]}"
 
 
@@ -204,15 +205,8 @@ def sealed(content: bytes) -> bytes:
     """Return the bytes of an ONNX file with their checksum in the place that is marked for it."""
     if content.count(MARK) != 1:
         raise ExportError("the network holds the text that marks the place of a checksum: use --format pt2")
-    return content.replace(MARK, checksum(content))
+    return content.replace(MARK, _checksum(content))
 
 
-def checksum(content: bytes) -> bytes:
-    """Return what tells marked bytes from any others."""
+def _checksum(content: bytes) -> bytes:
     return hashlib.blake2b(content, digest_size=len(MARK) // 2).hexdigest().encode()
-
-
-def unchanged(content: bytes, found: str) -> bool:
-    """Say whether an ONNX file is as it was written, by the checksum in it."""
-    mark = found.encode()
-    return content.count(mark) == 1 and checksum(content.replace(mark, MARK)) == mark

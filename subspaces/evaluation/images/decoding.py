@@ -75,6 +75,8 @@ def opened(path: Path) -> "Iterator[Image]":
                     yield image
         except UnreadableError as error:
             raise DataError(f"{path}: {error}") from None
+        except Image.DecompressionBombError as error:
+            raise DataError(f"{path}: {error}: scale it down to at most {PIXELS:,} pixels") from None
         except Exception as error:  # Pillow's decoders raise whatever their libraries do
             reason = "of no known format" if isinstance(error, UnidentifiedImageError) else error
             raise DataError(f"{path}: {size:,} bytes that are not a whole image ({reason}): get it again") from None

@@ -1,4 +1,4 @@
-"""Image files and arrays of any kind as what a model takes: float32 [C, H, W] in [0, 1].
+"""Image files and arrays of any kind as a model takes them: float32 [C, H, W] in [0, 1].
 
 Image files are turned as their EXIF says and laid on white where they are transparent. Of what has another size, the
 largest part in the middle that has the model's sides is scaled to its size; grey becomes three equal channels, colours
@@ -16,15 +16,17 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from subspaces.evaluation.images.decoding import PIXELS, UnreadableError, centre_view, check_size, formats, prepared
+from subspaces.errors import DataError, MissingPackageError
+from subspaces.evaluation.images.decoding import UnreadableError, centre_view, check_size, opened, prepared
 from subspaces.evaluation.images.pixels import GREY
-from subspaces.export.errors import install
+from subspaces.evaluation.images.reading import open_regular
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 ARRAYS = (".npy", ".npz")
 UNPACKED = 1 << 32  # bytes of a .npz file; a .npy file is read row by row
+Floats = npt.NDArray[np.float32]
 
 
 class Form(NamedTuple):
@@ -39,28 +41,16 @@ class Form(NamedTuple):
 def read_image(path: Path, form: Form) -> Tensor:
     """Return an image file as a model takes it: where that is a square, as training on one's own images reads it."""
     try:
-        from PIL import Image, UnidentifiedImageError
-    except ImportError:
-        raise install("Pillow", "reading image files", "images") from None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the limit below is as near
-            with Image.open(path, formats=formats()) as image:
-                least = None if form.resize else (form.width, form.height)
-                pixels = np.asarray(fitted(prepared(image, least), form))
-    except Image.DecompressionBombError as error:
-        raise UnreadableError(f"{error}: scale it down to at most {PIXELS:,} pixels") from None
-    except UnidentifiedImageError:
-        raise UnreadableError(f"no image that is known here ({', '.join(formats())})") from None
-    except UnreadableError:
-        raise
-    except Exception as error:  # Pillow's decoders raise whatever their libraries do
-        raise UnreadableError(f"not a whole image ({' '.join(str(error).split()) or type(error).__name__})") from None
+        with warnings.catch_warnings(), opened(path) as image:
+            warnings.simplefilter("ignore")  # of Pillow, for images nearly as large as the limit
+            pixels = np.asarray(fitted(prepared(image, None if form.resize else (form.width, form.height)), form))
+    except DataError as error:
+        raise UnreadableError(str(error).removeprefix(f"{path}: ")) from None
     pixels = pixels[..., None] if pixels.ndim == 2 else pixels
     return _tensor(_coloured(pixels.astype(np.float32) / np.float32(255), form.channels))
 
 
-def _tensor(pixels: npt.NDArray[np.float32]) -> Tensor:
+def _tensor(pixels: Floats) -> Tensor:
     """Return [H, W, C] as [C, H, W]."""
     return torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1)))
 
@@ -82,7 +72,7 @@ def fitted(image: "Image", form: Form) -> "Image":
     return image.resize((width, height), Image.Resampling.BILINEAR, box=box)
 
 
-def _coloured(pixels: npt.NDArray[np.float32], channels: int) -> npt.NDArray[np.float32]:
+def _coloured(pixels: Floats, channels: int) -> Floats:
     """Return [..., H, W, C] with so many channels."""
     found = pixels.shape[-1]
     if found == channels:
@@ -100,12 +90,18 @@ def _coloured(pixels: npt.NDArray[np.float32], channels: int) -> npt.NDArray[np.
 def read_arrays(path: Path, form: Form) -> Iterator[tuple[str, Callable[[], Tensor]]]:
     """Yield each image of a .npy or .npz file: its place there, and a function that reads it."""
     try:
-        if path.suffix.lower() == ".npy":
-            named = {"": np.load(path, allow_pickle=False, mmap_mode="r")}
-        else:
-            with open(path, "rb") as file, np.load(file, allow_pickle=False) as found:
-                named = {f":{name}": found[name] for name in _small(found)}
-    except UnreadableError:
+        with open_regular(path) as file:
+            if path.suffix.lower() == ".npy":
+                named = {"": np.load(path, allow_pickle=False, mmap_mode="r")}
+            else:
+                with np.load(file, allow_pickle=False) as found:
+                    size = sum(info.file_size for info in found.zip.infolist())
+                    if size > UNPACKED:
+                        raise UnreadableError(
+                            f"it unpacks to {size:,} bytes, and at most {UNPACKED:,} are read: save it as .npy"
+                        )
+                    named = {f":{name}": found[name] for name in found.files}
+    except (UnreadableError, FileNotFoundError):
         raise
     except Exception as error:  # of zip, of headers, and of what is pickled
         raise UnreadableError(f"not a whole array of numbers ({' '.join(str(error).split())})") from None
@@ -113,14 +109,6 @@ def read_arrays(path: Path, form: Form) -> Iterator[tuple[str, Callable[[], Tens
         row = _rows(array, form)
         for index in range(len(array)):
             yield f"{name}[{index}]", partial(row, index)
-
-
-def _small(found: Any) -> list[str]:
-    """Return the names in a .npz file, unless it unpacks to more than is read."""
-    size = sum(info.file_size for info in found.zip.infolist())
-    if size > UNPACKED:
-        raise UnreadableError(f"it unpacks to {size:,} bytes, and at most {UNPACKED:,} are read: save it as .npy")
-    return list(found.files)
 
 
 def _rows(array: npt.NDArray[Any], form: Form) -> Callable[[int], Tensor]:
@@ -138,14 +126,13 @@ def _rows(array: npt.NDArray[Any], form: Form) -> Callable[[int], Tensor]:
             pixels = pixels.astype(np.float32) / 255
         elif not np.isfinite(pixels).all() or pixels.min(initial=0) < 0 or pixels.max(initial=1) > 1:
             raise UnreadableError("its floats are not all from 0 to 1: divide bytes by 255")
-        sized = _sized(_coloured(pixels.astype(np.float32), form.channels), form)
-        return _tensor(sized)
+        return _tensor(_sized(_coloured(pixels.astype(np.float32), form.channels), form))
 
     return row
 
 
 def _channels_first(shape: tuple[int, ...], form: Form) -> bool:
-    """Say whether an array is [n, C, H, W] and not [n, H, W, C]."""
+    """Return whether an array is [n, C, H, W] and not [n, H, W, C]."""
     first, last = shape[1] in (1, 3, 4), shape[3] in (1, 3, 4)
     if first and last:  # whichever is the model's own size
         first = shape[1:] == form[:3]
@@ -155,16 +142,16 @@ def _channels_first(shape: tuple[int, ...], form: Form) -> bool:
     return first
 
 
-def _sized(pixels: npt.NDArray[np.float32], form: Form) -> npt.NDArray[np.float32]:
+def _sized(pixels: Floats, form: Form) -> Floats:
     """Return floats [H, W, C] in the size of the model."""
     if pixels.shape[:2] == (form.height, form.width):
         return pixels
+    if not pixels.size:
+        raise UnreadableError("its images are empty")
     try:
         from PIL import Image
     except ImportError:
-        raise install("Pillow", "scaling images", "images") from None
-    if not pixels.size:
-        raise UnreadableError("its images are empty")
+        raise MissingPackageError("scaling images needs Pillow: install it with `pip install pillow`") from None
     check_size(pixels.shape[1], pixels.shape[0])
     parts = [fitted(Image.fromarray(np.ascontiguousarray(part)), form) for part in pixels.transpose(2, 0, 1)]
     return np.stack([np.asarray(part) for part in parts], axis=-1).clip(0, 1)

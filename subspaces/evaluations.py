@@ -1,0 +1,238 @@
+"""Calls that know all of the package: evaluations with their tables, figures and pages, of networks and of runs."""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from torch import nn
+
+from subspaces.core import checks
+from subspaces.core.outputs import Outputs
+from subspaces.errors import ArgumentError
+from subspaces.evaluation import evaluation, planning, results
+from subspaces.evaluation.display import bars
+from subspaces.evaluation.images import Progress
+from subspaces.evaluation.metrics import Metric, measured_by
+from subspaces.evaluation.plane import Network
+from subspaces.evaluation.predictor import Forward
+from subspaces.evaluation.settings import Settings
+from subspaces.evaluation.subject import left_alone, subject_of
+from subspaces.evaluation.tasks import Task, task_of, with_outputs
+from subspaces.text import one_of
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from subspaces.experiments.training import Run
+
+    OneRun = Run | str | os.PathLike[str]
+
+Networks = nn.Module | Sequence[nn.Module]
+
+
+class Evaluation(evaluation.Evaluation):
+    """All that was measured of one family: the walk along it, its answers, ensembles, choices, planes and examples.
+
+    Example:
+        >>> evaluation = ss.evaluate(family, test=loader, validation=held_out, statistics=train_loader)
+        >>> evaluation["midpoint"].accuracy
+        >>> evaluation.frame[["data", "role", "alpha", "accuracy"]]
+        >>> network = family.at(evaluation.best(by="nll", on="validation"))
+    """
+
+    @classmethod
+    def of(cls, found: evaluation.Evaluation) -> "Evaluation":
+        """Return an evaluation with all that can be done with it."""
+        made = cls.__new__(cls)
+        made.__dict__ = found.__dict__
+        return made
+
+    def table(self, split: str = "test") -> str:
+        """Return a table of the answers, and of what was chosen, as text."""
+        from subspaces.reports.table import text_table
+
+        return text_table([self], one_of("split", split, self.splits))
+
+    def shift_table(self) -> str:
+        """Return a table of the answers on shifted data, means over all sets, as text."""
+        from subspaces.reports.table import shift_table
+
+        return _written(shift_table([self]), "no answer was measured on shifted data: evaluate with corruptions=")
+
+    def outlier_table(self) -> str:
+        """Return a table of how well the answers tell test examples from outliers, as text."""
+        from subspaces.reports.table import outlier_table
+
+        return _written(outlier_table([self]), "no answer was measured against outliers: evaluate with outliers=")
+
+    def plot(self, name: str, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
+        """Draw a figure and return it; with a path it is also written there, as .png or .pdf.
+
+        Args:
+            name: of the figure, such as "along", "reliability", "selective", "diversity" or "plane".
+            path: where to write it.
+            options: metric and split.
+        """
+        return plot(name, self, path, **options)
+
+    def report(self, path: str | os.PathLike[str]) -> Path:
+        """Write a page about it, one HTML file that opens offline in any browser; return its path."""
+        return report(self, path)
+
+
+def _written(table: "Table", empty: str) -> str:
+    """Return a table as text, or say why there is nothing in it."""
+    from subspaces.reports.table import as_text
+
+    if not table.row_count:
+        raise ArgumentError(empty)
+    return as_text(table)
+
+
+def plot(name: str, what: Any, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
+    """Draw a figure of evaluations, files of such, runs or their folders; with a path it is also written there.
+
+    Args:
+        name: of the figure; `subspaces plot --help` lists them.
+        what: one of them, or several on the same data.
+        path: a .png or .pdf file.
+        options: metric, what is shown; split, the examples it was measured on.
+    """
+    for option, value in {"name": name, **options}.items():
+        missing = option == "metric" and value is None
+        if option not in ("name", "metric", "split") or not (isinstance(value, str) or missing):
+            raise ArgumentError(
+                f"plot({option}={checks.shown(value)}): expected name=, metric= and split=, each as text"
+            )
+    from subspaces.reports import figures
+
+    figure = figures.draw(name, what, **options)
+    if path is not None:
+        for target in figures.outputs(name, checks.folder("path", path)):
+            figures.save(figure, target)
+    return figure
+
+
+def report(what: Any, path: str | os.PathLike[str]) -> Path:
+    """Write a page about evaluations, files of such, runs or their folders: one HTML file that opens offline."""
+    from subspaces.reports.page import write_report
+
+    return write_report(what, checks.folder("path", path))
+
+
+@overload
+def evaluate(what: "Networks | OneRun", /, **settings: Any) -> Evaluation: ...
+@overload
+def evaluate(what: "Sequence[OneRun]", /, **settings: Any) -> list[Evaluation]: ...
+
+
+def evaluate(
+    what: Any,
+    /,
+    *,
+    test: Iterable[Any] | None = None,
+    validation: Iterable[Any] | None = None,
+    statistics: Iterable[Any] | None = None,
+    task: Task | str | None = None,
+    outputs: Outputs | None = None,
+    forward: Forward | None = None,
+    metrics: Mapping[str, Any] | Iterable[Metric] | None = None,
+    name: str | None = None,
+    data: str | os.PathLike[str] | None = None,
+    device: str = "auto",
+    workers: int | None = None,
+    trust: bool = False,
+    progress: bool | Progress = True,
+    **settings: Any,
+) -> Evaluation | list[Evaluation]:
+    """Measure a family of networks: points along it, ensembles, calibration, diversity, planes, and the best point.
+
+    A family, a plain network, a list of networks or an `Ensemble` is measured on loaders. A run folder brings its own
+    data: what is there of it already is not measured again, what was interrupted continues, and the numbers are also
+    `evaluation.json` in its folder. Processes with runs in common share them, as in `train`.
+
+    Args:
+        what: a `Subspace`, a network, several networks, or a finished run, its folder, or several of either.
+        test: batches that are reported: (inputs, target), dicts with "labels", or whatever the task says. They must
+            come in the same order each time.
+        validation: held-out batches, on which points, a threshold and temperatures are chosen.
+        statistics: training batches, from which batch-norm statistics are made anew at every point of a family, and
+            for copies of plain networks with batch norm.
+        task: `Classification()` (also of="tokens" or "pixels"), `Regression()`, or a `Task` of your own.
+        outputs: what a classifier returns: "logits", "probabilities" (where it ends in a softmax or sigmoid) or
+            "log-probabilities"; short for task=Classification(outputs=…). By default logits, and what looks like
+            probabilities on the first batch is refused.
+        forward: runs a network on a batch and returns its output, `forward(network, batch)`, where a batch is not
+            (inputs, target) or a dict of inputs and labels, such as ((x, h), y).
+        metrics: more metrics, by name: of torchmetrics, or `Metric`s.
+        name: what the family is called in tables, figures and pages.
+        data: the folder with the data sets of runs.
+        device: for runs, "cpu", "cuda", …; "auto" takes a GPU if there is one. A family is measured where it is.
+        workers: processes that read the image files of a run.
+        trust: also call the network factories (`package.module:factory`) of runs that somebody else has trained.
+        progress: True for bars, False for none, or a function of (what, done, total).
+        settings: any field of `evaluation.settings.Settings`, such as grid=[0, 0.5, 1], plane=True or choose_on="test".
+            Of them corruptions is shifted test data: "all", names such as ["fog"], `Corruptions`, a folder such as that
+            of CIFAR-10-C, or loaders {name: loader} or {name: {severity: loader}} of any data. And outliers is data of
+            no known class: a loader, {name: loader}, or for a run the name of another data set.
+
+    Example:
+        >>> evaluation = ss.evaluate(family, test=loader, validation=held_out, statistics=train_loader)
+        >>> evaluation = ss.evaluate("runs/digits-line-seed0-…")
+    """
+    wanted = Settings.of(settings)
+    checks.flag("trust", trust)
+    if name is not None and not isinstance(name, str):
+        raise ArgumentError(f"name={checks.shown(name)}: expected text, what the family is called in tables")
+    if not isinstance(progress, bool):
+        checks.function("progress", progress, "True, False, or a function of (what, done, total)")
+    own: dict[str, Any] = {"test": test, "validation": validation, "statistics": statistics, "task": task}
+    own |= {"outputs": outputs, "forward": forward, "metrics": metrics}
+    networks = _networks(what)
+    if networks and test is None:
+        raise ArgumentError("evaluate got a network without test=: expected the loader that it is measured on")
+    for option, value in own.items():
+        if value is not None and not networks:
+            raise ArgumentError(
+                f"{option}={checks.shown(value)}: a run brings its own; expected it with a network only"
+            )
+    runs: dict[str, Any] = {"data": data, "device": device, "workers": workers, "trust": trust}
+    if not networks:
+        from subspaces.experiments.evaluating.evaluate import evaluate as evaluate_runs
+
+        found = evaluate_runs(what, wanted, progress=progress, **runs)
+        return [Evaluation.of(each) for each in found] if isinstance(found, list) else Evaluation.of(found)
+    if all(isinstance(each, nn.Module) for each in wanted.through):
+        usual = {"data": None, "device": "auto", "workers": None, "trust": False}
+        for option, value in runs.items():
+            if value != usual[option]:
+                raise ArgumentError(
+                    f"{option}={checks.shown(value)}: it is for runs; a network is measured where it is, on the loaders"
+                )
+    loaders = {split: checks.batches(split, own[split]) for split in ("test", "validation") if own[split] is not None}
+    chosen = with_outputs(task_of(task), outputs)
+    if forward is not None:
+        checks.function("forward", forward, "a function of (network, batch) that returns the network's output")
+    statistics = None if statistics is None else checks.batches("statistics", statistics)
+    subject = subject_of(networks, chosen, loaders, statistics, name, wanted.precision, forward)
+    measured = measured_by(chosen.metrics, metrics)
+    others = _networks_of_planes(wanted, runs)
+    planning.check(subject, wanted, others)
+    with bars(progress) as shown, left_alone(networks):
+        return Evaluation.of(results.evaluate(subject, measured, wanted, others, shown))
+
+
+def _networks_of_planes(settings: Settings, runs: Mapping[str, Any]) -> list[Network]:
+    """Return the networks that a plane goes through, of which some may be those of runs."""
+    if all(isinstance(each, nn.Module) for each in settings.through):
+        return [Network(f"network {number}", module=each) for number, each in enumerate(settings.through, 1)]
+    from subspaces.experiments.evaluating.planes import networks_of
+
+    return networks_of(settings, **runs)
+
+
+def _networks(what: Any) -> list[nn.Module]:
+    """Return the networks that are to be measured; none if it is runs that are."""
+    several = list(what) if isinstance(what, (list, tuple)) else [what]
+    return several if all(isinstance(each, nn.Module) for each in several) else []

@@ -1,0 +1,195 @@
+"""Finished runs as exports and as models: a run brings its family, its data, and the facts for the card."""
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from subspaces.core import checks
+from subspaces.core.selection.selection import shown
+from subspaces.errors import ArgumentError
+from subspaces.evaluation.answers import ANSWERS
+from subspaces.evaluation.evaluation import FILE
+from subspaces.evaluation.images import Progress
+from subspaces.evaluation.images.decoding import centre_view, decode
+from subspaces.evaluation.points import plan
+from subspaces.evaluation.tasks import Classification
+from subspaces.experiments.data import Files
+from subspaces.experiments.evaluating.integrity import measured_of
+from subspaces.experiments.evaluating.run_subject import RunSubject, run_subjects
+from subspaces.experiments.evaluating.selection import read_selection
+from subspaces.experiments.training.batches import statistics_batches, statistics_seed
+from subspaces.experiments.training.environment import commit
+from subspaces.experiments.training.execution import Execution
+from subspaces.experiments.training.runs import Run
+from subspaces.export import ExportError
+from subspaces.export.exporting import check_format, check_target, versions, write
+from subspaces.export.inputs import Inputs
+from subspaces.export.making import Measured, Source, make
+from subspaces.export.points import Chosen, Point, choose, together
+from subspaces.export.reading import Model
+
+CHECKED = 32  # images that an export is checked with
+RESIZE = 256  # of image files, before their centre is cut out
+OneRun = Run | str | os.PathLike[str]
+
+
+def export_run(
+    what: OneRun,
+    path: str | os.PathLike[str] | None = None,
+    *,
+    point: Point = "midpoint",
+    format: Any = None,
+    statistics_batches: int | None = None,
+    data: str | os.PathLike[str] | None = None,
+    trust: bool = False,
+    progress: Progress,
+) -> Path:
+    """Write a point of a run, several or all as one file with a card; return its path."""
+    target, chosen_format = None if path is None else check_target(path), check_format(format, path)
+    source, chosen = _opened(what, point, statistics_batches, data, trust, chosen_format == "safetensors")
+    name = f"{source.facts['name']}-{chosen.short}.{chosen_format}"
+    return write(source, chosen, target or check_target(name), chosen_format, progress)
+
+
+def model_of(
+    folder: Path, point: Point | None, data: str | os.PathLike[str] | None, trust: bool, progress: Progress
+) -> Model:
+    """Return a point of a run as what predicts."""
+    if isinstance(point, str) and point == "family":
+        raise ArgumentError("point='family': which network shall answer? Expected 'midpoint' or a point such as 0.3")
+    source, chosen = _opened(folder, "midpoint" if point is None else point, None, data, trust)
+    made = make(source, chosen, progress)
+    assert made.program is not None
+    return Model(folder, made.about, made.program)
+
+
+@dataclass(frozen=True)
+class _Batches:
+    """The training batches for statistics, in the same order each time."""
+
+    subject: RunSubject
+
+    def __iter__(self) -> Iterator[Any]:
+        subject = self.subject
+        return iter(statistics_batches(subject.recipe, subject.images_of, subject.execution))
+
+
+def _opened(
+    what: OneRun,
+    point: Any,
+    batches: int | None,
+    data: str | os.PathLike[str] | None,
+    trust: bool,
+    weights: bool = False,
+) -> tuple[Source, Chosen]:
+    """Return a run as the source of an export, and the points that are meant."""
+    run = what if isinstance(what, Run) else Run.open(checks.folder("export", what))
+    if batches is not None:
+        checks.whole("statistics_batches", batches, 1, 10**6)
+    subject = run_subjects(data, Execution(device="cpu", precision="float32"), trust)(run)
+    chosen, images, recipe, starts = _chosen(subject, point), subject.images_of, subject.recipe, run.starts()
+    facts = {
+        "name": run.folder.name,
+        "network": recipe.network,
+        "dropout": recipe.dropout,
+        "classes": tuple(images.classes),
+        "image_shape": tuple(images.image_shape),
+        "mean": tuple(map(float, images.mean)),
+        "std": tuple(map(float, images.std)),
+        "resize": RESIZE if images.streaming else 0,
+        "dataset": images.name,
+        "recipe": recipe.to_dict(),
+        "commit": str((starts[-1] if starts else {}).get("commit") or "unknown"),
+        "versions": {**versions(), "commit": commit() or "unknown"},
+    }
+    source = Source(
+        subject.family,
+        Inputs((_example(images.test),), {}, ("images",)),
+        Classification(),
+        True,
+        facts,
+        weights,
+        _Batches(subject),
+        batches,
+        statistics_seed(recipe),
+        partial(_measured, run),
+    )
+    return source, chosen
+
+
+def _chosen(subject: RunSubject, point: Any) -> Chosen:
+    """Return the points that are meant, of which a run knows two by name."""
+    if isinstance(point, str) and point == "selected":
+        return _selected(subject.run)
+    if not (isinstance(point, str) and point == "ensemble"):
+        return choose(point, subject.shape, subject.terms.middle)
+    family = subject.terms._replace(walk=plan(subject.shape, seed=subject.seed))
+    for answer in map(ANSWERS.find, subject.answers):
+        item = answer.item(family)
+        if item is not None and len(item.places) > 1 and not item.masks:
+            alphas = [list(place) if isinstance(place, tuple) else place for place in item.places]
+            return together(alphas, answer.words(family, item))
+    raise ExportError(
+        "point='ensemble': this method answers with one network; give the points that answer together, such as "
+        "point=[0.1, 0.9] (--point 0.1 --point 0.9)"
+    )
+
+
+def _selected(run: Run) -> Chosen:
+    """Return the point that `subspaces select` has chosen for a run."""
+    found = read_selection(run)
+    by, rows = found.selection.by, {row.name: row for row in found.rows}
+    measured = (f"{name} {100 * row.accuracy:.2f} % right, NLL {row.nll:.4f}" for name, row in rows.items())
+    note = (
+        f"Selected by {by} on {found.selection.examples:,} examples of {found.domain}. On the {found.others:,} others: "
+        f"{'; '.join(measured)}. Best and worst are of the walk, known with hindsight."
+    )
+    words = f"the point {shown(found.alpha)}, selected for {found.domain}"
+    return Chosen("network", words, "selected", (found.alpha,), (note,))
+
+
+def _example(split: Any) -> Tensor:
+    """Return some test images in [0, 1]."""
+    if isinstance(split, Files):
+        views = [centre_view(decode(split.path(index)), RESIZE, 224) for index in range(min(CHECKED, len(split)))]
+        return torch.stack([torch.from_numpy(view.copy()).permute(2, 0, 1) for view in views]).float() / 255
+    return split.images[:CHECKED].float() / 255  # type: ignore[no-any-return]
+
+
+def _measured(run: Run, chosen: Chosen) -> Measured:
+    """Return the rows of the run's evaluation that are about some points, as text."""
+    if not (run.folder / FILE).exists():
+        return Measured()
+    record = measured_of(run)
+    average = "probabilities" if chosen.kind == "ensemble" else None
+    points = sorted(map(str, chosen.alphas))
+    own = (row for row in record.rows if not row.group)
+    rows: Iterable[Any] = (row for row in own if row.role != "dropout" and row.networks == len(row.alphas))
+    if chosen.kind == "family":
+        rows = [row for row in rows if row.kind == "point"]
+    else:
+        same = (row for row in rows if row.average == average and sorted(map(str, row.alphas)) == points)
+        rows = {row.split: row for row in same}.values()
+    if not (listed := list(rows)):
+        return Measured()
+    metrics = [each for each in record.metrics if each.name in listed[0].metrics]
+    family = chosen.kind == "family"
+    return Measured(
+        [*(["alpha"] if family else []), "split", "images", *(each.title for each in metrics)],
+        [
+            [
+                *([shown(row.alphas[0])] if family else []),
+                row.split,
+                f"{row.count:,}",
+                *(each.shown(row.metrics[each.name]) for each in metrics),
+            ]
+            for row in listed
+        ],
+        "; ".join(f"{each.label}, {each.meaning}" for each in metrics),
+    )

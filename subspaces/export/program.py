@@ -1,0 +1,267 @@
+"""The module that is exported: from named tensors to named tensors, with the normalisation of images inside.
+
+Of a family, alpha is an input. Its batch-norm statistics belong to a point: they are measured at anchors a_1 … a_k and
+mixed by a basis with b_i(a_j) = [i = j]:
+
+    statistics(alpha) = sum_i b_i(alpha) statistics(a_i)
+
+    a number in [0, 1]   hat functions on 11 points, b_i = max(0, 1 - |10 alpha - i|)
+    a simplex            vertices, b_i = alpha_i (2 alpha_i - 1), and middles of edges, b_ij = 4 alpha_i alpha_j
+"""
+
+import inspect
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from types import NoneType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from subspaces.core import alpha as points
+from subspaces.core import ensemble, functional, geometry, nested
+from subspaces.core.batchnorm import tracked
+from subspaces.core.ensemble import Ensemble
+from subspaces.core.family import Subspace
+from subspaces.core.outputs import OutputCheck, prediction
+from subspaces.core.shapes import Shape
+from subspaces.evaluation.tasks import SHAPES, Classification, Regression
+from subspaces.export import ExportError
+from subspaces.export.inputs import Inputs, named_tensors, unique
+
+PIECES = 10  # of the interval
+BETWEEN = (0.05, 0.35, 0.65, 0.95)  # in the middle of four pieces, where the error is largest
+
+
+def anchors(shape: Shape) -> list[Any]:
+    """Return the points where statistics are measured."""
+    if not shape.point:
+        return [index / PIECES for index in range(PIECES + 1)]
+    m = shape.vertices
+    ends = (chosen for size in (1, 2) for chosen in combinations(range(m), size))
+    return [[1 / len(chosen) if index in chosen else 0.0 for index in range(m)] for chosen in ends]
+
+
+def basis(shape: Shape, alpha: Tensor) -> Tensor:
+    """Return the weight of each anchor at alpha: [*point] -> [k]."""
+    if not shape.point:
+        places = torch.arange(PIECES + 1, dtype=alpha.dtype, device=alpha.device)
+        return F.relu(1 - (PIECES * alpha - places).abs())
+    edges = [4 * alpha[i] * alpha[j] for i, j in combinations(range(shape.vertices), 2)]
+    return torch.cat([alpha * (2 * alpha - 1), torch.stack(edges)])
+
+
+def inside(shape: Shape, alpha: Tensor) -> Tensor:
+    """Return the nearest point of the domain, since a graph cannot refuse one that is off it."""
+    if not shape.point:
+        return alpha.clamp(0, 1)
+    positive = alpha.clamp(min=0)
+    return positive / positive.sum()
+
+
+def between(shape: Shape) -> list[Any]:
+    """Return points far from all anchors, where mixed statistics are compared with measured ones."""
+    if not shape.point:
+        return list(BETWEEN)
+    centre = shape.midpoint()
+    return [centre.tolist(), *((centre + torch.eye(shape.vertices)[:3]) / 2).tolist()]
+
+
+class WholeFamily(nn.Module):
+    """The network at alpha: theta = c(alpha)^T Omega is computed inside.
+
+    Args:
+        family: whose template is run.
+        networks: at all anchors, with batch-norm statistics of their own.
+    """
+
+    def __init__(self, family: Subspace, networks: Sequence[nn.Module] = ()) -> None:
+        super().__init__()
+        self.family = family
+        measured = [_statistics(each) for each in networks]
+        self.names = list(measured[0]) if measured else []
+        for index, name in enumerate(self.names):
+            self.register_buffer(f"statistics_{index}", torch.stack([each[name] for each in measured]))  # [k, channels]
+
+    def forward(self, alpha: Tensor, *args: Any, **kwargs: Any) -> Any:
+        family = self.family
+        alpha = inside(family.shape, alpha)
+        c = points.coefficients(alpha, family.shape, family.layout)
+        filled: dict[str, Tensor] = {}
+        for group in family.layout.groups:
+            filled |= group.unpack(geometry.mix(c[group.name], family.omega[group.name]))
+        filled = {name: filled[name] for name in family.layout.places}
+        if self.names:
+            weights = basis(family.shape, alpha)
+            for index, name in enumerate(self.names):
+                mixed = weights @ getattr(self, f"statistics_{index}")
+                filled[name] = mixed.clamp(min=0) if name.endswith("running_var") else mixed  # a parabola may dip
+        return functional.call(family.template, filled, args, kwargs)
+
+
+def _statistics(network: nn.Module) -> dict[str, Tensor]:
+    """Return means and variances of a network's norms by the names of their buffers."""
+    return {
+        f"{name}.{kind}": getattr(norm, kind).detach().clone()
+        for name, norm in tracked(network).items()
+        for kind in ("running_mean", "running_var")
+        if getattr(norm, kind) is not None
+    }
+
+
+class Program(nn.Module):
+    """From tensors, under the names of a network's inputs, to the answer of a network: one tensor or several.
+
+    Args:
+        network: an `Ensemble`, whose average is the answer to a task, or of `task=None` any network.
+        inputs: the example, which tells where in a network's arguments the tensors go.
+        task: a classification gives `probabilities`, a regression `mean` and perhaps `variance`, None outputs as they
+            are, under names of their own.
+        mean, std: what images are normalised with, for each channel.
+        several: whether a classification also gives the `disagreement` of members.
+        family: whose alpha the network takes before its inputs.
+    """
+
+    mean: Tensor | None
+    std: Tensor | None
+
+    def __init__(
+        self,
+        network: Any,
+        inputs: Inputs,
+        task: Classification | Regression | None,
+        *,
+        mean: Sequence[float] = (),
+        std: Sequence[float] = (),
+        several: bool = False,
+        family: Subspace | None = None,
+    ) -> None:
+        super().__init__()
+        self.network, self.inputs, self.task, self.several = network, inputs, task, several
+        self.shape = None if family is None else family.shape
+        self.names = inputs.names if family is None else (*inputs.names, "alpha")
+        double = family is not None and any(each.dtype == torch.float64 for each in family.omega.values())
+        self.dtype = torch.float64 if double else torch.float32  # of alpha
+        first = inputs.tensors[0]
+        for name, numbers in (("mean", mean), ("std", std)):
+            sides = [1] * (first.ndim - 2)
+            value = torch.tensor(list(numbers), dtype=first.dtype).view(-1, *sides) if numbers else None
+            self.register_buffer(name, value)
+
+        def forward(*tensors: Tensor, **named: Tensor) -> Any:
+            found = tuple(self.answer(*tensors, *(named[name] for name in self.names[len(tensors) :])).values())
+            return found if len(found) > 1 else found[0]
+
+        names = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in self.names]
+        forward.__signature__ = inspect.Signature(names)  # type: ignore[attr-defined]
+        self.forward = forward
+
+    def tensors(self, inputs: Inputs, alpha: Any = None) -> tuple[Tensor, ...]:
+        """Return all inputs of a call; a family's alpha is by default the midpoint."""
+        if self.shape is None:
+            return tuple(inputs.tensors)
+        return *inputs.tensors, (self.shape.midpoint() if alpha is None else torch.tensor(alpha)).to(self.dtype)
+
+    def output(self, *tensors: Tensor, of: Any = None) -> Any:
+        """Return the output of the network, by default of its call, for inputs that are normalised first."""
+        given = list(tensors)
+        alpha = [] if self.shape is None else [given.pop()]
+        if self.mean is not None and self.std is not None:
+            given[0] = (given[0] - self.mean) / self.std
+        holding = self.inputs.holding(given)
+        return (of or self.network)(*alpha, *holding.args, **holding.kwargs)
+
+    def answer(self, *tensors: Tensor) -> dict[str, Tensor]:
+        """Return the answer to some inputs by its names, none of which is that of an input."""
+        if isinstance(self.task, Classification):
+            found = self._classified(*tensors)
+        else:
+            output = self.output(*tensors)
+            several = output._asdict() if isinstance(output, ensemble.Gaussian) else {"mean": output}
+            found = as_they_are(output) if self.task is None else several
+        return dict(zip(unique(found, self.names), found.values(), strict=True))
+
+    def _classified(self, *tensors: Tensor) -> dict[str, Tensor]:
+        single = self.network.average == "sigmoid"  # the second of two classes
+        predicted = self.output(*tensors, of=self.network.predict) if self.several else None
+        found = self.output(*tensors) if predicted is None else predicted.output
+        if single:
+            found = torch.stack([1 - found.flatten(), found.flatten()], 1)
+        elif self.network.average == "logits":
+            found = found.softmax(self.network.dim)
+        if predicted is None:
+            return {"probabilities": found}
+        disagreement = predicted.disagreement
+        return {"probabilities": found, "disagreement": disagreement.flatten() if single else disagreement}
+
+
+def ensemble_for(task: Classification | Regression, network: nn.Module, output: Any, given: bool) -> Ensemble:
+    """Return a network as the ensemble, perhaps of one member, whose average is the answer to a task.
+
+    Args:
+        task: what it answers to.
+        network: an ensemble of the user's own, which knows how it averages and what of an output, or one network.
+        output: of the network, or of the first member, which has to be that of the task.
+        given: whether the user has named the task: then one number for each example is that of two classes.
+    """
+    like = network if isinstance(network, Ensemble) else None
+    members: Any = [network] if like is None else like.members
+    select: Callable[[Any], Any] = (like and like.select) or (lambda output: output)
+    known = ("outputs", "mixture") if isinstance(task, Regression) else ("probabilities", "logits", "sigmoid")
+    if like is not None and like.average not in known:
+        raise ExportError(
+            f"task={task.name!r}: the ensemble has average={like.average!r}, expected one of {known}; pass "
+            "task='outputs' for its output as it is, or task='regression' for numbers"
+        )
+    if isinstance(task, Regression):
+        return _regressing(task, members, select, select(output))
+    outputs = like.member_outputs if like else None
+    if task.outputs is not None and outputs not in (None, task.outputs):
+        raise ExportError(f"outputs={task.outputs!r}: the ensemble was told outputs={outputs!r}; expected the same")
+    outputs = task.outputs or outputs
+    expected = f"logits of shape {SHAPES[task.of].partition(' for')[0]} of two classes or more"
+    instead = "; pass task='outputs' for outputs as they are, 'regression', or 'tokens' or 'pixels' for classes"
+    found, dim = prediction(select(output), expected + instead), 1 if task.of == "pixels" else -1
+    single = task.of == "examples" and (found.ndim == 1 or (found.ndim == 2 and found.shape[1] == 1))
+    average: Any = like.average if like else "sigmoid" if single and given else "probabilities"
+    fits = {"examples": found.ndim == 2, "tokens": found.ndim == 3, "pixels": found.ndim > 2}[task.of]
+    if not (single if average == "sigmoid" else fits and found.shape[dim] > 1):
+        expected = "one logit for each example, as average='sigmoid' takes it" if average == "sigmoid" else expected
+        instead += ", or outputs='logits' if it is the one logit of two classes" if single else ""
+        raise ExportError(f"the network returns a tensor of shape {tuple(found.shape)}: expected {expected}{instead}")
+    OutputCheck(outputs)(found, dim, single=single)
+    first = lambda output: prediction(select(output))  # noqa: E731
+    return Ensemble(members, average, dim=dim, select=first, outputs=outputs or "logits")
+
+
+def _regressing(task: Regression, members: Any, select: Callable[[Any], Any], first: Any) -> Ensemble:
+    """Return networks as the ensemble of their means, or of their means and variances."""
+    mean, variance = ensemble.moments(first)
+    if not isinstance(mean, Tensor) or not mean.is_floating_point():
+        kind = f"tensor of {mean.dtype}" if isinstance(mean, Tensor) else type(first).__name__
+        raise ExportError(f"the network returns a {kind}: expected numbers, or (mean, variance)")
+
+    def moments(output: Any) -> Any:
+        mean, variance = ensemble.moments(select(output))
+        return (mean, variance.exp() if task.log_variance else variance) if isinstance(variance, Tensor) else mean
+
+    return Ensemble(members, "mixture" if isinstance(variance, Tensor) else "outputs", select=moments)
+
+
+def as_they_are(output: Any) -> dict[str, Tensor]:
+    """Return the tensors of an output by name: keys and fields, or `output_0` and so on for the members of a tuple."""
+    named = isinstance(output, Tensor) or (isinstance(output, (tuple, list)) and not hasattr(output, "_fields"))
+    found = list(named_tensors(output, "output" if named else ""))
+    if not found or not _is_plain(output):
+        raise ExportError(
+            f"the network returns a {type(output).__name__}{' with other things than tensors' if found else ''}: "
+            "expected tensors, or tuples, dicts or dataclasses of them; wrap it in a module that returns these"
+        )
+    return dict(zip(unique(name for name, _ in found), (each for _, each in found), strict=True))
+
+
+def _is_plain(output: Any) -> bool:
+    """Return whether an output holds tensors and None alone."""
+    inner = nested.children(output)
+    return isinstance(output, (Tensor, NoneType)) if inner is None else all(map(_is_plain, inner))
