@@ -187,15 +187,15 @@ class Reached(Exception):
 @pytest.mark.parametrize(
     ("module", "call"),
     [
-        ("api", lambda **settings: ss.evaluate(Run(Path("nowhere"), LINE), **settings)),
-        ("evaluation.run_ensembles", lambda **settings: evaluate_together([], to="x", **settings)),
+        ("evaluate", lambda **settings: ss.evaluate(Run(Path("nowhere"), LINE), **settings)),
+        ("ensembles", lambda **settings: evaluate_together([], to="x", **settings)),
     ],
 )
 def test_where_and_how_it_is_measured(module: str, call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def run_subjects(*given: Any) -> None:
         raise Reached(*given)
 
-    monkeypatch.setattr(f"subspaces.{module}.run_subjects", run_subjects)
+    monkeypatch.setattr(f"subspaces.experiments.evaluating.{module}.run_subjects", run_subjects)
     with pytest.raises(Reached) as reached:
         call(data=THERE, **WHERE)
     data, execution, trust = reached.value.args
