@@ -15,7 +15,7 @@ from subspaces.evaluation.integrity import measured_of
 from subspaces.evaluation.metrics import of_task
 from subspaces.evaluation.points import kind
 from subspaces.evaluation.record import Answered, Record, Row, Training
-from subspaces.evaluation.run_ensembles import FILE
+from subspaces.evaluation.run_ensembles import FILE, evaluate_together
 from subspaces.experiments.methods import METHODS
 from subspaces.experiments.training.recipe import Recipe, all_fields
 from subspaces.experiments.training.runs import Run, RunError
@@ -162,3 +162,21 @@ def together(measured: Measured, evaluations: Sequence[Record]) -> Record | None
         environment=measured.environment,
         training=dataclasses.replace(first.training, seeds=seeds, log=[], seconds=None, folder=""),
     )
+
+
+def evaluations_together(
+    groups: Sequence[Sequence[Run]], evaluations: Sequence[Record], **settings: Any
+) -> list[Record]:
+    """Measure runs together, as `evaluate_together` does, and return the ensembles as evaluations.
+
+    Of the runs of each ensemble one or more are among the evaluations; the seeds of all are those of the ensemble.
+    """
+    measured = evaluate_together(groups, **settings)
+    known = {each.family for each in evaluations}
+    others = {run.family_checksum: run for group in groups for run in group if run.family_checksum not in known}
+    more = [
+        dataclasses.replace(evaluations[0], environment={"family": family}, training=training_of(run.recipe))
+        for family, run in others.items()
+    ]
+    found = [together(one, [*evaluations, *more]) for one in measured]
+    return [each for each in found if each is not None]

@@ -1,59 +1,79 @@
-"""The lines of every table: how trained methods answer on each split, over the seeds, and what that costs."""
+"""The rows of every table: how trained methods answer on each split, over the seeds, and what that costs."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from subspaces.evaluation import metrics, statistics
-from subspaces.evaluation.cache import Measured
+from subspaces.evaluation import comparing, metrics, statistics
+from subspaces.evaluation.comparing import Group
 from subspaces.evaluation.statistics import Difference, Spread, spread
 from subspaces.experiments.training.recipe import Recipe
-from subspaces.experiments.training.runs import Run
-from subspaces.reports import answers
-from subspaces.reports.answers import Answer, compare
-from subspaces.reports.reading import Group, Reading
+from subspaces.experiments.training.runs import Run, RunError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Scores = dict[str, dict[str, float]]
 """Metrics by split."""
 
 
-@dataclass(frozen=True)
-class Entry(Answer):
-    """An answer on the test images, what it is on held-out ones, and what it costs.
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """One answer of a method over the seeds, and what it costs.
 
     Costs are in network-steps: one batch forward and backward through one network in training, and in networks that
     see each image at test time.
     """
 
+    group: Group
+    recipe: Recipe  # with the first seed
+    kind: str  # of the answers in `subspaces.evaluation.comparing`
+    answer: str  # in words
+    rows: "pd.DataFrame"  # of `comparing.answers` on the test images, one for the seed or seeds of each
+    held_out: "pd.DataFrame"  # the same on held-out images, if there are any
+    networks: int  # at test time
+    runs: int  # to train
     steps: float = 0.0
-    held_out: answers.Scores = field(default_factory=dict)
     stopping: list[Scores] = field(default_factory=list)  # of early stopping: what each split would choose
+
+    @property
+    def method(self) -> str:
+        """The method in words."""
+        return self.group.label
 
     @property
     def named(self) -> str:
         """The method and its answer."""
-        return f"{self.group.label}, {self.name}"
+        return f"{self.method}, {self.answer}"
 
     @property
-    def recipe(self) -> Recipe:
-        """What was trained, with the first seed."""
-        return recipe_of(self.group)
+    def label(self) -> str:
+        """The method and its answer, which is not named of a single network."""
+        return self.method if self.answer == "network" else f"{self.method}: {self.answer}"
+
+    @property
+    def seeds(self) -> list[tuple[int, ...]]:
+        """The seed of each row, or the seeds of its runs."""
+        return list(self.rows["seeds"])
 
     def spread(self, metric: str, split: str = "test") -> Spread:
         """Return a metric over the seeds."""
-        return super().spread(metric) if split == "test" else replace(self, by_seeds=self.held_out).spread(metric)
+        return spread(self.values(metric, split))
 
-    def values(self, metric: str) -> list[float]:
+    def values(self, metric: str, split: str = "test") -> list[float]:
         """Return a metric for each seed."""
-        return self.spread(metric).values
+        rows = self.rows if split == "test" else self.held_out
+        return [float(value) for value in rows[metric]] if metric in rows else [float("nan")] * len(rows)
+
+    def by_seed(self, metric: str) -> dict[int, float]:
+        """Return a metric by the first seed of each row."""
+        return {seeds[0]: value for seeds, value in zip(self.seeds, self.values(metric), strict=True)}
 
     def against(self, reference: "Entry | None", metric: str) -> Difference | None:
-        """Return the difference to the reference with the same seeds; None for itself, or where that lacks a seed.
-
-        An ensemble of runs is set against the mean of the reference over the seeds of its members.
-        """
-        found = None if reference is None or self is reference else compare(self, reference, metric)
-        return found.difference if found is not None and set(found.seeds) == self.seeds else None
+        """Return the difference to the reference, paired by the seed; None for itself, or where that lacks a seed."""
+        if reference is None or self is reference:
+            return None
+        return comparing.difference(self.rows, reference.rows, metric)
 
     def relative_cost(self, reference: "Entry | None") -> float | None:
         """Return how many times the network-steps of the reference training takes."""
@@ -120,47 +140,40 @@ def training_steps(recipe: Recipe, images: int) -> float:
 
 
 def entries_of(
-    group: Group, splits: Sequence[str], images: int, together: Iterable[Measured] = (), scaled: bool = False
+    group: Group, runs: Mapping[str, Run], splits: Sequence[str], images: int, scaled: bool = False
 ) -> list[Entry]:
-    """Return the ways in which the runs of one recipe, trained on so many images, answer, the method's own first.
+    """Return the answers of the runs of one recipe that were trained on so many images, the method's own first.
 
     Then come these after temperature scaling, where that is asked for and held-out images have fitted a temperature,
-    and ensembles of several runs of the group among those that were measured together.
+    and the group's ensembles of runs. `runs` has the runs by the names of their evaluations.
     """
-    for split in splits:
-        answers.check_measured(group, split, group.runs[0].record.answers)
-    recipe, measured = recipe_of(group), list(together)
-
-    def ways(split: str) -> list[Answer]:
-        after = answers.scaled(group, split) if scaled else []
-        of_runs = answers.together(group, measured, split)
-        return [*answers.own(group, split), *after, *of_runs]
-
-    held_out = {each.name: each.by_seeds for split in splits if split != "test" for each in ways(split)}
-    return [
-        Entry(
-            **vars(each),
-            steps=each.runs * training_steps(recipe, images),
-            held_out=held_out.get(each.name, {}),  # a temperature is fitted there, and not measured
-            stopping=[_stopping(run) for run in group.runs if recipe.method == "early-stopping" and each.rows],
-        )
-        for each in ways("test")
-    ]
+    _check_measured(group, splits)
+    first = runs[group.evaluations[0].name].recipe
+    own = comparing.answers(group, scaled=scaled, together=True)
+    others = [comparing.answers(group, split, scaled=scaled, together=True) for split in splits if split != "test"]
+    held_out = others[0] if others else own.iloc[:0]
+    stopping = [_stopping(runs[each.name]) for each in group.evaluations if first.method == "early-stopping"]
+    found = []
+    for words, rows in own.groupby("words", sort=False):
+        kind, networks, trained = (rows[name].iloc[0] for name in ("answer", "networks", "runs"))
+        measured = held_out[held_out["words"] == words]
+        steps = int(trained) * training_steps(first, images)
+        stopped = [] if kind in (comparing.SCALED, comparing.RUNS) else stopping
+        about = (group, first, str(kind), str(words), rows, measured, int(networks), int(trained))
+        found.append(Entry(*about, steps=steps, stopping=stopped))
+    return found
 
 
-def recipe_of(group: Group) -> Recipe:
-    """Return the recipe of a group of runs."""
-    assert group.recipe is not None
-    return group.recipe
+def _check_measured(group: Group, splits: Sequence[str]) -> None:
+    """Refuse runs of which an answer was not measured on a split."""
+    for one in group.evaluations:
+        for split, each in ((split, each) for split in splits for each in group.evaluations[0].answers):
+            if one.answer(each.name, split) is None:
+                folder = one.training.folder if one.training else one.name
+                raise RunError(f"{folder} has no {each.words} on {split!r}: run `subspaces evaluate {folder}`")
 
 
-def run_of(reading: Reading) -> Run:
-    """Return the run that was read."""
-    assert reading.run is not None
-    return reading.run
-
-
-def _stopping(run: Reading) -> Scores:
+def _stopping(run: Run) -> Scores:
     """Return epoch and accuracies by the split on which the epoch was chosen."""
-    chosen = {choice["chosen_on"]: choice for choice in run_of(run).result["stopping"]}
+    chosen = {choice["chosen_on"]: choice for choice in run.result["stopping"]}
     return {split: {k: v for k, v in choice.items() if k != "chosen_on"} for split, choice in chosen.items()}

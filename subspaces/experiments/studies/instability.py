@@ -14,20 +14,21 @@ from torch import Tensor
 
 from subspaces.core import checks, files, streams
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.cache import Measured, Shelf
+from subspaces.evaluation.comparing import heading
 from subspaces.evaluation.display import bars, counted
 from subspaces.evaluation.run_subject import run_subjects
 from subspaces.evaluation.statistics import Spread, spread
+from subspaces.experiments.kept import Kept
+from subspaces.experiments.opening import training_of
 from subspaces.experiments.studies import tables
-from subspaces.experiments.studies.entries import Scores, in_columns, names, shown
-from subspaces.experiments.studies.network_mixtures import KINDS, PER, WORDS, Kind, Mixing
+from subspaces.experiments.studies.entries import in_columns, names, shown
+from subspaces.experiments.studies.network_mixtures import KINDS, PER, WORDS, Kind, Mixing, Scores
 from subspaces.experiments.studies.setting import Folder, OneRecipe, Setting, resolve, train_missing, whole_numbers
 from subspaces.experiments.studies.tables import Figure, Result, Table
 from subspaces.experiments.training import feasible, sharing
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.runs import Run
 from subspaces.experiments.training.signals import stop_on_signals
-from subspaces.reports.naming import heading
 
 SCHEMA = 1
 PARTS = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4)  # of the epochs, shared beside none
@@ -194,7 +195,7 @@ class InstabilityStudy(Result):
     def heading(self) -> str:
         """Return what all networks share."""
         recipe = self.plan.recipe
-        return heading([recipe], f"{recipe.epochs} epochs", f"{self.images:,} test images")
+        return heading([training_of(recipe)], f"{recipe.epochs} epochs", f"{self.images:,} test images")
 
     def notes(self) -> list[str]:
         plan = self.plan
@@ -213,20 +214,20 @@ class InstabilityStudy(Result):
 
 def measure(plan: Plan, runs: Sequence[Run]) -> InstabilityStudy:
     """Measure what is missing, and return all of it."""
-    shelf, named = Shelf(plan.setting.out / FILE), {run.recipe.key: run for run in runs}
+    kept, named = Kept(plan.setting.out / FILE), {run.recipe.key: run for run in runs}
     trunks = [(seed, shared) for seed in plan.seeds for shared in plan.shared]
     bench = run_subjects(plan.setting.data, plan.setting.measured_on.resolved())
     with stop_on_signals() as stop, bars(plan.setting.show == "bar", stop) as shown:
         total = len(trunks) * sum(models + 2 + len(PER) * plan.draws for models in plan.models)
         tick = counted(shown, "networks that share epochs", 0, total)
 
-        def of_trunk(trunk: tuple[int, int]) -> list[tuple[int, Kind, Measured]]:
+        def of_trunk(trunk: tuple[int, int]) -> list[tuple[int, Kind, Scores]]:
             """Measure the branches of one trunk, for every number of models."""
             benches = [bench(named[one.key]) for one in plan.branches(*trunk)]
             known: dict[int, dict[str, Tensor]] = {}
             found = []
             for models in plan.models:
-                mixing = Mixing(benches[:models], plan.draws, shelf, plan.setting.execution.precision, known)
+                mixing = Mixing(benches[:models], plan.draws, kept, plan.setting.execution.precision, known)
                 for kind, one in mixing.measure():
                     found.append((models, kind, one))
                     tick(1)
@@ -234,7 +235,7 @@ def measure(plan: Plan, runs: Sequence[Run]) -> InstabilityStudy:
 
         found = sharing.share(
             trunks,
-            lambda trunk: sharing.beside(shelf.path, trunk),
+            lambda trunk: sharing.beside(kept.path, trunk),
             of_trunk,
             lambda trunk: f"the branches of seed {trunk[0]} that share {trunk[1]} epochs",
             stop,
@@ -243,5 +244,5 @@ def measure(plan: Plan, runs: Sequence[Run]) -> InstabilityStudy:
     cells = {(models, shared, kind): [] for models in plan.models for shared in plan.shared for kind in KINDS}
     for (_, shared), each in zip(trunks, found, strict=True):
         for models, kind, one in each:
-            cells[models, shared, kind].append(one.metrics)
-    return InstabilityStudy(plan, cells, list(runs), found[0][0][2].images["test"])
+            cells[models, shared, kind].append(one)
+    return InstabilityStudy(plan, cells, list(runs), len(bench(runs[0]).images_of.test))

@@ -11,11 +11,14 @@ from torch import Tensor
 from subspaces.core import streams
 from subspaces.core.family import Subspace
 from subspaces.core.shapes import Simplex
-from subspaces.evaluation.cache import Measured, Shelf
-from subspaces.evaluation.classification import log_mean
+from subspaces.evaluation.classification import Classes, log_mean
+from subspaces.evaluation.metrics import of_task, tally
 from subspaces.evaluation.predictor import Predictor
 from subspaces.evaluation.run_subject import RunSubject
+from subspaces.experiments.kept import Kept
 
+Scores = dict[str, dict[str, float]]
+"""Metrics by split."""
 Kind = Literal["branch", "average", "ensemble", "global", "layerwise", "per-weight"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 PER: dict[Kind, Literal["network", "layer", "weight"]]
@@ -36,7 +39,7 @@ class Mixing:
 
     benches: Sequence[RunSubject]  # the branches
     draws: int  # how many random mixtures of each kind
-    shelf: Shelf  # where everything measured is kept
+    kept: Kept  # where everything measured is kept
     precision: str  # the one that was asked for
     known: dict[int, dict[str, Tensor]]  # what branches answer, by number, as far as it was computed; it is added to
 
@@ -45,8 +48,8 @@ class Mixing:
         """The first branch, for what all of them share."""
         return self.benches[0]
 
-    def measure(self) -> Iterator[tuple[Kind, Measured]]:
-        """Yield everything, measured or found on the shelf."""
+    def measure(self) -> Iterator[tuple[Kind, Scores]]:
+        """Yield everything, measured or found in the file."""
         for index, bench in enumerate(self.benches):
             yield "branch", self._one([bench], {"kind": "branch"}, partial(self._vertex, index))
         yield "average", self._one(self.benches, {"kind": "average"}, self._average)
@@ -58,14 +61,17 @@ class Mixing:
 
     def _one(
         self, benches: Sequence[RunSubject], what: Mapping[str, Any], answer: Callable[[], Mapping[str, Tensor]]
-    ) -> Measured:
-        key = {**what, "families": [bench.checksum for bench in benches]}
-        found = self.shelf.find(key, self.precision)
-        if found is None:
-            logs = {split: logits.log_softmax(1) for split, logits in answer().items()}
-            found = Measured.of(key, self.first, logs)
-            self.shelf.add(found)
+    ) -> Scores:
+        key = {**what, "families": [bench.checksum for bench in benches], "precision": self.precision}
+        found: Scores | None = self.kept.find(key)
+        if found is None or not {each.name for each in of_task("classification")} <= found["test"].keys():
+            found = {split: self._scores(split, logits) for split, logits in answer().items()}
+            self.kept.add(key, found)
         return found
+
+    def _scores(self, split: str, logits: Tensor) -> dict[str, float]:
+        labels = getattr(self.first.images_of, split).labels.to(logits.device)
+        return tally(of_task("classification"), [(Classes(logits.log_softmax(1)), labels)])
 
     @cached_property
     def family(self) -> Subspace:

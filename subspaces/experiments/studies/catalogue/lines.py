@@ -47,10 +47,10 @@ def of_both(claim: Callable[[str], Claim[Panel]]) -> list[Claim[Panel]]:
 
 def draw_with_two_networks(found: Panel) -> Figure:
     """Draw accuracy along lines and curves, and the level of two networks together."""
-    from subspaces.experiments.studies.catalogue import pictures
+    from subspaces.experiments.studies import figures
 
     level = two_networks()
-    return pictures.along_with(found.comparison.groups, level.words, list(level.of(found).values()))
+    return figures.along_with(found.comparison.groups, level.words, list(level.of(found).values()))
 
 
 class Along(Compared):

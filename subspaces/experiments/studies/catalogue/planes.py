@@ -7,14 +7,13 @@ from statistics import fmean
 import numpy as np
 
 from subspaces.evaluation.api import evaluate
-from subspaces.evaluation.record import Plane
+from subspaces.evaluation.comparing import Group
+from subspaces.evaluation.record import Plane, Record
 from subspaces.experiments.studies.catalogue.claims import BySeed, Claim, Quantity
 from subspaces.experiments.studies.catalogue.compared import STANDARD, Compared, Panel, Recipes, answer, ends
 from subspaces.experiments.studies.catalogue.exhibit import Plan
 from subspaces.experiments.studies.catalogue.scales import Bench
-from subspaces.experiments.studies.entries import run_of
 from subspaces.experiments.training.runs import Run
-from subspaces.reports.reading import Group, Reading
 
 
 class Planes(Compared):
@@ -53,27 +52,24 @@ class Planes(Compared):
         ]
 
     def drawn(self, found: Panel) -> list[Group]:
-        """Return the runs of one seed, as a plane is of one run."""
-        groups, cells = [found.group(name) for name in ("curve", "simplex", "line")], found.bench.scale.cells
-        firsts = [(group, group.runs[0]) for group in groups]
-        records = [replace(run.record, planes=planes(run, cells)) for _, run in firsts]
-        return [
-            replace(group, runs=[Reading(run_of(run), record)])
-            for (group, run), record in zip(firsts, records, strict=True)
-        ]
+        """Return the evaluations of one seed, as a plane is of one run."""
+        firsts = [(group, group.evaluations[0]) for group in map(found.group, ("curve", "simplex", "line"))]
+        cells = found.bench.scale.cells
+        return [Group(group.label, [replace(one, planes=planes(one, cells))]) for group, one in firsts]
 
 
-def planes(run: Reading, cells: int) -> list[Plane]:
-    """Return the planes of a run with so many cells in each direction: others are not of this exhibit."""
-    return [plane for plane in run.record.planes if len(plane.xs) == len(plane.ys) == cells]
+def planes(one: Record, cells: int) -> list[Plane]:
+    """Return the planes with so many cells in each direction: others are not of this exhibit."""
+    return [plane for plane in one.planes if len(plane.xs) == len(plane.ys) == cells]
 
 
 def around(method: str, inside: bool) -> Quantity[Panel]:
     """Return the mean accuracy over the cells of a simplex's plane that are inside its triangle, or outside."""
 
     def of(found: Panel) -> BySeed:
-        cells, runs = found.bench.scale.cells, found.group(method).runs
-        return {run.seed: _mean_of_cells(planes(run, cells)[0], inside) for run in runs}
+        cells, group = found.bench.scale.cells, found.group(method)
+        several = zip(group.seeds, group.evaluations, strict=True)
+        return {seed: _mean_of_cells(planes(one, cells)[0], inside) for seed, one in several}
 
     return Quantity(f"{method}: cells {'inside' if inside else 'outside'}", of)
 
