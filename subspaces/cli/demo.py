@@ -11,7 +11,7 @@ from subspaces.cli.shared import Quiet, out_option
 from subspaces.evaluation import statistics
 
 if TYPE_CHECKING:
-    from subspaces.evaluation.comparing import GroupAnswer
+    from subspaces.evaluation.group_answers import GroupAnswer
     from subspaces.experiments.demo import Setting
 
 

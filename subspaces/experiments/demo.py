@@ -13,8 +13,9 @@ from subspaces.core import checks, streams
 from subspaces.errors import ArgumentError
 from subspaces.evaluation import comparing
 from subspaces.evaluation.api import evaluate
-from subspaces.evaluation.comparing import GroupAnswer, each_answer, groups_of
+from subspaces.evaluation.comparing import groups_of
 from subspaces.evaluation.curves import described
+from subspaces.evaluation.group_answers import GroupAnswer, each_answer
 from subspaces.evaluation.record import Record
 from subspaces.experiments.opening import evaluation_of, evaluations_together
 from subspaces.experiments.training import Recipe, Run, train

@@ -122,6 +122,24 @@ def _check_comparable(first: Record, other: Record, alike: bool) -> None:
         )
 
 
+def evaluations_together(
+    groups: Sequence[Sequence[Run]], evaluations: Sequence[Record], **settings: Any
+) -> list[Record]:
+    """Measure runs together, as `evaluate_together` does, and return the ensembles as evaluations.
+
+    Of the runs of each ensemble one or more are among the evaluations; the seeds of all are those of the ensemble.
+    """
+    measured = evaluate_together(groups, **settings)
+    known = {each.family for each in evaluations}
+    others = {run.family_checksum: run for group in groups for run in group if run.family_checksum not in known}
+    more = [
+        dataclasses.replace(evaluations[0], environment={"family": family}, training=training_of(run.recipe))
+        for family, run in others.items()
+    ]
+    found = [together(one, [*evaluations, *more]) for one in measured]
+    return [each for each in found if each is not None]
+
+
 def ensembles_beside(evaluations: Sequence[Record], *folders: Path) -> list[Record]:
     """Return the ensembles of these runs that `ensembles.json` holds, in the folders of the runs and in these."""
     around = [Path(each.training.folder).parent for each in evaluations if each.training and each.training.folder]
@@ -162,21 +180,3 @@ def together(measured: Measured, evaluations: Sequence[Record]) -> Record | None
         environment=measured.environment,
         training=dataclasses.replace(first.training, seeds=seeds, log=[], seconds=None, folder=""),
     )
-
-
-def evaluations_together(
-    groups: Sequence[Sequence[Run]], evaluations: Sequence[Record], **settings: Any
-) -> list[Record]:
-    """Measure runs together, as `evaluate_together` does, and return the ensembles as evaluations.
-
-    Of the runs of each ensemble one or more are among the evaluations; the seeds of all are those of the ensemble.
-    """
-    measured = evaluate_together(groups, **settings)
-    known = {each.family for each in evaluations}
-    others = {run.family_checksum: run for group in groups for run in group if run.family_checksum not in known}
-    more = [
-        dataclasses.replace(evaluations[0], environment={"family": family}, training=training_of(run.recipe))
-        for family, run in others.items()
-    ]
-    found = [together(one, [*evaluations, *more]) for one in measured]
-    return [each for each in found if each is not None]

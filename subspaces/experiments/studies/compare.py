@@ -155,7 +155,7 @@ class Comparison(Result):
     def rows(self) -> dict[str, list[dict[str, Any]]]:
         rows = []
         for entry in self.entries:
-            row: dict[str, Any] = {"method": entry.method, "answer": entry.answer, "n": len(entry.seeds)}
+            row: dict[str, Any] = {"method": entry.method, "answer": entry.words, "n": entry.count}
             rows.append({**row, **self._cost(entry), **entry.columns(self.reference)})
         return {"comparison": rows}
 
@@ -186,13 +186,12 @@ class Comparison(Result):
 
     def _entry(self, entry: Entry) -> dict[str, Any]:
         differences, group = entry.differences(self.reference), entry.group
-        seeds = {seed for each in entry.seeds for seed in each}
         return {
             "method": entry.method,
-            "answer": entry.answer,
+            "answer": entry.words,
             "recipe": tables.without_seed(entry.recipe),
-            "seeds": [list(seeds) for seeds in entry.seeds],
-            "runs": [one.name for one, seed in zip(group.evaluations, group.seeds, strict=True) if seed in seeds],
+            "seeds": [list(seeds) for seeds in entry.frame["seeds"]],
+            "runs": [one.name for one, seed in zip(group.evaluations, group.seeds, strict=True) if seed in entry.seeds],
             **self._cost(entry),
             **({"stopping": entry.stopping} if entry.stopping else {}),
             "metrics": {name: {**each, "difference": differences[name]} for name, each in entry.metrics().items()},
@@ -209,7 +208,7 @@ class Comparison(Result):
         """Return the cells of an entry, with the difference to the reference on a line of its own."""
         relative = entry.relative_cost(self.reference)
         training = f"{entry.steps:,.0f}" + ("" if relative is None else f"\n× {relative:.3g}")
-        return [entry.method, entry.answer, *entry.cells(self.reference), training, str(entry.networks)]
+        return [entry.method, entry.words, *entry.cells(self.reference), training, str(entry.networks)]
 
     def heading(self) -> str:
         """Return what all methods share."""
@@ -226,7 +225,7 @@ class Comparison(Result):
 
     def common_notes(self) -> list[str]:
         """Return the notes that also a table of several comparisons needs: on seeds, differences and intervals."""
-        count = max(len(entry.seeds) for entry in self.entries)
+        count = max(entry.count for entry in self.entries)
         single = {tuple(entry.seeds) for entry in self.entries if entry.runs == 1}  # an ensemble may leave one out
         named = "the seeds of each method" if len(single) > 1 else tables.named_seeds(self.seeds)
         found = [f"Mean ± standard deviation (n − 1) over {named}." if count > 1 else f"Trained once ({named})."]

@@ -1,11 +1,13 @@
 """The rows of every table: how trained methods answer on each split, over the seeds, and what that costs."""
 
+import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from subspaces.evaluation import comparing, metrics, statistics
 from subspaces.evaluation.comparing import Group
+from subspaces.evaluation.group_answers import GroupAnswer, each_answer
 from subspaces.evaluation.statistics import Difference, Spread, spread
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.runs import Run, RunError
@@ -18,22 +20,16 @@ Scores = dict[str, dict[str, float]]
 
 
 @dataclass(frozen=True, eq=False)
-class Entry:
+class Entry(GroupAnswer):
     """One answer of a method over the seeds, and what it costs.
 
     Costs are in network-steps: one batch forward and backward through one network in training, and in networks that
     see each image at test time.
     """
 
-    group: Group
     recipe: Recipe  # with the first seed
-    kind: str  # of the answers in `subspaces.evaluation.comparing`
-    answer: str  # in words
-    rows: "pd.DataFrame"  # of `comparing.answers` on the test images, one for the seed or seeds of each
-    held_out: "pd.DataFrame"  # the same on held-out images, if there are any
-    networks: int  # at test time
-    runs: int  # to train
-    steps: float = 0.0
+    held_out: "pd.DataFrame"  # the same as `frame` on held-out images, empty where there are none
+    steps: float
     stopping: list[Scores] = field(default_factory=list)  # of early stopping: what each split would choose
 
     @property
@@ -44,36 +40,30 @@ class Entry:
     @property
     def named(self) -> str:
         """The method and its answer."""
-        return f"{self.method}, {self.answer}"
+        return f"{self.method}, {self.words}"
 
     @property
-    def label(self) -> str:
-        """The method and its answer, which is not named of a single network."""
-        return self.method if self.answer == "network" else f"{self.method}: {self.answer}"
-
-    @property
-    def seeds(self) -> list[tuple[int, ...]]:
-        """The seed of each row, or the seeds of its runs."""
-        return list(self.rows["seeds"])
+    def count(self) -> int:
+        """Over how many seeds it is, or ensembles of several."""
+        return len(self.frame)
 
     def spread(self, metric: str, split: str = "test") -> Spread:
         """Return a metric over the seeds."""
-        return spread(self.values(metric, split))
+        return super().spread(metric) if split == "test" else replace(self, frame=self.held_out).spread(metric)
 
-    def values(self, metric: str, split: str = "test") -> list[float]:
+    def values(self, metric: str) -> list[float]:
         """Return a metric for each seed."""
-        rows = self.rows if split == "test" else self.held_out
-        return [float(value) for value in rows[metric]] if metric in rows else [float("nan")] * len(rows)
+        return self.spread(metric).values
 
     def by_seed(self, metric: str) -> dict[int, float]:
         """Return a metric by the first seed of each row."""
-        return {seeds[0]: value for seeds, value in zip(self.seeds, self.values(metric), strict=True)}
+        return {seeds[0]: value for seeds, value in self.by_seeds(metric).items()}
 
     def against(self, reference: "Entry | None", metric: str) -> Difference | None:
         """Return the difference to the reference, paired by the seed; None for itself, or where that lacks a seed."""
         if reference is None or self is reference:
             return None
-        return comparing.difference(self.rows, reference.rows, metric)
+        return comparing.difference(self.frame, reference.frame, metric)
 
     def relative_cost(self, reference: "Entry | None") -> float | None:
         """Return how many times the network-steps of the reference training takes."""
@@ -147,30 +137,21 @@ def entries_of(
     Then come these after temperature scaling, where that is asked for and held-out images have fitted a temperature,
     and the group's ensembles of runs. `runs` has the runs by the names of their evaluations.
     """
-    _check_measured(group, splits)
+    for one in group.evaluations:
+        for split, wanted in itertools.product(splits, group.evaluations[0].answers):
+            if one.answer(wanted.name, split) is None:
+                folder = comparing.place(one)
+                raise RunError(f"{folder} has no {wanted.words} on {split!r}: run `subspaces evaluate {folder}`")
     first = runs[group.evaluations[0].name].recipe
-    own = comparing.answers(group, scaled=scaled, together=True)
+    steps = training_steps(first, images)
     others = [comparing.answers(group, split, scaled=scaled, together=True) for split in splits if split != "test"]
-    held_out = others[0] if others else own.iloc[:0]
     stopping = [_stopping(runs[each.name]) for each in group.evaluations if first.method == "early-stopping"]
     found = []
-    for words, rows in own.groupby("words", sort=False):
-        kind, networks, trained = (rows[name].iloc[0] for name in ("answer", "networks", "runs"))
-        measured = held_out[held_out["words"] == words]
-        steps = int(trained) * training_steps(first, images)
-        stopped = [] if kind in (comparing.SCALED, comparing.RUNS) else stopping
-        about = (group, first, str(kind), str(words), rows, measured, int(networks), int(trained))
-        found.append(Entry(*about, steps=steps, stopping=stopped))
+    for each in each_answer(group, scaled=scaled, together=True):
+        held_out = others[0][others[0]["words"] == each.words] if others else each.frame.iloc[:0]
+        stopped = [] if each.kind in (comparing.SCALED, comparing.RUNS) else stopping
+        found.append(Entry(**vars(each), recipe=first, held_out=held_out, steps=each.runs * steps, stopping=stopped))
     return found
-
-
-def _check_measured(group: Group, splits: Sequence[str]) -> None:
-    """Refuse runs of which an answer was not measured on a split."""
-    for one in group.evaluations:
-        for split, each in ((split, each) for split in splits for each in group.evaluations[0].answers):
-            if one.answer(each.name, split) is None:
-                folder = one.training.folder if one.training else one.name
-                raise RunError(f"{folder} has no {each.words} on {split!r}: run `subspaces evaluate {folder}`")
 
 
 def _stopping(run: Run) -> Scores:

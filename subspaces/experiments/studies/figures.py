@@ -12,7 +12,7 @@ from subspaces.evaluation.comparing import Group
 from subspaces.evaluation.curves import Curve, described
 from subspaces.evaluation.statistics import Difference, Spread
 from subspaces.experiments.studies.entries import Entry
-from subspaces.experiments.studies.network_mixtures import KINDS, WORDS, Kind
+from subspaces.experiments.studies.instability import KINDS, WORDS, Kind
 from subspaces.experiments.studies.setting import plain
 from subspaces.reports.figures import along, style
 
@@ -37,7 +37,7 @@ def differences(title: str, entries: Sequence[Entry], reference: Entry) -> Figur
         right.spines["right"].set_visible(False)
         right.tick_params(length=0)
         last.text(1.04, 1.0, "cost", transform=last.transAxes, va="bottom", fontsize=style.FONT)
-        _legend(drawing, reference, max(len(entry.seeds) for entry in entries))
+        _legend(drawing, reference, max(entry.count for entry in entries))
     return drawing
 
 

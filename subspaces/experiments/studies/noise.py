@@ -247,7 +247,7 @@ class NoiseStudy(Result):
     def _row(self, line: Line) -> dict[str, Any]:
         """Return the row of a line; what the test set would choose only where something was chosen."""
         row: dict[str, Any] = {"label_noise": line.level, "method": line.method, "answer": line.answer}
-        row |= {"setting": line.setting, "chosen": line.value(line.chosen), "n": len(line.chosen.seeds)}
+        row |= {"setting": line.setting, "chosen": line.value(line.chosen), "n": line.chosen.count}
         row |= line.chosen.columns(line.reference)
         row["best_on_test"] = line.value(line.on_test) if line.chose else None
         for metric in names():
@@ -334,8 +334,8 @@ def _lines(method: Method, level: float, comparison: Comparison, by: str) -> lis
     candidates = [replace(one, label_noise=level) for one in method.candidates]
     found = [entry for entry in comparison.entries if any(same(entry.recipe, one) for one in candidates)]
     lines = []
-    for answer in dict.fromkeys(entry.answer for entry in found):
-        entries = [entry for entry in found if entry.answer == answer]
+    for answer in dict.fromkeys(entry.words for entry in found):
+        entries = [entry for entry in found if entry.words == answer]
         chosen = best(entries, by, "validation") if len(entries) > 1 else entries[0]
         two = chosen, best(entries, by, "test")
         lines.append(Line(level, method.label, answer, method.setting, *two, entries, comparison.reference))

@@ -177,12 +177,7 @@ class Endpoints(Compared):
                 "ends with β = 1 answer more differently than with β = 0", number(line, "tv"), number(free, "tv"), "tv"
             ),
             Claim("ends with β = 1 are farther apart than with β = 0", number(line, "l2"), number(free, "l2"), "l2"),
-            Claim(
-                "ends with β = 1 are nearer to a right angle",
-                number(free, "cos2"),
-                number(line, "cos2"),
-                "cos2",
-            ),
+            Claim("ends with β = 1 are nearer to a right angle", number(free, "cos2"), number(line, "cos2"), "cos2"),
             Claim("two networks are nearly orthogonal", ORTHOGONAL, number(networks, "cos2"), "cos2"),
         ]
 

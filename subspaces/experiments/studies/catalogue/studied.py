@@ -1,7 +1,6 @@
 """Exhibits that are studies of their own: label noise, Integral, and networks that share their first epochs."""
 
 from dataclasses import replace
-from statistics import fmean
 from typing import Any
 
 from subspaces.experiments.studies import instability, integral, noise
@@ -9,9 +8,8 @@ from subspaces.experiments.studies.catalogue.claims import BySeed, Claim, Quanti
 from subspaces.experiments.studies.catalogue.exhibit import Exhibit, Plan
 from subspaces.experiments.studies.catalogue.lines import NEAR
 from subspaces.experiments.studies.catalogue.scales import Bench
-from subspaces.experiments.studies.instability import InstabilityStudy
+from subspaces.experiments.studies.instability import PER, WORDS, InstabilityStudy, Kind
 from subspaces.experiments.studies.integral import IntegralStudy
-from subspaces.experiments.studies.network_mixtures import PER, WORDS, Kind
 from subspaces.experiments.studies.noise import QUICK, NoiseStudy, methods_of
 from subspaces.experiments.studies.setting import Setting, train_missing
 from subspaces.experiments.studies.tables import Result
@@ -238,8 +236,7 @@ def made(models: int, shared: int, kind: Kind) -> Quantity[InstabilityStudy]:
     """Return the accuracy of what is made of so many networks that share so many epochs, in the mean over draws."""
 
     def of(found: InstabilityStudy) -> BySeed:
-        scores = [each["test"]["accuracy"] for each in found.cells[models, shared, kind]]  # seed by seed
-        each = len(scores) // len(found.plan.seeds)
-        return {seed: fmean(scores[at * each : (at + 1) * each]) for at, seed in enumerate(found.plan.seeds)}
+        by_seed: BySeed = found.cells[models, shared, kind].groupby("seed")["accuracy"].mean().to_dict()
+        return by_seed
 
     return Quantity(f"{WORDS[kind]} of {models}, {shared} shared epochs", of)
