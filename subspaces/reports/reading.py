@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from subspaces.core import checks
 from subspaces.errors import ArgumentError
+from subspaces.evaluation.curves import Curve
 from subspaces.evaluation.integrity import measured_of
 from subspaces.evaluation.points import kind
 from subspaces.evaluation.record import Record, Row
-from subspaces.evaluation.statistics import deviation
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.runs import Run, RunError
 from subspaces.reports.naming import labels, place
@@ -134,24 +134,6 @@ class Reading:
 def _by_alpha(rows: Iterable[Row]) -> dict[float, Row]:
     numbers = [(row, [float(alpha) for alpha in row.alphas if not isinstance(alpha, list)]) for row in rows]
     return dict(sorted({min(alphas): row for row, alphas in numbers if alphas}.items()))
-
-
-@dataclass(frozen=True)
-class Curve:
-    """A number along a grid, for each seed."""
-
-    grid: Array  # [points]
-    values: Array  # [seeds, points]
-
-    @property
-    def mean(self) -> Array:
-        """The mean over seeds."""
-        return np.asarray(self.values.mean(0))
-
-    @property
-    def std(self) -> Array:
-        """The standard deviation over seeds (n - 1 in the denominator); 0 for one seed."""
-        return deviation(self.values)
 
 
 @dataclass(frozen=True)

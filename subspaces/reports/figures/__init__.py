@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from subspaces.errors import ArgumentError, MissingPackageError
-from subspaces.reports.reading import Group, Source, gather
+from subspaces.evaluation.comparing import Group, groups_of
+from subspaces.evaluation.record import Record
 from subspaces.text import nearest
 
 if TYPE_CHECKING:
@@ -100,12 +101,22 @@ def find(name: str) -> Kind:
     return KINDS[name]
 
 
-def draw(name: str, sources: Source | Iterable[Source], *, metric: str | None = None, split: str = "test") -> "Figure":
-    """Draw a figure of families on one data set: runs, their folders, evaluations, or files of such."""
+def draw(
+    name: str, evaluations: Record | Iterable[Record], *, metric: str | None = None, split: str = "test"
+) -> "Figure":
+    """Draw a figure of evaluations on one data set."""
     kind = find(name)
     if metric is not None and kind.metric is None:
         raise ArgumentError(f"metric={metric!r}: the figure {name!r} has no choice of a metric, leave it out")
-    return draw_groups(name, gather(sources, evaluated=kind.evaluated), metric, split)
+    return draw_groups(name, groups_of(listed(evaluations)), metric, split)
+
+
+def listed(evaluations: Record | Iterable[Record]) -> list[Record]:
+    """Return one evaluation or several as a list, and refuse none."""
+    found = [evaluations] if isinstance(evaluations, Record) else list(evaluations)
+    if not found:
+        raise ArgumentError("no evaluations were given: expected one or more")
+    return found
 
 
 def draw_groups(name: str, groups: Sequence[Group], metric: str | None = None, split: str = "test") -> "Figure":
@@ -138,7 +149,7 @@ def outputs(name: str, out: str | os.PathLike[str] | None = None) -> list[Path]:
 
 def plot(
     name: str,
-    sources: Source | Iterable[Source],
+    evaluations: Record | Iterable[Record],
     out: str | os.PathLike[str] | None = None,
     *,
     metric: str | None = None,
@@ -146,7 +157,7 @@ def plot(
 ) -> list[Path]:
     """Draw a figure into files, and return their paths."""
     paths = outputs(name, out)
-    figure = draw(name, sources, metric=metric, split=split)
+    figure = draw(name, evaluations, metric=metric, split=split)
     for path in paths:
         save(figure, path)
     return paths
