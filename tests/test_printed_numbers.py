@@ -188,8 +188,9 @@ def test_train_says_the_same_as_json(trained: list[Run]) -> None:
 @pytest.fixture
 def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Pretended, Result]:
     stand_in = Pretended()
-    stand_in.patch(monkeypatch, "subspaces.experiments.demo")
-    monkeypatch.setattr(demo, "write_page", lambda groups, path, pairs: path)
+    for module in ("demo", "opening"):
+        stand_in.patch(monkeypatch, f"subspaces.experiments.{module}")
+    monkeypatch.setattr(demo, "write_page", lambda evaluations, path: path)
     command = ("demo", "--seeds", 3, "--epochs", 4, "--label-noise", 0.3, "--out", tmp_path, "--quiet")
     return stand_in, call(*command)
 

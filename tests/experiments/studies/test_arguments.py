@@ -8,18 +8,18 @@ import importlib
 import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from number_cases import DROPOUT, PLAIN
-from pretended import SPLITS, Pretended, scores
+from pretended import Pretended, scores
 from study_cases import LINE, pretend, without_pictures
 
 import subspaces as ss
-from subspaces.evaluation.cache import Measured
 from subspaces.evaluation.run_ensembles import evaluate_together
 from subspaces.experiments.studies import study_instability, study_integral, study_noise
-from subspaces.experiments.studies.network_mixtures import KINDS
+from subspaces.experiments.studies.instability import KINDS
 from subspaces.experiments.training import RECIPES, Execution, Run
 
 THERE = Path("there")
@@ -133,16 +133,16 @@ def mixed(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     seen: list[dict[str, Any]] = []
 
     class Mixing:
-        def __init__(self, benches: Any, draws: int, shelf: Any, precision: str, known: Any) -> None:
+        def __init__(self, benches: Any, draws: int, kept: Any, precision: str, known: Any) -> None:
             runs = [bench.recipe for bench in benches]
-            seen.append({"runs": runs, "draws": draws, "path": shelf.path, "precision": precision, "known": known})
+            seen.append({"runs": runs, "draws": draws, "path": kept.path, "precision": precision, "known": known})
 
-        def measure(self) -> Iterator[tuple[Any, Measured]]:
-            return ((kind, Measured({}, {}, SPLITS, scores(kind, len(seen)))) for kind in KINDS)
+        def measure(self) -> Iterator[tuple[Any, Any]]:
+            return ((kind, scores(kind, len(seen))) for kind in KINDS)
 
     def run_subjects(data: Any, execution: Execution) -> Callable[[Any], Any]:
         seen.append({"data": data, "execution": execution})
-        return lambda run: run
+        return lambda run: SimpleNamespace(recipe=run.recipe, images_of=SimpleNamespace(test=range(30)))
 
     monkeypatch.setattr(module, "Mixing", Mixing)
     monkeypatch.setattr(module, "run_subjects", run_subjects)
@@ -187,15 +187,15 @@ class Reached(Exception):
 @pytest.mark.parametrize(
     ("module", "call"),
     [
-        ("api", lambda **settings: ss.evaluate(Run(Path("nowhere"), LINE), **settings)),
-        ("evaluation.run_ensembles", lambda **settings: evaluate_together([], to="x", **settings)),
+        (ss.evaluate.__module__, lambda **settings: ss.evaluate(Run(Path("nowhere"), LINE), **settings)),
+        (evaluate_together.__module__, lambda **settings: evaluate_together([], to="x", **settings)),
     ],
 )
 def test_where_and_how_it_is_measured(module: str, call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def run_subjects(*given: Any) -> None:
         raise Reached(*given)
 
-    monkeypatch.setattr(f"subspaces.{module}.run_subjects", run_subjects)
+    monkeypatch.setattr(f"{module}.run_subjects", run_subjects)
     with pytest.raises(Reached) as reached:
         call(data=THERE, **WHERE)
     data, execution, trust = reached.value.args

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
-from number_cases import DROPOUT, METRICS, PLAIN, Expected, cells_of, check_csv, lines_of, number, printed, row_of
+from number_cases import DROPOUT, METRICS, PLAIN, Expected, cells_of, check_csv, lines_of, printed, row_of
 from pretended import Pretended, scores
 from study_cases import LINE, SIMPLEX, pretend, without_pictures
 from typer.testing import CliRunner
 
 from subspaces.cli import app
 from subspaces.experiments.studies import compare
-from subspaces.experiments.studies.comparison import Comparison
+from subspaces.experiments.studies.compare import Comparison
 from subspaces.experiments.studies.setting import find_reference
 from subspaces.experiments.training import Recipe, Run
 
@@ -212,7 +212,3 @@ def test_the_reference_is_the_plain_recipe_or_the_one_that_is_named(made: tuple[
 
 def compare_reference(recipes: list[Recipe], name: Any = None) -> Recipe | None:
     return find_reference(recipes, name)
-
-
-def test_numbers_of_metrics_without_a_unit_have_four_places() -> None:
-    assert number(0.5, "nll") == "0.5000"

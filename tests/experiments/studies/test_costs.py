@@ -19,7 +19,7 @@ from subspaces.experiments.studies.catalogue.costs import (
     obstacle,
     time_step,
 )
-from subspaces.experiments.studies.catalogue.program import plan
+from subspaces.experiments.studies.reproduce import plan
 from subspaces.experiments.studies.setting import Setting
 from subspaces.experiments.training import RECIPES, Execution
 
@@ -113,18 +113,6 @@ def test_what_is_done_costs_nothing_more(estimates: Estimates, tmp_path: Path) -
     assert (cost.left, cost.steps, cost.passes, cost.seconds) == (0, 0, 0, A_PICTURE)
 
 
-def test_each_network_is_timed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    timed = []
-    monkeypatch.setattr(
-        "subspaces.experiments.studies.catalogue.costs.time_step",
-        lambda recipe, size, _: timed.append(recipe.network) or 1.0,
-    )
-    estimates = Estimates(tmp_path, CPU)
-    estimates.cost(planned(tmp_path, ["along", "betas"], "paper"))
-    estimates.cost(planned(tmp_path, "planes", "paper"))
-    assert timed == ["cresnet20", "resnet18", "resnet50"]
-
-
 def test_a_step_is_timed_for_real_and_leaves_nothing() -> None:
     torch.manual_seed(1)
     before = torch.get_rng_state()
@@ -134,21 +122,6 @@ def test_a_step_is_timed_for_real_and_leaves_nothing() -> None:
     assert 1e-5 < together < 1
     assert 1e-5 < alone < 1
     assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_a_large_batch_is_timed_with_few_of_its_images(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of which is taken to last as long as in the whole."""
-    seen = []
-
-    def clocked(engines: Any, steps: int) -> float:
-        seen.append((engines[0].recipe.batch, steps, len(engines)))
-        return 2.0
-
-    monkeypatch.setattr("subspaces.experiments.studies.catalogue.costs._clocked", clocked)
-    large = replace(RECIPES["mnist-standard"], batch=1024)
-    assert time_step(large, Size(60_000, (1, 28, 28), 10), CPU.resolved()) == 2.0 * 1024 / 4
-    assert time_step(replace(large, batch=128), Size(60_000, (1, 28, 28), 10), CPU.resolved()) == 2.0
-    assert seen == [(4, 1, 1), (128, 3, 1)]
 
 
 def test_what_is_missing_is_told_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

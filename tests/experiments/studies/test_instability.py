@@ -5,21 +5,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
-from helpers import unsealed
-from study_cases import CPU, NO_FIGURE, QUIET, environments_of, images_of, load_data, without_matplotlib
+from study_cases import CPU, QUIET, environments_of, images_of, load_data
 from torch import Tensor
 from typer.testing import CliRunner
 
 import subspaces as ss
 from subspaces.cli import app
 from subspaces.core import randomness
-from subspaces.experiments.studies.instability import InstabilityStudy, study_instability
+from subspaces.experiments.kept import Kept
+from subspaces.experiments.studies.instability import KINDS, InstabilityStudy, Kind, study_instability
 from subspaces.experiments.studies.instability import plan as planned
-from subspaces.experiments.studies.network_mixtures import KINDS, Kind
 from subspaces.experiments.studies.setting import Setting
-from subspaces.experiments.training import Run, seals
+from subspaces.experiments.training import Run
 from subspaces.experiments.training.batches import statistics_batches
 from subspaces.networks import MLP
 
@@ -70,13 +70,6 @@ def test_branches_share_the_trunk_and_nothing_after_it(made: InstabilityStudy):
     assert [path.name.rpartition("-")[2] for path in trunks] == ["epoch2.safetensors"]
 
 
-def test_there_is_a_cell_for_everything(made: InstabilityStudy):
-    wanted = [(models, shared, kind) for models in (2, 3) for shared in (0, 2) for kind in KINDS]
-    assert list(made.cells) == wanted
-    for (models, _, kind), scores in made.cells.items():
-        assert len(scores) == {"branch": models, "average": 1, "ensemble": 1}.get(kind, 2)
-
-
 @pytest.mark.parametrize("shared", [0, 2])
 def test_branches_average_and_ensemble_by_hand(made: InstabilityStudy, shared: int):
     runs = branches(made, shared)
@@ -94,7 +87,7 @@ def test_branches_average_and_ensemble_by_hand(made: InstabilityStudy, shared: i
         )
         labels = answers[0][1]
         nll = -mean[torch.arange(len(labels)), labels].log().mean().item()
-        assert made.spread((models, shared, "ensemble"), "nll").values == pytest.approx([nll], rel=1e-4)
+        assert made.cells[models, shared, "ensemble"]["nll"].tolist() == pytest.approx([nll], rel=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["global", "layerwise", "per-weight"])
@@ -120,7 +113,7 @@ def test_mixtures_by_hand(made: InstabilityStudy, kind: Kind):
         mixed = {name: sum(alphas[name][..., i] * weights[i][name] for i in range(3)) for name in weights[0]}
         accuracies.append(accuracy(probabilities(runs[0], mixed)))
     assert made.accuracy(3, 0, kind).values == pytest.approx(accuracies, abs=2e-3)
-    assert len(set(made.spread((3, 0, kind), "nll").values)) == 2
+    assert len(set(made.cells[3, 0, kind]["nll"])) == 2
 
 
 def test_the_files_say_the_same(made: InstabilityStudy):
@@ -138,16 +131,6 @@ def test_the_files_say_the_same(made: InstabilityStudy):
     assert len((folder / "instability.csv").read_text().splitlines()) == 1 + len(made.cells)
 
 
-def test_without_matplotlib_the_numbers_are_there(
-    made: InstabilityStudy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr("subspaces.experiments.studies.tables.write_figure", without_matplotlib)
-    again = made.write(tmp_path)
-    assert again.left_out == [NO_FIGURE]
-    assert [path.name for path in again.files] == [f"instability.{end}" for end in ("json", "csv", "md")]
-    assert all(path.read_bytes() == (folder_of(made) / path.name).read_bytes() for path in again.files)
-
-
 def test_nothing_is_trained_or_measured_twice(made: InstabilityStudy):
     folder = folder_of(made)
     content = {path: path.read_bytes() for path in folder.iterdir()}
@@ -162,11 +145,11 @@ def test_nothing_is_trained_or_measured_twice(made: InstabilityStudy):
 
 def test_what_was_stopped_continues(made: InstabilityStudy, tmp_path: Path):
     """As if it had been stopped after some measurements: those stay, the others come again to the same numbers."""
-    content = unsealed(folder_of(made) / "measured.json")
-    some = content["measured"][:9]
-    seals.write_json(tmp_path / "measured.json", {**content, "measured": some}, "")
+    some = json.loads((folder_of(made) / "measured.json").read_bytes())["measured"][:9]
+    for each in some:
+        Kept(tmp_path / "measured.json").add(each["key"], each["value"])
     again = study_instability("digits-standard", **SETTINGS, runs=folder_of(made).parent / "runs", out=tmp_path)
-    assert again.cells == made.cells
+    assert again.frame.equals(made.frame)
     assert json.loads((tmp_path / "measured.json").read_bytes())["measured"][:9] == some
 
 
@@ -176,9 +159,14 @@ def test_panels_are_cut_where_mixtures_fail():
     shares = {"branch": 0.9, "ensemble": 0.92}
 
     def study(low: float) -> InstabilityStudy:
-        scores = {kind: [{"test": {"accuracy": shares.get(kind, low) + i / 1000}} for i in range(2)] for kind in KINDS}
-        cells = {(m, k, kind): scores[kind] for m in plan.models for k in plan.shared for kind in KINDS}
-        return InstabilityStudy(plan, cells, [], 10_000)
+        rows = [
+            {"models": m, "shared": k, "kind": kind, "seed": i, "accuracy": shares.get(kind, low) + i / 1000}
+            for m in plan.models
+            for k in plan.shared
+            for kind in KINDS
+            for i in range(2)
+        ]
+        return InstabilityStudy(plan, pd.DataFrame(rows), [], 10_000)
 
     cut, whole = (study(low).draw() for low in (0.3, 0.89))
     assert [axes.get_title(loc="left") for axes in cut.axes] == [

@@ -4,6 +4,7 @@ import csv
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from number_cases import METRICS, Expected, cells_of, check_csv, printed
 from pretended import scores
@@ -11,22 +12,22 @@ from study_cases import STANDARD, without_pictures
 from typer.testing import CliRunner
 
 from subspaces.cli import app
-from subspaces.experiments.studies.instability import InstabilityStudy
+from subspaces.experiments.studies.instability import KINDS, WORDS, InstabilityStudy
 from subspaces.experiments.studies.instability import plan as planned
-from subspaces.experiments.studies.network_mixtures import KINDS, WORDS
 from subspaces.experiments.studies.setting import Setting
 
 
 @pytest.fixture(scope="module")
 def unstable() -> InstabilityStudy:
     plan = planned(STANDARD, Setting(seeds=[1, 2]), [0, 7, 15], (2, 3, 5), 4)
-    cells = {
-        (m, k, kind): [scores(m, k, kind, at) for at in range(KINDS.index(kind) + 1)]
+    rows = [
+        {"models": m, "shared": k, "kind": kind, "seed": at, **scores(m, k, kind, at)["test"]}
         for m in plan.models
         for k in plan.shared
         for kind in KINDS
-    }
-    return InstabilityStudy(plan, cells, [], 30)
+        for at in range(KINDS.index(kind) + 1)
+    ]
+    return InstabilityStudy(plan, pd.DataFrame(rows), [], 30)
 
 
 def spreads(study: InstabilityStudy, m: int, k: int, kind: str, metric: str) -> Expected:

@@ -1,6 +1,5 @@
 """The Integral study on digits: methods under noise, the closed form recomputed, resuming, errors, the command."""
 
-import csv
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -9,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from study_cases import CPU, NO_FIGURE, QUIET, environments_of, images_of, load_data, without_matplotlib
+from study_cases import CPU, QUIET, images_of, load_data
 from typer.testing import CliRunner
 
 import subspaces as ss
 from subspaces.cli import app
 from subspaces.experiments.studies.integral import BATCHES, TOLERANCE, IntegralStudy, study_integral
-from subspaces.experiments.training import Run, RunError
+from subspaces.experiments.training import Run
 from subspaces.experiments.training.batches import statistics_batches
 from subspaces.networks import MLP
 
@@ -79,47 +78,6 @@ def test_the_closed_form_holds_in_every_line_and_is_what_networks_answer(made: I
     assert one.total_variation == pytest.approx(float((p - q).abs().sum(1).mean() / 2), abs=1e-4)
 
 
-def test_the_files_say_the_same(made: IntegralStudy):
-    folder = folder_of(made)
-    names = ["integral.json", "integral.csv", "identity.csv", "integral.md", "integral.png", "integral.pdf"]
-    assert [path.name for path in made.files] == names
-    assert all(path.stat().st_size for path in made.files)
-    stored = json.loads((folder / "integral.json").read_bytes())
-    assert [one["run"] for one in stored["identities"]] == [one.run for one in made.identities]
-    assert stored["study"]["levels"] == [0.0, 0.4]
-    rows = list(csv.DictReader((folder / "identity.csv").read_text().splitlines()))
-    assert [float(row["total_variation"]) for row in rows] == [one.total_variation for one in made.identities]
-    text = (folder / "integral.md").read_text()
-    assert text.count("| integral | network |") == 2
-    assert "in 2 of 2 runs" in text
-    assert all(len(row) == len(table.columns) for table in made.tables() for row in table.rows)
-
-
-def test_the_table_has_the_differences_and_no_choices(made: IntegralStudy):
-    stored = json.loads((folder_of(made) / "integral.json").read_bytes())
-    rows = list(csv.DictReader((folder_of(made) / "integral.csv").read_text().splitlines()))
-    for row, line in zip(rows, stored["study"]["lines"], strict=True):
-        difference = line["differences"]["nll"]
-        assert row["nll_difference_mean"] == ("" if difference is None else str(difference["mean"]))
-        assert (difference is None) == (line["method"] == "standard")
-        assert {value for name, value in row.items() if name.endswith("best_on_test")} == {""}
-
-
-def test_it_says_where_its_runs_were_trained(made: IntegralStudy):
-    stored = json.loads((folder_of(made) / "integral.json").read_bytes())
-    runs = [run for comparison in made.study.comparisons for run in comparison.runs]
-    assert len(runs) == 6
-    assert stored["environments"] == environments_of(run.folder for run in runs)
-
-
-def test_without_matplotlib_the_numbers_are_there(made: IntegralStudy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("subspaces.experiments.studies.tables.write_figure", without_matplotlib)
-    again = made.write(tmp_path)
-    assert again.left_out == [NO_FIGURE]
-    assert [path.name for path in again.files] == ["integral.json", "integral.csv", "identity.csv", "integral.md"]
-    assert all(path.read_bytes() == (folder_of(made) / path.name).read_bytes() for path in again.files)
-
-
 def test_notes_say_that_the_sum_checks_the_computation_alone(made: IntegralStudy):
     (closed,) = (note for note in made.notes() if note.startswith("The closed form"))
     assert closed.startswith("The closed form, ε = 0.1: ")
@@ -150,19 +108,6 @@ def test_nothing_is_trained_or_measured_twice(made: IntegralStudy):
     assert again.identities == made.identities
     assert after == before
     assert (folder / "again" / "integral.json").read_bytes() == (folder / "integral.json").read_bytes()
-
-
-def test_a_damaged_check_is_refused_and_can_be_made_anew(made: IntegralStudy):
-    folder = folder_of(made)
-    runs = folder.parent / "runs"
-    path = runs / made.identities[0].run / "integral.json"
-    content = path.read_bytes()
-    path.write_bytes(content[:50])
-    with pytest.raises(RunError, match=rf"{path} is damaged .*: remove it, and it is measured again"):
-        study_integral(RECIPES, levels=[0, 0.4], seeds=[0], runs=runs, out=folder / "anew", **SETTINGS)
-    path.unlink()
-    study_integral(RECIPES, levels=[0, 0.4], seeds=[0], runs=runs, out=folder / "anew", **SETTINGS)
-    assert path.read_bytes() == content
 
 
 @pytest.mark.parametrize(

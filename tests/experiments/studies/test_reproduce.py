@@ -21,8 +21,7 @@ from subspaces.experiments.data import load
 from subspaces.experiments.studies import reproduce as call
 from subspaces.experiments.studies.catalogue import EXHIBITS, SCALES, VERDICTS, Reproduced, Scale
 from subspaces.experiments.studies.catalogue.compared import TWIN
-from subspaces.experiments.studies.catalogue.program import Program, plan
-from subspaces.experiments.studies.reproduce import Reproduction, run
+from subspaces.experiments.studies.reproduce import Program, Reproduction, plan, run
 from subspaces.experiments.studies.setting import Setting
 from subspaces.experiments.training import RECIPES, Run, Stopped, TrainingError
 from subspaces.experiments.training.logs import Log
@@ -222,7 +221,7 @@ def test_mixtures_are_averaged_over_their_draws(by_name: dict[str, Reproduced]) 
 
 def test_cells_inside_the_triangle_are_told_from_those_outside(by_name: dict[str, Reproduced]) -> None:
     from subspaces.evaluation.record import Corner, Plane
-    from subspaces.experiments.studies.catalogue.planes import _mean_of_cells
+    from subspaces.experiments.studies.catalogue.simplexes import _mean_of_cells
 
     corners = [Corner("a", 0.0, 0.0), Corner("b", 2.0, 0.0), Corner("c", 0.0, 2.0)]
     values = {"accuracy": [[1.0, 0.9, 0.5], [0.8, 0.7, 0.0], [0.6, 0.1, 0.2]]}
@@ -230,7 +229,7 @@ def test_cells_inside_the_triangle_are_told_from_those_outside(by_name: dict[str
     assert _mean_of_cells(plane, True) == pytest.approx(fmean([1.0, 0.9, 0.5, 0.8, 0.7, 0.6]))
     assert _mean_of_cells(plane, False) == pytest.approx(fmean([0.0, 0.1, 0.2]))
     (drawn, *_) = by_name["planes"].exhibit.drawn(by_name["planes"].found)
-    assert [len(one.xs) for one in drawn.runs[0].record.planes] == [SMOKE.cells]
+    assert [len(one.xs) for one in drawn.evaluations[0].planes] == [SMOKE.cells]
 
 
 @pytest.fixture

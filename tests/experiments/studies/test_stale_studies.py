@@ -10,10 +10,10 @@ import retrained
 from study_cases import without_pictures
 
 import subspaces as ss
-from subspaces.evaluation.cache import Shelf
 from subspaces.evaluation.run_subject import run_subjects
+from subspaces.experiments.kept import Kept
+from subspaces.experiments.studies.instability import Mixing
 from subspaces.experiments.studies.integral import measure_identities as check
-from subspaces.experiments.studies.network_mixtures import Mixing
 from subspaces.experiments.studies.setting import Setting
 from subspaces.experiments.training import Execution, Run
 
@@ -51,12 +51,12 @@ def test_the_closed_form_with_other_settings(
     assert check([Run.open(folder)], SETTING) != [before]
 
 
-def mixed(folders: list[Path], shelf: Path, precision: str = "auto", draws: int = 1) -> list[Any]:
+def mixed(folders: list[Path], kept: Path, precision: str = "auto", draws: int = 1) -> list[Any]:
     """What is measured of branches, by kind."""
     execution = Execution(device="cpu", precision=precision).resolved()  # type: ignore[arg-type]
     bench = run_subjects(None, execution)
-    made = Mixing([bench(Run.open(folder)) for folder in folders], draws, Shelf(shelf), precision, {})
-    return [(kind, one.metrics) for kind, one in made.measure()]
+    made = Mixing([bench(Run.open(folder)) for folder in folders], draws, Kept(kept), precision, {})
+    return list(made.measure())
 
 
 def test_mixtures_of_a_branch_that_was_trained_anew(trained: dict[str, Path], tmp_path: Path) -> None:
@@ -98,6 +98,7 @@ def test_a_comparison_shows_dropout_as_it_measures_it(tmp_path: Path, monkeypatc
     ss.evaluate(first.runs, dropout_passes=2, statistics_batches=1, device="cpu", progress=False)
     again = ss.compare("digits-standard", dropout_passes=2, **settings)
     for entry, other in zip(first.entries, again.entries, strict=True):
-        assert (entry.by_seeds, entry.held_out) == (other.by_seeds, other.held_out), entry.name
-    answers = [entry.name for entry in again.entries if "temperature" not in entry.name]
+        assert entry.frame.equals(other.frame), entry.words
+        assert entry.held_out.equals(other.held_out), entry.words
+    answers = [entry.words for entry in again.entries if "temperature" not in entry.words]
     assert answers == ["network", "MC-dropout, 2 passes"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from number_cases import METRICS, PLAIN, Expected, cells_of, check_csv, lines_of, number, printed, row_of
+from number_cases import METRICS, PLAIN, Expected, cells_of, check_csv, lines_of, printed, row_of
 from pretended import Pretended, scores
 from study_cases import LINE, pretend, without_pictures
 from typer.testing import CliRunner
@@ -17,7 +17,7 @@ from subspaces.cli import app
 from subspaces.evaluation.metrics import METRICS as ALL
 from subspaces.experiments.studies import study_noise
 from subspaces.experiments.studies.integral import Identity, IntegralStudy
-from subspaces.experiments.studies.noise_levels import Line, NoiseStudy, best
+from subspaces.experiments.studies.noise import NoiseStudy, best
 from subspaces.experiments.training import Run
 
 SEEDS, LEVELS, RATES = [1, 4, 6], [0.0, 0.4], (0.1, 0.2, 0.8)
@@ -207,12 +207,11 @@ def test_the_best_is_the_lowest_or_the_highest_as_the_metric_wants(
 ) -> None:
     assert {name: ALL[name].lower_is_better for name in LOWER} == LOWER
     for line in made[0].lines:
-        both = [{"test": entry.by_seeds, "validation": entry.held_out} for entry in line.candidates]
-        means = [np.mean([one[metric] for one in each[split].values()]) for each in both]
+        means = [np.mean((one.frame if split == "test" else one.held_out)[metric]) for one in line.candidates]
         pick = min if LOWER[metric] else max
         assert best(line.candidates, metric, split) is line.candidates[means.index(pick(means))]
     first, *others = made[0].lines[-1].candidates
-    same = [replace(one, by_seeds=first.by_seeds, held_out=first.held_out) for one in others]
+    same = [replace(one, frame=first.frame, held_out=first.held_out) for one in others]
     assert best([first, *same], metric, split) is first
 
 
@@ -221,7 +220,7 @@ def test_early_stopping_shows_both_epochs_and_marks_that_of_the_test_set(made: t
     epochs = [{"validation": (3, 0.61), "test": (7, 0.66)}, {"validation": (5, 0.58), "test": (9, 0.69)}]
     stopping = [{k: {"epoch": v[0], "test_accuracy": v[1]} for k, v in each.items()} for each in epochs]
     line = study.lines[2]
-    entry = replace(line.chosen, stopping=stopping, by_seeds=dict(list(line.chosen.by_seeds.items())[:2]))
+    entry = replace(line.chosen, stopping=stopping, frame=line.chosen.frame.iloc[:2])
     row = study.cells(replace(line, chosen=entry))
     spread = f"{100 * np.mean([0.66, 0.69]):.2f} ± {100 * np.std([0.66, 0.69], ddof=1):.2f}"
     assert (row[3], row[-2:]) == ("3, 5", ["7, 9 *", f"{spread} *"])
@@ -263,11 +262,3 @@ def test_integral_tables(made: tuple[NoiseStudy, Path], tmp_path: Path, monkeypa
         assert " ".join(row) in printed(shown)
     for line in lines:
         assert lines_of(line)[0] in printed(shown)
-
-
-def test_a_setting_of_a_line_is_that_of_its_entry(made: tuple[NoiseStudy, Path]) -> None:
-    for line in made[0].lines:
-        assert isinstance(line, Line)
-        if line.setting is not None:
-            assert line.value(line.chosen) == getattr(line.chosen.recipe, line.setting)
-    assert number(0.123, "ece") == "12.30"

@@ -16,7 +16,7 @@ from subspaces.evaluation import METRICS
 from subspaces.evaluation.classification import Classes
 from subspaces.evaluation.predictor import Predictor
 from subspaces.evaluation.run_ensembles import evaluate_together
-from subspaces.experiments.studies.comparison import Comparison
+from subspaces.experiments.studies.compare import Comparison
 from subspaces.experiments.training import Run, RunError
 from subspaces.networks.dropout import dropping
 
@@ -40,14 +40,14 @@ def runs_of(comparison: Comparison, name: str) -> list[Run]:
 def test_an_ensemble_is_the_mean_of_probabilities_of_its_runs(comparison: Comparison) -> None:
     runs = runs_of(comparison, "digits-standard")
     for size, seeds in ((2, [(0, 1), (2, 3)]), (3, [(0, 1, 2)])):
-        (entry,) = (entry for entry in comparison.entries if entry.name == f"ensemble of {size} runs")
-        assert list(entry.by_seeds) == seeds
+        (entry,) = (entry for entry in comparison.entries if entry.words == f"ensemble of {size} runs")
+        assert list(entry.frame["seeds"]) == seeds
         assert entry.networks == size
         for members in seeds:
-            for split, scores in (("test", entry.by_seeds), ("validation", entry.held_out)):
+            for split, frame in (("test", entry.frame), ("validation", entry.held_out)):
                 x, y = images_of(runs[0].folder, split)
                 each = [network_of(runs[seed].folder)(x).softmax(1) for seed in members]
-                expect(scores[members], torch.stack(each).mean(0), y)
+                expect(frame.set_index("seeds").loc[[members]].iloc[0], torch.stack(each).mean(0), y)
 
 
 def test_what_is_there_is_not_measured_again(
@@ -84,9 +84,9 @@ def test_errors_of_ensembles(comparison: Comparison, tmp_path: Path) -> None:
 @torch.no_grad()
 def test_mc_dropout_is_the_mean_over_passes_with_the_same_random_numbers(comparison: Comparison) -> None:
     runs = runs_of(comparison, "digits-dropout")
-    (entry,) = (entry for entry in comparison.entries if entry.name == "MC-dropout, 4 passes")
+    (entry,) = (entry for entry in comparison.entries if entry.words == "MC-dropout, 4 passes")
     assert entry.networks == 4
-    for run, scores in zip(runs, entry.by_seeds.values(), strict=True):
+    for run, (_, scores) in zip(runs, entry.frame.iterrows(), strict=True):
         x, y = images_of(run.folder, "test")
         network = network_of(run.folder)
         plain = network(x).softmax(1)
@@ -123,7 +123,7 @@ def test_dropout_is_measured_once_for_each_number_of_passes(comparison: Comparis
     found = {(row.networks, row.split): row for row in rows}
     assert {(2, "test"), (2, "validation")} <= set(found)
     assert (found[2, "test"].count, found[2, "validation"].count) == (597, 200)
-    (entry,) = (one for one in comparison.entries if one.name == "MC-dropout, 4 passes")
+    (entry,) = (one for one in comparison.entries if one.words == "MC-dropout, 4 passes")
     assert found[2, "test"].metrics["nll"] != entry.values("nll")[0]
     with pytest.raises(ValueError, match="dropout_passes=0: expected at least 1"):
         ss.evaluate(folder, dropout_passes=0, **CPU)
