@@ -184,7 +184,8 @@ def answers(
 
     frame = group.frame
     frame = frame[frame["data"] == data]
-    names = list(of) or [each.name for each in group.evaluations[0].metrics if each.name in frame]
+    wanted = of or [each.name for each in group.evaluations[0].metrics]
+    names = [name for name in wanted if name in frame]
     rows: list[dict[str, Any]] = []
     if alone and not group.single:
         rows += _alone(group, frame, names)
