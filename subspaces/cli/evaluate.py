@@ -26,7 +26,7 @@ from subspaces.cli.shared import (
 from subspaces.core import files
 from subspaces.errors import ArgumentError
 from subspaces.evaluation import api
-from subspaces.evaluation.changes import EXTRA
+from subspaces.evaluation.conditions import EXTRA
 from subspaces.evaluation.record import Record
 from subspaces.evaluation.settings import PLANE_PANEL, POINTS_PANEL, SHIFT_PANEL, Settings
 from subspaces.evaluation.settings import POINTS as MOST_POINTS

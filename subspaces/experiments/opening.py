@@ -16,7 +16,7 @@ from subspaces.evaluation.metrics import of_task
 from subspaces.evaluation.points import kind
 from subspaces.evaluation.record import FILE as EVALUATION
 from subspaces.evaluation.record import Answered, Record, Row, Training
-from subspaces.evaluation.run_ensembles import FILE
+from subspaces.evaluation.run_ensembles import FILE, evaluate_together
 from subspaces.experiments.methods import METHODS
 from subspaces.experiments.training.recipe import Recipe, all_fields
 from subspaces.experiments.training.runs import Run, RunError
@@ -122,6 +122,24 @@ def _check_comparable(first: Record, other: Record, alike: bool) -> None:
         raise RunError(
             f"{first.name} was evaluated with {ours} test images and {other.name} with {theirs}: evaluate them alike"
         )
+
+
+def evaluations_together(
+    groups: Sequence[Sequence[Run]], evaluations: Sequence[Record], **settings: Any
+) -> list[Record]:
+    """Measure runs together, as `evaluate_together` does, and return the ensembles as evaluations.
+
+    Of the runs of each ensemble one or more are among the evaluations; the seeds of all are those of the ensemble.
+    """
+    measured = evaluate_together(groups, **settings)
+    known = {each.family for each in evaluations}
+    others = {run.family_checksum: run for group in groups for run in group if run.family_checksum not in known}
+    more = [
+        dataclasses.replace(evaluations[0], environment={"family": family}, training=training_of(run.recipe))
+        for family, run in others.items()
+    ]
+    found = [together(one, [*evaluations, *more]) for one in measured]
+    return [each for each in found if each is not None]
 
 
 def ensembles_beside(evaluations: Sequence[Record], *folders: Path) -> list[Record]:
