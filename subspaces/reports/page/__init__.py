@@ -17,7 +17,7 @@ from subspaces.evaluation.record import Record
 from subspaces.reports.figures import listed
 from subspaces.reports.page import charts, tables
 from subspaces.reports.page.content import Page, notes, tiles
-from subspaces.reports.page.numbers import better, capital, places
+from subspaces.reports.page.numbers import better, capital, places, rounded
 from subspaces.reports.page.walk import walks
 
 SCRIPTS = ("page.js", "walk.js")
@@ -60,7 +60,7 @@ def _html(page: Page, library: str) -> str:
     )
     shifted = tables.Shifted(page)
     drawn = charts.charts(page) | ({"shift": charts.shift(shifted)} if shifted.answers and shifted.metrics else {})
-    data = {
+    data: dict[str, Any] = {
         "split": page.split,
         "what": page.what,
         "classes": list(map(str, page.groups[0].evaluations[0].dataset["classes"])),
@@ -119,7 +119,7 @@ def _digest(script: str) -> str:
 
 def embedded(content: Any) -> str:
     """Return JSON that means the same inside of an HTML element, whatever text is in it."""
-    text = json.dumps(charts.rounded(content), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    text = json.dumps(rounded(content), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text

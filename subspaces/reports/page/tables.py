@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from subspaces.evaluation import conditions
-from subspaces.evaluation.comparing import Group
+from subspaces.evaluation.comparing import SPLIT, Group
 from subspaces.evaluation.conditions import Condition
 from subspaces.evaluation.group_answers import GroupAnswer, each_answer
 from subspaces.evaluation.record import Choice, Description
@@ -86,7 +86,7 @@ def of_runs(page: Page) -> Table:
     for group, one in page.evaluations:
         row = one.answer(one.answers[0].name, page.split)
         seed = [NONE if one.training is None else str(one.training.seeds[0])] if page.trained else []
-        values = [shown(row and row.metrics.get(each.name), each, page.images) for each in page.metrics]
+        values = [shown(row.metrics.get(each.name) if row else None, each, page.images) for each in page.metrics]
         rows.append([one.name, group.label, one.answers[0].words, *seed, *values])
     names = ["Run", "Method", "Answer", *(["Seed"] if page.trained else []), *head(page.metrics)]
     return Table(f"The own answer of each run, {page.split} split", names, rows)
@@ -139,7 +139,7 @@ class Shifted:
     def __init__(self, page: Page) -> None:
         groups = [group for group in page.groups if len(conditions.conditions([group]))]
         self.page, self.groups = page, groups
-        self.found = conditions.conditions(groups) if groups and page.split == conditions.SPLIT else []
+        self.found = conditions.conditions(groups) if groups and page.split == SPLIT else []
         self.severities = sorted({severity for each in self.found for severity in each.severities})
         names = [set(conditions.shifted_rows(each).dropna(axis="columns", how="all").columns) for each in groups]
         self.metrics = [each for each in page.metrics if all(each.name in known for known in names)]
@@ -213,7 +213,7 @@ def _counted(found: list[Condition]) -> str:
 def outliers(page: Page) -> tuple[Table, list[Description]] | None:
     """Return how well the answers tell outliers apart, and by which metrics; None where nothing was measured."""
     groups = [group for group in page.groups if conditions.outlier_sets([group])]
-    if not groups or page.split != conditions.SPLIT:
+    if not groups or page.split != SPLIT:
         return None
     metrics, rows, names = conditions.outlier_metrics(groups), [], []
     for key in conditions.outlier_sets(groups):

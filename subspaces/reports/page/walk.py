@@ -102,7 +102,7 @@ def _ensembles(group: Group, one: Record, split: str) -> dict[str, Row]:
         shown = shown_rows(group, one, split)
         return {row.role: row for row in rows if row in shown and row.average != "logits"}
     along = [row for row in rows if row.role == "along" and row.average == rows[0].average]
-    return {_pair(min(row.alphas)): row for row in along}  # type: ignore[type-var]
+    return {_pair(min(row.alphas)): row for row in along}
 
 
 def _pair(alpha: Alpha) -> str:
