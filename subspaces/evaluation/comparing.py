@@ -86,6 +86,11 @@ def seeds_of(record: Record) -> tuple[int, ...]:
     return (0,) if record.training is None else tuple(record.training.seeds)
 
 
+def of_seeds(frame: "pd.DataFrame", seeds: tuple[int, ...]) -> "pd.DataFrame":
+    """Return the rows of one evaluation of a group."""
+    return frame.loc[[each == seeds for each in frame["seeds"]]]
+
+
 def _with_seeds(label: str, record: Record) -> "pd.DataFrame":
     frame = to_frame(record)
     frame.insert(0, "method", label)
@@ -179,7 +184,8 @@ def answers(
 
     frame = group.frame
     frame = frame[frame["data"] == data]
-    names = list(of) or [each.name for each in group.evaluations[0].metrics if each.name in frame]
+    wanted = of or [each.name for each in group.evaluations[0].metrics]
+    names = [name for name in wanted if name in frame]
     rows: list[dict[str, Any]] = []
     if alone and not group.single:
         rows += _alone(group, frame, names)
@@ -201,7 +207,7 @@ def _together(group: Group, frame: "pd.DataFrame", metrics: Sequence[str]) -> li
         members = tuple(seed for seed in seeds_of(each) if seed in group.seeds)
         used = {seed for row in rows if row["networks"] == size for seed in row["seeds"]}
         if members and not used & set(members):
-            part = frame[frame["seeds"].map(seeds_of(each).__eq__)]
+            part = of_seeds(frame, seeds_of(each))
             rows += [{**row, "seeds": members} for row in _means(part, metrics, RUNS, words, size, size)]
     return rows
 
@@ -240,7 +246,7 @@ def of_answer(group: Group, frame: "pd.DataFrame", name: str) -> "pd.DataFrame":
         return each is not None and (role, alphas, average, networks) == _about(each)
 
     about = (frame[name] for name in ("seeds", "role", "alphas", "average", "networks"))
-    return frame[[wanted(*row) for row in zip(*about, strict=True)]]
+    return frame.loc[[wanted(*row) for row in zip(*about, strict=True)]]
 
 
 def _about(answered: Answered) -> tuple[Any, ...]:

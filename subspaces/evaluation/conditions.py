@@ -6,12 +6,11 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from subspaces.evaluation.comparing import (
     SPLIT,
     Group,
     of_answer,
+    of_seeds,
     seeds_of,
 )
 from subspaces.evaluation.corruptions import CORRUPTIONS
@@ -55,6 +54,11 @@ def shifted_rows(group: Group) -> "pd.DataFrame":
     return group.frame[~group.frame["group"].isin(("", OUTLIERS))]
 
 
+def outlier_rows(group: Group) -> "pd.DataFrame":
+    """Return the rows about outliers."""
+    return group.frame[group.frame["group"] == OUTLIERS]
+
+
 def conditions(groups: Iterable[Group]) -> list[Condition]:
     """Return the shifted data on which every answer of all evaluations was measured, by their groups."""
     every = [list(_complete(part)) for group in groups for part in _runs(group)]
@@ -78,7 +82,7 @@ def _runs(group: Group) -> list["pd.DataFrame"]:
     answers = {name: set(of_answer(group, frame, name).index) for name in names}
     told = [frozenset(name for name in names if at in answers[name]) for at in frame.index]
     frame = frame.assign(answers=pd.Series(told, frame.index, object))
-    return [frame[frame["seeds"].map(seeds_of(each).__eq__)] for each in group.evaluations]
+    return [of_seeds(frame, seeds_of(each)) for each in group.evaluations]
 
 
 def _complete(rows: "pd.DataFrame") -> dict[tuple[Any, ...], bool]:
@@ -108,7 +112,7 @@ def on(group: Group, wanted: Sequence[Condition]) -> Group:
         (each.name, each.group, each.source, each.count, severity) for each in wanted for severity in each.severities
     }
     inside = [key in keys for key in zip(*(frame[name] for name in (*SET, "severity")), strict=True)]
-    frame = frame[inside]
+    frame = frame.loc[inside]
     names = [name for name in frame.columns if name not in ("method", "seeds", *ABOUT)]
     grouped = frame.groupby(KEYS, sort=False, dropna=False)
     means = grouped[names].sum(min_count=len(keys)) / len(keys)  # NaN where one is
@@ -119,18 +123,17 @@ def on(group: Group, wanted: Sequence[Condition]) -> Group:
 
 def against(group: Group, outliers: tuple[Any, ...]) -> Group:
     """Return a group as it was measured against outliers of that name, count and source."""
-    frame = group.frame
-    inside = [key == outliers for key in zip(frame["data"], frame["count"], frame["source"], strict=True)]
-    rows = frame[np.array(inside, bool) & (frame["group"] == OUTLIERS)]
-    return replace(group, rows=rows.assign(data=SPLIT), ensembles=[])
+    rows = outlier_rows(group)
+    inside = [key == outliers for key in zip(rows["data"], rows["count"], rows["source"], strict=True)]
+    return replace(group, rows=rows.loc[inside].assign(data=SPLIT), ensembles=[])
 
 
 def outlier_sets(groups: Iterable[Group]) -> list[tuple[Any, ...]]:
     """Return name, count and source of the outliers against which all evaluations were measured."""
     every = []
     for group in groups:
-        rows = group.frame[group.frame["group"] == OUTLIERS]
-        runs = [rows[rows["seeds"].map(seeds_of(each).__eq__)] for each in group.evaluations]
+        rows = outlier_rows(group)
+        runs = [of_seeds(rows, seeds_of(each)) for each in group.evaluations]
         every += [list(dict.fromkeys(zip(run["data"], run["count"], run["source"], strict=True))) for run in runs]
     return [one for one in every[0] if all(one in each for each in every)] if every else []
 
@@ -139,7 +142,7 @@ def outlier_metrics(groups: Sequence[Group]) -> list[Description]:
     """Return the metrics that say how well outliers are told apart."""
     names: dict[str, None] = {}
     for group in groups:
-        rows = group.frame[group.frame["group"] == OUTLIERS]
+        rows = outlier_rows(group)
         known = rows.drop(columns=["method", "seeds", *ABOUT])
         names |= dict.fromkeys(str(name) for name in known.columns[known.notna().any()])
     return [described(name) for name in names]

@@ -74,6 +74,13 @@ def along(group: Group, metric: str, data: str = SPLIT, average: str | None = ""
     return Curve(np.array(grid), np.array([[found[alpha] for alpha in grid] for found in every]))
 
 
+def mirrored(pairs: Curve) -> Curve:
+    """Return ensembles of alpha and 1 - alpha over the whole range: they are the same at both."""
+    above = pairs.grid < 0.5
+    grid = np.concatenate([pairs.grid, 1 - pairs.grid[above][::-1]])
+    return Curve(grid, np.concatenate([pairs.values, pairs.values[:, above][:, ::-1]], axis=1))
+
+
 def logged(group: Group, name: str) -> Curve:
     """Return a column of the logs over the epochs in which every run has it."""
     logs = [[] if each.training is None else each.training.log for each in group.evaluations]

@@ -21,7 +21,7 @@ from subspaces.experiments.opening import evaluation_of, evaluations_together
 from subspaces.experiments.training import Recipe, Run, train
 from subspaces.experiments.training.display import Mode
 from subspaces.experiments.training.recipes import find
-from subspaces.reports.page import write_page
+from subspaces.reports.page import write_report
 
 OTHERS = 1000  # the second network of a seed has this much more for a seed
 
@@ -72,7 +72,7 @@ def run(setting: Setting, out: Path, show: Mode = "bar") -> Result:
 
 def _report(evaluations: Sequence[Record], out: Path) -> Path | None:
     try:
-        return write_page(evaluations, out / "report.html")
+        return write_report(evaluations, out / "report.html")
     except ImportError:
         return None
 

@@ -60,7 +60,7 @@ def evaluation_of(run: Run, record: Record | None = None) -> Record:
     made = training_of(run.recipe, log=log, seconds=_seconds(found, log))
     shape = run.recipe.result_shape()
     about = {"kind": kind(shape), "vertices": shape.vertices, "members": run.recipe.definition.members}
-    training = dataclasses.replace(made, folder=str(run.folder))
+    training = dataclasses.replace(made, folder=str(run.folder), starts=run.starts())
     own: dict[str, Any] = {"shape": {**found.shape, **about}, "statistics": {**found.statistics, **distances(run)}}
     return dataclasses.replace(found, name=run.folder.name, training=training, **own)
 

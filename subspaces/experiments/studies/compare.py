@@ -32,7 +32,7 @@ from subspaces.experiments.training.display import Mode
 from subspaces.experiments.training.feasible import DATA as ALIKE
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.runs import Run, RunError
-from subspaces.reports.page import write_page
+from subspaces.reports.page import write_report
 
 SCHEMA = 1
 MARK = "*"  # chosen on the very images it is reported on
@@ -109,7 +109,7 @@ def run(plan: Plan) -> "Comparison":
     with files.made(out):
         runs = train_missing(plan.recipes, plan.setting, evaluation={})
         made = measure(runs, plan.setting, plan.reference, scaled=True).write(out)
-        page, reason = attempt("page", lambda: [write_page(made.evaluations, out / "report.html")])
+        page, reason = attempt("page", lambda: [write_report(made.evaluations, out / "report.html")])
         return dataclasses.replace(made, files=made.files + page, left_out=made.left_out + reason)
 
 

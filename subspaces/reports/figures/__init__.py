@@ -101,13 +101,17 @@ def find(name: str) -> Kind:
     return KINDS[name]
 
 
+def check(name: str, metric: str | None) -> None:
+    """Refuse a figure that there is not, and a metric for one without a choice of it."""
+    if metric is not None and find(name).metric is None:
+        raise ArgumentError(f"metric={metric!r}: the figure {name!r} has no choice of a metric, leave it out")
+
+
 def draw(
     name: str, evaluations: Record | Iterable[Record], *, metric: str | None = None, split: str = "test"
 ) -> "Figure":
     """Draw a figure of evaluations on one data set."""
-    kind = find(name)
-    if metric is not None and kind.metric is None:
-        raise ArgumentError(f"metric={metric!r}: the figure {name!r} has no choice of a metric, leave it out")
+    check(name, metric)
     return draw_groups(name, groups_of(listed(evaluations)), metric, split)
 
 
@@ -145,22 +149,6 @@ def outputs(name: str, out: str | os.PathLike[str] | None = None) -> list[Path]:
     if path.is_dir() or not path.parent.is_dir():
         raise ArgumentError(f"{path} is a folder" if path.is_dir() else f"the folder {path.parent} does not exist")
     return [path]
-
-
-def plot(
-    name: str,
-    evaluations: Record | Iterable[Record],
-    out: str | os.PathLike[str] | None = None,
-    *,
-    metric: str | None = None,
-    split: str = "test",
-) -> list[Path]:
-    """Draw a figure into files, and return their paths."""
-    paths = outputs(name, out)
-    figure = draw(name, evaluations, metric=metric, split=split)
-    for path in paths:
-        save(figure, path)
-    return paths
 
 
 def save(figure: "Figure", path: Path) -> None:

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import matplotlib as mpl
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
@@ -15,7 +14,7 @@ from matplotlib.lines import Line2D
 from subspaces.errors import UserError
 from subspaces.evaluation import curves
 from subspaces.evaluation.comparing import Group
-from subspaces.evaluation.curves import Curve, described, usual
+from subspaces.evaluation.curves import described, usual
 from subspaces.evaluation.group_answers import first
 from subspaces.reports.figures import style
 from subspaces.reports.figures.style import MARKERS, Look
@@ -62,7 +61,7 @@ def panel(axes: Axes, groups: Sequence[Group], looks: Sequence[Look], metric: st
     for group, look in zip(groups, looks, strict=True):
         if group.interval:
             style.band(axes, curves.along(group, metric, split), scale, look, style.DASHED, every=4)
-            pairs = mirrored(curves.along(group, metric, split, average=None))
+            pairs = curves.mirrored(curves.along(group, metric, split, average=None))
             if len(pairs.grid):
                 style.band(axes, pairs, scale, look, "-", every=4)
             handles.append(style.key(look, group.label, "none"))
@@ -81,13 +80,6 @@ def panel(axes: Axes, groups: Sequence[Group], looks: Sequence[Look], metric: st
     axes.set_xlabel("α")
     axes.margins(x=0.02)
     return handles, lines
-
-
-def mirrored(pairs: Curve) -> Curve:
-    """Return ensembles of alpha and 1 - alpha over the whole range: they are the same at both."""
-    above = pairs.grid < 0.5
-    grid = np.concatenate([pairs.grid, 1 - pairs.grid[above][::-1]])
-    return Curve(grid, np.concatenate([pairs.values, pairs.values[:, above][:, ::-1]], axis=1))
 
 
 def chosen(axes: Axes, groups: Sequence[Group], looks: Sequence[Look], metric: str, split: str) -> list[Line2D]:

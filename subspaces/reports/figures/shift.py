@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 
 from subspaces.errors import ArgumentError, UserError
 from subspaces.evaluation import conditions, curves
-from subspaces.evaluation.comparing import SPLIT, Group, check_split, place, standard_for
+from subspaces.evaluation.comparing import SPLIT, Group, check_split, of_seeds, place, standard_for
 from subspaces.evaluation.conditions import Condition, averaged_over, best_along, changed, on, shifted_rows
 from subspaces.evaluation.curves import described, usual
 from subspaces.evaluation.record import Description
@@ -83,7 +83,7 @@ def needed(groups: Sequence[Group], metric: str, split: str) -> list[Condition]:
         if group.interval:
             rows = rows[rows["kind"] == "point"]  # of a line or curve the points are shown
         for one, seed in zip(group.evaluations, group.seeds, strict=True):
-            names = set(rows[rows["seeds"].map((seed,).__eq__)]["data"])
+            names = set(of_seeds(rows, (seed,))["data"])
             if not names or not {each.name for each in found} <= names:
                 run = f"run `subspaces evaluate {place(one)} --corruptions all`"
                 hint = "pass corruptions= to evaluate" if one.training is None else run
