@@ -4,6 +4,7 @@ import dataclasses
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -13,7 +14,7 @@ import subspaces as ss
 from subspaces.cli import app
 from subspaces.evaluation.group_answers import GroupAnswer
 from subspaces.evaluation.record import Record
-from subspaces.experiments import demo
+from subspaces.experiments import data, demo
 from subspaces.experiments.training import Run
 
 
@@ -45,7 +46,7 @@ def test_answers_are_what_was_measured(done: tuple[Path, demo.Result]) -> None:
 def test_a_network_and_two_networks_by_hand(done: tuple[Path, demo.Result]) -> None:
     """The first seed's networks, read from their files and run on the test images."""
     out, result = done
-    dataset = ss.data.load("digits", label_noise=0.4)
+    dataset = data.load("digits", label_noise=0.4)
     names = ("digits-standard-seed0-*", f"digits-standard-seed{demo.OTHERS}-*")
     networks = []
     for name in names:
@@ -86,10 +87,15 @@ def test_the_command_prints_a_table_saves_lines_and_writes_a_report(
     (line,) = out.glob("digits-line-seed1-*")
     shutil.rmtree(line)
     monkeypatch.chdir(out.parent)
-    shown = CliRunner().invoke(app, ["demo", "--seeds", "2", "--epochs", "3"])
+    shown = CliRunner().invoke(app, ["demo", "--seeds", "2", "--epochs", "3"], env={"COLUMNS": "240"})
     assert shown.exit_code == 0, shown.output
     for words in ("midpoint", "accuracy %", "ECE %", "trained", "better in", str(out / "report.html")):
         assert words in shown.stdout
+    table = [" ".join(line.split()) for line in shown.stdout.splitlines()]
+    for name, one in done[1].answers.items():
+        spreads = [np.array(percent(one, metric)) for metric in ("accuracy", "ece")]
+        numbers = " ".join(f"{each.mean():.1f} ± {each.std(ddof=1):.1f}" for each in spreads)
+        assert f"{name} {numbers} {one.runs} {one.networks}" in table
     assert ss.load(line / "family.safetensors", ss.networks.MLP).shape == ss.Line()
     assert (out / "report.html").is_file()
 

@@ -41,7 +41,7 @@ def without_pictures(patch: pytest.MonkeyPatch) -> None:
     """Leave figures and pages out, which take their time."""
     patch.setattr("subspaces.experiments.studies.tables._draw", lambda *_: ([], []))
     patch.setattr(
-        importlib.import_module("subspaces.experiments.studies.compare"), "write_page", lambda evaluations, path: path
+        importlib.import_module("subspaces.experiments.studies.compare"), "write_report", lambda evaluations, path: path
     )
 
 

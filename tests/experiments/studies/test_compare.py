@@ -31,7 +31,7 @@ from subspaces.evaluation.predictor import Predictor
 from subspaces.experiments.studies.compare import Comparison, disjoint
 from subspaces.experiments.studies.entries import entries_of, training_steps
 from subspaces.experiments.studies.setting import Setting, resolve, states
-from subspaces.experiments.training import RECIPES, Execution, Recipe, Run, RunError, Stopped
+from subspaces.experiments.training import RECIPES, Recipe, Run, RunError, Stopped
 from subspaces.experiments.training.batches import statistics_batches
 from subspaces.networks import MLP
 from subspaces.reports.figures import style
@@ -122,13 +122,6 @@ def test_what_was_measured_beside_does_not_stand_for_an_answer(comparison: Compa
         made = [replace(one, rows=one.rows[:1]) for one in made]
         with pytest.raises(RunError, match=r"has no .* on 'test': run `subspaces evaluate "):
             entries_of(replace(group, evaluations=made), runs, ["test"], 1000)
-
-
-def test_figure_and_page_are_there(comparison: Comparison, folder: Path) -> None:
-    names = [path.name for path in comparison.files]
-    assert names == [*(f"comparison.{ending}" for ending in ("json", "csv", "md", "png", "pdf")), "report.html"]
-    assert comparison.left_out == []
-    assert all(path.stat().st_size > 1000 for path in comparison.files)
 
 
 def test_notes_say_how_wide_few_seeds_are(comparison: Comparison) -> None:
@@ -324,29 +317,6 @@ def test_seeds_that_are_not_shared_are_told(tmp_path: Path) -> None:
     assert not any("interval" in note or "Second line" in note for note in alone.notes())
 
 
-@pytest.mark.usefixtures("_no_pictures")
-def test_an_ensemble_that_leaves_a_seed_out_does_not_hide_the_seeds(tmp_path: Path) -> None:
-    folders = {"runs": tmp_path / "runs", "out": tmp_path / "to"}
-    made = ss.compare([STANDARD, LINE], seeds=[0, 1, 2], **folders, **QUIET, epochs=1)
-    assert [list(entry.frame["seeds"]) for entry in made.entries][1] == [(0, 1)]
-    assert made.notes()[0] == "Mean ± standard deviation (n − 1) over seeds 0, 1, 2."
-
-
-@pytest.mark.usefixtures("_no_pictures")
-def test_what_is_set_for_all_is_in_the_heading_and_leaves_the_ensemble(tmp_path: Path) -> None:
-    made = ss.compare(
-        [STANDARD, LINE],
-        seeds=[0, 1],
-        label_smoothing=0.1,
-        runs=tmp_path / "runs",
-        out=tmp_path / "to",
-        **QUIET,
-        epochs=2,
-    )
-    assert made.heading() == "digits, 40 % label noise · mlp · 2 epochs · smoothing 0.1 · 597 test images"
-    assert [entry.words for entry in made.entries][:2] == ["network", "ensemble of 2 runs"]
-
-
 @pytest.mark.parametrize(
     ("recipes", "settings", "words"),
     [
@@ -375,15 +345,6 @@ def test_errors_before_anything_is_trained(
     with pytest.raises(ValueError, match=words):
         ss.compare(recipes, runs=tmp_path / "runs", out=tmp_path / "to", **QUIET, **settings)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_recipe_given_twice_is_one(tmp_path: Path) -> None:
-    setting = Setting(seeds=[0, 1], changes={"epochs": 2, "device": "cpu"})
-    recipes, resolved = resolve(["digits-line", replace(LINE, name="again")], setting)
-    execution = resolved.execution
-    assert [recipe.seed for recipe in recipes] == [0, 1]
-    assert execution == Execution(device="cpu")
-    assert Run.under(tmp_path, recipes[0]).recipe.epochs == 2
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,16 @@
 """The instability analysis on digits: trunks that are shared, every kind of mixture by hand, resuming, the command."""
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 import torch
-from study_cases import CPU, QUIET, environments_of, images_of, load_data
+from number_cases import METRICS, Expected, cells_of, check_csv
+from pretended import scores
+from study_cases import CPU, QUIET, STANDARD, images_of, load_data, without_pictures
 from torch import Tensor
 from typer.testing import CliRunner
 
@@ -116,28 +118,13 @@ def test_mixtures_by_hand(made: InstabilityStudy, kind: Kind):
     assert len(set(made.cells[3, 0, kind]["nll"])) == 2
 
 
-def test_the_files_say_the_same(made: InstabilityStudy):
-    folder = folder_of(made)
-    assert [path.name for path in made.files] == [f"instability.{end}" for end in ("json", "csv", "md", "png", "pdf")]
-    stored = json.loads((folder / "instability.json").read_bytes())
-    assert [stored[name] for name in ("seeds", "shared", "models", "draws")] == [[0], [0, 2], [2, 3], 2]
-    assert [cell["metrics"]["accuracy"]["values"] for cell in stored["cells"]] == [
-        made.accuracy(*cell).values for cell in made.cells
-    ]
-    assert {run["commit"] for run in stored["runs"]} != set()
-    assert stored["environments"] == environments_of(run.folder for run in made.runs)
-    mean = 100 * np.mean(made.accuracy(2, 0, "branch").values)
-    assert f"| 2 | 0 | {mean:.2f} ± " in (folder / "instability.md").read_text()
-    assert len((folder / "instability.csv").read_text().splitlines()) == 1 + len(made.cells)
-
-
 def test_nothing_is_trained_or_measured_twice(made: InstabilityStudy):
     folder = folder_of(made)
-    content = {path: path.read_bytes() for path in folder.iterdir()}
+    content = {path: path.read_bytes() for path in folder.iterdir() if path.suffix != ".lock"}
     settings = {**SETTINGS, "runs": folder.parent / "runs", "out": folder}
     runs = {run.folder: run.family_file.stat().st_mtime_ns for run in made.runs}
     study_instability("digits-standard", **settings)
-    assert {path: path.read_bytes() for path in folder.iterdir()} == content
+    assert {path: path.read_bytes() for path in folder.iterdir() if path.suffix != ".lock"} == content
     assert {run.folder: run.family_file.stat().st_mtime_ns for run in made.runs} == runs
     entries = json.loads(content[folder / "measured.json"])["measured"]
     assert len(entries) == 2 * (3 + 2 * (2 + 3 * 2))  # a branch is measured once, for both numbers of models
@@ -211,3 +198,49 @@ def test_the_command_shows_plan_table_and_json(made: InstabilityStudy):
     assert "0 of 6 runs would be trained" in call("--dry-run")
     assert json.loads(call("--json")) == json.loads((folder / "instability.json").read_bytes())
     assert f"{100 * made.accuracy(3, 2, 'average').values[0]:.2f}" in call("--quiet")
+
+
+# Numbers in every form
+
+
+@pytest.fixture(scope="module")
+def unstable() -> InstabilityStudy:
+    plan = planned(STANDARD, Setting(seeds=[1, 2]), [0, 7, 15], (2, 3, 5), 4)
+    rows = [
+        {"models": m, "shared": k, "kind": kind, "seed": at, **scores(m, k, kind, at)["test"]}
+        for m in plan.models
+        for k in plan.shared
+        for kind in KINDS
+        for at in range(KINDS.index(kind) + 1)
+    ]
+    return InstabilityStudy(plan, pd.DataFrame(rows), [], 30)
+
+
+def spreads(study: InstabilityStudy, m: int, k: int, kind: str, metric: str) -> Expected:
+    count = KINDS.index(kind) + 1  # type: ignore[arg-type]
+    return Expected([scores(m, k, kind, at)["test"][metric] for at in range(count)], None)
+
+
+def test_instability_tables(unstable: InstabilityStudy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_pictures(monkeypatch)
+    unstable.write(tmp_path)
+    stored = json.loads((tmp_path / "instability.json").read_bytes())
+    rows = list(csv.DictReader((tmp_path / "instability.csv").read_text().splitlines()))
+    assert (stored["draws"], stored["images"], stored["models"], stored["shared"]) == (4, 30, [2, 3, 5], [0, 7, 15])
+    keys = [(m, k, kind) for m in (2, 3, 5) for k in (0, 7, 15) for kind in KINDS]
+    for found, row, key in zip(stored["cells"], rows, keys, strict=True):
+        assert (found["models"], found["shared"], found["kind"]) == key
+        assert (int(row["models"]), int(row["shared"]), row["kind"]) == key
+        for metric in METRICS:
+            one = spreads(unstable, *key, metric)
+            one.check(found["metrics"][metric])
+            check_csv(row, {f"{metric}_mean": one.mean, f"{metric}_std": one.std, "n": len(one.values)})
+    head, _, *lines = cells_of((tmp_path / "instability.md").read_text())
+    words = ["each branch", "weight average", "ensemble of outputs", "mixture, global", "mixture, layerwise"]
+    assert head == ["models", "shared epochs", *(f"{word} %" for word in [*words, "mixture, per weight"])]
+    table = []
+    for m in (2, 3, 5):
+        for k in (0, 7, 15):
+            numbers = [spreads(unstable, m, k, kind, "accuracy").written("accuracy")[0] for kind in KINDS]
+            table.append([str(m), str(k), *numbers])
+    assert lines == table

@@ -1,7 +1,6 @@
 """The Integral study on digits: methods under noise, the closed form recomputed, resuming, errors, the command."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +45,8 @@ def test_every_method_has_a_line_at_every_level_with_one_rate(made: IntegralStud
     assert len(runs) == 6
     assert {run.recipe.learning_rate for run in runs} == {0.02}
     for line in made.study.lines:
-        for run, accuracy in zip(line.chosen.group.runs, line.chosen.values("accuracy"), strict=True):
-            result = Run.open(folder_of(made).parent / "runs" / run.folder.name).result
+        for one, accuracy in zip(line.chosen.group.evaluations, line.chosen.values("accuracy"), strict=True):
+            result = Run.open(folder_of(made).parent / "runs" / one.name).result
             if line.method != "line":
                 assert accuracy == pytest.approx(result["test_accuracy"], abs=2e-3)
 
@@ -76,27 +75,6 @@ def test_the_closed_form_holds_in_every_line_and_is_what_networks_answer(made: I
     assert one.disagreement == pytest.approx((end.argmax(1) != mean.argmax(1)).mean(), abs=2e-3)
     p, q = (torch.tensor(logits).softmax(1) for logits in (end, mean))
     assert one.total_variation == pytest.approx(float((p - q).abs().sum(1).mean() / 2), abs=1e-4)
-
-
-def test_notes_say_that_the_sum_checks_the_computation_alone(made: IntegralStudy):
-    (closed,) = (note for note in made.notes() if note.startswith("The closed form"))
-    assert closed.startswith("The closed form, ε = 0.1: ")
-    assert "telescopes to g(1) for any network g, trained or not" in closed
-    assert "it checks the computation and not the training" in closed
-    (line,) = (note for note in made.notes() if note.startswith("What tells about a trained line"))
-    assert all(word in line for word in ("all of [0, 1]", "accuracy", "disagrees", "(TV)", "first 597 test images"))
-
-
-def test_every_epsilon_is_told(made: IntegralStudy):
-    assert made.tables()[0].title == "digits · mlp · Integral, ε = 0.1 · 597 test images"
-    coarse = [replace(one, epsilon=0.2, nodes=10) for one in made.identities]
-    several = replace(made, identities=[*coarse, *made.identities])
-    assert several.tables()[0].title == "digits · mlp · Integral, ε = 0.1, 0.2 · 597 test images"
-    text = several.markdown()
-    assert "The closed form, ε = 0.1, 0.2: " in text
-    assert "in 4 of 4 runs" in text
-    assert not any(words in text for words in ("10 steps", "5 steps", "20 nodes", "10 nodes"))  # each has its own
-    assert [text.count(f"| 40 | 0 | {epsilon} | ") for epsilon in (0.1, 0.2)] == [1, 1]
 
 
 def test_nothing_is_trained_or_measured_twice(made: IntegralStudy):

@@ -1,22 +1,18 @@
 """The label-noise study: what is chosen where, its table and figure, going on, and errors."""
 
-import csv
 import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import resealed
 from number_cases import METRICS
-from study_cases import LINE, NO_FIGURE, SMALL, STANDARD, environments_of, without_matplotlib
+from study_cases import LINE, SMALL, STANDARD
 
 from subspaces.experiments.studies import study_noise
 from subspaces.experiments.studies.entries import Entry
 from subspaces.experiments.studies.noise import LISTS, Line, NoiseStudy, methods_of
-from subspaces.experiments.studies.tables import rows_as_csv
-from subspaces.experiments.training import RECIPES, Run
+from subspaces.experiments.training import RECIPES
 
 RATES = (0.1, 0.8)
 SETTINGS: dict[str, Any] = {
@@ -42,31 +38,6 @@ def study(place: Path) -> NoiseStudy:
 def written(study: NoiseStudy, place: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((place / "to" / "noise.json").read_text())
     return found
-
-
-def test_one_value_in_a_list_is_no_choice(study: NoiseStudy) -> None:
-    line = next(line for line in study.lines if line.setting == "dropout")
-    alone = replace(line, candidates=[line.chosen], on_test=line.chosen)
-    (row,) = csv.DictReader(rows_as_csv(replace(study, lines=[alone]).rows()["noise"]).splitlines())
-    assert row["chosen"] == str(line.value(line.chosen))
-    assert {value for name, value in row.items() if name.endswith("best_on_test")} == {""}
-
-
-def test_it_says_where_runs_of_all_levels_were_trained(study: NoiseStudy, written: dict[str, Any]) -> None:
-    folders = [run.folder for comparison in study.comparisons for run in comparison.runs]
-    assert written["environments"] == environments_of(folders)
-    levels = [[run.folder for run in comparison.runs] for comparison in study.comparisons]
-    assert [one["environments"] for one in written["comparisons"]] == [environments_of(level) for level in levels]
-
-
-def test_environments_of_a_second_level_are_there_too(study: NoiseStudy, tmp_path: Path) -> None:
-    first, second = study.comparisons
-    folder = tmp_path / second.runs[0].folder.name
-    shutil.copytree(second.runs[0].folder, folder)
-    resealed(folder / "environment.json", lambda values: values["starts"][0].update(hardware="elsewhere"))
-    moved = replace(second, runs=[Run.open(folder), *second.runs[1:]])
-    found = replace(study, comparisons=[first, moved]).summary()["environments"]
-    assert sum(one["hardware"] == "elsewhere" for one in found) == 1
 
 
 def test_early_stopping_chooses_by_accuracy_whatever_by_is(study: NoiseStudy) -> None:
@@ -106,22 +77,6 @@ def test_a_figure_of_every_method(study: NoiseStudy, place: Path) -> None:
     drawn = study.own_lines()
     assert list(drawn) == ["standard", "standard: ensemble of 2 runs", "line", "dropout", "label smoothing"]
     assert all([line.level for line in lines] == [0.0, 0.4] for lines in drawn.values())
-
-
-def test_without_matplotlib_the_numbers_are_there(
-    study: NoiseStudy, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("subspaces.experiments.studies.tables.write_figure", without_matplotlib)
-    made = study.write(tmp_path)
-    assert made.left_out == [NO_FIGURE]
-    assert [path.name for path in made.files] == ["noise.json", "noise.csv", "noise.md"]
-    assert all(path.read_bytes() == (place / "to" / path.name).read_bytes() for path in made.files)
-
-
-def test_the_title_is_of_all_levels(study: NoiseStudy, place: Path) -> None:
-    title = f"{STANDARD.dataset} · {SMALL['network']} · label noise · 597 test images"
-    assert study.heading() == title
-    assert (place / "to" / "noise.md").read_text().startswith(f"# {title}\n")
 
 
 def test_the_same_again_trains_nothing(study: NoiseStudy, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

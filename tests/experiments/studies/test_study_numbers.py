@@ -8,16 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from number_cases import METRICS, PLAIN, Expected, cells_of, check_csv, lines_of, printed, row_of
+from number_cases import METRICS, PLAIN, Expected, cells_of, check_csv, row_of
 from pretended import Pretended, scores
 from study_cases import LINE, pretend, without_pictures
-from typer.testing import CliRunner
 
-from subspaces.cli import app
-from subspaces.evaluation.metrics import METRICS as ALL
 from subspaces.experiments.studies import study_noise
 from subspaces.experiments.studies.integral import Identity, IntegralStudy
-from subspaces.experiments.studies.noise import NoiseStudy, best
+from subspaces.experiments.studies.noise import NoiseStudy
 from subspaces.experiments.training import Run
 
 SEEDS, LEVELS, RATES = [1, 4, 6], [0.0, 0.4], (0.1, 0.2, 0.8)
@@ -160,20 +157,11 @@ HEAD = [
 ]
 
 
-def test_noise_markdown_and_command(made: tuple[NoiseStudy, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_noise_markdown(made: tuple[NoiseStudy, Path]) -> None:
     head, _, *rows = cells_of((made[1] / "to" / "noise.md").read_text())
     assert head == HEAD
     for row, line in zip(rows, ALL_LINES, strict=True):
         assert row == ["<br>".join(each) for each in cells(made, line)]
-    monkeypatch.setattr("subspaces.experiments.studies.noise.run", lambda plan: made[0])
-    command = ["study", "noise", "digits-standard", "--dropout-rates", "0", "--smoothing-rates", "0"]
-    result = CliRunner().invoke(app, command, env={"COLUMNS": "240"})
-    assert result.exit_code == 0, result.output
-    lines = printed(result.stdout)
-    assert " ".join(HEAD) in lines
-    for line in ALL_LINES:
-        texts = lines_of(cells(made, line))
-        assert [lines[lines.index(texts[0]) + at] for at in range(len(texts))] == texts
 
 
 def test_noise_figure(made: tuple[NoiseStudy, Path]) -> None:
@@ -198,21 +186,6 @@ def test_noise_figure(made: tuple[NoiseStudy, Path]) -> None:
                 assert edge.min() == pytest.approx(min(100 * (one.mean - (one.std or 0)) for one in found))
         greys = [curve.get_color() for curve in axes.lines[1:3]]
         assert greys == ["#000000", "#6e6e6e"]
-
-
-@pytest.mark.parametrize("split", ["test", "validation"])
-@pytest.mark.parametrize("metric", LOWER)
-def test_the_best_is_the_lowest_or_the_highest_as_the_metric_wants(
-    metric: str, split: str, made: tuple[NoiseStudy, Path]
-) -> None:
-    assert {name: ALL[name].lower_is_better for name in LOWER} == LOWER
-    for line in made[0].lines:
-        means = [np.mean((one.frame if split == "test" else one.held_out)[metric]) for one in line.candidates]
-        pick = min if LOWER[metric] else max
-        assert best(line.candidates, metric, split) is line.candidates[means.index(pick(means))]
-    first, *others = made[0].lines[-1].candidates
-    same = [replace(one, frame=first.frame, held_out=first.held_out) for one in others]
-    assert best([first, *same], metric, split) is first
 
 
 def test_early_stopping_shows_both_epochs_and_marks_that_of_the_test_set(made: tuple[NoiseStudy, Path]) -> None:
@@ -256,9 +229,3 @@ def test_integral_tables(made: tuple[NoiseStudy, Path], tmp_path: Path, monkeypa
     assert found[2 : 2 + len(lines)] == [["<br>".join(each) for each in line] for line in lines]
     assert [found[2 + len(lines)], *found[4 + len(lines) :]] == [names, *checked]
     assert any("in 1 of 2 runs" in note for note in study.notes())
-    monkeypatch.setattr("subspaces.experiments.studies.integral.run", lambda plan: study)
-    shown = CliRunner().invoke(app, ["study", "integral", "digits-integral"], env={"COLUMNS": "240"}).stdout
-    for row in [head, names, *checked]:
-        assert " ".join(row) in printed(shown)
-    for line in lines:
-        assert lines_of(line)[0] in printed(shown)

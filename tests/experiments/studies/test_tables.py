@@ -57,11 +57,6 @@ def test_every_form_is_written_in_order(tmp_path: Path) -> None:
     assert all(path.stat().st_size for path in files)
 
 
-def test_nothing_to_draw_is_nothing_left_out(tmp_path: Path) -> None:
-    files, left_out = write(tmp_path, None)
-    assert ([path.name for path in files], left_out) == ([*FILES], [])
-
-
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
@@ -85,14 +80,6 @@ def test_what_cannot_be_drawn_is_said_after_the_numbers_are_written(
     assert left_out == [f"no figure: {reason}"]
 
 
-def test_another_error_in_a_figure_is_an_error(tmp_path: Path) -> None:
-    def draw() -> Figure:
-        raise ValueError("a bug")
-
-    with pytest.raises(ValueError, match="a bug"):
-        write(tmp_path, draw)
-
-
 @pytest.mark.parametrize(
     ("noise", "told", "expected"),
     [
@@ -105,15 +92,6 @@ def test_another_error_in_a_figure_is_an_error(tmp_path: Path) -> None:
 def test_a_title_says_what_all_share(noise: float, told: tuple[str, ...], expected: str) -> None:
     recipes = [replace(one, label_noise=noise) for one in (STANDARD, LINE)]
     assert heading([*map(training_of, recipes)], *told, "1,597 test images") == expected
-
-
-def test_a_title_tells_nothing_in_which_recipes_differ() -> None:
-    others = replace(LINE, network="lenet", label_noise=0.3)
-    assert (
-        heading([training_of(replace(STANDARD, label_noise=0.1)), training_of(others)], "5 test images")
-        == "digits · 5 test images"
-    )
-    assert heading([], "test set") == "test set"
 
 
 # Where runs were trained

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import subspaces as ss
 from subspaces.cli import app
 from subspaces.evaluation.run_ensembles import evaluate_together
-from subspaces.experiments.studies.comparison import measure
+from subspaces.experiments.studies.compare import measure
 from subspaces.experiments.studies.setting import Setting
 from subspaces.experiments.training import Execution, Recipe, Run, RunError, seals, trust
 
