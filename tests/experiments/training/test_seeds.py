@@ -16,7 +16,7 @@ from subspaces.evaluation.run_subject import run_subjects
 from subspaces.experiments import data
 from subspaces.experiments.data import Dataset
 from subspaces.experiments.kept import Kept
-from subspaces.experiments.studies.instability import PER, Mixing
+from subspaces.experiments.studies.mixtures import PER, Mixing
 from subspaces.experiments.training import Execution, Recipe, Run, api
 from subspaces.experiments.training.engine import Engine
 from subspaces.experiments.training.loop import train_runs
