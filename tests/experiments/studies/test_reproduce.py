@@ -12,11 +12,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 import subspaces as ss
 from subspaces.evaluation import Record
+from subspaces.evaluation.frames import to_frame
 from subspaces.experiments.data import load
 from subspaces.experiments.studies.catalogue import EXHIBITS, SCALES, VERDICTS, Reproduced
 from subspaces.experiments.studies.catalogue.compared import TWIN
@@ -159,21 +161,25 @@ def test_distances_are_those_of_the_log(by_name: dict[str, Reproduced], program:
 
 
 def test_changes_are_over_the_corruptions_of_the_exhibit(by_name: dict[str, Reproduced], program: Program) -> None:
-    """Also where the same runs were measured on others for another exhibit."""
-    found = record(program, "line")
-    wanted = [one for one in found.shifts if one.severity == 3 and one.name in SMOKE.corruptions]
-    assert len(wanted) == len(SMOKE.corruptions) < len(found.shifts)
-    clean = {row.alphas[0]: row.accuracy for row in found.rows if row.kind == "point" and row.split == "test"}
-    changes = [
-        {row.alphas[0]: row.accuracy / clean[row.alphas[0]] - 1 for row in one.rows if row.kind == "point"}
-        for one in wanted
-    ]
-    assert set(changes[0]) == {0.0, 0.1, 0.5, 0.9, 1.0}
+    """Also where the same runs were measured on others; claim and picture choose by the relative change."""
+    frame = to_frame(record(program, "line"))
+    points = frame[(frame["kind"] == "point") & frame["alpha"].notna()]
+    wanted = points[points["data"].isin(SMOKE.corruptions) & (points["severity"] == 3)]
+    assert len(points[points["severity"] > 0]) > len(wanted)
+    clean = points[points["data"] == "test"].set_index("alpha")["accuracy"]
+    shifted = wanted.pivot(index="alpha", columns="data", values="accuracy")
+    assert (set(shifted.index), len(shifted.columns)) == ({0.0, 0.1, 0.5, 0.9, 1.0}, len(SMOKE.corruptions))
+    changes = shifted.div(clean[shifted.index], axis=0) - 1
     at_middle = claimed(by_name["corrupted-midpoint"], "the midpoint of the line loses less than standard")
-    assert at_middle["above"]["mean"] == pytest.approx(fmean(each[0.5] for each in changes))
+    assert at_middle["above"]["mean"] == pytest.approx(changes.loc[0.5].mean())
     best = claimed(by_name["corrupted-best"], "the best network of the line")
-    assert best["above"]["mean"] == pytest.approx(fmean(max(each.values()) for each in changes))
+    assert best["above"]["mean"] == pytest.approx(changes.max().mean())
     assert best["below"] == at_middle["below"]
+    one = by_name["corrupted-best"]
+    stars = one.exhibit.draw(one.found).axes[0].lines[0].get_ydata()
+    assert len(stars) == len(SMOKE.corruptions) + 1
+    assert stars[-1] == pytest.approx(100 * (best["above"]["mean"] - best["below"]["mean"]))
+    assert stars[-1] == pytest.approx(np.mean(stars[:-1]))
 
 
 def test_mixtures_are_averaged_over_their_draws(by_name: dict[str, Reproduced]) -> None:
