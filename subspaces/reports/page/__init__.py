@@ -67,6 +67,7 @@ def _html(page: Page, library: str) -> str:
         "metrics": [_described(page, each) for each in page.metrics],
         "told": [page.metrics.index(each) for each in page.told],
         "runs": walks(page),
+        "points": tables.points(page),
         "template": charts.template(),
         "dark": charts.THEME,
         "charts": {

@@ -261,6 +261,7 @@ def roles(page: Page) -> Chart | None:
     if not rows:
         return None
     names, members = list(dict.fromkeys(row[2] for row in rows)), list(dict.fromkeys(row[0] for row in rows))
+    rows.sort(key=lambda row: (row[0], names.index(row[2])))
     ticks = [plain(name).replace("ensemble of ", "ensemble of<br>") for name in names]
     vertical = {"tickvals": list(range(len(names))), "ticktext": ticks, "range": [len(names) - 0.4, -0.6]}
     states = {}
