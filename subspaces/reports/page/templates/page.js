@@ -61,8 +61,8 @@ const DASHES = { dash: "6 4", dot: "2 3", dashdot: "7 3 2 3", longdash: "10 4", 
 
 // The drawing itself says nothing to a screen reader; its buttons, its caption and its table do.
 function draw(host, traces, layout) {
-  const hovermode = layout.hovermode !== "x unified" || (traces.length <= 18 && innerWidth >= 600)
-    ? layout.hovermode : "closest";
+  const crowded = traces.length > 18 || innerWidth < 600;
+  const hovermode = crowded ? "closest" : layout.hovermode ?? data.template.hovermode;
   const ratio = layout.meta?.ratio;
   const height = ratio && Math.round((host.clientWidth - 150) * ratio + 80);
   if (ratio) host.style.height = `${height}px`;
