@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from subspaces.reports.answers import Answer
 from typer.testing import CliRunner
 
 import subspaces as ss
@@ -13,7 +14,6 @@ from subspaces.cli import app
 from subspaces.evaluation.record import Record
 from subspaces.experiments import demo
 from subspaces.experiments.training import Run
-from subspaces.reports.answers import Answer
 
 
 @pytest.fixture(scope="module")

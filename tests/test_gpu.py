@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from subspaces.experiments.studies.catalogue.program import plan
 from torch import Tensor, nn
 from torch.testing import assert_close
 
@@ -15,7 +16,6 @@ import subspaces as ss
 from subspaces.core.norms import StatisticsWarning
 from subspaces.experiments.studies.catalogue import VERDICTS
 from subspaces.experiments.studies.catalogue.costs import Estimates
-from subspaces.experiments.studies.catalogue.program import plan
 from subspaces.experiments.studies.reproduce import run
 from subspaces.experiments.studies.setting import Setting
 from subspaces.networks import CResNet20

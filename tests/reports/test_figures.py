@@ -463,13 +463,14 @@ def test_a_run_without_its_files_is_named(made, tmp_path: Path):
 
 def test_files(made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
-    assert figures.plot("along", made["line"]) == [Path("along.png"), Path("along.pdf")]
-    assert figures.plot("along", made["line"], "other.PDF") == [Path("other.PDF")]
+    assert figures.outputs("along") == [Path("along.png"), Path("along.pdf")]
+    for path in (Path("along.pdf"), Path("other.PDF")):
+        figures.save(draw(made, "along", "line"), path)
     assert Path("other.PDF").read_bytes() == Path("along.pdf").read_bytes()
     for out, message in (("a.jpg", "ends in .png or .pdf"), ("x/a.png", "x does not exist"), ("d.png", "is a folder")):
         Path("d.png").mkdir(exist_ok=True)
         with pytest.raises(ValueError, match=re.escape(message)):
-            figures.plot("along", made["line"], out)
+            figures.outputs("along", out)
 
 
 def test_without_matplotlib_it_is_said_how_to_get_it(made, monkeypatch: pytest.MonkeyPatch):

@@ -105,7 +105,7 @@ def points(page: Page) -> str:
         frames.append(frame[frame["data"] == page.split].assign(run=name, seed=seed))
     frame = pd.concat(frames).dropna(axis="columns", how="all")
     about = [name for name in ("run", "seed") if name in frame]
-    return frame[[*about, *frame.columns.drop(about)]].to_csv(index=False, float_format="%.6g")
+    return str(frame[[*about, *frame.columns.drop(about)]].to_csv(index=False, float_format="%.6g"))
 
 
 def choices(page: Page) -> Table | None:

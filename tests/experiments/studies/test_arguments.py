@@ -14,12 +14,12 @@ import pytest
 from number_cases import DROPOUT, PLAIN
 from pretended import SPLITS, Pretended, scores
 from study_cases import LINE, pretend, without_pictures
+from subspaces.experiments.studies.network_mixtures import KINDS
 
 import subspaces as ss
 from subspaces.evaluation.cache import Measured
 from subspaces.evaluation.run_ensembles import evaluate_together
 from subspaces.experiments.studies import study_instability, study_integral, study_noise
-from subspaces.experiments.studies.network_mixtures import KINDS
 from subspaces.experiments.training import RECIPES, Execution, Run
 
 THERE = Path("there")

@@ -28,6 +28,8 @@ from study_cases import (
     without_matplotlib,
     without_pictures,
 )
+from subspaces.experiments.studies.comparison import Comparison, disjoint
+from subspaces.reports.reading import Reading
 
 import subspaces as ss
 from subspaces.core import files
@@ -35,14 +37,12 @@ from subspaces.evaluation import Record
 from subspaces.evaluation.cache import Shelf
 from subspaces.evaluation.predictor import Predictor
 from subspaces.evaluation.record import Row
-from subspaces.experiments.studies.comparison import Comparison, disjoint
 from subspaces.experiments.studies.entries import entries_of, training_steps
 from subspaces.experiments.studies.setting import Setting, resolve, states
 from subspaces.experiments.training import RECIPES, Execution, Recipe, Run, RunError, Stopped
 from subspaces.experiments.training.batches import statistics_batches
 from subspaces.networks import MLP
 from subspaces.reports.figures import style
-from subspaces.reports.reading import Reading
 
 ANSWERS = {  # method and answer: role and number of the alphas of its row
     ("digits-standard", "network"): ("midpoint", 1),

@@ -13,11 +13,11 @@ from matplotlib.axes import Axes
 from number_cases import DROPOUT, METRICS, PLAIN, Expected, cells_of, check_csv, lines_of, number, printed, row_of
 from pretended import Pretended, scores
 from study_cases import LINE, SIMPLEX, pretend, without_pictures
+from subspaces.experiments.studies.comparison import Comparison
 from typer.testing import CliRunner
 
 from subspaces.cli import app
 from subspaces.experiments.studies import compare
-from subspaces.experiments.studies.comparison import Comparison
 from subspaces.experiments.studies.setting import find_reference
 from subspaces.experiments.training import Recipe, Run
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from subspaces.experiments.studies.catalogue.program import plan
 
 import subspaces as ss
 from subspaces.experiments.data import Size
@@ -19,7 +20,6 @@ from subspaces.experiments.studies.catalogue.costs import (
     obstacle,
     time_step,
 )
-from subspaces.experiments.studies.catalogue.program import plan
 from subspaces.experiments.studies.setting import Setting
 from subspaces.experiments.training import RECIPES, Execution
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from helpers import unsealed
 from study_cases import CPU, NO_FIGURE, QUIET, environments_of, images_of, load_data, without_matplotlib
+from subspaces.experiments.studies.network_mixtures import KINDS, Kind
 from torch import Tensor
 from typer.testing import CliRunner
 
@@ -17,7 +18,6 @@ from subspaces.cli import app
 from subspaces.core import randomness
 from subspaces.experiments.studies.instability import InstabilityStudy, study_instability
 from subspaces.experiments.studies.instability import plan as planned
-from subspaces.experiments.studies.network_mixtures import KINDS, Kind
 from subspaces.experiments.studies.setting import Setting
 from subspaces.experiments.training import Run, seals
 from subspaces.experiments.training.batches import statistics_batches

@@ -8,12 +8,12 @@ import pytest
 from number_cases import METRICS, Expected, cells_of, check_csv, printed
 from pretended import scores
 from study_cases import STANDARD, without_pictures
+from subspaces.experiments.studies.network_mixtures import KINDS, WORDS
 from typer.testing import CliRunner
 
 from subspaces.cli import app
 from subspaces.experiments.studies.instability import InstabilityStudy
 from subspaces.experiments.studies.instability import plan as planned
-from subspaces.experiments.studies.network_mixtures import KINDS, WORDS
 from subspaces.experiments.studies.setting import Setting
 
 

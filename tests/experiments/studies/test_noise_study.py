@@ -13,12 +13,12 @@ import pytest
 from helpers import resealed
 from number_cases import METRICS
 from study_cases import LINE, NO_FIGURE, SMALL, STANDARD, environments_of, without_matplotlib
+from subspaces.experiments.studies.noise_levels import Line, NoiseStudy, methods_of
 
 from subspaces.evaluation import Record
 from subspaces.experiments.studies import study_noise
 from subspaces.experiments.studies.entries import Entry
 from subspaces.experiments.studies.noise import LISTS
-from subspaces.experiments.studies.noise_levels import Line, NoiseStudy, methods_of
 from subspaces.experiments.studies.tables import rows_as_csv
 from subspaces.experiments.training import RECIPES, Run
 

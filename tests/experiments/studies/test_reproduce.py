@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from subspaces.experiments.studies.catalogue.program import Program, plan
 
 import subspaces as ss
 from subspaces.evaluation import Record
@@ -21,7 +22,6 @@ from subspaces.experiments.data import load
 from subspaces.experiments.studies import reproduce as call
 from subspaces.experiments.studies.catalogue import EXHIBITS, SCALES, VERDICTS, Reproduced, Scale
 from subspaces.experiments.studies.catalogue.compared import TWIN
-from subspaces.experiments.studies.catalogue.program import Program, plan
 from subspaces.experiments.studies.reproduce import Reproduction, run
 from subspaces.experiments.studies.setting import Setting
 from subspaces.experiments.training import RECIPES, Run, Stopped, TrainingError
@@ -221,8 +221,9 @@ def test_mixtures_are_averaged_over_their_draws(by_name: dict[str, Reproduced]) 
 
 
 def test_cells_inside_the_triangle_are_told_from_those_outside(by_name: dict[str, Reproduced]) -> None:
-    from subspaces.evaluation.record import Corner, Plane
     from subspaces.experiments.studies.catalogue.planes import _mean_of_cells
+
+    from subspaces.evaluation.record import Corner, Plane
 
     corners = [Corner("a", 0.0, 0.0), Corner("b", 2.0, 0.0), Corner("c", 0.0, 2.0)]
     values = {"accuracy": [[1.0, 0.9, 0.5], [0.8, 0.7, 0.0], [0.6, 0.1, 0.2]]}

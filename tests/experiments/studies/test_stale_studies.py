@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import retrained
 from study_cases import without_pictures
+from subspaces.experiments.studies.network_mixtures import Mixing
 
 import subspaces as ss
 from subspaces.evaluation.cache import Shelf
 from subspaces.evaluation.run_subject import run_subjects
 from subspaces.experiments.studies.integral import measure_identities as check
-from subspaces.experiments.studies.network_mixtures import Mixing
 from subspaces.experiments.studies.setting import Setting
 from subspaces.experiments.training import Execution, Run
 

@@ -11,13 +11,13 @@ import pytest
 from number_cases import METRICS, PLAIN, Expected, cells_of, check_csv, lines_of, number, printed, row_of
 from pretended import Pretended, scores
 from study_cases import LINE, pretend, without_pictures
+from subspaces.experiments.studies.noise_levels import Line, NoiseStudy, best
 from typer.testing import CliRunner
 
 from subspaces.cli import app
 from subspaces.evaluation.metrics import METRICS as ALL
 from subspaces.experiments.studies import study_noise
 from subspaces.experiments.studies.integral import Identity, IntegralStudy
-from subspaces.experiments.studies.noise_levels import Line, NoiseStudy, best
 from subspaces.experiments.training import Run
 
 SEEDS, LEVELS, RATES = [1, 4, 6], [0.0, 0.4], (0.1, 0.2, 0.8)

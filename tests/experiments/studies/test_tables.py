@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 from study_cases import LINE, STANDARD, environments_of
+from subspaces.experiments.studies.comparison import Comparison
+from subspaces.reports.naming import heading
 
 from subspaces.experiments.studies import tables
-from subspaces.experiments.studies.comparison import Comparison
 from subspaces.experiments.studies.tables import Made, Result, Table
 from subspaces.experiments.training import Run, seals
-from subspaces.reports.naming import heading
 
 FILES = ("name.json", "name.csv", "more.csv", "name.md")
 

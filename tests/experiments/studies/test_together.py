@@ -8,6 +8,7 @@ import pytest
 import torch
 from sklearn.metrics import accuracy_score, brier_score_loss, log_loss
 from study_cases import SMALL, images_of, network_of
+from subspaces.experiments.studies.comparison import Comparison
 from torch import Tensor, nn
 
 import subspaces as ss
@@ -16,7 +17,6 @@ from subspaces.evaluation import METRICS
 from subspaces.evaluation.classification import Classes
 from subspaces.evaluation.predictor import Predictor
 from subspaces.evaluation.run_ensembles import evaluate_together
-from subspaces.experiments.studies.comparison import Comparison
 from subspaces.experiments.training import Run, RunError
 from subspaces.networks.dropout import dropping
 

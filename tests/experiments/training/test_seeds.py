@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from seed_cases import BASE, CHANGED, FIELDS, Call, numbered, taken, use_numbered
+from subspaces.experiments.studies.network_mixtures import PER, Mixing
 from torch import Tensor
 
 import subspaces as ss
@@ -16,7 +17,6 @@ from subspaces.evaluation.cache import Shelf
 from subspaces.evaluation.run_subject import run_subjects
 from subspaces.experiments import data
 from subspaces.experiments.data import Dataset
-from subspaces.experiments.studies.network_mixtures import PER, Mixing
 from subspaces.experiments.training import Execution, Recipe, Run, api
 from subspaces.experiments.training.engine import Engine
 from subspaces.experiments.training.loop import train_runs
