@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from subspaces.experiments.studies.catalogue.program import plan
 from torch import Tensor, nn
 from torch.testing import assert_close
 
@@ -16,7 +15,7 @@ import subspaces as ss
 from subspaces.core.norms import StatisticsWarning
 from subspaces.experiments.studies.catalogue import VERDICTS
 from subspaces.experiments.studies.catalogue.costs import Estimates
-from subspaces.experiments.studies.reproduce import run
+from subspaces.experiments.studies.reproduce import plan, run
 from subspaces.experiments.studies.setting import Setting
 from subspaces.networks import CResNet20
 

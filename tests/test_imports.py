@@ -127,16 +127,6 @@ def test_a_cycle_is_noticed() -> None:
     assert cycles(graph({**files, "s.c": ["s.a"]})) == ["s.a", "s.b", "s.c"]
 
 
-STUDIES = ("compare", "noise", "integral", "instability")
-
-
-@pytest.mark.parametrize("name", STUDIES)
-def test_no_study_imports_another(name: str) -> None:
-    others = {f"subspaces.experiments.studies.{other}" for other in STUDIES if other != name}
-    found = imported(ROOT / "experiments" / "studies" / f"{name}.py")
-    assert not [each for each in found if {each, each.rpartition(".")[0]} & others]
-
-
 def prints(tree: ast.AST) -> list[int]:
     """Return the lines that call `print`, as a function or as a method of a console."""
     calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]

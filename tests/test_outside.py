@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 import torch
 from processes import Pause, Worker, types
-from subspaces.reports.reading import gather
 from torch import nn
 from typer.testing import CliRunner, Result
 
@@ -23,6 +22,7 @@ from subspaces.evaluation import ANSWERS, Record
 from subspaces.experiments.methods import METHODS, Method, setting
 from subspaces.experiments.training import RECIPES, Recipe, Run, RunError
 from subspaces.networks import MLP
+from subspaces.reports.reading import gather
 
 OUTSIDE = Path(__file__).parent / "outside"
 MODULE = "outside_baseline"

@@ -20,7 +20,7 @@ class Kept:
 
     def find(self, key: Mapping[str, Any]) -> Any:
         """Return what was measured of a key; None if nothing was."""
-        return next((each["value"] for each in self._read() if each["key"] == key), None)
+        return next((files.from_json(each["value"]) for each in self._read() if each["key"] == key), None)
 
     def add(self, key: Mapping[str, Any], value: Any) -> None:
         """Add an entry, in place of an earlier one with the same key."""
@@ -38,7 +38,7 @@ class Kept:
                 raise ValueError("its checksum is that of another content")
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise RunError(f"{self.path} is damaged ({error}): remove it, and it is measured again") from None
-        entries: list[dict[str, Any]] = files.from_json(content["measured"])
+        entries: list[dict[str, Any]] = content["measured"]
         return entries
 
 

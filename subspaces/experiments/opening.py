@@ -132,11 +132,14 @@ def evaluations_together(
     Of the runs of each ensemble one or more are among the evaluations; the seeds of all are those of the ensemble.
     """
     measured = evaluate_together(groups, **settings)
-    known = {each.family for each in evaluations}
-    others = {run.family_checksum: run for group in groups for run in group if run.family_checksum not in known}
+    recipes = {run.folder.name: run.recipe for group in groups for run in group}
+    members = {f: name for one in measured for name, f in zip(one.key["runs"], one.key["families"], strict=True)}
+    others = members.keys() - {each.family for each in evaluations}
     more = [
-        dataclasses.replace(evaluations[0], environment={"family": family}, training=training_of(run.recipe))
-        for family, run in others.items()
+        dataclasses.replace(
+            evaluations[0], environment={"family": family}, training=training_of(recipes[members[family]])
+        )
+        for family in others
     ]
     found = [together(one, [*evaluations, *more]) for one in measured]
     return [each for each in found if each is not None]

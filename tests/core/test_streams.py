@@ -7,12 +7,12 @@ import torch
 from helpers import quick
 from hypothesis import given
 from hypothesis import strategies as st
-from subspaces.experiments.studies.network_mixtures import KINDS
 from torch import nn
 
 import subspaces as ss
 from subspaces.core import streams
 from subspaces.core.randomness import new_state
+from subspaces.experiments.studies.mixtures import KINDS
 from subspaces.experiments.training import Recipe
 
 seeds = st.integers(0, streams.SEEDS - 1)

@@ -12,7 +12,7 @@ from subspaces.evaluation.comparing import Group
 from subspaces.evaluation.curves import Curve, described
 from subspaces.evaluation.statistics import Difference, Spread
 from subspaces.experiments.studies.entries import Entry
-from subspaces.experiments.studies.instability import KINDS, WORDS, Kind
+from subspaces.experiments.studies.mixtures import KINDS, WORDS, Kind
 from subspaces.experiments.studies.setting import plain
 from subspaces.reports.figures import along, style
 

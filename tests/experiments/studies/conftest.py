@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 from study_cases import LINE, SIMPLEX, SMALL, STANDARD
-from subspaces.experiments.studies.comparison import Comparison
 
 import subspaces as ss
+from subspaces.experiments.studies.compare import Comparison
 
 
 @pytest.fixture(scope="session")

@@ -3,24 +3,17 @@
 What trains and measures is recorded in place of being called; that it does what it is told is tested where it is.
 """
 
-import dataclasses
-import importlib
-import itertools
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from number_cases import DROPOUT, PLAIN
-from pretended import SPLITS, Pretended, scores
-from study_cases import LINE, pretend, without_pictures
-from subspaces.experiments.studies.network_mixtures import KINDS
+from pretended import Pretended
+from study_cases import pretend, without_pictures
 
 import subspaces as ss
-from subspaces.evaluation.cache import Measured
-from subspaces.evaluation.run_ensembles import evaluate_together
-from subspaces.experiments.studies import study_instability, study_integral, study_noise
-from subspaces.experiments.training import RECIPES, Execution, Run
+from subspaces.experiments.studies import study_noise
+from subspaces.experiments.training import Execution
 
 THERE = Path("there")
 WHERE: dict[str, Any] = {"device": "cpu", "precision": "bfloat16", "workers": 3}
@@ -78,13 +71,6 @@ def test_compare(pretended: Pretended, tmp_path: Path) -> None:
     assert "grid" not in evaluated  # everything is measured
 
 
-@pytest.mark.parametrize(("show", "progress"), [("bar", True), ("quiet", False)])
-def test_bars_are_shown_in_measuring_too(show: str, progress: bool, pretended: Pretended, tmp_path: Path) -> None:
-    ss.compare([PLAIN], seeds=[0, 1], runs=tmp_path / "runs", out=tmp_path / "to", **{**SHARED, "show": show})
-    check_measuring(pretended, progress)
-    assert {call["show"] for call in pretended.calls["train"]} == {show}
-
-
 def test_study_noise(pretended: Pretended, tmp_path: Path) -> None:
     runs, out = tmp_path / "runs", tmp_path / "to"
     lists = {"dropout": [0.5], "label_smoothing": [0.25, 0.75]}
@@ -105,102 +91,3 @@ def test_study_noise(pretended: Pretended, tmp_path: Path) -> None:
     ]
     assert (made.by, made.levels) == ("ece", [0.1, 0.3])
     assert {path.parent for path in made.files} == {out}
-
-
-def test_study_integral(pretended: Pretended, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    runs, out = tmp_path / "runs", tmp_path / "to"
-    checked: list[Any] = []
-    module = importlib.import_module("subspaces.experiments.studies.integral")
-    identity = module.Identity("a", 1, 0.2, 0.1, 9, 20, 0.8, 0.0, 0.7, 0.0, 0.0)
-    monkeypatch.setattr(module, "measure_identities", lambda *given: checked.append(given) or [identity])
-    recipes = ["digits-standard", LINE, RECIPES["digits-integral"]]
-    made = study_integral(recipes, levels=[0.2], seeds=[3], learning_rate=0.05, runs=runs, out=out, **SHARED)
-    found = check_training(pretended, runs, [3])
-    assert {(one.method, one.learning_rate, one.label_noise) for one in found} == {
-        (method, 0.05, 0.2) for method in ("standard", "line", "integral")
-    }
-    check_measuring(pretended)
-    ((lines, setting),) = checked
-    assert [run.recipe.method for run in lines] == ["integral"]
-    assert setting.measuring() == {"data": THERE, "progress": False, **WHERE}
-    assert {path.parent for path in made.files} == {out}
-
-
-@pytest.fixture
-def mixed(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What every `Mixing` of an instability study was made with; a bench is its run here."""
-    module = importlib.import_module("subspaces.experiments.studies.instability")
-    seen: list[dict[str, Any]] = []
-
-    class Mixing:
-        def __init__(self, benches: Any, draws: int, shelf: Any, precision: str, known: Any) -> None:
-            runs = [bench.recipe for bench in benches]
-            seen.append({"runs": runs, "draws": draws, "path": shelf.path, "precision": precision, "known": known})
-
-        def measure(self) -> Iterator[tuple[Any, Measured]]:
-            return ((kind, Measured({}, {}, SPLITS, scores(kind, len(seen)))) for kind in KINDS)
-
-    def run_subjects(data: Any, execution: Execution) -> Callable[[Any], Any]:
-        seen.append({"data": data, "execution": execution})
-        return lambda run: run
-
-    monkeypatch.setattr(module, "Mixing", Mixing)
-    monkeypatch.setattr(module, "run_subjects", run_subjects)
-    return seen
-
-
-def test_study_instability(pretended: Pretended, mixed: list[dict[str, Any]], tmp_path: Path) -> None:
-    runs, out = tmp_path / "runs", tmp_path / "to"
-    settings: dict[str, Any] = {
-        "shared": [5, 0],
-        "models": [3, 2],
-        "draws": 4,
-        "seeds": [1, 6],
-        "runs": runs,
-        "out": out,
-    }
-    made = study_instability(PLAIN, **settings, **SHARED)
-    recipes = check_training(pretended, runs, [1, 6])
-    wanted = [(seed, k, branch) for seed in (1, 6) for k in (0, 5) for branch in (1, 2, 3)]
-    assert [(one.seed, one.trunk, one.branch) for one in recipes] == wanted
-    bench, *mixings = mixed
-    assert bench["data"] == THERE
-    assert {name: getattr(bench["execution"], name) for name in WHERE} == WHERE
-    assert [[(one.seed, one.trunk, one.branch) for one in each["runs"]] for each in mixings] == [
-        [(seed, k, branch + 1) for branch in range(m)] for seed in (1, 6) for k in (0, 5) for m in (2, 3)
-    ]
-    assert {(each["draws"], each["path"], each["precision"]) for each in mixings} == {
-        (4, out / "measured.json", "bfloat16")
-    }
-    same = [each["known"] is other["known"] for each, other in itertools.pairwise(mixings)]
-    assert same == [True, False] * 3 + [True]  # branches of one trunk are asked once
-    values = [made.accuracy(m, k, "global").values for m in (2, 3) for k in (0, 5)]
-    order = [[2, 6], [4, 8], [3, 7], [5, 9]]  # the mixings that each of these cells is made of
-    assert values == [[scores("global", at)["test"]["accuracy"] for at in cell] for cell in order]
-    assert {path.parent for path in made.files} == {out}
-
-
-class Reached(Exception):
-    """The bench was asked for."""
-
-
-@pytest.mark.parametrize(
-    ("module", "call"),
-    [
-        ("api", lambda **settings: ss.evaluate(Run(Path("nowhere"), LINE), **settings)),
-        ("evaluation.run_ensembles", lambda **settings: evaluate_together([], to="x", **settings)),
-    ],
-)
-def test_where_and_how_it_is_measured(module: str, call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def run_subjects(*given: Any) -> None:
-        raise Reached(*given)
-
-    monkeypatch.setattr(f"subspaces.{module}.run_subjects", run_subjects)
-    with pytest.raises(Reached) as reached:
-        call(data=THERE, **WHERE)
-    data, execution, trust = reached.value.args
-    assert (data, trust) == (THERE, False)
-    assert execution.resolved() == dataclasses.replace(Execution(), **WHERE).resolved()
-    monkeypatch.undo()
-    with pytest.raises(ValueError, match="device='cuda:99'"):  # cpu may be what is taken anyway
-        call(device="cuda:99")

@@ -14,17 +14,15 @@ from typing import Any
 
 import pytest
 import torch
-from subspaces.experiments.studies.catalogue.program import Program, plan
 
 import subspaces as ss
 from subspaces.evaluation import Record
 from subspaces.experiments.data import load
-from subspaces.experiments.studies import reproduce as call
-from subspaces.experiments.studies.catalogue import EXHIBITS, SCALES, VERDICTS, Reproduced, Scale
+from subspaces.experiments.studies.catalogue import EXHIBITS, SCALES, VERDICTS, Reproduced
 from subspaces.experiments.studies.catalogue.compared import TWIN
-from subspaces.experiments.studies.reproduce import Reproduction, run
+from subspaces.experiments.studies.reproduce import Program, Reproduction, plan, run
 from subspaces.experiments.studies.setting import Setting
-from subspaces.experiments.training import RECIPES, Run, Stopped, TrainingError
+from subspaces.experiments.training import Run, Stopped, TrainingError
 from subspaces.experiments.training.logs import Log
 from subspaces.experiments.training.trainer import Trainer
 from subspaces.reports.figures import style
@@ -114,34 +112,6 @@ def test_an_exhibit_is_made_with_its_table_picture_and_claims(name: str, by_name
         assert all(value >= -1.01 for side in (each.above, each.below) for value in side.values)
 
 
-@pytest.mark.parametrize("name", EXHIBITS)
-def test_an_exhibit_names_no_data_set(name: str) -> None:
-    """So that a scale is all it takes to make it elsewhere."""
-    exhibit = EXHIBITS[name]()
-    for scale in (SMOKE, PAPER):
-        data = {scale.bench(role).base.dataset for role in exhibit.roles}
-        assert {one.base.dataset for one in exhibit.benches(scale)} == data
-    assert [bench.name for bench in exhibit.benches(SMOKE)] == ["digits"]
-
-
-def test_the_recipes_of_the_paper_are_those_that_have_a_name() -> None:
-    """So that runs which were trained by name are not trained again."""
-    bench = PAPER.bench("small")
-    known = {
-        "cifar10-line": bench.recipe("line"),
-        "cifar10-curve-layerwise": bench.recipe("curve", layerwise=True, beta=1.0),
-        "cifar10-line-features": bench.recipe("line", samples=2, feature_similarity=1.0),
-        "cifar10-swag": bench.recipe("swag", vertices=6),
-        "cifar10-early-stopping": bench.recipe("early-stopping", validation=5000),
-    }
-    for name, recipe in known.items():
-        assert recipe == RECIPES[name]
-    assert bench.recipe("line", beta=0.0).name == "cifar10-line-beta0.0"
-    large = PAPER.bench("large")
-    assert large.recipe("line", epochs=200) == large.recipe("line")
-    assert large.recipe("line", epochs=100) == RECIPES["imagenet-resnet50-line"]
-
-
 # The numbers
 
 
@@ -206,13 +176,6 @@ def test_changes_are_over_the_corruptions_of_the_exhibit(by_name: dict[str, Repr
     assert best["below"] == at_middle["below"]
 
 
-def test_label_noise_is_averaged_over_the_noisy_levels(by_name: dict[str, Reproduced]) -> None:
-    lines = by_name["label-noise"].found.lines
-    wanted = [line for line in lines if line.method == "simplex (m = 4)" and line.answer == "midpoint" and line.level]
-    found = claimed(by_name["label-noise"], "under label noise the midpoint of the simplex is above standard")
-    assert found["above"]["mean"] == pytest.approx(fmean(line.chosen.values("accuracy")[0] for line in wanted))
-
-
 def test_mixtures_are_averaged_over_their_draws(by_name: dict[str, Reproduced]) -> None:
     study = by_name["instability"].found
     found = claimed(by_name["instability"], "with 6 of 12 epochs shared, the mixture, layerwise")
@@ -221,9 +184,8 @@ def test_mixtures_are_averaged_over_their_draws(by_name: dict[str, Reproduced]) 
 
 
 def test_cells_inside_the_triangle_are_told_from_those_outside(by_name: dict[str, Reproduced]) -> None:
-    from subspaces.experiments.studies.catalogue.planes import _mean_of_cells
-
     from subspaces.evaluation.record import Corner, Plane
+    from subspaces.experiments.studies.catalogue.simplexes import _mean_of_cells
 
     corners = [Corner("a", 0.0, 0.0), Corner("b", 2.0, 0.0), Corner("c", 0.0, 2.0)]
     values = {"accuracy": [[1.0, 0.9, 0.5], [0.8, 0.7, 0.0], [0.6, 0.1, 0.2]]}
@@ -231,38 +193,10 @@ def test_cells_inside_the_triangle_are_told_from_those_outside(by_name: dict[str
     assert _mean_of_cells(plane, True) == pytest.approx(fmean([1.0, 0.9, 0.5, 0.8, 0.7, 0.6]))
     assert _mean_of_cells(plane, False) == pytest.approx(fmean([0.0, 0.1, 0.2]))
     (drawn, *_) = by_name["planes"].exhibit.drawn(by_name["planes"].found)
-    assert [len(one.xs) for one in drawn.runs[0].record.planes] == [SMOKE.cells]
-
-
-@pytest.fixture
-def two_benches() -> Iterator[Scale]:
-    """A scale at which large data are digits without label noise."""
-    base = SMOKE.bases["small"]
-    clean = replace(base, name="digits-clean-standard", label_noise=0.0)
-    yield SCALES.add(replace(SMOKE, name="two", bases={**SMOKE.bases, "large": clean}))
-    SCALES.remove("two")
-
-
-def test_a_scale_is_one_place(two_benches: Scale, tmp_path: Path) -> None:
-    """With two networks or data sets, an exhibit that has both roles is made on each."""
-    made = run(asked(tmp_path, "dynamics", "two"))
-    assert [one.plan.bench.name for one in made.exhibits] == ["digits", "digits-clean"]
-    for one in made.exhibits:
-        assert (tmp_path / "out" / "dynamics" / one.plan.bench.name / "reproduction.json").is_file()
-    assert {one.label_noise for one in made.exhibits[1].plan.recipes} == {0.0}
-    assert sum(made.counts.values()) == 8
-    with pytest.raises(ValueError, match="two bases are called 'digits-standard'"):
-        replace(SMOKE, bases={**SMOKE.bases, "large": replace(SMOKE.bases["small"], epochs=1)})
+    assert [len(one.xs) for one in drawn.evaluations[0].planes] == [SMOKE.cells]
 
 
 # Sharing, going on
-
-
-def test_runs_are_shared_between_exhibits(program: Program, made: Reproduction) -> None:
-    folders = [folder for folder in program.setting.runs.iterdir() if not folder.name.startswith(".")]
-    assert len(folders) == len(program.recipes)
-    assert sum(len(one.recipes) for one in program.plans) > 1.5 * len(folders)
-    assert len({(one.name, one.seed, one.key) for one in program.recipes}) == len({one.key for one in program.recipes})
 
 
 def test_a_second_time_nothing_is_trained_and_the_files_are_the_same(
@@ -354,16 +288,6 @@ def test_an_unknown_name_suggests_the_nearest(tmp_path: Path) -> None:
         plan("along", "paper", Setting.of(**QUIET), "cifar")
 
 
-def test_what_is_trained_is_no_matter_of_choice(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match=r"epochs=…: the scale decides what is trained"):
-        asked(tmp_path, epochs=3)
-
-
-def test_seeds_that_are_twins_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"seeds=1, 1001: the second is kept for a twin"):
-        asked(tmp_path, seeds=[1, 1 + TWIN])
-
-
 def test_exhibits_are_made_where_the_data_is(tmp_path: Path) -> None:
     found = asked(tmp_path, ["along", "integral"], "paper")
     assert (found.plans, len(found.obstacles)) == ([], 4)
@@ -373,10 +297,3 @@ def test_exhibits_are_made_where_the_data_is(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
     only = plan("along", "paper", Setting.of(data=tmp_path, **QUIET), ["cifar10"])
     assert [each.plan.bench.name for each in only.obstacles] == ["cifar10"]
-
-
-def test_the_call_is_that_of_the_package(tmp_path: Path) -> None:
-    found = ss.reproduce("dynamics", seeds=[3], runs=tmp_path / "runs", out=tmp_path / "out", **QUIET)
-    assert ss.reproduce is call
-    assert isinstance(found, Reproduction)
-    assert found.seeds == [3]

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 from helpers import unsealed
-from subspaces.experiments.studies.comparison import measure
 from training_cases import DIGITS, train_one
 from typer.testing import CliRunner
 
 import subspaces as ss
 from subspaces.cli import app
 from subspaces.evaluation.run_ensembles import evaluate_together
+from subspaces.experiments.studies.compare import measure
 from subspaces.experiments.studies.setting import Setting
 from subspaces.experiments.training import Execution, Recipe, Run, RunError, seals, trust
 

@@ -8,8 +8,9 @@ from subspaces.experiments.studies.catalogue.claims import BySeed, Claim, Quanti
 from subspaces.experiments.studies.catalogue.exhibit import Exhibit, Plan
 from subspaces.experiments.studies.catalogue.lines import NEAR
 from subspaces.experiments.studies.catalogue.scales import Bench
-from subspaces.experiments.studies.instability import PER, WORDS, InstabilityStudy, Kind
+from subspaces.experiments.studies.instability import InstabilityStudy
 from subspaces.experiments.studies.integral import IntegralStudy
+from subspaces.experiments.studies.mixtures import PER, WORDS, Kind
 from subspaces.experiments.studies.noise import QUICK, NoiseStudy, methods_of
 from subspaces.experiments.studies.setting import Setting, train_missing
 from subspaces.experiments.studies.tables import Result
