@@ -30,7 +30,6 @@ KNOWS = {
 """What each folder may import beside itself and what all may."""
 PENDING = {
     "evaluation": {"networks", "experiments", "reports"},
-    "reports": {"experiments"},
     "export": {"experiments"},
     "cli": {"importing"},
 }

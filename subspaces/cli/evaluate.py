@@ -2,6 +2,8 @@
 
 import dataclasses
 import math
+import shlex
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -121,6 +123,7 @@ def evaluate(
         fields |= {"corruptions": _shifted(corruptions, severities, corrupted, corruption_seed)}
         settings = Settings(**fields, through=plane_through or (), precision=execution.precision)
     how: dict[str, Any] = {"data": data, "execution": execution, "trust": trust}
+    how["command"] = shlex.join(["subspaces", *sys.argv[1:]])
     records = api.evaluate_runs(runs, settings, progress=not (quiet or as_json), **how)
     folders = dict.fromkeys(run.resolve() for run in Run.begun(runs))
     if as_json:

@@ -60,7 +60,7 @@ def describe() -> None:
     plot.__doc__ = "\n\n".join(
         [
             TEXT,
-            *(f"{kind.name}: {kind.description} {kind.metric or ''}" for kind in figures.KINDS.values()),
+            *(f"{name}: {kind.description} {kind.metric or ''}" for name, kind in figures.KINDS.items()),
             f"Metrics: {'; '.join(f'{each.name}, {each.meaning}' for each in METRICS.values())}.",
             "Example: subspaces plot along runs/digits-standard-* runs/digits-line-* -o along.pdf",
         ]

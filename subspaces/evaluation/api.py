@@ -268,8 +268,9 @@ def evaluate_runs(
     execution: Execution,
     trust: bool,
     progress: bool | Progress,
+    command: str = "",
 ) -> list[Evaluation]:
-    """Measure what is missing of finished runs, as `evaluate` does."""
+    """Measure what is missing of finished runs, as `evaluate` does; `command` is the command line that asks for it."""
     several = checks.all_of("evaluate", what, (Run, str, os.PathLike), "a run, its folder, or several of them")
     known = [one for one in several if isinstance(one, Run) or Run.begun([one])]
     if several and not known:
@@ -283,7 +284,11 @@ def evaluate_runs(
     with stop_on_signals() as stop, bars(progress, stop) as shown:
 
         def work(one: RunSubject) -> Evaluation:
-            found = measuring.measure_all(Journal(one, one.task.metrics, settings), others, shown)
+            journal = Journal(one, one.task.metrics, settings)
+            journal.note(
+                command="\n".join(dict.fromkeys(filter(None, [*journal.record.command.splitlines(), command])))
+            )
+            found = measuring.measure_all(journal, others, shown)
             one.release()
             return Evaluation.of(found)
 

@@ -24,7 +24,7 @@ from subspaces.evaluation.api import evaluate as real
 from subspaces.evaluation.predictor import Predictor
 from subspaces.evaluation.settings import Settings
 from subspaces.experiments import data
-from subspaces.experiments.training import Execution
+from subspaces.experiments.training import Execution, Run
 
 WIDE = {"COLUMNS": "240", "TERMINAL_WIDTH": "240"}
 
@@ -126,6 +126,7 @@ def test_every_option_arrives(received: dict[str, Any]) -> None:
     )
     result = call("evaluate", "one", "two", *options.split())
     assert result.exit_code == 0, result.output
+    assert received.pop("command").startswith("subspaces ")
     assert received == {
         "runs": [Path("one"), Path("two")],
         "grid": pytest.approx((-0.1, 0.2, 0.5, 0.8, 1.1)),
@@ -217,7 +218,7 @@ def test_folders_that_were_only_reserved_are_left_out(runs: list[Path], tmp_path
         [Path(one["folder"]).name for one in found] == [one["run"] for one in found] == [run.name for run in runs[:2]]
     )
     assert evaluate(reserved).exit_code == 1
-    line, standard = runs[2], ss.training.Run.open(runs[0])
+    line, standard = runs[2], Run.open(runs[0])
     assert [record.name for record in ss.evaluate([line, standard], progress=False)] == [line.name, runs[0].name]
 
 

@@ -20,77 +20,63 @@ FORMATS = (".png", ".pdf")
 
 @dataclass(frozen=True)
 class Kind:
-    """A figure that can be drawn."""
+    """A figure that can be drawn, by the function of its name in a module of this package."""
 
-    drawn_by: str  # a module of this package, and its function, which has the name of the figure with underscores
+    module: str
     description: str
-    metric: str | None  # what --metric changes, in words; None: nothing
+    metric: str | None = None  # what --metric changes, in words; None: nothing
     evaluated: bool = True
 
-    @property
-    def name(self) -> str:
-        """What it is called."""
-        return self.drawn_by.partition(".")[2].replace("_", "-")
 
-
-KINDS: dict[str, Kind] = {
-    kind.name: kind
-    for kind in (
-        Kind(
-            "along.along",
-            "A metric of the points of lines and curves, and of the ensembles of α and 1−α; single networks as lines.",
-            "--metric says which.",
-        ),
-        Kind(
-            "along.betas",
-            "The same as `along` for runs that differ in β, with a panel for every method.",
-            "--metric says which.",
-        ),
-        Kind(
-            "plane.plane",
-            "Contours of error and loss on planes through three networks, with the subspace drawn in.",
-            "--metric draws one of them.",
-        ),
-        Kind(
-            "distances.training",
-            "L2 distance and cos² between the vertices over the epochs, from the logs.",
-            "--metric adds a column of the log.",
-            evaluated=False,
-        ),
-        Kind(
-            "vertices.vertices",
-            "Accuracy and ECE of the midpoint (or the first two metrics) against the number of vertices m; a single "
-            "network is m = 1. "
-            "An ensemble method is shown by the ensemble of its m members.",
-            "--metric draws another.",
-        ),
-        Kind(
-            "confidence.reliability",
-            "Accuracy against confidence, and how often each confidence occurs, of midpoints and ensembles.",
-            None,
-        ),
-        Kind(
-            "confidence.selective",
-            "The error among the most confident predictions against the share that is kept, with the area below it.",
-            None,
-        ),
-        Kind(
-            "distances.diversity",
-            "How different vertices are: total variation of predictions, L2 distance and cos² of weights.",
-            "--metric tv, disagreement, feature_cosine, l2 or cos2 draws one.",
-        ),
-        Kind(
-            "shift.shift",
-            "The relative change (b − a)/a from test images to shifted ones, by corruption and on average over "
-            "severities, minus that of standard training if it is among the runs; stars are the best points of lines.",
-            "--metric says of what.",
-        ),
-        Kind(
-            "shift.shift_along",
-            "The same as `along` on shifted images, with a panel for every corruption and the best point of each.",
-            "--metric says which.",
-        ),
-    )
+PANELS = "with a panel for every"
+MINUS = "minus that of standard training if it is among the runs; stars are the best points of lines."
+KINDS = {
+    "along": Kind(
+        "along",
+        "A metric of the points of lines and curves, and of the ensembles of α and 1−α; single networks as lines.",
+        "--metric says which.",
+    ),
+    "betas": Kind("along", f"The same as `along` for runs that differ in β, {PANELS} method.", "--metric says which."),
+    "plane": Kind(
+        "plane",
+        "Contours of error and loss on planes through three networks, with the subspace drawn in.",
+        "--metric draws one of them.",
+    ),
+    "training": Kind(
+        "distances",
+        "L2 distance and cos² between the vertices over the epochs, from the logs.",
+        "--metric adds a column of the log.",
+        evaluated=False,
+    ),
+    "vertices": Kind(
+        "vertices",
+        "Accuracy and ECE of the midpoint (or the first two metrics) against the number of vertices m; a single "
+        "network is m = 1. An ensemble method is shown by the ensemble of its m members.",
+        "--metric draws another.",
+    ),
+    "reliability": Kind(
+        "confidence", "Accuracy against confidence, and how often each confidence occurs, of midpoints and ensembles."
+    ),
+    "selective": Kind(
+        "confidence",
+        "The error among the most confident predictions against the share that is kept, with the area below it.",
+    ),
+    "diversity": Kind(
+        "distances",
+        "How different vertices are: total variation of predictions, L2 distance and cos² of weights.",
+        "--metric tv, disagreement, feature_cosine, l2 or cos2 draws one.",
+    ),
+    "shift": Kind(
+        "shift",
+        "The relative change (b − a)/a from test images to shifted ones, by corruption and on average over "
+        f"severities, {MINUS}",
+        "--metric says of what.",
+    ),
+    "shift-along": Kind(
+        "shift",
+        f"The same as `along` on shifted images, {PANELS} corruption and the best point of each.",
+        "--metric says which.",
+    ),
 }
 
 
@@ -125,15 +111,14 @@ def listed(evaluations: Record | Iterable[Record]) -> list[Record]:
 
 def draw_groups(name: str, groups: Sequence[Group], metric: str | None = None, split: str = "test") -> "Figure":
     """Draw a figure of groups of runs that were read already."""
-    file, _, function = find(name).drawn_by.partition(".")
     try:
-        module = importlib.import_module(f"{__name__}.{file}")
+        module = importlib.import_module(f"{__name__}.{find(name).module}")
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "matplotlib":
             raise
         raise MissingPackageError("figures need matplotlib: pip install 'subspaces[figures]'") from None
     with module.style.styled():
-        figure: Figure = getattr(module, function)(groups, metric, split)
+        figure: Figure = getattr(module, name.replace("-", "_"))(groups, metric, split)
     module.style.settle(figure)
     return figure
 

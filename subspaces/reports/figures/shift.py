@@ -86,7 +86,7 @@ def needed(groups: Sequence[Group], metric: str, split: str) -> list[Condition]:
             names = set(of_seeds(rows, (seed,))["data"])
             if not names or not {each.name for each in found} <= names:
                 run = f"run `subspaces evaluate {place(one)} --corruptions all`"
-                hint = "pass corruptions= to evaluate" if one.training is None else run
+                hint = "pass corruptions= to evaluate" if place(one) == one.name else run
                 raise UserError(f"{place(one)} was not measured on shifted data: {hint}")
         check_split(group, SPLIT)
     if not found:

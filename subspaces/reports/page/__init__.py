@@ -15,7 +15,7 @@ from subspaces.errors import ArgumentError, MissingPackageError
 from subspaces.evaluation.comparing import groups_of
 from subspaces.evaluation.record import Record
 from subspaces.reports.figures import listed
-from subspaces.reports.page import charts, tables
+from subspaces.reports.page import tables
 from subspaces.reports.page.content import Page, notes, tiles
 from subspaces.reports.page.numbers import better, capital, places, rounded
 from subspaces.reports.page.walk import walks
@@ -52,6 +52,8 @@ def _html(page: Page, library: str) -> str:
     """Return the page; its policy lets it run these two scripts and load nothing."""
     import jinja2
 
+    from subspaces.reports.page import charts
+
     here = resources.files(__name__) / "templates"
     own = "\n".join((here / name).read_text(encoding="utf-8") for name in SCRIPTS)
     scripts = [_inline(library), _inline(f'(() => {{\n"use strict";\n{own}\n}})();\n')]
@@ -59,7 +61,7 @@ def _html(page: Page, library: str) -> str:
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     shifted = tables.Shifted(page)
-    drawn = charts.charts(page) | ({"shift": charts.shift(shifted)} if shifted.answers and shifted.metrics else {})
+    drawn = charts.charts(page, shifted)
     data: dict[str, Any] = {
         "split": page.split,
         "what": page.what,
@@ -67,11 +69,11 @@ def _html(page: Page, library: str) -> str:
         "metrics": [_described(page, each) for each in page.metrics],
         "told": [page.metrics.index(each) for each in page.told],
         "runs": walks(page),
+        "points": tables.points(page),
         "template": charts.template(),
         "dark": charts.THEME,
         "charts": {
-            name: {"selects": [each.name for each in chart.selects], "states": chart.states}
-            for name, chart in drawn.items()
+            name: {"selects": [each[0] for each in one.selects], "states": one.states} for name, one in drawn.items()
         },
     }
     return environment.from_string((here / "page.html").read_text(encoding="utf-8")).render(

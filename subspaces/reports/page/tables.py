@@ -7,6 +7,7 @@ from typing import Any
 from subspaces.evaluation import conditions
 from subspaces.evaluation.comparing import SPLIT, Group
 from subspaces.evaluation.conditions import Condition
+from subspaces.evaluation.frames import to_frame
 from subspaces.evaluation.group_answers import GroupAnswer, each_answer
 from subspaces.evaluation.record import Choice, Description
 from subspaces.reports.page.content import Page
@@ -90,6 +91,21 @@ def of_runs(page: Page) -> Table:
         rows.append([one.name, group.label, one.answers[0].words, *seed, *values])
     names = ["Run", "Method", "Answer", *(["Seed"] if page.trained else []), *head(page.metrics)]
     return Table(f"The own answer of each run, {page.split} split", names, rows)
+
+
+def points(page: Page) -> str:
+    """Return every evaluated point and ensemble of the split as CSV, in which no name is a formula of a spreadsheet."""
+    import pandas as pd
+
+    frames = []
+    for _, one in page.evaluations:
+        name = f"'{one.name}" if one.name[:1] in ("=", "+", "-", "@", "\t", "\r") else one.name
+        seed = None if one.training is None else one.training.seeds[0]
+        frame = to_frame(one)
+        frames.append(frame[frame["data"] == page.split].assign(run=name, seed=seed))
+    frame = pd.concat(frames).dropna(axis="columns", how="all")
+    about = [name for name in ("run", "seed") if name in frame]
+    return str(frame[[*about, *frame.columns.drop(about)]].to_csv(index=False, float_format="%.6g"))
 
 
 def choices(page: Page) -> Table | None:

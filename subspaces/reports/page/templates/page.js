@@ -61,8 +61,8 @@ const DASHES = { dash: "6 4", dot: "2 3", dashdot: "7 3 2 3", longdash: "10 4", 
 
 // The drawing itself says nothing to a screen reader; its buttons, its caption and its table do.
 function draw(host, traces, layout) {
-  const hovermode = layout.hovermode !== "x unified" || (traces.length <= 18 && innerWidth >= 600)
-    ? layout.hovermode : "closest";
+  const crowded = traces.length > 18 || innerWidth < 600;
+  const hovermode = crowded ? "closest" : layout.hovermode ?? data.template.hovermode;
   const ratio = layout.meta?.ratio;
   const height = ratio && Math.round((host.clientWidth - 150) * ratio + 80);
   if (ratio) host.style.height = `${height}px`;
@@ -127,7 +127,7 @@ function watch(scroller) {
   };
   box.addEventListener("scroll", look, { passive: true });
   [box, box.firstElementChild].forEach((each) => new ResizeObserver(look).observe(each));
-  scroller.querySelector(".copy").addEventListener("click", (event) => copyFrom(event.target, box.firstElementChild));
+  copying(scroller.querySelector(".copy"), () => csv(box.firstElementChild));
 }
 
 function field(value) {
@@ -157,11 +157,14 @@ function csv(table) {
   return rows.map((row) => row.map(field).join(",") + "\r\n").join("");
 }
 
-async function copyFrom(button, table) {
-  if (!(await copy(csv(table)))) return;
-  button.textContent = "Copied";
-  announce("Copied to the clipboard", 0);
-  setTimeout(() => { button.textContent = "Copy as CSV"; }, 3000);
+function copying(button, text) {
+  const label = button.textContent;
+  button.addEventListener("click", async () => {
+    if (!(await copy(text()))) return;
+    button.textContent = "Copied";
+    announce("Copied to the clipboard", 0);
+    setTimeout(() => { button.textContent = label; }, 3000);
+  });
 }
 
 async function copy(text) {
@@ -177,6 +180,7 @@ async function copy(text) {
     return done;
   }
 }
+copying($("points"), () => data.points);
 $("copy-close").addEventListener("click", () => $("copy").close());
 document.querySelectorAll(".scroller").forEach(watch);
 for (const section of document.querySelectorAll("main > section")) {

@@ -109,9 +109,7 @@ function showSimplex(choose) {
 
 // A simplex of three vertices as a triangle to move in, by pointer or arrow keys, from one point to the next.
 
-const CIVIDIS = [
-  "#00224e", "#123570", "#3b496c", "#575d6d", "#707173", "#8a8678", "#a59c74", "#c3b369", "#e1cc55", "#fee838",
-];
+const CIVIDIS = ["00224e", "123570", "3b496c", "575d6d", "707173", "8a8678", "a59c74", "c3b369", "e1cc55", "fee838"];
 const CORNERS = [[30, 268], [330, 268], [180, 22]];
 const NAMES = [[14, 292, "start"], [346, 292, "end"], [180, 10, "middle"]];
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
@@ -139,9 +137,9 @@ function colouring(run, dots) {
     const known = values.filter((value) => value !== null).sort((a, b) => (one.higher ? a - b : b - a));
     const [worst, best] = [known[0], known.at(-1)];
     const step = (value) => Math.round(((CIVIDIS.length - 1) * (value - worst)) / (best - worst || 1));
-    values.forEach((value, i) => dots[i].setAttribute("fill", value === null ? "none" : CIVIDIS[step(value)]));
+    values.forEach((value, i) => dots[i].setAttribute("fill", value === null ? "none" : "#" + CIVIDIS[step(value)]));
     const bar = el("i", { "aria-hidden": "true" });
-    bar.style.background = `linear-gradient(to right, ${CIVIDIS.join(",")})`;
+    bar.style.background = `linear-gradient(to right, #${CIVIDIS.join(",#")})`;
     scale.replaceChildren(el("span", {}, shown(one, worst)), bar, el("span", {}, shown(one, best) + ", best"));
   }
   metric.addEventListener("change", paint);
@@ -176,9 +174,7 @@ function triangle(run, choose) {
     picture.setPointerCapture(event.pointerId);
     follow(event);
   });
-  picture.addEventListener("pointermove", (event) => {
-    if (picture.hasPointerCapture(event.pointerId)) follow(event);
-  });
+  picture.addEventListener("pointermove", (event) => picture.hasPointerCapture(event.pointerId) && follow(event));
   picture.addEventListener("keydown", (event) => {
     if (event.key !== "Home" && !ARROWS[event.key]) return;
     event.preventDefault();
@@ -203,20 +199,19 @@ function spark(index) {
 }
 
 function showNumbers() {
-  const { run } = walk, [point, ...ensembles] = shownRows();
-  const columns = [point, ...(run.middle && middle() >= 0 ? [{ ...run.points[middle()], name: run.middle }] : []), ...ensembles];
-  const along = run.kind === "interval";
-  const caption = `${run.name}: ${point.name}, ${data.split} split`;
-  const head = ["Metric", ...columns.map((one) => one.name)].map((name, at) => el("th", { scope: "col", class: at ? "number" : null }, name));
-  const rows = data.metrics.map((metric, at) => el("tr", {}, el("th", { scope: "row" }, metric.label),
-    ...columns.map(({ metrics }) => el("td", { class: "number" }, shown(metric, metrics[at]))),
-    ...(along ? [el("td", { class: "number wide" }, spark(at))] : [])));
-  if (along) head.push(el("th", { scope: "col", class: "number wide" }, "along α"));
-  const table = el("table", {}, el("caption", { class: "hidden" }, caption),
-    el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...rows));
-  const scroller = el("div", { class: "scroller" }, el("p", { class: "hint", hidden: true }, "Scroll sideways to see all columns →"),
-    el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, table),
-    el("div", { class: "under" }, el("button", { type: "button", class: "quiet copy", "aria-label": `Copy as CSV: ${caption}` }, "Copy as CSV")));
+  const { run } = walk, [point, ...ensembles] = shownRows(), along = run.kind === "interval";
+  const fixed = run.middle && middle() >= 0 ? [{ ...run.points[middle()], name: run.middle }] : [];
+  const columns = [point, ...fixed, ...ensembles], caption = `${run.name}: ${point.name}, ${data.split} split`;
+  const scroller = $("empty-table").content.firstElementChild.cloneNode(true), table = scroller.querySelector("table");
+  const number = (tag, content, more = "") => el(tag, { class: "number" + more, scope: tag === "th" ? "col" : null }, content);
+  table.append(el("caption", { class: "hidden" }, caption),
+    el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Metric"),
+      ...columns.map((one) => number("th", one.name)), ...(along ? [number("th", "along α", " wide")] : []))),
+    el("tbody", {}, ...data.metrics.map((metric, at) => el("tr", {}, el("th", { scope: "row" }, metric.label),
+      ...columns.map(({ metrics }) => number("td", shown(metric, metrics[at]))),
+      ...(along ? [number("td", spark(at), " wide")] : [])))));
+  scroller.querySelector(".scroll").setAttribute("aria-label", caption);
+  scroller.querySelector(".copy").setAttribute("aria-label", `Copy as CSV: ${caption}`);
   $("walk-numbers").replaceChildren(scroller);
   watch(scroller);
 }
