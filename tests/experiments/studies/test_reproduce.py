@@ -17,6 +17,7 @@ import pytest
 import torch
 
 import subspaces as ss
+from subspaces.errors import ArgumentError
 from subspaces.evaluation import Record
 from subspaces.evaluation.frames import to_frame
 from subspaces.experiments.data import load
@@ -285,12 +286,22 @@ def test_a_run_that_fails_stops_no_exhibit_without_it(tmp_path: Path, monkeypatc
 # What is asked for
 
 
-def test_an_unknown_name_suggests_the_nearest(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"no exhibit 'beta': did you mean 'betas'\?"):
-        asked(tmp_path, "beta")
-    with pytest.raises(ValueError, match=r"unknown scale 'papers': did you mean 'paper'\?"):
-        asked(tmp_path, scale="papers")
-    with pytest.raises(ValueError, match=r"on='cifar': did you mean 'cifar10'\?"):
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"name": "beta"}, r"no exhibit 'beta': did you mean 'betas'\?"),
+        ({"scale": "papers"}, r"unknown scale 'papers': did you mean 'paper'\?"),
+        ({"epochs": 3}, "epochs=…: the scale decides what is trained"),
+        ({"seeds": [1, 1 + TWIN]}, "seeds=1, 1001: the second is kept for a twin"),
+    ],
+)
+def test_what_cannot_be_made_says_why(given: dict[str, Any], words: str, tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match=words):
+        asked(tmp_path, **given)
+
+
+def test_an_unknown_bench_suggests_the_nearest() -> None:
+    with pytest.raises(ArgumentError, match=r"on='cifar': did you mean 'cifar10'\?"):
         plan("along", "paper", Setting.of(**QUIET), "cifar")
 
 
