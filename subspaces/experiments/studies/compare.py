@@ -317,7 +317,7 @@ def measure(
             wanted += [[members[at] for at in one] for size in sizes for one in disjoint(len(members), size)]
     ensembles = evaluations_together(wanted, evaluations, to=setting.out, **where) if wanted else []
     groups = groups_of([*evaluations, *ensembles])
-    splits, images = records[0].dataset["splits"], _training_images(runs[0].recipe, records[0], setting.data)
+    splits, images = records[0].dataset["splits"], training_images(runs[0].recipe, records[0], setting.data)
     entries = [each for group in groups for each in entries_of(group, named, list(splits), images, scaled)]
     known = (entry for entry in entries if reference is not None and same(entry.recipe, reference))
     return Comparison(entries, next(known, None), list(runs), images, splits["test"], groups=groups)
@@ -331,7 +331,7 @@ def disjoint(count: int, size: int) -> list[list[int]]:
     return [list(range(start, start + size)) for start in range(0, count - size + 1, size)]
 
 
-def _training_images(recipe: Recipe, record: Record, data: Path | None) -> int:
+def training_images(recipe: Recipe, record: Record, data: Path | None) -> int:
     """Return how many images runs were trained on: batch-norm statistics are of all of them, else the data says it."""
     if record.statistics["images"]:
         return int(record.statistics["images"])

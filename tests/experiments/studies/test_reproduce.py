@@ -314,3 +314,9 @@ def test_exhibits_are_made_where_the_data_is(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
     only = plan("along", "paper", Setting.of(data=tmp_path, **QUIET), ["cifar10"])
     assert [each.plan.bench.name for each in only.obstacles] == ["cifar10"]
+
+
+def test_the_call_is_that_of_the_package(tmp_path: Path) -> None:
+    found = ss.reproduce("dynamics", seeds=[3], runs=tmp_path / "runs", out=tmp_path / "out", **QUIET)
+    assert isinstance(found, Reproduction)
+    assert found.seeds == [3]
