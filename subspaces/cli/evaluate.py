@@ -2,6 +2,8 @@
 
 import dataclasses
 import math
+import shlex
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,7 +28,7 @@ from subspaces.cli.shared import (
 from subspaces.core import files
 from subspaces.errors import ArgumentError
 from subspaces.evaluation import api
-from subspaces.evaluation.changes import EXTRA
+from subspaces.evaluation.conditions import EXTRA
 from subspaces.evaluation.record import Record
 from subspaces.evaluation.settings import PLANE_PANEL, POINTS_PANEL, SHIFT_PANEL, Settings
 from subspaces.evaluation.settings import POINTS as MOST_POINTS
@@ -121,6 +123,7 @@ def evaluate(
         fields |= {"corruptions": _shifted(corruptions, severities, corrupted, corruption_seed)}
         settings = Settings(**fields, through=plane_through or (), precision=execution.precision)
     how: dict[str, Any] = {"data": data, "execution": execution, "trust": trust}
+    how["command"] = shlex.join(["subspaces", *sys.argv[1:]])
     records = api.evaluate_runs(runs, settings, progress=not (quiet or as_json), **how)
     folders = dict.fromkeys(run.resolve() for run in Run.begun(runs))
     if as_json:

@@ -17,7 +17,7 @@ from typer.core import TyperCommand
 from subspaces import networks
 from subspaces.cli.shared import completing, data_names
 from subspaces.evaluation.answers import ANSWERS
-from subspaces.evaluation.changes import EXTRA
+from subspaces.evaluation.conditions import EXTRA
 from subspaces.evaluation.corruptions import CORRUPTIONS
 from subspaces.experiments.data import NAMES, loading
 from subspaces.experiments.methods import own_fields

@@ -23,12 +23,12 @@ from subspaces.evaluation.settings import Settings
 from subspaces.evaluation.subject import How, left_alone, subject_of
 from subspaces.evaluation.tasks import Task, task_of, with_outputs
 from subspaces.experiments.data.dataset import Progress
+from subspaces.experiments.opening import Source, ensembles_beside, opened
 from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.runs import Run
 from subspaces.experiments.training.signals import stop_on_signals
 from subspaces.reports import figures
 from subspaces.reports.page import write_report
-from subspaces.reports.reading import Source
 from subspaces.reports.table import as_text, outlier_table, shift_table, text_table
 from subspaces.text import nearest, one_of
 
@@ -149,7 +149,8 @@ def plot(name: str, what: Source | Iterable[Source], path: str | os.PathLike[str
             raise ArgumentError(
                 f"plot({option}={checks.shown(value)}): expected name=, metric= and split=, each as text"
             )
-    figure = figures.draw(name, what, **options)
+    figures.check(name, options.get("metric"))
+    figure = figures.draw(name, opened(what, alike=figures.find(name).evaluated), **options)
     if path is not None:
         for target in figures.outputs(name, checks.folder("path", path)):
             figures.save(figure, target)
@@ -158,7 +159,8 @@ def plot(name: str, what: Source | Iterable[Source], path: str | os.PathLike[str
 
 def report(what: Source | Sequence[Source], path: str | os.PathLike[str]) -> Path:
     """Write a page about evaluations, files of such, runs or their folders: one HTML file that opens offline."""
-    return write_report(what, checks.folder("path", path))
+    target, found = checks.folder("path", path), opened(what)
+    return write_report([*found, *ensembles_beside(found, target.parent)], target)
 
 
 Networks = nn.Module | Sequence[nn.Module]
@@ -266,8 +268,9 @@ def evaluate_runs(
     execution: Execution,
     trust: bool,
     progress: bool | Progress,
+    command: str = "",
 ) -> list[Evaluation]:
-    """Measure what is missing of finished runs, as `evaluate` does."""
+    """Measure what is missing of finished runs, as `evaluate` does; `command` is the command line that asks for it."""
     several = checks.all_of("evaluate", what, (Run, str, os.PathLike), "a run, its folder, or several of them")
     known = [one for one in several if isinstance(one, Run) or Run.begun([one])]
     if several and not known:
@@ -281,7 +284,11 @@ def evaluate_runs(
     with stop_on_signals() as stop, bars(progress, stop) as shown:
 
         def work(one: RunSubject) -> Evaluation:
-            found = measuring.measure_all(Journal(one, one.task.metrics, settings), others, shown)
+            journal = Journal(one, one.task.metrics, settings)
+            journal.note(
+                command="\n".join(dict.fromkeys(filter(None, [*journal.record.command.splitlines(), command])))
+            )
+            found = measuring.measure_all(journal, others, shown)
             one.release()
             return Evaluation.of(found)
 

@@ -272,6 +272,7 @@ class Training:
     seconds: float | None  # that the steps of training took, where it is known
     folder: str
     recipe: dict[str, Any]
+    starts: list[dict[str, Any]] = field(default_factory=list, metadata=LATER)  # where each start of it ran
 
 
 @dataclass
@@ -288,6 +289,7 @@ class Record:
     statistics: dict[str, Any]
     recipe: dict[str, Any] | None = None
     training: Training | None = field(default=None, metadata=LATER)
+    command: str = field(default="", metadata=LATER)  # the command lines that made it
     rows: list[Row] = field(default_factory=list)
     planes: list[Plane] = field(default_factory=list)
     choices: list[Choice] = field(default_factory=list)

@@ -14,8 +14,9 @@ from subspaces.evaluation.cache import Measured, Shelf
 from subspaces.evaluation.integrity import measured_of
 from subspaces.evaluation.metrics import of_task
 from subspaces.evaluation.points import kind
+from subspaces.evaluation.record import FILE as EVALUATION
 from subspaces.evaluation.record import Answered, Record, Row, Training
-from subspaces.evaluation.run_ensembles import FILE
+from subspaces.evaluation.run_ensembles import FILE, evaluate_together
 from subspaces.experiments.methods import METHODS
 from subspaces.experiments.training.recipe import Recipe, all_fields
 from subspaces.experiments.training.runs import Run, RunError
@@ -59,8 +60,9 @@ def evaluation_of(run: Run, record: Record | None = None) -> Record:
     made = training_of(run.recipe, log=log, seconds=_seconds(found, log))
     shape = run.recipe.result_shape()
     about = {"kind": kind(shape), "vertices": shape.vertices, "members": run.recipe.definition.members}
-    training = dataclasses.replace(made, folder=str(run.folder))
-    return dataclasses.replace(found, name=run.folder.name, shape={**found.shape, **about}, training=training)
+    training = dataclasses.replace(made, folder=str(run.folder), starts=run.starts())
+    own: dict[str, Any] = {"shape": {**found.shape, **about}, "statistics": {**found.statistics, **distances(run)}}
+    return dataclasses.replace(found, name=run.folder.name, training=training, **own)
 
 
 def _seconds(record: Record, log: Sequence[dict[str, Any]]) -> float | None:
@@ -79,7 +81,7 @@ def opened(sources: Source | Iterable[Source], *, alike: bool = True) -> list[Re
 
     Args:
         sources: runs, their folders, evaluations, or files of such.
-        alike: refuse evaluations on test splits of different sizes.
+        alike: refuse runs that are not evaluated, and evaluations on test splits of different sizes.
     """
     several = checks.all_of("runs", sources, (str, os.PathLike, Run, Record), "run folders, or files of evaluations")
     found: dict[Any, Record] = {}
@@ -87,12 +89,12 @@ def opened(sources: Source | Iterable[Source], *, alike: bool = True) -> list[Re
         if isinstance(source, Record):
             found.setdefault(id(source), _with_training(source))
         elif isinstance(source, Run):
-            found.setdefault(source.folder.resolve(), evaluation_of(source))
+            found.setdefault(source.folder.resolve(), _evaluation_of(source, alike))
         elif Path(source).is_file():
             found.setdefault(Path(source).resolve(), _with_training(Record.read(Path(source))))
         else:
             for folder in Run.begun([source]):
-                found.setdefault(folder.resolve(), evaluation_of(Run.open(folder.resolve())))
+                found.setdefault(folder.resolve(), _evaluation_of(Run.open(folder.resolve()), alike))
     made = list(found.values())
     if not made:
         raise ArgumentError("no runs were given: expected one run folder or more")
@@ -120,6 +122,27 @@ def _check_comparable(first: Record, other: Record, alike: bool) -> None:
         raise RunError(
             f"{first.name} was evaluated with {ours} test images and {other.name} with {theirs}: evaluate them alike"
         )
+
+
+def evaluations_together(
+    groups: Sequence[Sequence[Run]], evaluations: Sequence[Record], **settings: Any
+) -> list[Record]:
+    """Measure runs together, as `evaluate_together` does, and return the ensembles as evaluations.
+
+    Of the runs of each ensemble one or more are among the evaluations; the seeds of all are those of the ensemble.
+    """
+    measured = evaluate_together(groups, **settings)
+    recipes = {run.folder.name: run.recipe for group in groups for run in group}
+    members = {f: name for one in measured for name, f in zip(one.key["runs"], one.key["families"], strict=True)}
+    others = members.keys() - {each.family for each in evaluations}
+    more = [
+        dataclasses.replace(
+            evaluations[0], environment={"family": family}, training=training_of(recipes[members[family]])
+        )
+        for family in others
+    ]
+    found = [together(one, [*evaluations, *more]) for one in measured]
+    return [each for each in found if each is not None]
 
 
 def ensembles_beside(evaluations: Sequence[Record], *folders: Path) -> list[Record]:
@@ -162,3 +185,16 @@ def together(measured: Measured, evaluations: Sequence[Record]) -> Record | None
         environment=measured.environment,
         training=dataclasses.replace(first.training, seeds=seeds, log=[], seconds=None, folder=""),
     )
+
+
+def _evaluation_of(run: Run, needed: bool) -> Record:
+    """Return the evaluation of a run; unless it is needed, an empty one of a run without any."""
+    if needed or (run.folder / EVALUATION).exists():
+        return evaluation_of(run)
+    dataset: dict[str, Any] = {"name": run.recipe.dataset, "classes": [], "splits": {}}
+    return evaluation_of(run, Record(run.folder.name, {}, "", [], [], {}, dataset, {}, run.recipe.to_dict()))
+
+
+def distances(run: Run) -> dict[str, float]:
+    """Return how far apart the vertices of a finished run are, which need not be what its log is of."""
+    return {name: float(run.result[name]) for name in ("l2", "cos2") if name in run.result} if run.finished else {}

@@ -1,7 +1,9 @@
 """The answers of evaluations, and what was chosen, as lines of a table."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console
@@ -9,9 +11,23 @@ from rich.markup import escape
 from rich.table import Table
 
 from subspaces.evaluation.answers import CHOSEN_ON, named
-from subspaces.evaluation.changes import Change, averaged, compared, mean_changes
+from subspaces.evaluation.comparing import Group, of_answer
+from subspaces.evaluation.conditions import (
+    Changed,
+    averaged_over,
+    changed,
+    conditions,
+    outlier_metrics,
+    outlier_rows,
+    relative,
+    shifted_rows,
+)
+from subspaces.evaluation.curves import shared
+from subspaces.evaluation.frames import ABOUT
 from subspaces.evaluation.record import Choice, Description, Record
-from subspaces.reports.measures import shared
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 CAPTION = "{split} examples{averaged}; * chosen on the very examples it is reported on"
 AVERAGED = {"probabilities": ", mean of probabilities", "mixture": ", mixture of what is predicted"}
@@ -117,28 +133,42 @@ class ShiftLine:
 
 def shift_lines(record: Record) -> Iterator[ShiftLine]:
     """Yield the answers on every set of shifted examples."""
-    for shift in record.shifts:
+    group = Group(record.name, [record])
+    frame = shifted_rows(group)
+    for key, rows in frame.groupby(["data", "severity", "group", "source"], sort=False):
         for answered in record.answers:
             clean = record.answer(answered.name)
-            for row in filter(answered.is_of, shift.rows):
-                change = {name: each.relative for name, each in compared(clean, row.metrics).items()}
-                about = (shift.name, shift.severity, shift.group, shift.source, answered.words, answered.networks)
-                yield ShiftLine(*about, row.metrics, change)
+            for metrics in _metrics(group, rows, answered.name):
+                known = {} if clean is None else clean.metrics
+                pairs = {name: (known[name], metrics[name]) for name in metrics if name in known}
+                change = dict.fromkeys(metrics) | {name: _finite(relative(*pair)) for name, pair in pairs.items()}
+                name, severity, kind, source = key
+                yield ShiftLine(name, int(severity), kind, source, answered.words, answered.networks, metrics, change)
+
+
+def _metrics(group: Group, rows: "pd.DataFrame", answer: str) -> Iterator[dict[str, float]]:
+    """Yield the metrics of the rows of an answer, but for those that were not measured."""
+    found = of_answer(group, rows, answer).drop(columns=["method", "seeds", *ABOUT])
+    for values in found.to_dict("records"):
+        yield {str(name): float(value) for name, value in values.items() if not math.isnan(value)}
+
+
+def _finite(value: float) -> float | None:
+    return None if math.isnan(value) else value
 
 
 def shift_table(records: Sequence[Record]) -> Table:
     """Return the table of answers on shifted data: means over all sets, and how much they differ from clean ones."""
     metrics = headlines(records)
     rows: list[tuple[str, ...]] = []
-    for record in (each for each in records if each.shifts):
-        sets = averaged(record)
-        kinds = len({each.name for each in sets})
-        lines: list[tuple[str, ...]] = []
-        for answered in record.answers:
-            if found := mean_changes(record, answered):
-                numbers = (_changed(each, found.get(each.name)) for each in metrics)
-                lines.append((f"  {escape(answered.words)}", str(answered.networks), *numbers))
-        rows += _under(f"{record.name}: mean over {_count(len(sets), 'set')} of {_count(kinds, 'kind')}", lines)
+    for group in (Group(each.name, [each]) for each in records):
+        found = averaged_over(conditions([group]))
+        lines = [
+            (f"  {escape(one.before.words)}", str(one.before.networks), *(_changed(each, one) for each in metrics))
+            for one in changed(group, found)
+        ]
+        count = sum(len(each.severities) for each in found)
+        rows += _under(f"{group.label}: mean over {_count(count, 'set')} of {_count(len(found), 'kind')}", lines)
     return _laid_out(["answer on shifted data"], ["networks", *(each.title for each in metrics)], rows, SHIFTED)
 
 
@@ -151,12 +181,13 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}{'s' if number != 1 else ''}"
 
 
-def _changed(metric: Description, change: Change | None) -> str:
+def _changed(metric: Description, one: Changed) -> str:
     """Return a metric on shifted data, and by which share of its clean value it differs."""
-    if change is None:
+    value = one.after.spread(metric.name).mean
+    if math.isnan(value):
         return "–"
-    relative = "" if change.relative is None else f" ({100 * change.relative:+.1f} %)"
-    return f"{metric.shown(change.value)}{relative}"
+    change = one.spread(metric.name).mean
+    return metric.shown(value) + ("" if math.isnan(change) else f" ({100 * change:+.1f} %)")
 
 
 @dataclass(frozen=True)
@@ -171,18 +202,18 @@ class OutlierLine:
 
 def outlier_lines(record: Record) -> Iterator[OutlierLine]:
     """Yield the answers against all outliers."""
-    for outliers in record.outliers:
+    group = Group(record.name, [record])
+    for name, rows in outlier_rows(group).groupby("data", sort=False):
         for answered in record.answers:
-            for row in filter(answered.is_of, outliers.rows):
-                yield OutlierLine(outliers.name, answered.words, answered.networks, row.metrics)
+            for metrics in _metrics(group, rows, answered.name):
+                yield OutlierLine(str(name), answered.words, answered.networks, metrics)
 
 
 def outlier_table(records: Sequence[Record]) -> Table:
     """Return the table of how well answers tell the test examples from outliers."""
-    described = {each.name: each for record in records for some in record.outliers for each in some.metrics}
-    metrics = [each for each in described.values() if each.headline]
+    metrics = [each for each in outlier_metrics([Group(one.name, [one]) for one in records]) if each.headline]
     rows: list[tuple[str, ...]] = []
-    for record in (each for each in records if each.outliers):
+    for record in records:
         lines: list[tuple[str, ...]] = []
         for line in outlier_lines(record):
             numbers = (each.shown(line.metrics[each.name]) if each.name in line.metrics else "–" for each in metrics)

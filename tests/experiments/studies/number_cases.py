@@ -1,6 +1,5 @@
 """What a table must say, computed with numpy and scipy from the runs' records, and how it must be written."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -124,14 +123,3 @@ def cells_of(text: str) -> list[list[str]]:
     """The cells of every line of Markdown tables, headings and rules included."""
     rows = (line for line in text.splitlines() if line.startswith("|"))
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
-
-
-def printed(text: str) -> list[str]:
-    """The lines of a printed table with single spaces."""
-    return [" ".join(line.split()) for line in text.splitlines()]
-
-
-def lines_of(cells: Sequence[Sequence[str]]) -> list[str]:
-    """What a printed table shows of the cells of one row, line by line."""
-    height = max(map(len, cells))
-    return [" ".join(cell[at] for cell in cells if at < len(cell)) for at in range(height)]
