@@ -52,8 +52,9 @@ def state(caption: str, *plots: tuple[Traces, dict[str, Any]]) -> dict[str, Any]
 
 def template() -> dict[str, Any]:
     """Return what all charts have in common."""
-    axis = go.layout.XAxis(gridcolor=GRID, linecolor=MUTED, tickcolor=GRID, zeroline=False, automargin=True)
-    axis.update(tickfont_size=12, tickfont_color=MUTED, title_font_size=13, title_font_color=MUTED, title_standoff=10)
+    axis = go.layout.XAxis(gridcolor=GRID, linecolor=MUTED, showline=True, tickcolor=GRID, zeroline=False)
+    axis.update(automargin=True, tickfont_size=12, tickfont_color=MUTED, title_standoff=10)
+    axis.update(title_font_size=13, title_font_color=MUTED)
     made = go.Layout(font_family="system-ui, sans-serif", font_size=13, font_color=TEXT, showlegend=False, xaxis=axis)
     made.update(hovermode="x unified")
     made.update(paper_bgcolor=CLEAR, plot_bgcolor=CLEAR, margin={"l": 56, "r": 12, "t": 28, "b": 46})
