@@ -1,4 +1,4 @@
-"""In the place of training and measuring: run folders with numbers that were drawn, and what each call was made with.
+"""In the place of training and measuring: run folders with numbers that were drawn.
 
 Every number of such a run is drawn on its own, so that no two of them are equal and a wrong one shows wherever it is.
 """
@@ -72,10 +72,7 @@ def _asked_with_dropout(run: Run, passes: int) -> Record:
 
 
 class Pretended:
-    """Stand-ins for what trains and measures; `calls` has what each of them was called with."""
-
-    def __init__(self) -> None:
-        self.calls: dict[str, list[dict[str, Any]]] = {}
+    """Stand-ins for what trains and measures."""
 
     def patch(self, patch: pytest.MonkeyPatch, module: str) -> None:
         """Put the stand-ins in the place of the names that a module has imported."""
@@ -83,31 +80,17 @@ class Pretended:
         patch.setattr(
             "subspaces.experiments.training.feasible.check", lambda *_: None
         )  # a network without dropout will do
-        for name in ("train", "train_recipes", "evaluate", "evaluate_together"):
+        for name in ("train_recipes", "evaluate", "evaluate_together"):
             if hasattr(place, name):
                 patch.setattr(place, name, getattr(self, name))
 
-    def _note(self, name: str, **settings: Any) -> None:
-        self.calls.setdefault(name, []).append(settings)
-
-    def train(self, recipe: Any, seeds: Sequence[int] | None = None, **settings: Any) -> list[Run]:
-        self._note("train", recipe=recipe, seeds=seeds, **settings)
-        recipes = [recipe] if isinstance(recipe, Recipe) else recipe
-        several = [dataclasses.replace(one, seed=seed) for one in recipes for seed in seeds or [one.seed]]
-        return [made(Path(settings["out"]), one) for one in several]
-
     def train_recipes(self, recipes: Sequence[Recipe], execution: Execution, **settings: Any) -> list[Run]:
-        return self.train(recipes, execution=execution, **settings)
+        return [made(Path(settings["out"]), one) for one in recipes]
 
-    def evaluate(self, runs: Any, **settings: Any) -> Record | list[Record]:
-        self._note("evaluate", runs=runs, **settings)
-        passes = settings.get("dropout_passes", 20)
-        if isinstance(runs, Run):
-            return _asked_with_dropout(runs, passes)
-        return [_asked_with_dropout(run, passes) for run in runs]
+    def evaluate(self, runs: Sequence[Run], dropout_passes: int = 20, **settings: Any) -> list[Record]:
+        return [_asked_with_dropout(run, dropout_passes) for run in runs]
 
-    def evaluate_together(self, groups: Any, *, to: Path, **settings: Any) -> list[Measured]:
-        self._note("evaluate_together", groups=groups, to=to, **settings)
+    def evaluate_together(self, groups: Any, **settings: Any) -> list[Measured]:
         found = []
         for group in groups:
             names, families = [one.folder.name for one in group], [Record.read(one.folder).family for one in group]

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from subspaces.core import files
 from subspaces.evaluation.api import evaluate
@@ -33,6 +33,9 @@ from subspaces.experiments.training.feasible import DATA as ALIKE
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.runs import Run, RunError
 from subspaces.reports.page import write_report
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SCHEMA = 1
 MARK = "*"  # chosen on the very images it is reported on
@@ -88,7 +91,7 @@ def compare(
 
     Example:
         >>> comparison = ss.compare(["digits-standard", "digits-line"], seeds=[0, 1], epochs=20)
-        >>> {entry.named: entry.values("accuracy") for entry in comparison.entries}
+        >>> comparison.frame.groupby(["method", "words"])["accuracy"].mean()
     """
     where: dict[str, Any] = {"data": data, "runs": runs, "out": out, "show": show, "tensorboard": tensorboard}
     setting = Setting.of(seeds=seeds, ensembles=ensembles, dropout_passes=dropout_passes, **where, **changes)
@@ -127,6 +130,13 @@ class Comparison(Result):
     training_images: int
     test_images: int
     groups: list[Group] = field(default_factory=list, repr=False)
+
+    @property
+    def frame(self) -> "pd.DataFrame":
+        """One row per answer and seed: method, answer, words, networks, runs, seeds and a column per metric."""
+        import pandas as pd
+
+        return pd.concat([entry.frame for entry in self.entries], ignore_index=True)
 
     @property
     def evaluations(self) -> list[Record]:
@@ -307,7 +317,7 @@ def measure(
             wanted += [[members[at] for at in one] for size in sizes for one in disjoint(len(members), size)]
     ensembles = evaluations_together(wanted, evaluations, to=setting.out, **where) if wanted else []
     groups = groups_of([*evaluations, *ensembles])
-    splits, images = records[0].dataset["splits"], _training_images(runs[0].recipe, records[0], setting.data)
+    splits, images = records[0].dataset["splits"], training_images(runs[0].recipe, records[0], setting.data)
     entries = [each for group in groups for each in entries_of(group, named, list(splits), images, scaled)]
     known = (entry for entry in entries if reference is not None and same(entry.recipe, reference))
     return Comparison(entries, next(known, None), list(runs), images, splits["test"], groups=groups)
@@ -321,7 +331,7 @@ def disjoint(count: int, size: int) -> list[list[int]]:
     return [list(range(start, start + size)) for start in range(0, count - size + 1, size)]
 
 
-def _training_images(recipe: Recipe, record: Record, data: Path | None) -> int:
+def training_images(recipe: Recipe, record: Record, data: Path | None) -> int:
     """Return how many images runs were trained on: batch-norm statistics are of all of them, else the data says it."""
     if record.statistics["images"]:
         return int(record.statistics["images"])

@@ -28,7 +28,7 @@ from study_cases import (
 import subspaces as ss
 from subspaces.core import files
 from subspaces.evaluation.predictor import Predictor
-from subspaces.experiments.studies.compare import Comparison, disjoint
+from subspaces.experiments.studies.compare import Comparison, disjoint, training_images
 from subspaces.experiments.studies.entries import entries_of, training_steps
 from subspaces.experiments.studies.setting import Setting, resolve, states
 from subspaces.experiments.training import RECIPES, Recipe, Run, RunError, Stopped
@@ -94,6 +94,14 @@ def test_costs(comparison: Comparison, written: dict[str, Any]) -> None:
         (Recipe(epochs=2, method="integral"), 3 * 2 * 391),
     ):
         assert training_steps(recipe, 50_000) == steps
+
+
+def test_the_data_says_how_many_images_a_network_without_batch_norm_was_trained_on(comparison: Comparison) -> None:
+    record = replace(comparison.groups[0].evaluations[0], statistics={"images": 0})
+    recipe = comparison.runs[0].recipe
+    assert training_images(recipe, record, None) == 1200 - recipe.validation
+    with pytest.raises(RunError, match="is not known without its data; see --data"):
+        training_images(replace(recipe, dataset="imagenet"), record, Path("nowhere"))
 
 
 @pytest.mark.parametrize(

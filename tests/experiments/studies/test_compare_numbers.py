@@ -83,9 +83,11 @@ def test_json_has_every_number(made: tuple[Comparison, Path]) -> None:
     every = [replace(recipe, seed=seed) for recipe in RECIPES for seed in SEEDS]
     assert [one["run"] for one in stored["runs"]] == [Run.under("", recipe).folder.name for recipe in every]
     assert (stored["split"], stored["confidence"], stored["validation"]) == ("test", 0.95, 20)
+    frame = comparison.frame.set_index(["method", "words"])
     for entry, (recipe, answer, networks) in zip(stored["entries"], ANSWERS, strict=True):
         for metric in METRICS:
             one = expected(comparison, recipe, answer, metric)
+            assert frame.loc[[(METHODS[recipe.name], answer)], metric].tolist() == one.values
             one.check(entry["metrics"][metric])
             one.check_difference(entry["metrics"][metric]["difference"])
         assert entry["networks_at_test"] == networks

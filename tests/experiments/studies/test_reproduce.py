@@ -12,11 +12,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 import subspaces as ss
+from subspaces.errors import ArgumentError
 from subspaces.evaluation import Record
+from subspaces.evaluation.frames import to_frame
 from subspaces.experiments.data import load
 from subspaces.experiments.studies.catalogue import EXHIBITS, SCALES, VERDICTS, Reproduced
 from subspaces.experiments.studies.catalogue.compared import TWIN
@@ -159,21 +162,25 @@ def test_distances_are_those_of_the_log(by_name: dict[str, Reproduced], program:
 
 
 def test_changes_are_over_the_corruptions_of_the_exhibit(by_name: dict[str, Reproduced], program: Program) -> None:
-    """Also where the same runs were measured on others for another exhibit."""
-    found = record(program, "line")
-    wanted = [one for one in found.shifts if one.severity == 3 and one.name in SMOKE.corruptions]
-    assert len(wanted) == len(SMOKE.corruptions) < len(found.shifts)
-    clean = {row.alphas[0]: row.accuracy for row in found.rows if row.kind == "point" and row.split == "test"}
-    changes = [
-        {row.alphas[0]: row.accuracy / clean[row.alphas[0]] - 1 for row in one.rows if row.kind == "point"}
-        for one in wanted
-    ]
-    assert set(changes[0]) == {0.0, 0.1, 0.5, 0.9, 1.0}
+    """Also where the same runs were measured on others; claim and picture choose by the relative change."""
+    frame = to_frame(record(program, "line"))
+    points = frame[(frame["kind"] == "point") & frame["alpha"].notna()]
+    wanted = points[points["data"].isin(SMOKE.corruptions) & (points["severity"] == 3)]
+    assert len(points[points["severity"] > 0]) > len(wanted)
+    clean = points[points["data"] == "test"].set_index("alpha")["accuracy"]
+    shifted = wanted.pivot(index="alpha", columns="data", values="accuracy")
+    assert (set(shifted.index), len(shifted.columns)) == ({0.0, 0.1, 0.5, 0.9, 1.0}, len(SMOKE.corruptions))
+    changes = shifted.div(clean[shifted.index], axis=0) - 1
     at_middle = claimed(by_name["corrupted-midpoint"], "the midpoint of the line loses less than standard")
-    assert at_middle["above"]["mean"] == pytest.approx(fmean(each[0.5] for each in changes))
+    assert at_middle["above"]["mean"] == pytest.approx(changes.loc[0.5].mean())
     best = claimed(by_name["corrupted-best"], "the best network of the line")
-    assert best["above"]["mean"] == pytest.approx(fmean(max(each.values()) for each in changes))
+    assert best["above"]["mean"] == pytest.approx(changes.max().mean())
     assert best["below"] == at_middle["below"]
+    one = by_name["corrupted-best"]
+    stars = one.exhibit.draw(one.found).axes[0].lines[0].get_ydata()
+    assert len(stars) == len(SMOKE.corruptions) + 1
+    assert stars[-1] == pytest.approx(100 * (best["above"]["mean"] - best["below"]["mean"]))
+    assert stars[-1] == pytest.approx(np.mean(stars[:-1]))
 
 
 def test_mixtures_are_averaged_over_their_draws(by_name: dict[str, Reproduced]) -> None:
@@ -279,12 +286,22 @@ def test_a_run_that_fails_stops_no_exhibit_without_it(tmp_path: Path, monkeypatc
 # What is asked for
 
 
-def test_an_unknown_name_suggests_the_nearest(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"no exhibit 'beta': did you mean 'betas'\?"):
-        asked(tmp_path, "beta")
-    with pytest.raises(ValueError, match=r"unknown scale 'papers': did you mean 'paper'\?"):
-        asked(tmp_path, scale="papers")
-    with pytest.raises(ValueError, match=r"on='cifar': did you mean 'cifar10'\?"):
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"name": "beta"}, r"no exhibit 'beta': did you mean 'betas'\?"),
+        ({"scale": "papers"}, r"unknown scale 'papers': did you mean 'paper'\?"),
+        ({"epochs": 3}, "epochs=…: the scale decides what is trained"),
+        ({"seeds": [1, 1 + TWIN]}, "seeds=1, 1001: the second is kept for a twin"),
+    ],
+)
+def test_what_cannot_be_made_says_why(given: dict[str, Any], words: str, tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match=words):
+        asked(tmp_path, **given)
+
+
+def test_an_unknown_bench_suggests_the_nearest() -> None:
+    with pytest.raises(ArgumentError, match=r"on='cifar': did you mean 'cifar10'\?"):
         plan("along", "paper", Setting.of(**QUIET), "cifar")
 
 
@@ -297,3 +314,9 @@ def test_exhibits_are_made_where_the_data_is(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
     only = plan("along", "paper", Setting.of(data=tmp_path, **QUIET), ["cifar10"])
     assert [each.plan.bench.name for each in only.obstacles] == ["cifar10"]
+
+
+def test_the_call_is_that_of_the_package(tmp_path: Path) -> None:
+    found = ss.reproduce("dynamics", seeds=[3], runs=tmp_path / "runs", out=tmp_path / "out", **QUIET)
+    assert isinstance(found, Reproduction)
+    assert found.seeds == [3]
