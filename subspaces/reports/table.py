@@ -1,9 +1,9 @@
 """The answers of evaluations, and what was chosen, as lines of a table."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -24,10 +24,7 @@ from subspaces.evaluation.conditions import (
 )
 from subspaces.evaluation.curves import shared
 from subspaces.evaluation.frames import ABOUT
-from subspaces.evaluation.record import Choice, Description, Record
-
-if TYPE_CHECKING:
-    import pandas as pd
+from subspaces.evaluation.record import Answered, Choice, Description, Record
 
 CAPTION = "{split} examples{averaged}; * chosen on the very examples it is reported on"
 AVERAGED = {"probabilities": ", mean of probabilities", "mixture": ", mixture of what is predicted"}
@@ -117,96 +114,56 @@ def _laid_out(words: Sequence[str], numbers: Sequence[str], rows: Sequence[tuple
     return table
 
 
-@dataclass(frozen=True)
-class ShiftLine:
-    """What answers on one set of shifted examples, how good it is there, and how much of each metric has changed."""
-
-    name: str
-    severity: int
-    group: str
-    source: str
-    what: str
-    networks: int
-    metrics: dict[str, float]
-    change: dict[str, float | None]
+def shift_lines(record: Record) -> Iterator[dict[str, Any]]:
+    """Yield the answers on every set of shifted examples: metrics, and how much each has changed."""
+    for about, answered, metrics in _each(record, shifted_rows):
+        clean = record.answer(answered.name)
+        known = {} if clean is None else clean.metrics
+        changes = {name: relative(known[name], metrics[name]) for name in metrics if name in known}
+        finite = {name: each for name, each in changes.items() if not math.isnan(each)}
+        yield {**about, "metrics": metrics, "change": dict.fromkeys(metrics) | finite}
 
 
-def shift_lines(record: Record) -> Iterator[ShiftLine]:
-    """Yield the answers on every set of shifted examples."""
+def outlier_lines(record: Record) -> Iterator[dict[str, Any]]:
+    """Yield the answers against all outliers."""
+    for about, _, metrics in _each(record, outlier_rows):
+        yield {**{name: about[name] for name in ("name", "what", "networks")}, "metrics": metrics}
+
+
+Measured = tuple[dict[str, Any], Answered, dict[str, float]]
+
+
+def _each(record: Record, wanted: Callable[[Group], Any]) -> Iterator[Measured]:
+    """Yield what was measured of each answer on each set, but for metrics that were not."""
     group = Group(record.name, [record])
-    frame = shifted_rows(group)
-    for key, rows in frame.groupby(["data", "severity", "group", "source"], sort=False):
+    for key, rows in wanted(group).groupby(["data", "severity", "group", "source"], sort=False):
+        about = dict(zip(("name", "severity", "group", "source"), key, strict=True)) | {"severity": int(key[1])}
         for answered in record.answers:
-            clean = record.answer(answered.name)
-            for metrics in _metrics(group, rows, answered.name):
-                known = {} if clean is None else clean.metrics
-                pairs = {name: (known[name], metrics[name]) for name in metrics if name in known}
-                change = dict.fromkeys(metrics) | {name: _finite(relative(*pair)) for name, pair in pairs.items()}
-                name, severity, kind, source = key
-                yield ShiftLine(name, int(severity), kind, source, answered.words, answered.networks, metrics, change)
-
-
-def _metrics(group: Group, rows: "pd.DataFrame", answer: str) -> Iterator[dict[str, float]]:
-    """Yield the metrics of the rows of an answer, but for those that were not measured."""
-    found = of_answer(group, rows, answer).drop(columns=["method", "seeds", *ABOUT])
-    for values in found.to_dict("records"):
-        yield {str(name): float(value) for name, value in values.items() if not math.isnan(value)}
-
-
-def _finite(value: float) -> float | None:
-    return None if math.isnan(value) else value
+            part = of_answer(group, rows, answered.name).drop(columns=["method", "seeds", *ABOUT])
+            for found in part.to_dict("records"):
+                metrics = {str(name): float(value) for name, value in found.items() if not math.isnan(value)}
+                yield {**about, "what": answered.words, "networks": answered.networks}, answered, metrics
 
 
 def shift_table(records: Sequence[Record]) -> Table:
     """Return the table of answers on shifted data: means over all sets, and how much they differ from clean ones."""
-    metrics = headlines(records)
-    rows: list[tuple[str, ...]] = []
+    metrics, rows = headlines(records), list[tuple[str, ...]]()
     for group in (Group(each.name, [each]) for each in records):
         found = averaged_over(conditions([group]))
-        lines = [
-            (f"  {escape(one.before.words)}", str(one.before.networks), *(_changed(each, one) for each in metrics))
-            for one in changed(group, found)
-        ]
-        count = sum(len(each.severities) for each in found)
-        rows += _under(f"{group.label}: mean over {_count(count, 'set')} of {_count(len(found), 'kind')}", lines)
+        count, kinds = sum(len(each.severities) for each in found), len(found)
+        sets = f"{count} set{'s' * (count != 1)} of {kinds} kind{'s' * (kinds != 1)}"
+        answers = changed(group, found)
+        rows += [(escape(f"{group.label}: mean over {sets}"),)] if answers else []
+        for one in answers:
+            numbers = (_changed(each, one) for each in metrics)
+            rows.append((f"  {escape(one.before.words)}", str(one.before.networks), *numbers))
     return _laid_out(["answer on shifted data"], ["networks", *(each.title for each in metrics)], rows, SHIFTED)
-
-
-def _under(heading: str, lines: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Return lines below what they are of; nothing where there are none."""
-    return [(escape(heading),), *lines] if lines else []
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'s' if number != 1 else ''}"
 
 
 def _changed(metric: Description, one: Changed) -> str:
     """Return a metric on shifted data, and by which share of its clean value it differs."""
-    value = one.after.spread(metric.name).mean
-    if math.isnan(value):
-        return "–"
-    change = one.spread(metric.name).mean
-    return metric.shown(value) + ("" if math.isnan(change) else f" ({100 * change:+.1f} %)")
-
-
-@dataclass(frozen=True)
-class OutlierLine:
-    """What answers, and how well that tells the test examples from outliers."""
-
-    name: str
-    what: str
-    networks: int
-    metrics: dict[str, float]
-
-
-def outlier_lines(record: Record) -> Iterator[OutlierLine]:
-    """Yield the answers against all outliers."""
-    group = Group(record.name, [record])
-    for name, rows in outlier_rows(group).groupby("data", sort=False):
-        for answered in record.answers:
-            for metrics in _metrics(group, rows, answered.name):
-                yield OutlierLine(str(name), answered.words, answered.networks, metrics)
+    value, change = one.after.spread(metric.name).mean, one.spread(metric.name).mean
+    return "–" if math.isnan(value) else metric.shown(value) + f" ({100 * change:+.1f} %)" * (not math.isnan(change))
 
 
 def outlier_table(records: Sequence[Record]) -> Table:
@@ -214,11 +171,12 @@ def outlier_table(records: Sequence[Record]) -> Table:
     metrics = [each for each in outlier_metrics([Group(one.name, [one]) for one in records]) if each.headline]
     rows: list[tuple[str, ...]] = []
     for record in records:
-        lines: list[tuple[str, ...]] = []
-        for line in outlier_lines(record):
-            numbers = (each.shown(line.metrics[each.name]) if each.name in line.metrics else "–" for each in metrics)
-            lines.append((f"  {escape(line.what)}", escape(line.name), str(line.networks), *numbers))
-        rows += _under(record.name, lines)
+        found = list(outlier_lines(record))
+        rows += [(escape(record.name),)] if found else []
+        for line in found:
+            known = line["metrics"]
+            numbers = (each.shown(known[each.name]) if each.name in known else "–" for each in metrics)
+            rows.append((f"  {escape(line['what'])}", escape(line["name"]), str(line["networks"]), *numbers))
     return _laid_out(["answer", "outliers"], ["networks", *(each.title for each in metrics)], rows, OUTLIERS)
 
 

@@ -161,14 +161,6 @@ def test_what_needs_a_run_says_so(own) -> None:
         own["line"].plot("betas")
 
 
-def test_the_vertices_are_as_far_apart_as_their_weights(own) -> None:
-    figure = own["line"].plot("diversity", metric="l2")
-    one, other = (net.state_dict() for net in (family(ss.Line()).at(0.0), family(ss.Line()).at(1.0)))
-    names = [name for name, weights in mlp().named_parameters() if weights.ndim > 1]  # not biases and norms
-    distance = sum(float((one[name] - other[name]).square().sum()) for name in names) ** 0.5
-    assert figure.axes[0].patches[0].get_width() == pytest.approx(distance, rel=1e-4)
-
-
 def test_a_regression_has_figures_but_no_confidences(regression) -> None:
     axes = regression.plot("along").axes[0]
     assert axes.get_ylabel() == "RMSE"
@@ -242,16 +234,6 @@ def test_the_page_of_networks_of_ones_own(own, saved, opened, tmp_path: Path) ->
     assert "seed" not in texts(ss.plot("along", saved))
 
 
-def test_a_page_of_a_run_and_of_a_network_of_ones_own(own, opened, tmp_path: Path) -> None:
-    run = made_runs.run(tmp_path, "line")
-    page = opened(ss.report([run, own["line"]], tmp_path / "report.html"))
-    names = [line[0] for line in table(page, "#facts")["body"] if len(line) == 1]
-    assert names == ["line", "my line"]
-    assert "Training time" in table(page, "#facts")["head"]
-    labels = [text for each in ss.plot("along", [run, own["line"]]).legends for text in each.get_texts()]
-    assert {"line", "my line"} <= {text.get_text() for text in labels}
-
-
 def test_evaluations_of_runs_are_shown_as_the_runs_are(opened, tmp_path: Path) -> None:
     folders = [made_runs.run(tmp_path, name, seed=seed) for name in ("standard", "line") for seed in (0, 1)]
     hand = [ss.Evaluation.load(folder) for folder in folders]
@@ -294,13 +276,6 @@ def test_a_page_of_several_networks(networks, opened, tmp_path: Path) -> None:
     assert page.locator("#walk-point option").all_inner_texts() == ["network 1", "network 2", "network 3"]
 
 
-def test_a_line_that_answers_with_its_ends_alone(opened, tmp_path: Path) -> None:
-    found = ss.evaluate(family(ss.Line()), name="ends", grid=GRID, answers=["vertices"], **LOADERS)
-    page = opened(found.report(tmp_path / "report.html"))
-    rows = {line[0]: line for line in table(page, "#facts")["body"]}
-    assert reads(rows["ensemble of 2 vertices"][2], found["vertices"].nll, digits=3)
-
-
 def test_the_nearest_to_a_goal_is_bold(regression, opened, tmp_path: Path) -> None:
     rows = [row for row in regression.rows if row.split == "test" and row.kind == "point"]
     for row, share in zip(rows, (0.86, 0.99, 0.99, 0.93, 0.99, 0.99, 0.99), strict=True):
@@ -312,14 +287,6 @@ def test_the_nearest_to_a_goal_is_bold(regression, opened, tmp_path: Path) -> No
     best = min(abs(number - 90) for number in numbers.values())
     assert bold == [name for name, number in numbers.items() if abs(number - 90) == best]
     assert max(numbers, key=lambda name: numbers[name]) not in bold
-
-
-def test_tokens_have_a_page(tokens, opened, tmp_path: Path) -> None:
-    page = opened(tokens.report(tmp_path / "report.html"))
-    assert "Perplexity" in table(page, "#facts")["head"]
-    assert "180 tokens" in page.inner_text("header")
-    assert page.locator("#selective").count() == 0
-    assert page.locator("#walk-reliability .chart").count() == 1
 
 
 # What others add

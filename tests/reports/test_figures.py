@@ -14,7 +14,6 @@ import made_shifts
 import matplotlib as mpl
 import numpy as np
 import pytest
-from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from PIL import Image
@@ -26,7 +25,7 @@ from subspaces.evaluation.record import Record, Row
 from subspaces.experiments.opening import opened
 from subspaces.experiments.training.runs import Run
 from subspaces.reports import figures
-from subspaces.reports.figures import along, plane, style
+from subspaces.reports.figures import plane, style
 
 Made = dict[str, list[Path]]
 FIT = {  # runs that a figure can be drawn of
@@ -153,13 +152,6 @@ def test_a_figure_of_one_seed_says_so(made):
     assert "one seed" in words(draw_these("reliability", made["line"][:1]))
 
 
-def test_settings_of_the_user_are_left_alone(made):
-    with mpl.rc_context({"font.size": 20}):
-        before = dict(mpl.rcParams)
-        draw(made, "along")
-        assert dict(mpl.rcParams) == before
-
-
 def test_groups_are_told_apart_without_colour(made):
     lines = ("line", "line-beta0", "line-beta0.1", "curve", "line-layerwise")
     groups = groups_of_these(folders(made, "standard", *lines, *(f"simplex{m}" for m in range(2, 7))))
@@ -178,16 +170,6 @@ def test_single_networks_are_told_apart_without_colour(made):
     for look in looks:
         mark = style.key(look, "").get_markerfacecolor()
         assert (mark == "white") is look.hollow is (look in looks[:20] and look.marker != "*")
-
-
-@pytest.mark.parametrize("name", ["vertices", "selective", "along"])
-def test_single_networks_are_told_apart_in_legends(name, made, tmp_path: Path):
-    singles = [made_runs.run(tmp_path, method) for method in ("ema", "integral", "sam")]
-    *_, legend = draw_these(name, [*made["standard"], *made["line"], *singles]).legends
-    handles = {text.get_text().split()[0]: h for text, h in zip(legend.get_texts(), legend.legend_handles, strict=True)}
-    alone = [handles[method] for method in ("standard", "ema", "integral,", "sam")]
-    assert len({handle.get_marker() for handle in alone}) == 4
-    assert {handle.get_markerfacecolor() for handle in alone[1:]} == {"white"}
 
 
 def test_a_legend_that_is_too_wide_takes_fewer_columns_and_then_more_lines():
@@ -223,29 +205,6 @@ def test_what_was_chosen_on_the_images_shown_is_marked(splits, hollow, tmp_path:
     assert not any(line.get_marker() == "*" for line in draw_these("along", [folder], metric="ece").axes[0].lines)
 
 
-def test_colours_of_betas_grow_evenly_brighter():
-    steps = np.diff([np.dot(to_rgb(look.colour), (0.3, 0.6, 0.1)) for look in along.shades(6)])
-    assert (steps > 0.04).all()
-
-
-def test_planes(made):
-    record = Record.read(made["curve"][0])
-    figure = draw_these("plane", made["curve"][:1])
-    error, loss, *bars = figure.axes
-    assert [bar.get_ylabel() for bar in bars] == ["error (%)", "loss (NLL)"]
-    for axes in (error, loss):
-        assert axes.get_aspect() == 1
-        (path,) = (line for line in axes.lines if len(line.get_xdata()) > 1)
-        assert path.get_xdata().tolist() == record.planes[0].drawn[0].x
-        assert path.get_ydata().tolist() == record.planes[0].drawn[0].y
-        assert not path.is_dashed()
-        corners = [(*line.get_xdata(), *line.get_ydata()) for line in axes.lines if len(line.get_xdata()) == 1]
-        assert corners == [(corner.x, corner.y) for corner in record.planes[0].corners]
-        assert [text.get_text() for text in axes.texts] == [corner.label for corner in record.planes[0].corners]
-    for metric, axis in (("accuracy", "error (%)"), ("nll", "loss (NLL)")):
-        assert draw_these("plane", made["curve"][:1], metric=metric).axes[-1].get_ylabel() == axis
-
-
 def test_labels_of_corners_lie_inside_and_apart(made, tmp_path: Path):
     (old,) = Record.read(made["line"][0]).planes
     names = ("α = 0", "digits-standard seed 1", "digits-line seed 0 at 0.5")
@@ -274,16 +233,6 @@ def test_the_numbers_of_a_plane():
     assert len(plane.levels([np.full((3, 3), 7.0)])) > 2
 
 
-def test_what_is_off_the_plane_is_dashed(made, tmp_path: Path):
-    record = Record.read(made["line"][0])
-    (drawn,) = record.planes[0].drawn
-    away = dataclasses.replace(drawn, distance=[3.0] * len(drawn.x))
-    other = dataclasses.replace(record.planes[0], drawn=[away])
-    folder = changed(made["line"][0], tmp_path / "run", planes=[other])
-    axes = draw_these("plane", [folder]).axes[0]
-    assert [line.is_dashed() for line in axes.lines if len(line.get_xdata()) > 1] == [True]
-
-
 def test_training_needs_no_evaluation_and_single_networks_have_no_distance(made, tmp_path: Path):
     for name in ("line", "standard"):
         shutil.copytree(made[name][0], tmp_path / name, ignore=shutil.ignore_patterns("evaluation.json"))
@@ -294,14 +243,6 @@ def test_training_needs_no_evaluation_and_single_networks_have_no_distance(made,
     assert np.allclose(only.lines[0].get_ydata(), logged)
 
 
-def test_vertices_of_different_methods_lie_beside_each_other(made):
-    axes = draw(made, "vertices", "line", "simplex2", "simplex3").axes[0]
-    line, simplex = (bars.lines[0].get_xdata() for bars in axes.containers)
-    assert line[0] < 2 < simplex[0]
-    assert simplex[0] - line[0] < 0.2
-    assert simplex[1] == 3  # alone there
-
-
 COUNTED = ("swa-cyclic", "swa-constant", "swag", "snapshot", "fge")
 
 
@@ -310,23 +251,6 @@ def counted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Return a run of each method that keeps checkpoints, with m = 3."""
     out = tmp_path_factory.mktemp("counted")
     return {method: made_runs.run(out, method, planes=False, vertices=3, epochs=30) for method in COUNTED}
-
-
-def test_many_methods_with_one_number_of_vertices_stay_near_it(made, counted):
-    axes = draw_these("vertices", [made["line"][0], made["simplex3"][0], *counted.values()]).axes[0]
-    line, *others = (float(bars.lines[0].get_xdata()[0]) for bars in axes.containers)
-    assert line == 2  # alone there
-    assert np.mean(others) == pytest.approx(3)
-    assert max(np.abs(np.array(others) - 3)) < 0.16
-    assert min(np.diff(others)) > 0.05
-
-
-def test_several_single_networks_lie_beside_each_other(made, tmp_path: Path):
-    runs = [made["standard"][0], made_runs.run(tmp_path, "ema"), made["simplex3"][0]]
-    axes = draw_these("vertices", runs).axes[0]
-    first, second, simplex = (float(bars.lines[0].get_xdata()[0]) for bars in axes.containers)
-    assert 0.8 < first < 1 < second < 1.2
-    assert simplex == 3
 
 
 def test_methods_that_are_ensembles_are_drawn_as_such(made, counted):
@@ -342,39 +266,6 @@ def test_methods_that_are_ensembles_are_drawn_as_such(made, counted):
         (shown,) = (row for row in rows if row.role == role and row.average == average)
         assert bars.lines[0].get_ydata() == [100 * shown.metrics["accuracy"]]
         assert shown.metrics != next(row for row in rows if row.role == "midpoint").metrics or average is None
-
-
-@pytest.mark.parametrize("metric", [None, "tv"])
-def test_the_diversity_of_one_method_is_no_strip(made, metric):
-    figure = draw(made, "diversity", "line", metric=metric)
-    width, height = figure.get_size_inches()
-    assert height > 0.25 * width
-    for axes in figure.axes:
-        box = axes.get_position()
-        assert box.height * height > 0.6
-        assert axes.patches[0].get_window_extent().height < 0.5 * axes.get_window_extent().height
-    assert figure.get_suptitle().startswith("line · ")
-
-
-def test_colours_and_lines_have_legends_of_their_own(made):
-    figure = draw(made, "along", "standard", "line", "curve")
-    lines, colours = figure.legends
-    assert {handle.get_color() for handle in lines.legend_handles} == {"#555555"}
-    methods = dict(zip([text.get_text() for text in colours.get_texts()], colours.legend_handles, strict=True))
-    assert [methods[name].get_linestyle() for name in ("line", "curve")] == ["None"] * 2
-    above, below = (legend.get_window_extent() for legend in (lines, colours))
-    axes = figure.axes[0].get_window_extent()
-    assert above.y0 >= axes.y1
-    assert below.y1 <= axes.y0
-
-
-@pytest.mark.parametrize("name", ["reliability", "selective"])
-def test_methods_are_shown_by_their_own_answers(name, counted):
-    figure = draw_these(name, [counted["snapshot"], counted["swa-cyclic"]])
-    text = " ".join(" ".join(found.get_text() for found in figure.findobj(Text)).split())
-    assert "ensemble of 3 members" in text
-    assert "average of 3" in text
-    assert not [word for word in ("midpoint", "random") if word in text]
 
 
 def test_diversity_is_of_the_ends_also_where_the_grid_goes_beyond_them(made, tmp_path: Path):

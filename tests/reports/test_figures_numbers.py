@@ -16,7 +16,7 @@ from subspaces.experiments import training
 from subspaces.experiments.opening import opened
 from subspaces.experiments.training import RECIPES
 from subspaces.reports import figures
-from subspaces.reports.figures import distances, style
+from subspaces.reports.figures import distances
 
 WORDS = {  # of an axis, and what numbers are multiplied with
     "accuracy": ("accuracy (%)", 100),
@@ -303,11 +303,6 @@ def apart(recorded: Recorded, name: str, metric: str) -> np.ndarray:
     return np.array([recorded.rows(name, seed, ends, "validation")[0].diversity[metric] for seed in SEEDS])
 
 
-def test_between_what_diversity_is(recorded: Recorded):
-    for name, words in (("curve", "predictions of ends"), ("simplex", "predictions of vertices")):
-        assert distances.between(groups(recorded.runs[name]), "tv") == words
-
-
 def test_weights_of_a_finished_run_are_those_of_its_result(tmp_path: Path):
     recipe = dataclasses.replace(RECIPES["digits-snapshot"], epochs=2, vertices=2, batch=256)
     (run,) = training.train([recipe], out=tmp_path, show="quiet", device="cpu", tensorboard=False)
@@ -316,10 +311,3 @@ def test_weights_of_a_finished_run_are_those_of_its_result(tmp_path: Path):
         assert distances.measured(group, metric, "test").tolist() == [run.result[metric]]
     assert run.result["l2"] > 1 > run.result["cos2"]
     assert run.log()[-1]["l2"] != run.result["l2"]  # one network was trained, and two checkpoints kept
-
-
-def test_how_many_seeds_are_told(recorded: Recorded):
-    several = [*recorded.runs["line"], *recorded.runs["curve"][:2]]
-    assert style.seeds(groups(several)) == "mean ± standard deviation over 2–3 seeds"
-    assert style.seeds(groups(several[:3])) == "mean ± standard deviation over 3 seeds"
-    assert style.seeds(groups(several[:1])) == "one seed"

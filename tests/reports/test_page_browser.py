@@ -1,8 +1,6 @@
 """The page in a real browser: charts, slider, triangle, copying, colours, widths, and that it asks for nothing."""
 
-import dataclasses
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -142,28 +140,6 @@ def test_the_slider_by_keyboard_shows_the_numbers_of_the_record(page, runs):
     assert_shows(page, points["[0.0]"], pair(pairs, 0.0))
 
 
-def test_the_slider_by_pointer_changes_the_images_too(page, runs):
-    slider = page.locator("#walk-alpha")
-    slider.scroll_into_view_if_needed()
-    box = slider.bounding_box()
-    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    page.mouse.down()
-    page.mouse.move(box["x"] + 0.25 * box["width"], box["y"] + box["height"] / 2, steps=4)
-    page.mouse.up()
-    assert slider.input_value() == "5"
-    examples = Record.read(runs["line"]).examples
-    place = examples.alphas.index(0.25)
-    items = page.locator("#walk-strip li").all_inner_texts()
-    for text, label, answer, sure in zip(
-        items, examples.labels, examples.predicted[place], examples.confidence[place], strict=True
-    ):
-        mark = "right: ✓" if label == answer else "wrong: ✗"
-        *words, percent, _, _ = text.split()
-        assert " ".join(words) == f"is {label} {mark} {answer}"
-        assert int(percent) == pytest.approx(100 * float(sure), abs=0.51)
-    assert_shows(page, rows_of(runs["line"])["[0.25]"], pair(rows_of(runs["line"], "ensemble"), 0.25))
-
-
 def test_the_triangle_by_keyboard_pointer_and_list(page, runs):
     page.select_option("#walk-run", label="simplex (m = 3), seed 0")
     points = rows_of(runs["simplex"])
@@ -233,36 +209,6 @@ def test_light_and_dark(page):
     assert page.evaluate(f"[{ground}, {axis}]") == dark
     page.emulate_media(color_scheme="light")
     assert page.evaluate(ground) == dark[0]  # the reader's choice stays
-
-
-def test_a_plane_of_another_height_keeps_off_its_caption(visit, tmp_path):
-    made = [made_runs.run(tmp_path, name) for name in ("line", "simplex")]
-    record = Record.read(made[1])
-    (plane,) = record.planes
-    record.planes[:] = [dataclasses.replace(plane, ys=[y / 2 for y in plane.ys])]
-    record.write(made[1])
-    page = visit(write_report(made, tmp_path / "report.html"))
-    edges = """() => [document.querySelector('#planes-figure .main-svg').getBoundingClientRect().bottom,
-        document.querySelector('#planes-figure figcaption').getBoundingClientRect().top]"""
-    heights = []
-    for index in (0, 1, 0):
-        page.select_option("#planes-plane", index=index)
-        drawn, caption = eventually(lambda: (found := page.evaluate(edges))[0] <= found[1] + 1 and found, page)
-        heights.append(page.locator("#planes-figure .chart").bounding_box()["height"])
-        assert caption - drawn < 20
-    assert heights[0] == heights[2] > heights[1] + 50
-
-
-def test_the_first_table_can_be_seen_whole_on_a_desktop(visit, tmp_path):
-    made = [
-        made_runs.run(tmp_path, name, splits={"test": 5000}, planes=False, seed=seed)
-        for name in ("standard", "simplex")
-        for seed in (0, 1)
-    ]
-    page = visit(write_report(made, tmp_path / "report.html"))
-    table = page.locator("#facts .scroll")
-    assert re.search(r"\d\d\.\d\d ± \d", table.inner_text())  # numbers as long as they get
-    assert table.evaluate("one => one.scrollWidth <= one.clientWidth")
 
 
 def test_where_a_finger_scrolls_buttons_zoom(visit, report):
@@ -367,14 +313,6 @@ def test_a_report_of_one_network_has_no_empty_sections(visit, runs, tmp_path):
     names = page.locator("nav a").all_inner_texts()
     assert names == ["Summary", "Reliability", "Selective prediction", "Runs"]
     assert expected(rows_of(runs["standard"])["[0.0]"])["Accuracy"] == cells(page)["Accuracy"][0]
-
-
-def test_a_simplex_of_many_vertices_has_a_list(visit, tmp_path):
-    folder = made_runs.run(tmp_path, "simplex", vertices=5)
-    page = visit(write_report([folder], tmp_path / "five.html"))
-    page.select_option("#walk-point", label="vertex 4")
-    vertices = next(row for row in rows_of(folder, "ensemble").values() if row.role == "vertex")
-    assert_shows(page, rows_of(folder)["[[0.0, 0.0, 0.0, 1.0, 0.0]]"], vertices)
 
 
 # Tables on a phone

@@ -8,9 +8,9 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 import pytest
-from page_cases import CLASSES, LABELS, METRICS, SEEDS, digits, is_ensemble, is_middle, is_pair, is_point, scale
+from page_cases import CLASSES, LABELS, METRICS, digits, is_ensemble, is_middle, is_pair, is_point, scale
 from PIL import Image
-from visiting import PERCENT, chart, copied, everywhere_in, legend, near, reads, table, walked
+from visiting import PERCENT, chart, copied, everywhere_in, legend, near, reads
 
 from subspaces.evaluation.examples import pictures
 from subspaces.evaluation.record import Examples, Row
@@ -242,21 +242,3 @@ def test_arrows_go_to_a_neighbour_in_their_direction(page, recorded, key, ahead)
 
 
 # One after the other
-
-
-def test_every_run_can_be_entered(page, recorded):
-    names = [f"{LABELS[name]}, seed {seed}" for name in LABELS for seed in SEEDS]
-    assert page.locator("#walk-run option").all_inner_texts() == names
-    for name in LABELS:
-        for seed in SEEDS:
-            enter(page, name, seed)
-            shown, opened = walked(page), {"simplex": [1.0, 0.0, 0.0], "standard": 0.0}.get(name, 0.1)
-            row = next(row for row in recorded.rows(name, seed, is_point) if row.alphas == [opened])
-            where = "network" if name == "standard" else named(row)
-            assert shown["caption"] == f"{LABELS[name]}, seed {seed}: {where}, test split"
-            assert numbers(shown["body"], 1, row)
-            if name == "standard":
-                assert shown["head"] == ["Metric", "network"]
-                assert len(shown["traces"]) == 3  # no ensemble
-                assert page.inner_text("#walk-where") == "A single network: there is no way to walk."
-    assert table(page, "#walk-numbers")["head"][0] == "Metric"

@@ -10,7 +10,7 @@ from plotly import graph_objects as go
 from subspaces.evaluation import curves
 from subspaces.evaluation.comparing import Group
 from subspaces.evaluation.curves import Curve
-from subspaces.evaluation.group_answers import each_answer, headed
+from subspaces.evaluation.group_answers import GroupAnswer, each_answer, headed
 from subspaces.evaluation.plane import begun
 from subspaces.evaluation.record import Description, Plane, Record, Row
 from subspaces.evaluation.statistics import spread
@@ -52,8 +52,9 @@ def state(caption: str, *plots: tuple[Traces, dict[str, Any]]) -> dict[str, Any]
 
 def template() -> dict[str, Any]:
     """Return what all charts have in common."""
-    axis = go.layout.XAxis(gridcolor=GRID, linecolor=MUTED, tickcolor=GRID, zeroline=False, automargin=True)
-    axis.update(tickfont_size=12, tickfont_color=MUTED, title_font_size=13, title_font_color=MUTED, title_standoff=10)
+    axis = go.layout.XAxis(gridcolor=GRID, linecolor=MUTED, showline=True, tickcolor=GRID, zeroline=False)
+    axis.update(automargin=True, tickfont_size=12, tickfont_color=MUTED, title_standoff=10)
+    axis.update(title_font_size=13, title_font_color=MUTED)
     made = go.Layout(font_family="system-ui, sans-serif", font_size=13, font_color=TEXT, showlegend=False, xaxis=axis)
     made.update(hovermode="x unified")
     made.update(paper_bgcolor=CLEAR, plot_bgcolor=CLEAR, margin={"l": 56, "r": 12, "t": 28, "b": 46})
@@ -126,10 +127,11 @@ def along(page: Page) -> Chart | None:
     averages = list(dict.fromkeys(average for group in intervals for average in averages_of(page, group)))
     more = [("along-average", "Ensembles average", averages)] if len(averages) > 1 else []
     several = ". Bands: one standard deviation over seeds" * any(len(each.evaluations) > 1 for each in intervals)
+    levels = [[] if each.interval else each_answer(each, page.split, together=True) for each in page.groups]
     states = {}
     for at, metric in enumerate(page.metrics):
         for number, average in enumerate(averages or [""]):
-            traces = [one for index, _ in enumerate(page.groups) for one in _along(page, index, metric, average)]
+            traces = [one for k, each in enumerate(levels) for one in _along(page, k, metric, average, each)]
             caption = f"{capital(metric.label)}: {metric.meaning}{better(metric)}{several}."
             layout = {"xaxis_title_text": "α", "xaxis_hoverformat": ".3~g", "yaxis_title_text": axis_of(metric)}
             states[f"{at}|{number}" if more else f"{at}"] = state(caption, (traces, layout))
@@ -152,7 +154,7 @@ def averages_of(page: Page, group: Group) -> list[str]:
     return list(dict.fromkeys(found["average"]))
 
 
-def _along(page: Page, index: int, metric: Description, average: str) -> Traces:
+def _along(page: Page, index: int, metric: Description, average: str, levels: list[GroupAnswer]) -> Traces:
     group, form = page.groups[index], f".{places(metric, page.images)}f"
     how: dict[str, Any] = {"scale": metric.scale, "form": form, "unit": unit(metric)}
     if group.interval:
@@ -165,7 +167,7 @@ def _along(page: Page, index: int, metric: Description, average: str) -> Traces:
         return found
     grids = [curves.along(each, metric.name, page.split).grid.tolist() for each in page.groups if each.interval]
     grid, found = np.array(sorted({alpha for each in grids for alpha in each})), []
-    for one in each_answer(group, page.split, together=True):
+    for one in levels:
         level = Curve(grid, np.repeat(one.frame[[metric.name]].to_numpy(float), len(grid), axis=1))
         dash, visible = LEVELS.get(one.kind, "longdash"), one.kind != "random"
         found += curve(one.label, level, index, dash=dash, band=False, visible=visible, **how)
@@ -275,14 +277,13 @@ def selective(page: Page) -> Chart | None:
 def shift(shifted: Shifted) -> Chart | None:
     """Return a metric by kind and severity of shifted data, or its relative change; None where there are none."""
     page, states = shifted.page, {}
-    cells = {group.label: list(shifted.cells(group)) for group in shifted.groups}
     names = [plain(each.label) for each in shifted.found]
     strengths = [severity_name(each) for each in shifted.severities]
     layout: dict[str, Any] = {"xaxis_title_text": "Severity", "yaxis_range": [len(names) - 0.5, -0.5]}
     layout |= {f"{axis}_type": "category" for axis in ("xaxis", "yaxis")} | {"hovermode": "closest"}
     layout |= {f"{axis}_showgrid": False for axis in ("xaxis", "yaxis")}
     for number, answer in enumerate(one.before for one in shifted.answers):
-        every = [found.get(answer.words) for _, _, found in cells[answer.group.label]]
+        every = [found.get(answer.words) for _, _, found in shifted.cells[answer.group.label]]
         for at, metric in enumerate(shifted.metrics):
             for kind, known in enumerate((metric, CHANGE)):
                 values = [one and (one.spread(metric.name) if kind else one.after.spread(metric.name)) for one in every]

@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from subspaces.evaluation.comparing import Group
@@ -27,7 +28,7 @@ class Table:
     best: set[tuple[int, int]] = field(default_factory=set)  # row and column
     titles: dict[str, str] = field(default_factory=dict)  # what a column means
 
-    @property
+    @cached_property
     def numbers(self) -> list[bool]:
         """Whether a column holds numbers alone."""
         return [at > 0 and all(NUMBER.fullmatch(row[at]) for row in self.rows) for at in range(len(self.head))]

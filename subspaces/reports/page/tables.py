@@ -161,8 +161,9 @@ class Shifted:
         self.metrics = [each for each in page.metrics if all(each.name in known for known in names)]
         self.over = conditions.averaged_over(self.found)
         self.answers = [one for each in groups for one in conditions.changed(each, self.over)] if self.found else []
+        self.cells = {group.label: list(self._cells(group)) for group in groups if self.found}
 
-    def cells(self, group: Group) -> Iterator[tuple[Condition, int, dict[str, conditions.Changed]]]:
+    def _cells(self, group: Group) -> Iterator[tuple[Condition, int, dict[str, conditions.Changed]]]:
         """Yield every kind and severity with the answers of a group, by what they are called."""
         for each in self.found:
             for severity in self.severities:
@@ -201,8 +202,8 @@ class Shifted:
         rows = [
             [words, each.label, severity_name(severity)]
             + [shown(one.after.spread(metric.name), metric, self.page.images) for metric in self.metrics]
-            for group in self.groups
-            for each, severity, found in self.cells(group)
+            for cells in self.cells.values()
+            for each, severity, found in cells
             for words, one in ((one.before.label, one) for one in found.values())
         ]
         return Table("Every answer on shifted data", ["Answer", "Data", "Severity", *head(self.metrics)], rows)
