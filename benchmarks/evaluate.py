@@ -99,8 +99,9 @@ def main() -> None:
         if options.corruptions:
             clock.lap()
             found = ss.evaluate(run, data=options.data, device=execution.device, corruptions="extra", progress=False)
-            points = sum(row.kind == "point" for row in found.shifts[0].rows)
-            seconds[f"{len(found.shifts)} corrupted sets at {points} points, with reading the data"] = clock.lap()
+            sets = [(row.data, row.severity) for row in found.rows if row.group and row.kind == "point"]
+            about = f"{len(set(sets))} corrupted sets at {sets.count(sets[0])} points, with reading the data"
+            seconds[about] = clock.lap()
     for what, spent in seconds.items():
         print(f"{spent:9.3f} s  {what}")
     if options.json:

@@ -8,71 +8,85 @@ metrics of runs that answer together.
 
 import argparse
 import json
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-RUN = ("config.json", "environment.json", "result.json", "evaluation.json")
+from subspaces.evaluation.classification import DISTANCES
+from subspaces.evaluation.evaluation import Evaluation
+from subspaces.evaluation.frames import ABOUT
+from subspaces.experiments.opening import opened
+from subspaces.experiments.training import Run
+
+if TYPE_CHECKING:
+    import pandas as pd
+
 ANSWER = ("kind", "role", "alphas", "average", "split", "count", "metrics", "diversity")
+OTHERS = (*ABOUT, "temperature", *(each.name for each in DISTANCES))  # columns that are no metrics
 
 
 def read(file: Path) -> dict[str, Any]:
-    """Return what a file says, without its seal; nothing if it is not there."""
-    content = json.loads(file.read_text()) if file.is_file() else {}
-    return {key: value for key, value in content.items() if key != "seal"}
+    """Return the content of a JSON file; nothing if it is not there."""
+    found: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {}
+    return found
 
 
 def rounded(value: Any) -> Any:
     """Return the same with seven digits of each number, which is more than any table shows."""
     if isinstance(value, dict):
         return {key: rounded(each) for key, each in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return [rounded(each) for each in value]
     return float(f"{value:.7g}") if isinstance(value, float) else value
 
 
-def rates(folder: Path) -> list[float]:
-    """Return the images a second of each epoch."""
-    return [json.loads(line)["images_per_second"] for line in (folder / "log.jsonl").read_text().splitlines()]
-
-
 def of_run(folder: Path) -> dict[str, Any]:
     """Return what stays of a run."""
-    recipe, environment, result, evaluation = (read(folder / name) for name in RUN)
-    found = {"recipe": recipe, "starts": environment["starts"], "result": result}
-    if evaluation:
-        found["evaluated"] = {key: evaluation[key] for key in ("environment", "statistics", "checks")}
-        found["seconds"] = sum(evaluation["statistics"]["images"] / each for each in rates(folder))
-        rows = [{**row, "split": row["data"]} for row in evaluation["rows"]]
-        own = [row for row in rows if not row["group"]]
-        found["answers"] = [{key: row[key] for key in ANSWER if row[key] is not None} for row in own]
-        for name in ("shifts", "outliers"):
-            sets: dict[Any, dict[str, Any]] = {}
-            for row in rows:
-                if row["group"] and (row["group"] == "outliers") == (name == "outliers"):
-                    about = {"name": row["data"], **{key: row[key] for key in ("severity", "group", "source", "count")}}
-                    sets.setdefault(json.dumps(about), {**about, "rows": []})["rows"].append(row)
-            if sets:
-                found[name] = [beside(each, evaluation["answers"]) for each in sets.values()]
-                found["unchanged"] = beside({"rows": own}, evaluation["answers"])["answers"]
+    run = Run.open(folder)
+    found: dict[str, Any] = {"recipe": run.recipe.to_dict(), "starts": run.starts(), "result": run.result}
+    if not (folder / "evaluation.json").is_file():
+        return found
+    (evaluation,) = opened(run)
+    checks = [asdict(each) for each in evaluation.checks]
+    rows = [{**asdict(each), "split": each.data} for each in evaluation.rows if not each.group]
+    found["evaluated"] = {
+        "environment": evaluation.environment,
+        "statistics": evaluation.statistics,
+        "checks": checks,
+    }
+    found["seconds"] = evaluation.training.seconds if evaluation.training else None
+    found["answers"] = [{key: row[key] for key in ANSWER if row[key] is not None} for row in rows]
+    frame = evaluation.frame
+    outliers = frame["group"] == "outliers"
+    sets = {"shifts": frame[(frame["group"] != "") & ~outliers], "outliers": frame[outliers]}
+    for name, some in sets.items():
+        if len(some):
+            groups = some.groupby(["data", "severity", "group", "source", "count"], sort=False)
+            found[name] = [beside(key, part, evaluation) for key, part in groups]
+            found["unchanged"] = metrics_of(frame[frame["data"] == "test"], evaluation)
     return found
 
 
-def beside(measured: dict[str, Any], answers: list[dict[str, Any]]) -> dict[str, Any]:
+def metrics_of(rows: "pd.DataFrame", evaluation: Evaluation) -> dict[str, Any]:
+    """Return the metrics of each answer, by its words."""
+    words = {each.name: each.words for each in evaluation.answers}
+    names = [name for name in rows.columns if name not in OTHERS and not name.startswith("scaled_")]
+    answers = rows[rows["answer"] != ""]
+    return {
+        words[answer]: {name: float(row[name]) for name in names if row[name] == row[name]}
+        for answer, (_, row) in zip(answers["answer"], answers.iterrows(), strict=True)
+    }
+
+
+def beside(key: tuple[Any, ...], rows: "pd.DataFrame", evaluation: Evaluation) -> dict[str, Any]:
     """Return what stays of a set of shifted examples, or of outliers."""
-    found: dict[str, Any] = {
-        key: measured[key] for key in ("name", "severity", "group", "source", "count") if key in measured
-    }
-    of_answer = {(each["role"], str(each["alphas"]), each["average"]): each["words"] for each in answers}
-    words = [of_answer.get((row["role"], str(row["alphas"]), row["average"])) for row in measured["rows"]]
-    found["answers"] = {word: row["metrics"] for word, row in zip(words, measured["rows"], strict=True) if word}
-    along = {
-        row["alphas"][0]: row["metrics"]
-        for row in measured["rows"]
-        if row["role"] == "along" and row["kind"] == "point"
-    }
-    if along and "severity" in found:
-        found["along"] = {f"{alpha:g}": metrics["accuracy"] for alpha, metrics in along.items()}
-    return found
+    name, severity, group, source, count = key
+    about = {"name": name, "source": source, "count": int(count), "answers": metrics_of(rows, evaluation)}
+    if group == "outliers":
+        return about
+    along = rows[(rows["role"] == "along") & (rows["kind"] == "point")]
+    points = {f"{alpha:g}": float(value) for alpha, value in zip(along["alpha"], along["accuracy"], strict=True)}
+    return {**about, "severity": int(severity), "group": group, **({"along": points} if points else {})}
 
 
 def of_ensemble(entry: dict[str, Any]) -> dict[str, Any]:

@@ -107,7 +107,8 @@ def plot(name: str, what: Any, path: str | os.PathLike[str] | None = None, **opt
             )
     from subspaces.reports import figures
 
-    figure = figures.draw(name, what, **options)
+    figures.check(name, options.get("metric"))
+    figure = figures.draw(name, _opened(what, figures.find(name).evaluated)[0], **options)
     if path is not None:
         for target in figures.outputs(name, checks.folder("path", path)):
             figures.save(figure, target)
@@ -118,7 +119,21 @@ def report(what: Any, path: str | os.PathLike[str]) -> Path:
     """Write a page about evaluations, files of such, runs or their folders: one HTML file that opens offline."""
     from subspaces.reports.page import write_report
 
-    return write_report(what, checks.folder("path", path))
+    target = checks.folder("path", path)
+    found, beside = _opened(what, True, target.parent)
+    return write_report([*found, *beside], target)
+
+
+def _opened(what: Any, alike: bool, *folders: Path) -> tuple[list[evaluation.Evaluation], list[evaluation.Evaluation]]:
+    """Return evaluations, also of runs and files, and the ensembles of runs beside them."""
+    several = what if isinstance(what, (list, tuple)) else [what]
+    own = [one for one in several if isinstance(one, evaluation.Evaluation) and one.recipe is None]
+    if own and len(own) == len(several):
+        return own, []
+    from subspaces.experiments.opening import ensembles_beside, opened
+
+    found = opened(what, alike=alike)
+    return found, ensembles_beside(found, *folders)
 
 
 @overload

@@ -1,4 +1,4 @@
-"""In the place of training and measuring: run folders with numbers that were drawn, and what each call was made with.
+"""In the place of training and measuring: run folders with numbers that were drawn.
 
 Every number of such a run is drawn on its own, so that no two of them are equal and a wrong one shows wherever it is.
 """
@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from subspaces.evaluation.answers import ANSWERS, Family
-from subspaces.evaluation.cache import Measured
-from subspaces.evaluation.record import Record
+from subspaces.evaluation.evaluation import Evaluation
+from subspaces.experiments.evaluating.cache import Measured
 from subspaces.experiments.training import Execution, Recipe, Run
 
 sys.path.insert(0, str(Path(__file__).parent / "reports"))
@@ -46,7 +46,7 @@ def made(out: Path, recipe: Recipe) -> Run:
         fields = {name: value for name, value in recipe.to_dict().items() if name != "method"}
         splits = SPLITS if recipe.validation else {"test": SPLITS["test"]}
         made_runs.run(out, recipe.method, splits=splits, planes=False, **fields)
-        record = Record.read(folder)
+        record = Evaluation.read(folder)
         words = {name: value for name, value in recipe.to_dict().items() if name != "name"}
         few = [row for row in record.rows if not set(map(repr, row.alphas)) & FAR and row.role not in ("grid", "edge")]
         record.rows = [dataclasses.replace(row, metrics=drawn(words, row.key)) for row in few]
@@ -55,9 +55,9 @@ def made(out: Path, recipe: Recipe) -> Run:
     return Run.open(folder)
 
 
-def _asked_with_dropout(run: Run, passes: int) -> Record:
+def _asked_with_dropout(run: Run, passes: int) -> Evaluation:
     """The record of a run, with MC-dropout where its network has any."""
-    record = Record.read(run.folder)
+    record = Evaluation.read(run.folder)
     if "dropout" not in run.recipe.answers:
         return record
     answered = ANSWERS["dropout"].of(Family(run.recipe.result_shape(), masks=passes), "probabilities")
@@ -72,10 +72,7 @@ def _asked_with_dropout(run: Run, passes: int) -> Record:
 
 
 class Pretended:
-    """Stand-ins for what trains and measures; `calls` has what each of them was called with."""
-
-    def __init__(self) -> None:
-        self.calls: dict[str, list[dict[str, Any]]] = {}
+    """Stand-ins for what trains and measures."""
 
     def patch(self, patch: pytest.MonkeyPatch, module: str) -> None:
         """Put the stand-ins in the place of the names that a module has imported."""
@@ -83,34 +80,20 @@ class Pretended:
         patch.setattr(
             "subspaces.experiments.training.feasible.check", lambda *_: None
         )  # a network without dropout will do
-        for name in ("train", "train_recipes", "evaluate", "evaluate_together"):
+        for name in ("train_recipes", "evaluate", "evaluate_together"):
             if hasattr(place, name):
                 patch.setattr(place, name, getattr(self, name))
 
-    def _note(self, name: str, **settings: Any) -> None:
-        self.calls.setdefault(name, []).append(settings)
-
-    def train(self, recipe: Any, seeds: Sequence[int] | None = None, **settings: Any) -> list[Run]:
-        self._note("train", recipe=recipe, seeds=seeds, **settings)
-        recipes = [recipe] if isinstance(recipe, Recipe) else recipe
-        several = [dataclasses.replace(one, seed=seed) for one in recipes for seed in seeds or [one.seed]]
-        return [made(Path(settings["out"]), one) for one in several]
-
     def train_recipes(self, recipes: Sequence[Recipe], execution: Execution, **settings: Any) -> list[Run]:
-        return self.train(recipes, execution=execution, **settings)
+        return [made(Path(settings["out"]), one) for one in recipes]
 
-    def evaluate(self, runs: Any, **settings: Any) -> Record | list[Record]:
-        self._note("evaluate", runs=runs, **settings)
-        passes = settings.get("dropout_passes", 20)
-        if isinstance(runs, Run):
-            return _asked_with_dropout(runs, passes)
-        return [_asked_with_dropout(run, passes) for run in runs]
+    def evaluate(self, runs: Sequence[Run], dropout_passes: int = 20, **settings: Any) -> list[Evaluation]:
+        return [_asked_with_dropout(run, dropout_passes) for run in runs]
 
-    def evaluate_together(self, groups: Any, *, to: Path, **settings: Any) -> list[Measured]:
-        self._note("evaluate_together", groups=groups, to=to, **settings)
+    def evaluate_together(self, groups: Any, **settings: Any) -> list[Measured]:
         found = []
         for group in groups:
-            names, families = [one.folder.name for one in group], [Record.read(one.folder).family for one in group]
+            names, families = [one.folder.name for one in group], [Evaluation.read(one.folder).family for one in group]
             key = {"runs": names, "families": families, "batches": None}
             found.append(Measured(key, {}, SPLITS, scores("together", *names)))
         return found

@@ -4,16 +4,18 @@ import dataclasses
 import shutil
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 from typer.testing import CliRunner
 
 import subspaces as ss
 from subspaces.cli import app
-from subspaces.evaluation.record import Record
-from subspaces.experiments import demo
+from subspaces.evaluation.evaluation import Evaluation
+from subspaces.evaluation.group_answers import GroupAnswer
+from subspaces.experiments import data, demo
 from subspaces.experiments.training import Run
-from subspaces.reports.answers import Answer
 
 
 @pytest.fixture(scope="module")
@@ -22,28 +24,29 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, demo.Result]:
     return out, demo.run(demo.Setting(seeds=2, epochs=3), out, "quiet")
 
 
-def percent(answer: Answer, metric: str) -> list[float]:
+def percent(answer: GroupAnswer, metric: str) -> list[float]:
     """A metric of each seed, in the order of the seeds."""
-    return [100 * answer.by_seeds[seeds][metric] for seeds in sorted(answer.by_seeds)]
+    return [100 * value for _, value in sorted(answer.by_seeds(metric).items())]
 
 
 def test_answers_are_what_was_measured(done: tuple[Path, demo.Result]) -> None:
     _, result = done
-    assert [one.runs for one in result.answers] == [1, 1, 1, 2, 1]
-    assert [one.networks for one in result.answers] == [1, 1, 1, 2, 2]
-    assert all(sorted(one.by_seeds) == [(0,), (1,)] for one in result.answers)
+    answers = list(result.answers.values())
+    assert [one.runs for one in answers] == [1, 1, 1, 2, 1]
+    assert [one.networks for one in answers] == [1, 1, 1, 2, 2]
+    assert all(one.seeds == [0, 1] for one in answers)
     for seed, run in enumerate(result.lines):
         assert run.recipe.seed == seed
-        points = {row.alphas[0]: row for row in Record.read(run.folder).rows if row.kind == "point"}
-        assert percent(result.answers[2], "accuracy")[seed] == pytest.approx(100 * points[0.5].metrics["accuracy"])
+        points = {row.alphas[0]: row for row in Evaluation.read(run.folder).rows if row.kind == "point"}
+        assert percent(answers[2], "accuracy")[seed] == pytest.approx(100 * points[0.5].metrics["accuracy"])
         ends = (points[0.0].metrics["ece"] + points[1.0].metrics["ece"]) / 2
-        assert percent(result.answers[1], "ece")[seed] == pytest.approx(100 * ends)
+        assert percent(answers[1], "ece")[seed] == pytest.approx(100 * ends)
 
 
 def test_a_network_and_two_networks_by_hand(done: tuple[Path, demo.Result]) -> None:
     """The first seed's networks, read from their files and run on the test images."""
     out, result = done
-    dataset = ss.data.load("digits", label_noise=0.4)
+    dataset = data.load("digits", label_noise=0.4)
     names = ("digits-standard-seed0-*", f"digits-standard-seed{demo.OTHERS}-*")
     networks = []
     for name in names:
@@ -52,9 +55,10 @@ def test_a_network_and_two_networks_by_hand(done: tuple[Path, demo.Result]) -> N
     images = (dataset.test.images / 255 - dataset.mean[0]) / dataset.std[0]
     with torch.no_grad():
         answers = [network(images).softmax(1) for network in networks]
-    for found, answer in ((result.answers[0], answers[0]), (result.answers[3], sum(answers) / 2)):
+    found_in = ("a network", answers[0]), ("two networks", sum(answers) / 2)
+    for name, answer in found_in:
         right = (answer.argmax(1) == dataset.test.labels).float().mean()
-        assert percent(found, "accuracy")[0] == pytest.approx(100 * float(right))
+        assert percent(result.answers[name], "accuracy")[0] == pytest.approx(100 * float(right))
 
 
 def test_the_report_and_the_plane_are_there(done: tuple[Path, demo.Result]) -> None:
@@ -63,14 +67,15 @@ def test_the_report_and_the_plane_are_there(done: tuple[Path, demo.Result]) -> N
     text = result.report.read_text()
     assert "digits" in text
     assert "ensemble of 2 runs" in text
-    assert len(Record.read(result.lines[0].folder).planes) == 1
+    assert len(Evaluation.read(result.lines[0].folder).planes) == 1
 
 
 def test_nothing_is_trained_twice(done: tuple[Path, demo.Result], monkeypatch: pytest.MonkeyPatch) -> None:
     out, result = done
     monkeypatch.setattr("subspaces.experiments.training.groups.train_runs", lambda *_: pytest.fail("trained again"))
     again = demo.run(demo.Setting(seeds=2, epochs=3), out, "quiet")
-    assert [one.by_seeds for one in again.answers] == [one.by_seeds for one in result.answers]
+    for name, one in again.answers.items():
+        assert one.frame.equals(result.answers[name].frame)
 
 
 def test_the_command_prints_a_table_saves_lines_and_writes_a_report(
@@ -82,10 +87,15 @@ def test_the_command_prints_a_table_saves_lines_and_writes_a_report(
     (line,) = out.glob("digits-line-seed1-*")
     shutil.rmtree(line)
     monkeypatch.chdir(out.parent)
-    shown = CliRunner().invoke(app, ["demo", "--seeds", "2", "--epochs", "3"])
+    shown = CliRunner().invoke(app, ["demo", "--seeds", "2", "--epochs", "3"], env={"COLUMNS": "240"})
     assert shown.exit_code == 0, shown.output
     for words in ("midpoint", "accuracy %", "ECE %", "trained", "better in", str(out / "report.html")):
         assert words in shown.stdout
+    table = [" ".join(line.split()) for line in shown.stdout.splitlines()]
+    for name, one in done[1].answers.items():
+        spreads = [np.array(percent(one, metric)) for metric in ("accuracy", "ece")]
+        numbers = " ".join(f"{each.mean():.1f} ± {each.std(ddof=1):.1f}" for each in spreads)
+        assert f"{name} {numbers} {one.runs} {one.networks}" in table
     assert ss.load(line / "family.safetensors", ss.networks.MLP).shape == ss.Line()
     assert (out / "report.html").is_file()
 
@@ -96,31 +106,18 @@ def test_without_plotly_there_is_no_report(done: tuple[Path, demo.Result], monke
     assert demo.run(demo.Setting(seeds=2, epochs=3), out, "quiet").report is None
 
 
-def answer(done: tuple[Path, demo.Result], name: str, accuracy: list[float], ece: list[float]) -> Answer:
-    """An answer whose numbers are these percentages, one for each seed."""
-    numbers = zip(accuracy, ece, strict=True)
-    scores: dict[tuple[int, ...], dict[str, float]] = {
-        (seed,): {"accuracy": a / 100, "ece": e / 100} for seed, (a, e) in enumerate(numbers)
-    }
-    return dataclasses.replace(done[1].answers[0], name=name, by_seeds=scores)
-
-
 def test_findings_count_the_seeds_in_which_it_is_better(done: tuple[Path, demo.Result]) -> None:
-    low = answer(done, "low", [50.0, 60.0, 70.0], [5.0, 5.0, 5.0])
-    high = answer(done, "high", [60.0, 60.0, 60.0], [4.0, 6.0, 3.0])
-    sentence = demo.findings([low, low, high, high, high])[0]
-    assert "accuracy +0.0 points, better in 1 of 3 seeds; ECE -0.7 points, better in 2 of 3 seeds" in sentence
+    first = done[1].answers["a network"]
 
+    def planted(accuracy: list[float], ece: list[float]) -> GroupAnswer:
+        numbers = {"accuracy": [a / 100 for a in accuracy], "ece": [e / 100 for e in ece]}
+        return dataclasses.replace(first, frame=pd.DataFrame({"seeds": [(0,), (1,), (2,)], **numbers}))
 
-def test_findings_compare_midpoint_and_pair_with_what_they_cost_and_could_be(done: tuple[Path, demo.Result]) -> None:
-    names = ["network", "ends", "midpoint", "two networks", "pair"]
-    found = [answer(done, name, [1.0, 1.0], [1.0, 1.0]) for name in names]
-    assert [sentence.partition(":")[0] for sentence in demo.findings(found)] == [
-        "midpoint against network",
-        "midpoint against ends",
-        "pair against network",
-        "pair against two networks",
-    ]
+    low, high = planted([50.0, 60.0, 70.0], [5.0, 5.0, 5.0]), planted([60.0, 60.0, 60.0], [4.0, 6.0, 3.0])
+    found = demo.findings({"network": low, "ends": low, "midpoint": high, "two networks": high, "pair": high})
+    assert "accuracy +0.0 points, better in 1 of 3 seeds; ECE -0.7 points, better in 2 of 3 seeds" in found[0]
+    pairs = ["midpoint against network", "midpoint against ends", "pair against network", "pair against two networks"]
+    assert [sentence.partition(":")[0] for sentence in found] == pairs
 
 
 @pytest.mark.parametrize("bad", [{"seeds": 0}, {"epochs": 0}, {"label_noise": 1.5}])

@@ -15,8 +15,7 @@ import subspaces as ss
 from subspaces.core.stale import StatisticsWarning
 from subspaces.experiments.studies.catalogue import VERDICTS
 from subspaces.experiments.studies.catalogue.costs import Estimates
-from subspaces.experiments.studies.catalogue.program import plan
-from subspaces.experiments.studies.reproduce import run
+from subspaces.experiments.studies.reproduce import plan, run
 from subspaces.experiments.studies.setting import Setting
 from subspaces.networks import CResNet20
 

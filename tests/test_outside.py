@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 
 import subspaces as ss
 from subspaces import cli
-from subspaces.evaluation import ANSWERS, Record
+from subspaces.evaluation import ANSWERS, Evaluation
 from subspaces.experiments.methods import METHODS, Method, setting
 from subspaces.experiments.training import RECIPES, Recipe, Run, RunError
 from subspaces.networks import MLP
@@ -201,4 +201,4 @@ def test_without_it_its_run_is_not_called_damaged(measured: tuple[str, str]):
     with pytest.raises(RunError, match=r"unknown method 'polyak': .*; import or install the package") as error:
         Run.open(Path(measured[0]))
     assert "damaged" not in str(error.value)
-    assert Record.read(Path(measured[0])).training is not None  # which is all that tables and figures need
+    assert Evaluation.read(Path(measured[0])).training is not None  # which is all that tables and figures need

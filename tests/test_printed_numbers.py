@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pretended import Pretended, drawn, made
+from pretended import drawn, made
 from typer.testing import CliRunner, Result
 
 from subspaces.cli import app
-from subspaces.evaluation.record import Choice, Record, Row
-from subspaces.experiments import demo
+from subspaces.evaluation.evaluation import Evaluation
+from subspaces.evaluation.rows import Choice, Row
 from subspaces.experiments.training import RECIPES, Run
 
 
@@ -29,7 +29,7 @@ def lines_of(result: Result) -> list[str]:
 # evaluate
 
 
-def row(record: Record, kind: str, role: str, smallest: float | None = None) -> Row:
+def row(record: Evaluation, kind: str, role: str, smallest: float | None = None) -> Row:
     """The row of an answer on the test set."""
     found = [one for one in record.rows if (one.kind, one.role, one.split) == (kind, role, "test")]
     found = [one for one in found if one.average != "logits" and smallest in (None, np.min(one.alphas[0]))]
@@ -71,18 +71,18 @@ CHOSEN = [
 
 
 @pytest.fixture(scope="module")
-def records(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Path, Record]]:
+def records(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Path, Evaluation]]:
     out = tmp_path_factory.mktemp("runs")
     recipes = [replace(RECIPES[f"digits-{name}"], validation=20) for name in ("standard", "line", "simplex")]
     recipes += [replace(RECIPES["digits-swa-cyclic"], vertices=2), RECIPES["digits-snapshot"]]
     runs = [made(out, recipe) for recipe in recipes]
-    found = [Record.read(run.folder) for run in runs]
+    found = [Evaluation.read(run.folder) for run in runs]
     for record in found:
         record.choices = CHOICES if record.recipe["method"] == "line" else []
     return [(run.folder, record) for run, record in zip(runs, found, strict=True)]
 
 
-def expected(record: Record) -> list[tuple[str, str, dict[str, float]]]:
+def expected(record: Evaluation) -> list[tuple[str, str, dict[str, float]]]:
     """What each run answers, in words, and its metrics."""
     middle = row(record, "point", "midpoint").metrics
     if record.recipe["method"] == "line":
@@ -106,14 +106,14 @@ def expected(record: Record) -> list[tuple[str, str, dict[str, float]]]:
 
 
 @pytest.fixture
-def evaluated(records: list[tuple[Path, Record]], monkeypatch: pytest.MonkeyPatch) -> list[tuple[Path, Record]]:
+def evaluated(records: list[tuple[Path, Evaluation]], monkeypatch: pytest.MonkeyPatch) -> list[tuple[Path, Evaluation]]:
     monkeypatch.setattr(
         "subspaces.experiments.evaluating.evaluate.evaluate_runs", lambda *_, **__: [record for _, record in records]
     )
     return records
 
 
-def test_evaluate_prints_the_numbers_of_each_answer_and_choice(evaluated: list[tuple[Path, Record]]) -> None:
+def test_evaluate_prints_the_numbers_of_each_answer_and_choice(evaluated: list[tuple[Path, Evaluation]]) -> None:
     lines = lines_of(call("evaluate", *(folder for folder, _ in evaluated), "--quiet"))
     assert "answer chosen on networks accuracy % NLL Brier score ECE %" in lines
     wanted = []
@@ -127,7 +127,7 @@ def test_evaluate_prints_the_numbers_of_each_answer_and_choice(evaluated: list[t
     assert lines[first : first + len(wanted)] == wanted
 
 
-def test_evaluate_says_the_same_as_json(evaluated: list[tuple[Path, Record]]) -> None:
+def test_evaluate_says_the_same_as_json(evaluated: list[tuple[Path, Evaluation]]) -> None:
     result = call("evaluate", *(folder for folder, _ in evaluated), "--json")
     for line, (folder, record) in zip(result.stdout.splitlines(), evaluated, strict=True):
         found = json.loads(line)
@@ -185,79 +185,3 @@ def test_train_says_the_same_as_json(trained: list[Run]) -> None:
 
 
 # demo
-
-
-@pytest.fixture
-def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Pretended, Result]:
-    stand_in = Pretended()
-    stand_in.patch(monkeypatch, "subspaces.experiments.demo")
-    monkeypatch.setattr(demo, "write_page", lambda groups, path, pairs: path)
-    command = ("demo", "--seeds", 3, "--epochs", 4, "--label-noise", 0.3, "--out", tmp_path, "--quiet")
-    return stand_in, call(*command)
-
-
-def test_the_demo_prints_what_was_measured(shown: tuple[Pretended, Result], tmp_path: Path) -> None:
-    _, result = shown
-    runs = [Run.open(folder) for folder in sorted(tmp_path.iterdir())]
-    networks, lines, second = (
-        sorted((run for run in runs if wanted(run)), key=lambda run: run.recipe.seed)
-        for wanted in (
-            lambda run: run.recipe.method == "standard" and run.recipe.seed < 1000,
-            lambda run: run.recipe.method == "line",
-            lambda run: run.recipe.seed >= 1000,
-        )
-    )
-    assert [[run.recipe.seed for run in some] for some in (networks, lines, second)] == [
-        *([0, 1, 2], [0, 1, 2], [1000, 1001, 1002])
-    ]
-    read = {run.folder.name: Record.read(run.folder) for run in runs}
-
-    def at(run: Run, alpha: float) -> dict[str, float]:
-        (found,) = (r for r in read[run.folder.name].rows if r.alphas == [alpha] and r.split == "test")
-        return found.metrics
-
-    ends = [{name: np.mean([at(run, 0.0)[name], at(run, 1.0)[name]]) for name in ("accuracy", "ece")} for run in lines]
-    together = [drawn("together", a.folder.name, b.folder.name, "test") for a, b in zip(networks, second, strict=True)]
-    ways: dict[str, tuple[list[Any], int, int]] = {
-        "a network": ([row(read[run.folder.name], "point", "midpoint").metrics for run in networks], 1, 1),
-        "the line's ends": (ends, 1, 1),
-        "the line's midpoint": ([at(run, 0.5) for run in lines], 1, 1),
-        "two networks": (together, 2, 2),
-        "two points of the line": ([row(read[r.folder.name], "ensemble", "along", 0.1).metrics for r in lines], 1, 2),
-    }
-    text = result.stdout
-    table = [" ".join(line.split()) for line in text.splitlines()]
-    assert "prediction by accuracy % ECE % trained at test" in table
-    for name, (measured, trained, used) in ways.items():
-        columns = [[100 * one[metric] for one in measured] for metric in ("accuracy", "ece")]
-        spread = " ".join(f"{np.mean(column):.1f} ± {np.std(column, ddof=1):.1f}" for column in columns)
-        assert f"{name} {spread} {trained} {used}" in table
-    pairs = [("the line's midpoint", "a network"), ("the line's midpoint", "the line's ends")]
-    pairs += [("two points of the line", "a network"), ("two points of the line", "two networks")]
-    for first, other in pairs:
-        said = []
-        for metric, unit, sign in (("accuracy", "accuracy", 1), ("ece", "ECE", -1)):
-            differences = [100 * (a[metric] - b[metric]) for a, b in zip(ways[first][0], ways[other][0], strict=True)]
-            wins = sum(sign * each > 0 for each in differences)
-            said.append(f"{unit} {np.mean(differences):+.1f} points, better in {wins} of 3 seeds")
-        assert f"- {first} against {other}: {'; '.join(said)}" in text.splitlines()
-    assert f"The last line is {lines[-1].family_file}; " in text
-    assert f"The report: {tmp_path / 'report.html'}" in text
-    assert "digits with 30% random training labels, 4 epochs each" in text
-
-
-def test_the_demo_trains_and_measures_what_its_options_say(shown: tuple[Pretended, Result], tmp_path: Path) -> None:
-    calls = shown[0].calls
-    assert [one["recipe"].name for one in calls["train"]] == ["digits-standard", "digits-line"]
-    for one in calls["train"]:
-        assert (one["recipe"].epochs, one["recipe"].label_noise) == (4, 0.3)
-        assert (one["out"], one["device"], one["show"], one["tensorboard"]) == (tmp_path, "cpu", "quiet", False)
-    first, plane = calls["evaluate"]
-    assert len(first["runs"]) == 6
-    assert (plane["runs"].recipe.method, plane["runs"].recipe.seed) == ("line", 0)
-    (through,) = plane["through"]
-    assert (Run.open(through).recipe.method, Run.open(through).recipe.seed) == ("standard", 0)
-    (pairs,) = calls["evaluate_together"]
-    assert pairs["to"] == tmp_path
-    assert {one["device"] for one in (first, plane, pairs)} == {"cpu"}
-    assert {one["progress"] for one in (first, plane, pairs)} == {False}

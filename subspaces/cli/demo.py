@@ -11,8 +11,8 @@ from subspaces.cli.shared import Quiet, out_option
 from subspaces.evaluation import statistics
 
 if TYPE_CHECKING:
+    from subspaces.evaluation.group_answers import GroupAnswer
     from subspaces.experiments.demo import Setting
-    from subspaces.reports.answers import Answer
 
 
 def demo(
@@ -47,7 +47,7 @@ def demo(
         printing.echo(f"The report: {result.report.resolve()}")
 
 
-def _show(answers: "list[Answer]", setting: "Setting") -> None:
+def _show(answers: "dict[str, GroupAnswer]", setting: "Setting") -> None:
     """Print the table of the demo."""
     numbers = ("accuracy %", "ECE %", "trained", "at test")
     table = printing.table(
@@ -57,7 +57,7 @@ def _show(answers: "list[Answer]", setting: "Setting") -> None:
         "(of the line: alpha = 0.1 and 0.9); networks trained, and used at test",
         numbers=numbers,
     )
-    for one in answers:
+    for name, one in answers.items():
         spread = [statistics.shown(one.spread(metric), 100, 1) for metric in ("accuracy", "ece")]
-        table.add_row(one.name, *spread, str(one.runs), str(one.networks))
+        table.add_row(name, *spread, str(one.runs), str(one.networks))
     printing.show(table)

@@ -11,6 +11,7 @@ from subspaces.cli.errors import usage
 from subspaces.cli.shared import RunFolders, figure_names, metric_names, option, out_option
 from subspaces.errors import ArgumentError
 from subspaces.evaluation import METRICS
+from subspaces.experiments.opening import opened
 from subspaces.reports import figures
 
 
@@ -42,8 +43,12 @@ def plot(
     with usage("metric", "split"):
         if split is not None and not figures.find(name).evaluated:
             raise ArgumentError(f"split={split!r}: the figure {name!r} has no choice of a split, leave it out")
-        paths = figures.plot(name, runs, out, metric=metric, split="test" if split is None else split)
+        figures.check(name, metric)
+        paths = figures.outputs(name, out)
+        evaluations = opened(runs, alike=figures.find(name).evaluated)
+        figure = figures.draw(name, evaluations, metric=metric, split="test" if split is None else split)
     for path in paths:
+        figures.save(figure, path)
         printing.echo(f"wrote {path}")
 
 
@@ -55,7 +60,7 @@ def describe() -> None:
     plot.__doc__ = "\n\n".join(
         [
             TEXT,
-            *(f"{kind.name}: {kind.description} {kind.metric or ''}" for kind in figures.KINDS.values()),
+            *(f"{name}: {kind.description} {kind.metric or ''}" for name, kind in figures.KINDS.items()),
             f"Metrics: {'; '.join(f'{each.name}, {each.meaning}' for each in METRICS.values())}.",
             "Example: subspaces plot along runs/digits-standard-* runs/digits-line-* -o along.pdf",
         ]

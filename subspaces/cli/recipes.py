@@ -10,10 +10,11 @@ from rich.table import Table
 from subspaces.cli import printing
 from subspaces.cli.errors import usage
 from subspaces.cli.shared import json_option, recipe_names
+from subspaces.evaluation.comparing import in_words
+from subspaces.experiments.evaluating.training import training_of
 from subspaces.experiments.training import RECIPES, Recipe
 from subspaces.experiments.training.recipe import all_fields
 from subspaces.experiments.training.recipes import find
-from subspaces.reports.naming import in_words
 
 
 def recipes(
@@ -40,7 +41,8 @@ def _list(chosen: list[Recipe]) -> Table:
     known = all_fields()
     for recipe in chosen:
         fields = ("dropout", "label_smoothing", "validation", *recipe.definition.own())
-        method = in_words(recipe, [name for name in fields if getattr(recipe, name) != known[name].default])
+        unusual = [name for name in fields if getattr(recipe, name) != known[name].default]
+        method = in_words(training_of(recipe), unusual)
         noise = f" ({recipe.label_noise:.0%} label noise)" if recipe.label_noise else ""
         table.add_row(recipe.name, recipe.dataset + noise, recipe.network, method, str(recipe.epochs))
     return table

@@ -14,12 +14,14 @@ def report(
 ) -> None:
     """Write one page about evaluated runs, or files of saved evaluations, which opens offline in any browser.
 
-    A summary in words, charts, a walk through each subspace, and how to make the runs again.
+    Tables, charts, a walk through each subspace, and how everything was trained and measured.
 
     Example: subspaces report runs/* -o report.html
     """
+    from subspaces.experiments.opening import ensembles_beside, opened
     from subspaces.reports.page import write_report
 
     with usage():
-        path = write_report(runs, out)
+        evaluations = opened(runs)
+        path = write_report([*evaluations, *ensembles_beside(evaluations, out.parent)], out)
     printing.echo(f"wrote {path} ({path.stat().st_size / 1e6:.1f} MB)")

@@ -16,8 +16,7 @@ from subspaces.experiments.training import Execution
 if TYPE_CHECKING:
     from subspaces.experiments.studies.catalogue import Plan, Reproduced
     from subspaces.experiments.studies.catalogue.costs import Estimates
-    from subspaces.experiments.studies.catalogue.program import Program
-    from subspaces.experiments.studies.reproduce import Reproduction
+    from subspaces.experiments.studies.reproduce import Program, Reproduction
 
 LIST = "list"
 UNITS = ((86400, "days"), (3600, "h"), (60, "min"), (1, "s"))
@@ -83,8 +82,7 @@ def reproduce(
     Example: subspaces reproduce along betas --scale paper --data data
     """
     from subspaces.experiments.studies.catalogue.costs import Estimates
-    from subspaces.experiments.studies.catalogue.program import plan
-    from subspaces.experiments.studies.reproduce import run
+    from subspaces.experiments.studies.reproduce import plan, run
     from subspaces.experiments.studies.setting import Setting
 
     with usage("out", "seeds", "scale", "on"):

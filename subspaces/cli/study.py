@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from subspaces.experiments.studies.setting import Setting
     from subspaces.experiments.studies.tables import Result
 
-RATES = "0.05 0.1 0.2 0.4 0.8"
+TRIED = "0.05 0.1 0.2 0.4 0.8"
 SHARED = "Study: what is shared, and how many branch"
 CHOSEN = "Study: levels, and settings to choose from"
 Numbers = list[float] | None
@@ -195,7 +195,7 @@ def integral(
     Example: subspaces study integral --data data --seeds 0 1 2 -o integral
     """
     from subspaces.experiments.studies.integral import RECIPES, plan, run
-    from subspaces.experiments.studies.noise_levels import LEVELS
+    from subspaces.experiments.studies.noise import LEVELS
 
     return plan(recipes or RECIPES, ask(), levels or LEVELS), run
 
@@ -207,11 +207,11 @@ def noise(
     levels: Levels = None,
     dropout_rates: Annotated[
         Numbers,
-        option("Rates of dropout to try on standard training; 0 leaves dropout out.", "FLOAT...", CHOSEN, RATES),
+        option("Rates of dropout to try on standard training; 0 leaves dropout out.", "FLOAT...", CHOSEN, TRIED),
     ] = None,
     smoothing_rates: Annotated[
         Numbers,
-        option("Rates of label smoothing to try on standard training; 0 leaves it out.", "FLOAT...", CHOSEN, RATES),
+        option("Rates of label smoothing to try on standard training; 0 leaves it out.", "FLOAT...", CHOSEN, TRIED),
     ] = None,
     by: Annotated[
         str,
@@ -227,17 +227,16 @@ def noise(
 
     Example: subspaces study noise cifar10-standard cifar10-simplex --validation 5000 --seeds 0 1 -o noise
     """
-    from subspaces.experiments.studies import noise as study
-    from subspaces.experiments.studies.noise_levels import LEVELS, plan_levels
+    from subspaces.experiments.studies.noise import LEVELS, RATES, plan, run
 
-    lists = {"dropout": dropout_rates or study.RATES, "label_smoothing": smoothing_rates or study.RATES}
+    lists = {"dropout": dropout_rates or RATES, "label_smoothing": smoothing_rates or RATES}
     asked = ask(ensembles=ensembles or None, dropout_passes=dropout_passes)
     try:
-        plan = plan_levels(recipes, asked, levels or LEVELS, lists, by)
+        planned = plan(recipes, asked, levels or LEVELS, lists, by)
     except ValueError as error:
         hint = "; --dropout-rates 0 leaves dropout out of the study" if str(error).startswith("dropout=") else ""
         raise ArgumentError(f"{error}{hint}") from None
-    return plan, study.run
+    return planned, run
 
 
 def build() -> typer.Typer:

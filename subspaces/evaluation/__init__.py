@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from subspaces.evaluation.evaluation import Evaluation
     from subspaces.evaluation.metrics import METRICS, Metric, average
     from subspaces.evaluation.points import Item
-    from subspaces.evaluation.record import Record
     from subspaces.evaluation.rows import Check, Choice, Plane, Row
     from subspaces.evaluation.shifted_data import Corruptions
     from subspaces.evaluation.tasks import TASKS, Classification, Regression, Task
@@ -26,7 +25,6 @@ __all__ = [
     "Item",
     "Metric",
     "Plane",
-    "Record",
     "Regression",
     "Row",
     "Task",
@@ -38,7 +36,6 @@ _HOME = {
     "Item": "points",
     "Evaluation": "evaluation",
     **dict.fromkeys(("Check", "Choice", "Plane", "Row"), "rows"),
-    "Record": "record",
     "Corruptions": "shifted_data",
     **dict.fromkeys(("TASKS", "Classification", "Regression", "Task"), "tasks"),
 }

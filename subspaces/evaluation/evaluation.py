@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from subspaces.core import checks
 from subspaces.core.storage import FileError
 from subspaces.errors import ArgumentError
-from subspaces.evaluation import files, legacy
+from subspaces.evaluation import files
 from subspaces.evaluation.corruptions import CORRUPTIONS
 from subspaces.evaluation.frames import OUTLIERS, frame_of
 from subspaces.evaluation.rows import (
@@ -131,25 +131,6 @@ class Evaluation:
     def splits(self) -> list[str]:
         """The names of the splits that were measured."""
         return list(dict.fromkeys(row.data for row in self.rows if not row.group))
-
-    @property
-    def shifts(self) -> list[legacy.Shift]:
-        """The rows on shifted data, by what was shifted."""
-        return legacy.shifts_of(self.rows)
-
-    @shifts.setter
-    def shifts(self, shifts: list[legacy.Shift]) -> None:
-        others = [row for row in self.rows if row.group in ("", OUTLIERS)]
-        self.rows = [*others, *legacy.rows_of(shifts)]
-
-    @property
-    def outliers(self) -> list[legacy.Outliers]:
-        """The rows about outliers, by their name."""
-        return legacy.outliers_of(self.rows)
-
-    @outliers.setter
-    def outliers(self, outliers: list[legacy.Outliers]) -> None:
-        self.rows = [*(row for row in self.rows if row.group != OUTLIERS), *legacy.rows_of(outliers)]
 
     def metric(self, name: str) -> Description:
         """Return a metric in words, or name the nearest one."""

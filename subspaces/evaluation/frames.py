@@ -51,9 +51,3 @@ def _entry(row: Row, answers: Sequence[Answered], interval: bool) -> dict[str, A
         **scaled,
         **(row.diversity or {}),
     }
-
-
-def to_frame(evaluation: Any) -> "pd.DataFrame":
-    """Return `evaluation.frame`."""
-    frame: pd.DataFrame = evaluation.frame
-    return frame

@@ -245,3 +245,4 @@ class Training:
     seconds: float | None  # that the steps of training took, where it is known
     folder: str
     recipe: dict[str, Any]
+    starts: list[dict[str, Any]] = field(default_factory=list)  # where each start of it ran

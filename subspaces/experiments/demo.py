@@ -4,25 +4,25 @@ The digits are few and small, so that everything trains in seconds, and two fift
 labels are drawn at random, so that it matters how a network treats what it cannot know.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from subspaces.core import checks, randomness
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.cache import Measured
-from subspaces.experiments.evaluating.ensembles import evaluate_together
+from subspaces.evaluation import comparing
+from subspaces.evaluation.comparing import groups_of
+from subspaces.evaluation.curves import described
+from subspaces.evaluation.evaluation import Evaluation
+from subspaces.evaluation.group_answers import GroupAnswer, each_answer
 from subspaces.experiments.evaluating.evaluate import evaluate
+from subspaces.experiments.opening import evaluation_of, evaluations_together
 from subspaces.experiments.training import Recipe, Run, train
 from subspaces.experiments.training.display import Mode
 from subspaces.experiments.training.recipes import find
-from subspaces.reports.answers import Answer, answers, compare
-from subspaces.reports.measures import measure
-from subspaces.reports.page import write_page
-from subspaces.reports.reading import Group, Reading, grouped
+from subspaces.reports.page import write_report
 
-SPLIT = "test"
 OTHERS = 1000  # the second network of a seed has this much more for a seed
 
 
@@ -46,9 +46,9 @@ class Setting:
 
 
 class Result(NamedTuple):
-    """What the demo leaves: the ways to predict, the runs of the lines, and the report (None without plotly)."""
+    """What the demo leaves: the answers in plain words, the runs of the lines, and the report (None without plotly)."""
 
-    answers: list[Answer]
+    answers: dict[str, GroupAnswer]
     lines: list[Run]
     report: Path | None
 
@@ -63,46 +63,48 @@ def run(setting: Setting, out: Path, show: Mode = "bar") -> Result:
     lines = train(line, seeds=seeds, **numbers)
     records = evaluate([*first, *lines], device="cpu", progress=bars)
     records[len(first)] = evaluate(lines[0], device="cpu", through=[first[0].folder], progress=bars)
-    pairs = evaluate_together(list(zip(first, second, strict=True)), to=out, device="cpu", progress=bars)
-    groups = grouped(Reading(run, record) for run, record in zip([*first, *lines], records, strict=True))
-    return Result(_answers(groups, pairs), lines, _report(groups, pairs, out))
+    trained = [*first, *lines]
+    evaluations = [evaluation_of(run, record) for run, record in zip(trained, records, strict=True)]
+    pairs = list(zip(first, second, strict=True))
+    evaluations += evaluations_together(pairs, evaluations, to=out, device="cpu", progress=bars)
+    return Result(_answers(evaluations), lines, _report(evaluations, out))
 
 
-def _report(groups: Sequence[Group], pairs: Sequence[Measured], out: Path) -> Path | None:
+def _report(evaluations: Sequence[Evaluation], out: Path) -> Path | None:
     try:
-        return write_page(groups, out / "report.html", pairs)
+        return write_report(evaluations, out / "report.html")
     except ImportError:
         return None
 
 
-def _answers(groups: Sequence[Group], pairs: Sequence[Measured]) -> list[Answer]:
-    """Return the ways to predict, in plain words."""
-    standard, lines = groups
-    network, together = answers(standard, SPLIT, pairs)
-    ends, midpoint, pair = answers(lines, SPLIT)
-    named = {
+def _answers(evaluations: Sequence[Evaluation]) -> dict[str, GroupAnswer]:
+    """Return the answers by what they are in plain words."""
+    standard, lines = groups_of(evaluations)
+    network, together = each_answer(standard, together=True)
+    ends, midpoint, pair = each_answer(lines, alone=True)
+    return {
         "a network": network,
         "the line's ends": ends,
         "the line's midpoint": midpoint,
         "two networks": together,
         "two points of the line": pair,
     }
-    return [replace(answer, name=name) for name, answer in named.items()]
 
 
-def findings(found: Sequence[Answer]) -> list[str]:
-    """Say in words what the numbers show, seed by seed, whichever way they point."""
-    standard, ends, midpoint, deep, line = found
-    return [_finding(*pair) for pair in ((midpoint, standard), (midpoint, ends), (line, standard), (line, deep))]
+def findings(answers: Mapping[str, GroupAnswer]) -> list[str]:
+    """Return in words what the numbers show, seed by seed, whichever way they point."""
+    standard, ends, midpoint, deep, line = answers
+    pairs = ((midpoint, standard), (midpoint, ends), (line, standard), (line, deep))
+    return [f"{one} against {other}: {_finding(answers[one], answers[other])}" for one, other in pairs]
 
 
-def _finding(first: Answer, second: Answer) -> str:
-    said = []
+def _finding(first: GroupAnswer, second: GroupAnswer) -> str:
+    found = []
     for metric in ("accuracy", "ece"):
-        compared, shown = compare(first, second, metric), measure(metric)
+        compared, shown = comparing.compare(first.frame, second.frame, metric), described(metric)
         assert compared is not None  # they have the same seeds
         values = compared.difference.values
         wins = sum(value < 0 if shown.lower_is_better else value > 0 for value in values)
         mean = shown.scale * compared.difference.mean
-        said.append(f"{shown.label} {mean:+.1f} points, better in {wins} of {len(values)} seeds")
-    return f"{first.name} against {second.name}: {'; '.join(said)}"
+        found.append(f"{shown.label} {mean:+.1f} points, better in {wins} of {len(values)} seeds")
+    return "; ".join(found)

@@ -9,14 +9,15 @@ from typing import Any
 from subspaces.core import checks
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.answers import RUNS, of_runs
-from subspaces.evaluation.cache import Measured, Shelf
+from subspaces.evaluation.evaluation import FILE as EVALUATION
 from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.metrics import of_task
 from subspaces.evaluation.points import kind
 from subspaces.evaluation.rows import Answered, Row
-from subspaces.experiments.evaluating.ensembles import FILE
+from subspaces.experiments.evaluating.cache import Measured, Shelf
+from subspaces.experiments.evaluating.ensembles import FILE, evaluate_together
 from subspaces.experiments.evaluating.integrity import measured_of
-from subspaces.experiments.evaluating.run_subject import seconds_of, training_of
+from subspaces.experiments.evaluating.training import seconds_of, training_of
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.runs import Run, RunError
 
@@ -30,8 +31,9 @@ def evaluation_of(run: Run, record: Evaluation | None = None) -> Evaluation:
     made = training_of(run.recipe, log=log, seconds=seconds_of(found.statistics, log))
     shape = run.recipe.result_shape()
     about = {"kind": kind(shape), "vertices": shape.vertices, "members": run.recipe.definition.members}
-    training = dataclasses.replace(made, folder=str(run.folder))
-    return dataclasses.replace(found, name=run.folder.name, shape={**found.shape, **about}, training=training)
+    training = dataclasses.replace(made, folder=str(run.folder), starts=run.starts())
+    own: dict[str, Any] = {"shape": {**found.shape, **about}, "statistics": {**found.statistics, **distances(run)}}
+    return dataclasses.replace(found, name=run.folder.name, training=training, **own)
 
 
 def opened(sources: Source | Iterable[Source], *, alike: bool = True) -> list[Evaluation]:
@@ -39,7 +41,7 @@ def opened(sources: Source | Iterable[Source], *, alike: bool = True) -> list[Ev
 
     Args:
         sources: runs, their folders, evaluations, or files of such.
-        alike: refuse evaluations on test splits of different sizes.
+        alike: refuse runs that are not evaluated, and evaluations on test splits of different sizes.
     """
     several = checks.all_of(
         "runs", sources, (str, os.PathLike, Run, Evaluation), "run folders, or files of evaluations"
@@ -49,12 +51,12 @@ def opened(sources: Source | Iterable[Source], *, alike: bool = True) -> list[Ev
         if isinstance(source, Evaluation):
             found.setdefault(id(source), _with_training(source))
         elif isinstance(source, Run):
-            found.setdefault(source.folder.resolve(), evaluation_of(source))
+            found.setdefault(source.folder.resolve(), _evaluation_of(source, alike))
         elif Path(source).is_file():
             found.setdefault(Path(source).resolve(), _with_training(Evaluation.read(Path(source))))
         else:
             for folder in Run.begun([source]):
-                found.setdefault(folder.resolve(), evaluation_of(Run.open(folder.resolve())))
+                found.setdefault(folder.resolve(), _evaluation_of(Run.open(folder.resolve()), alike))
     made = list(found.values())
     if not made:
         raise ArgumentError("no runs were given: expected one run folder or more")
@@ -82,6 +84,27 @@ def _check_comparable(first: Evaluation, other: Evaluation, alike: bool) -> None
         raise RunError(
             f"{first.name} was evaluated with {ours} test images and {other.name} with {theirs}: evaluate them alike"
         )
+
+
+def evaluations_together(
+    groups: Sequence[Sequence[Run]], evaluations: Sequence[Evaluation], **settings: Any
+) -> list[Evaluation]:
+    """Measure runs together, as `evaluate_together` does, and return the ensembles as evaluations.
+
+    Of the runs of each ensemble one or more are among the evaluations; the seeds of all are those of the ensemble.
+    """
+    measured = evaluate_together(groups, **settings)
+    recipes = {run.folder.name: run.recipe for group in groups for run in group}
+    members = {f: name for one in measured for name, f in zip(one.key["runs"], one.key["families"], strict=True)}
+    others = members.keys() - {each.family for each in evaluations}
+    more = [
+        dataclasses.replace(
+            evaluations[0], environment={"family": family}, training=training_of(recipes[members[family]])
+        )
+        for family in others
+    ]
+    found = [together(one, [*evaluations, *more]) for one in measured]
+    return [each for each in found if each is not None]
 
 
 def ensembles_beside(evaluations: Sequence[Evaluation], *folders: Path) -> list[Evaluation]:
@@ -122,3 +145,16 @@ def together(measured: Measured, evaluations: Sequence[Evaluation]) -> Evaluatio
         environment=measured.environment,
         training=dataclasses.replace(first.training, seeds=seeds, log=[], seconds=None, folder=""),
     )
+
+
+def _evaluation_of(run: Run, needed: bool) -> Evaluation:
+    """Return the evaluation of a run; unless it is needed, an empty one of a run without any."""
+    if needed or (run.folder / EVALUATION).exists():
+        return evaluation_of(run)
+    dataset: dict[str, Any] = {"name": run.recipe.dataset, "classes": [], "splits": {}}
+    return evaluation_of(run, Evaluation(run.folder.name, {}, "", [], [], {}, dataset, {}, run.recipe.to_dict()))
+
+
+def distances(run: Run) -> dict[str, float]:
+    """Return how far apart the vertices of a finished run are, which need not be what its log is of."""
+    return {name: float(run.result[name]) for name in ("l2", "cos2") if name in run.result} if run.finished else {}

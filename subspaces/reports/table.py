@@ -1,7 +1,9 @@
 """The answers of evaluations, and what was chosen, as lines of a table."""
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -9,9 +11,21 @@ from rich.markup import escape
 from rich.table import Table
 
 from subspaces.evaluation.answers import CHOSEN_ON, named
-from subspaces.evaluation.changes import Change, averaged, compared, mean_changes
-from subspaces.evaluation.record import Choice, Description, Record
-from subspaces.reports.measures import shared
+from subspaces.evaluation.comparing import Group, of_answer
+from subspaces.evaluation.conditions import (
+    Changed,
+    averaged_over,
+    changed,
+    conditions,
+    outlier_metrics,
+    outlier_rows,
+    relative,
+    shifted_rows,
+)
+from subspaces.evaluation.curves import shared
+from subspaces.evaluation.evaluation import Evaluation
+from subspaces.evaluation.frames import ABOUT
+from subspaces.evaluation.rows import Answered, Choice, Description
 
 CAPTION = "{split} examples{averaged}; * chosen on the very examples it is reported on"
 AVERAGED = {"probabilities": ", mean of probabilities", "mixture": ", mixture of what is predicted"}
@@ -33,7 +47,7 @@ class Line:
     metrics: dict[str, float]
 
 
-def lines(record: Record, split: str = "test") -> Iterator[Line]:
+def lines(record: Evaluation, split: str = "test") -> Iterator[Line]:
     """Yield what a reader asks for first: the answers, fixed beforehand, each below it scaled; and what was chosen."""
     for answered in record.answers:
         row = record.answer(answered.name, split)
@@ -52,7 +66,7 @@ def lines(record: Record, split: str = "test") -> Iterator[Line]:
             yield Line(what, networks, choice.chosen_on, choice.chosen_on == split, choice.reported[split])
 
 
-def _chosen(record: Record, choice: Choice, middle: str, split: str) -> str:
+def _chosen(record: Evaluation, choice: Choice, middle: str, split: str) -> str:
     """Return in words what was chosen; a threshold is for the midpoint."""
     if choice.what == "threshold":
         coverage = choice.reported[split]["coverage"]
@@ -61,7 +75,7 @@ def _chosen(record: Record, choice: Choice, middle: str, split: str) -> str:
     return f"best {choice.what} by {record.metric(choice.by).label}: {named(points)}"
 
 
-def headlines(records: Sequence[Record]) -> list[Description]:
+def headlines(records: Sequence[Evaluation]) -> list[Description]:
     """Return the metrics of a short table, which all of the records have."""
     return [each for each in shared(records) if each.headline] or shared(records)
 
@@ -72,7 +86,7 @@ def cells(line: Line, metrics: Sequence[Description]) -> list[str]:
     return [each.shown(known[each.name]) if each.name in known else "–" for each in metrics]
 
 
-def filled(records: Sequence[Record], split: str = "test") -> Table:
+def filled(records: Sequence[Evaluation], split: str = "test") -> Table:
     """Return the table of some evaluations."""
     metrics = headlines(records)
     averages = dict.fromkeys(each.average for record in records for each in record.answers if each.average)
@@ -101,97 +115,73 @@ def _laid_out(words: Sequence[str], numbers: Sequence[str], rows: Sequence[tuple
     return table
 
 
-@dataclass(frozen=True)
-class ShiftLine:
-    """What answers on one set of shifted examples, how good it is there, and how much of each metric has changed."""
-
-    name: str
-    severity: int
-    group: str
-    source: str
-    what: str
-    networks: int
-    metrics: dict[str, float]
-    change: dict[str, float | None]
+def shift_lines(record: Evaluation) -> Iterator[dict[str, Any]]:
+    """Yield the answers on every set of shifted examples: metrics, and how much each has changed."""
+    for about, answered, metrics in _each(record, shifted_rows):
+        clean = record.answer(answered.name)
+        known = {} if clean is None else clean.metrics
+        changes = {name: relative(known[name], metrics[name]) for name in metrics if name in known}
+        finite = {name: each for name, each in changes.items() if not math.isnan(each)}
+        yield {**about, "metrics": metrics, "change": dict.fromkeys(metrics) | finite}
 
 
-def shift_lines(record: Record) -> Iterator[ShiftLine]:
-    """Yield the answers on every set of shifted examples."""
-    for shift in record.shifts:
+def outlier_lines(record: Evaluation) -> Iterator[dict[str, Any]]:
+    """Yield the answers against all outliers."""
+    for about, _, metrics in _each(record, outlier_rows):
+        yield {**{name: about[name] for name in ("name", "what", "networks")}, "metrics": metrics}
+
+
+Measured = tuple[dict[str, Any], Answered, dict[str, float]]
+
+
+def _each(record: Evaluation, wanted: Callable[[Group], Any]) -> Iterator[Measured]:
+    """Yield what was measured of each answer on each set, but for metrics that were not."""
+    group = Group(record.name, [record])
+    for key, rows in wanted(group).groupby(["data", "severity", "group", "source"], sort=False):
+        about = dict(zip(("name", "severity", "group", "source"), key, strict=True)) | {"severity": int(key[1])}
         for answered in record.answers:
-            clean = record.answer(answered.name)
-            for row in filter(answered.is_of, shift.rows):
-                change = {name: each.relative for name, each in compared(clean, row.metrics).items()}
-                about = (shift.name, shift.severity, shift.group, shift.source, answered.words, answered.networks)
-                yield ShiftLine(*about, row.metrics, change)
+            part = of_answer(group, rows, answered.name).drop(columns=["method", "seeds", *ABOUT])
+            for found in part.to_dict("records"):
+                metrics = {str(name): float(value) for name, value in found.items() if not math.isnan(value)}
+                yield {**about, "what": answered.words, "networks": answered.networks}, answered, metrics
 
 
-def shift_table(records: Sequence[Record]) -> Table:
+def shift_table(records: Sequence[Evaluation]) -> Table:
     """Return the table of answers on shifted data: means over all sets, and how much they differ from clean ones."""
-    metrics = headlines(records)
-    rows: list[tuple[str, ...]] = []
-    for record in (each for each in records if each.shifts):
-        sets = averaged(record)
-        kinds = len({each.name for each in sets})
-        lines: list[tuple[str, ...]] = []
-        for answered in record.answers:
-            if found := mean_changes(record, answered):
-                numbers = (_changed(each, found.get(each.name)) for each in metrics)
-                lines.append((f"  {escape(answered.words)}", str(answered.networks), *numbers))
-        rows += _under(f"{record.name}: mean over {_count(len(sets), 'set')} of {_count(kinds, 'kind')}", lines)
+    metrics, rows = headlines(records), list[tuple[str, ...]]()
+    for group in (Group(each.name, [each]) for each in records):
+        found = averaged_over(conditions([group]))
+        count, kinds = sum(len(each.severities) for each in found), len(found)
+        sets = f"{count} set{'s' * (count != 1)} of {kinds} kind{'s' * (kinds != 1)}"
+        answers = changed(group, found)
+        rows += [(escape(f"{group.label}: mean over {sets}"),)] if answers else []
+        for one in answers:
+            numbers = (_changed(each, one) for each in metrics)
+            rows.append((f"  {escape(one.before.words)}", str(one.before.networks), *numbers))
     return _laid_out(["answer on shifted data"], ["networks", *(each.title for each in metrics)], rows, SHIFTED)
 
 
-def _under(heading: str, lines: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Return lines below what they are of; nothing where there are none."""
-    return [(escape(heading),), *lines] if lines else []
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'s' if number != 1 else ''}"
-
-
-def _changed(metric: Description, change: Change | None) -> str:
+def _changed(metric: Description, one: Changed) -> str:
     """Return a metric on shifted data, and by which share of its clean value it differs."""
-    if change is None:
-        return "–"
-    relative = "" if change.relative is None else f" ({100 * change.relative:+.1f} %)"
-    return f"{metric.shown(change.value)}{relative}"
+    value, change = one.after.spread(metric.name).mean, one.spread(metric.name).mean
+    return "–" if math.isnan(value) else metric.shown(value) + f" ({100 * change:+.1f} %)" * (not math.isnan(change))
 
 
-@dataclass(frozen=True)
-class OutlierLine:
-    """What answers, and how well that tells the test examples from outliers."""
-
-    name: str
-    what: str
-    networks: int
-    metrics: dict[str, float]
-
-
-def outlier_lines(record: Record) -> Iterator[OutlierLine]:
-    """Yield the answers against all outliers."""
-    for outliers in record.outliers:
-        for answered in record.answers:
-            for row in filter(answered.is_of, outliers.rows):
-                yield OutlierLine(outliers.name, answered.words, answered.networks, row.metrics)
-
-
-def outlier_table(records: Sequence[Record]) -> Table:
+def outlier_table(records: Sequence[Evaluation]) -> Table:
     """Return the table of how well answers tell the test examples from outliers."""
-    described = {each.name: each for record in records for some in record.outliers for each in some.metrics}
-    metrics = [each for each in described.values() if each.headline]
+    metrics = [each for each in outlier_metrics([Group(one.name, [one]) for one in records]) if each.headline]
     rows: list[tuple[str, ...]] = []
-    for record in (each for each in records if each.outliers):
-        lines: list[tuple[str, ...]] = []
-        for line in outlier_lines(record):
-            numbers = (each.shown(line.metrics[each.name]) if each.name in line.metrics else "–" for each in metrics)
-            lines.append((f"  {escape(line.what)}", escape(line.name), str(line.networks), *numbers))
-        rows += _under(record.name, lines)
+    for record in records:
+        found = list(outlier_lines(record))
+        rows += [(escape(record.name),)] if found else []
+        for line in found:
+            known = line["metrics"]
+            numbers = (each.shown(known[each.name]) if each.name in known else "–" for each in metrics)
+            rows.append((f"  {escape(line['what'])}", escape(line["name"]), str(line["networks"]), *numbers))
     return _laid_out(["answer", "outliers"], ["networks", *(each.title for each in metrics)], rows, OUTLIERS)
 
 
-def text_table(records: Sequence[Record], split: str = "test") -> str:
+def text_table(records: Sequence[Evaluation], split: str = "test") -> str:
     """Return the table of some evaluations as plain text."""
     return as_text(filled(records, split))
 

@@ -8,9 +8,9 @@ import pytest
 from processes import Pause, Worker
 from typer.testing import CliRunner
 
+import subspaces as ss
 from subspaces.cli import app
 from subspaces.experiments.training import Run, seals
-from subspaces.reports import figures
 from subspaces.reports.figures import KINDS
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "reports"))
@@ -61,7 +61,7 @@ def test_what_is_wrong_is_one_line(line, tmp_path: Path):
         (["training", line, "--split", "test"], 2, "error: --split='test': the figure 'training' has no choice of a"),
         (["trainig", line, "--split", "test"], 2, "no figure 'trainig': did you mean 'training'?"),
         (["along", line, "--split", "tset"], 1, "did you mean 'test'?"),
-        (["along", line, other], 1, "expected runs on one data set"),
+        (["training", line, other], 1, "expected runs on one data set"),
         (["along", other], 1, "has no evaluation.json: run `subspaces evaluate"),
         (["along", str(tmp_path)], 1, "is not a run folder"),
         (["shift-along", line], 1, f"was not measured on shifted data: run `subspaces evaluate {line} --corruptions"),
@@ -76,7 +76,7 @@ def test_what_is_wrong_is_one_line(line, tmp_path: Path):
 
 def draws(pause: Pause, line: str, out: Path) -> None:
     assert "matplotlib" not in sys.modules
-    figures.plot("along", [line], out)
+    ss.plot("along", line, out)
     assert "matplotlib" in sys.modules
     assert "matplotlib.pyplot" not in sys.modules
 

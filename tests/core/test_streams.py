@@ -12,7 +12,7 @@ from torch import nn
 import subspaces as ss
 from subspaces.core import randomness
 from subspaces.core.randomness import new_state
-from subspaces.experiments.studies.network_mixtures import KINDS
+from subspaces.experiments.studies.mixtures import KINDS
 from subspaces.experiments.training import Recipe
 
 seeds = st.integers(0, randomness.SEEDS - 1)

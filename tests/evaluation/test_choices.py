@@ -5,10 +5,10 @@ from pathlib import Path
 
 from evaluation_cases import evaluate
 
-from subspaces.evaluation import Record, Row
+from subspaces.evaluation import Evaluation, Row
 
 
-def by_split(record: Record, split: str, kind: str) -> list[Row]:
+def by_split(record: Evaluation, split: str, kind: str) -> list[Row]:
     return [r for r in record.rows if r.split == split and r.kind == kind and r.average != "logits"]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import subspaces as ss
-from subspaces.evaluation import Record
+from subspaces.evaluation import Evaluation
 
 
 @pytest.mark.gpu
@@ -15,7 +15,7 @@ from subspaces.evaluation import Record
 def test_a_gpu_gives_the_numbers_of_the_cpu(name: str, runs: Callable[..., list[Path]], tmp_path: Path) -> None:
     (folder,) = runs(name)
     other = Path(shutil.copytree(folder, tmp_path / "gpu" / folder.name))
-    records: list[Record] = []
+    records: list[Evaluation] = []
     for one, device in ((folder, "cpu"), (other, "cuda")):
         settings = {"device": device, "precision": "float32", "plane": name in ("curve", "simplex"), "cells": 4}
         settings["corruptions"] = ss.Corruptions(["fog", "contrast"], [3])

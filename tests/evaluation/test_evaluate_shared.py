@@ -12,9 +12,9 @@ from processes import Pause, Worker
 
 import subspaces as ss
 from subspaces.cli import app
-from subspaces.evaluation import Record
-from subspaces.evaluation.cache import Shelf
+from subspaces.evaluation import Evaluation
 from subspaces.evaluation.predictor import Predictor
+from subspaces.experiments.evaluating.cache import Shelf
 from subspaces.experiments.evaluating.ensembles import evaluate_together
 from subspaces.experiments.training import Run
 from subspaces.experiments.training.display import Display
@@ -41,7 +41,7 @@ def evaluates(pause: Pause, folders: list[Path], calls: int = 0) -> None:
     ss.evaluate(folders, progress=False, **SMALL)
 
 
-def without_environment(record: Record) -> dict[str, Any]:
+def without_environment(record: Evaluation) -> dict[str, Any]:
     return {name: value for name, value in vars(record).items() if name not in ("environment", "training")}
 
 
@@ -57,7 +57,7 @@ def test_two_processes_share_runs_and_each_network_is_asked_once(runs: Runs, tmp
     assert (first.end(), second.end()) == ("asked\n", "")
     alone = ss.evaluate(copies, progress=False, **SMALL)
     for folder, record in zip(folders, alone, strict=True):
-        assert without_environment(Record.read(folder)) == without_environment(record)
+        assert without_environment(Evaluation.read(folder)) == without_environment(record)
 
 
 def trains(pause: Pause, folder: Path) -> None:

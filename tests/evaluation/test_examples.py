@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from subspaces.evaluation.examples import choose, pictures
 from subspaces.evaluation.pictures import small_pictures
-from subspaces.evaluation.record import Examples
+from subspaces.evaluation.rows import Examples
 
 
 def examples(images: torch.Tensor) -> Examples:

@@ -7,8 +7,8 @@ import pytest
 from helpers import resealed
 
 import subspaces as ss
-from subspaces.evaluation.cache import Measured, Shelf
 from subspaces.evaluation.metrics import of_task
+from subspaces.experiments.evaluating.cache import Measured, Shelf
 
 
 def measured(number: int, precision: str = "float32") -> Measured:

@@ -22,7 +22,7 @@ from subspaces.evaluation.classification import (
     to_reliability,
 )
 from subspaces.evaluation.metrics import METRICS, of_task, tally
-from subspaces.evaluation.record import Reliability
+from subspaces.evaluation.rows import Reliability
 from subspaces.evaluation.selective import BINS, adaptive_gap
 
 

@@ -12,7 +12,7 @@ from evaluation_cases import CPU, Independent
 from numpy.typing import NDArray
 
 import subspaces as ss
-from subspaces.evaluation import Plane, Record
+from subspaces.evaluation import Evaluation, Plane
 from subspaces.experiments.evaluating.planes import parse_network
 from subspaces.experiments.training import Run, RunError, seals
 from subspaces.experiments.training.batches import statistics_batches
@@ -22,7 +22,7 @@ Array = NDArray[np.float64]
 Runs = Callable[..., list[Path]]
 
 
-def plane_of(folder: Path, **settings: Any) -> tuple[Plane, Record]:
+def plane_of(folder: Path, **settings: Any) -> tuple[Plane, Evaluation]:
     options = {"grid": (), "random": 0, "triangle": 0, "device": "cpu", "progress": False, "plane": True}
     record = ss.evaluate(folder, **{**options, **settings})
     (plane,) = record.planes

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from subspaces.evaluation import METRICS
 from subspaces.evaluation.classification import each_top
-from subspaces.evaluation.record import RiskCoverage
+from subspaces.evaluation.rows import RiskCoverage
 from subspaces.evaluation.selective import answered, threshold
 from subspaces.evaluation.selective import risk_coverage as curve_of
 

@@ -8,6 +8,7 @@ import page_cases
 import pytest
 from visiting import Visitor
 
+from subspaces.experiments.opening import opened
 from subspaces.reports.page import write_report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -37,7 +38,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> page_cases.Recorded:
 
 @pytest.fixture(scope="session")
 def report_of_all(recorded, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_report(recorded.folders, tmp_path_factory.mktemp("page") / "report.html")
+    return write_report(opened(recorded.folders), tmp_path_factory.mktemp("page") / "report.html")
 
 
 @pytest.fixture(scope="module")

@@ -16,20 +16,10 @@ from typing import Any
 import numpy as np
 
 from subspaces.evaluation.answers import ANSWERS, Family
+from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.metrics import of_task
 from subspaces.evaluation.points import Item, kind
-from subspaces.evaluation.record import (
-    Answered,
-    Choice,
-    Corner,
-    Drawn,
-    Examples,
-    Plane,
-    Record,
-    Reliability,
-    RiskCoverage,
-    Row,
-)
+from subspaces.evaluation.rows import Answered, Choice, Corner, Drawn, Examples, Plane, Reliability, RiskCoverage, Row
 from subspaces.experiments.training import RECIPES, Recipe, Run, seals
 
 Array = np.ndarray[Any, Any]
@@ -213,9 +203,11 @@ def answered(recipe: Recipe) -> list[Answered]:
     return [each for each in found if each is not None]
 
 
-def evaluated(recipe: Recipe, name: str, environment: dict[str, Any], splits: dict[str, int], planes: bool) -> Record:
+def evaluated(
+    recipe: Recipe, name: str, environment: dict[str, Any], splits: dict[str, int], planes: bool
+) -> Evaluation:
     shape = recipe.result_shape()
-    record = Record(
+    record = Evaluation(
         name=name,
         shape={
             "kind": kind(shape),
@@ -246,7 +238,7 @@ def evaluated(recipe: Recipe, name: str, environment: dict[str, Any], splits: di
     return record
 
 
-def best(record: Record, split: str) -> Choice:
+def best(record: Evaluation, split: str) -> Choice:
     """Choose the most accurate point on a split."""
     points = [row for row in record.rows if row.kind == "point"]
     chosen = max((row for row in points if row.split == split), key=lambda row: row.metrics["accuracy"])

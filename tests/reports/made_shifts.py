@@ -4,13 +4,15 @@ On shifted data an accuracy a becomes a (1 + change), and any other metric a (1 
 """
 
 import dataclasses
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import made_runs
 
+from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.outliers import METRICS as METRICS_OF_OUTLIERS
-from subspaces.evaluation.record import Outliers, Record, Row, Shift
+from subspaces.evaluation.rows import Row
 from subspaces.experiments.training import RECIPES
 
 GROUPS = {"spatter": "extra", "contrast": "digital", "gaussian_noise": "noise", "snow": "weather"}
@@ -23,7 +25,7 @@ SCORES = METRICS_OF_OUTLIERS[:2]
 SETS = {"pure noise": 40, "other digits": 70}
 
 
-def evaluated(method: str, seed: int) -> Record:
+def evaluated(method: str, seed: int) -> Evaluation:
     """Return what was measured of a run, which no folder holds."""
     recipe = dataclasses.replace(RECIPES[f"digits-{method}"], seed=seed)
     return made_runs.evaluated(recipe, f"{method} {seed}", {}, {"test": 120}, planes=False)
@@ -36,7 +38,7 @@ def change(name: str, severity: float, row: Row, offset: float) -> float:
     return -0.1 - 0.05 * SHOWN.index(name) - 0.03 * severity - 0.2 * away + offset + 0.02 * (row.kind == "ensemble")
 
 
-def offset(record: Record) -> float:
+def offset(record: Evaluation) -> float:
     """Return how much less a run changes than others, by its method and its seed."""
     recipe = record.recipe or {"method": record.name, "seed": 0}
     return 0.01 * len(recipe["method"]) + 0.004 * recipe["seed"]
@@ -48,38 +50,38 @@ def scores(row: Row, name: str) -> dict[str, float]:
     return {"auroc_probability": share, "fpr95_probability": 1 - share / 2}
 
 
-def add(record: Record) -> Record:
+def add(record: Evaluation) -> Evaluation:
     """Measure a record, as it were, on shifted data and against outliers."""
-    rows = [row for row in record.rows if row.split == "test"]
-    record.shifts = [
-        Shift(name, severity, group, "made", 297, [_shifted(record, row, name, severity) for row in rows])
-        for name, group in GROUPS.items()
-        for severity in SEVERITIES
-    ]
+    rows = [row for row in record.rows if row.data == "test"]
     answers = [row for row in rows if any(each.is_of(row) for each in record.answers)]
-    record.outliers = [
-        Outliers(name, count, SCORES, [_plain(row, scores(row, name)) for row in answers])
-        for name, count in SETS.items()
-    ]
+    for name, group in GROUPS.items():
+        for severity in SEVERITIES:
+            about: dict[str, Any] = {"data": name, "severity": severity, "group": group, "source": "made"}
+            record.rows += [dataclasses.replace(_shifted(record, row, name, severity), **about) for row in rows]
+    for name, count in SETS.items():
+        about = {"data": name, "count": count, "group": "outliers", "source": "given"}
+        record.rows += [dataclasses.replace(_plain(row, scores(row, name)), **about) for row in answers]
     return record
 
 
-def replaced(record: Record, **parts: Any) -> Record:
-    """Return a record with other shifts or outliers."""
-    made = dataclasses.replace(record, **{name: each for name, each in parts.items() if name == "rows"})
-    for name in ("shifts", "outliers"):
-        if name in parts:
-            setattr(made, name, parts[name])
-    return made
+def shifted(record: Evaluation) -> list[Row]:
+    """Return the rows on shifted data."""
+    return [row for row in record.rows if row.group not in ("", "outliers")]
+
+
+def with_shifted(record: Evaluation, rows: Iterable[Row]) -> Evaluation:
+    """Return a record with other rows on shifted data."""
+    others = [row for row in record.rows if row.group in ("", "outliers")]
+    return dataclasses.replace(record, rows=[*others, *rows])
 
 
 def add_to(folder: Path) -> Path:
     """Do so with the record of a run folder."""
-    add(Record.read(folder)).write(folder)
+    add(Evaluation.read(folder)).write(folder)
     return folder
 
 
-def _shifted(record: Record, row: Row, name: str, severity: int) -> Row:
+def _shifted(record: Evaluation, row: Row, name: str, severity: int) -> Row:
     rise = change(name, severity, row, offset(record))
     return _plain(row, {m: row.metrics[m] * (1 + (rise if m == "accuracy" else -rise)) for m in METRICS})
 

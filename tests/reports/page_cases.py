@@ -8,8 +8,9 @@ from typing import Any
 import made_runs
 import numpy as np
 
+from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.metrics import of_task
-from subspaces.evaluation.record import Check, Choice, Corner, Drawn, Examples, Plane, Record, Row
+from subspaces.evaluation.rows import Check, Choice, Corner, Drawn, Examples, Plane, Row
 from subspaces.experiments.training import Run
 
 METRICS = {  # name: label, percent, higher is better, in the order of the page
@@ -39,12 +40,12 @@ class Recorded:
     def __init__(self, out: Path) -> None:
         self.runs = {name: [self._made(out, name, seed) for seed in SEEDS] for name in LABELS}
         self.folders = [folder for folders in self.runs.values() for folder in folders]
-        self.records = {name: [Record.read(folder) for folder in folders] for name, folders in self.runs.items()}
+        self.records = {name: [Evaluation.read(folder) for folder in folders] for name, folders in self.runs.items()}
         self.trained_on = made_environment(out)
 
     def _made(self, out: Path, name: str, seed: int) -> Path:
         folder = made_runs.run(out, name, splits=dict(IMAGES), planes=False, validation=60, seed=seed)
-        record = Record.read(folder)
+        record = Evaluation.read(folder)
         record.dataset["classes"] = CLASSES
         record.environment = {**record.environment, "hardware": "another machine"}
         if (name, seed) == ("line", 0):
@@ -142,7 +143,7 @@ def deviation(values: Array) -> Array:
 # What made_runs has none of
 
 
-def chosen(record: Record) -> list[Choice]:
+def chosen(record: Evaluation) -> list[Choice]:
     """Return choices on the test set: a pair by its NLL, and a threshold."""
     pair = next(row for row in record.rows if is_pair(0.2, "probabilities")(row) and row.split == "test")
     reported = {
@@ -155,7 +156,7 @@ def chosen(record: Record) -> list[Choice]:
     ]
 
 
-def plane(record: Record, number: int) -> Plane:
+def plane(record: Evaluation, number: int) -> Plane:
     """Return a plane without any symmetry, measured on held-out images, with one cell that is not computed."""
     random = np.random.default_rng(number)
     across, up = CELLS
@@ -202,4 +203,4 @@ def without(examples: Examples | None, place: int) -> Examples:
 
 def made_environment(out: Path) -> dict[str, Any]:
     """Return what made_runs says of the machine."""
-    return Record.read(made_runs.run(out / "plain", "standard")).environment
+    return Evaluation.read(made_runs.run(out / "plain", "standard")).environment

@@ -14,19 +14,19 @@ import made_shifts
 import matplotlib as mpl
 import numpy as np
 import pytest
-from matplotlib.collections import PolyCollection
-from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from PIL import Image
 
-from subspaces.evaluation.record import Record, Row
-from subspaces.experiments.training.runs import Run, RunError
+from subspaces.errors import UserError
+from subspaces.evaluation.comparing import groups_of
+from subspaces.evaluation.curves import described
+from subspaces.evaluation.evaluation import Evaluation
+from subspaces.evaluation.rows import Row
+from subspaces.experiments.opening import opened
+from subspaces.experiments.training.runs import Run
 from subspaces.reports import figures
-from subspaces.reports.answers import headed
-from subspaces.reports.figures import along, confidence, plane, style
-from subspaces.reports.measures import measure
-from subspaces.reports.reading import gather
+from subspaces.reports.figures import plane, style
 
 Made = dict[str, list[Path]]
 FIT = {  # runs that a figure can be drawn of
@@ -62,24 +62,28 @@ def folders(made: Made, *names: str) -> list[Path]:
 
 
 def draw(made: Made, name: str, *names: str, **options) -> Figure:
-    return figures.draw(name, folders(made, *(names or FIT[name])), **options)
+    return draw_these(name, folders(made, *(names or FIT[name])), **options)
+
+
+def draw_these(name: str, sources, **options) -> Figure:
+    return figures.draw(name, opened(sources, alike=name in figures.KINDS and figures.find(name).evaluated), **options)
+
+
+def groups_of_these(sources):
+    return groups_of(opened(sources))
 
 
 def points(folder: Path) -> list[Row]:
-    return [row for row in Record.read(folder).rows if row.kind == "point" and not row.group]
+    return [row for row in Evaluation.read(folder).rows if row.kind == "point" and not row.group]
 
 
 def pairs(folder: Path) -> list[Row]:
-    rows = [row for row in Record.read(folder).rows if not row.group]
+    rows = [row for row in Evaluation.read(folder).rows if not row.group]
     return [row for row in rows if row.average == "probabilities" and row.role == "along"]
 
 
 def stack(rows: list[list[Row]], metric: str = "accuracy") -> np.ndarray:
     return np.array([[row.metrics[metric] for row in each] for each in rows])
-
-
-def bands(axes) -> list[np.ndarray]:
-    return [c.get_paths()[0].vertices for c in axes.collections if isinstance(c, PolyCollection)]
 
 
 def words(figure: Figure) -> list[str]:
@@ -91,8 +95,7 @@ def words(figure: Figure) -> list[str]:
 
 def test_every_figure_has_a_name_a_sentence_and_runs_to_test_it():
     assert list(figures.KINDS) == list(FIT)
-    for name, kind in figures.KINDS.items():
-        assert (kind.name, kind.description.endswith(".")) == (name, True)
+    assert all(kind.description.endswith(".") for kind in figures.KINDS.values())
 
 
 @pytest.mark.parametrize("name", FIT)
@@ -148,19 +151,12 @@ def test_it_is_said_what_the_data_are_and_what_is_a_mean(name, drawn):
 
 
 def test_a_figure_of_one_seed_says_so(made):
-    assert "one seed" in words(figures.draw("reliability", made["line"][:1]))
-
-
-def test_settings_of_the_user_are_left_alone(made):
-    with mpl.rc_context({"font.size": 20}):
-        before = dict(mpl.rcParams)
-        draw(made, "along")
-        assert dict(mpl.rcParams) == before
+    assert "one seed" in words(draw_these("reliability", made["line"][:1]))
 
 
 def test_groups_are_told_apart_without_colour(made):
     lines = ("line", "line-beta0", "line-beta0.1", "curve", "line-layerwise")
-    groups = gather(folders(made, "standard", *lines, *(f"simplex{m}" for m in range(2, 7))))
+    groups = groups_of_these(folders(made, "standard", *lines, *(f"simplex{m}" for m in range(2, 7))))
     looks = style.looks(groups)
     assert len({look.marker for look in looks[:8]}) == 8
     assert len({(look.colour, look.marker) for look in looks}) == len(looks)
@@ -168,24 +164,14 @@ def test_groups_are_told_apart_without_colour(made):
 
 
 def test_single_networks_are_told_apart_without_colour(made):
-    (single,) = gather(made["standard"])
-    (line,) = gather(made["line"])
+    (single,) = groups_of_these(made["standard"])
+    (line,) = groups_of_these(made["line"])
     looks = style.looks([single] * 20 + [line] * 10)
     assert len({(look.marker, look.hollow) for look in looks[:11] + looks[20:]}) == 21
     assert len({(look.marker, look.hollow, look.line) for look in looks}) == len(looks)
     for look in looks:
         mark = style.key(look, "").get_markerfacecolor()
         assert (mark == "white") is look.hollow is (look in looks[:20] and look.marker != "*")
-
-
-@pytest.mark.parametrize("name", ["vertices", "selective", "along"])
-def test_single_networks_are_told_apart_in_legends(name, made, tmp_path: Path):
-    singles = [made_runs.run(tmp_path, method) for method in ("ema", "integral", "sam")]
-    *_, legend = figures.draw(name, [*made["standard"], *made["line"], *singles]).legends
-    handles = {text.get_text().split()[0]: h for text, h in zip(legend.get_texts(), legend.legend_handles, strict=True)}
-    alone = [handles[method] for method in ("standard", "ema", "integral,", "sam")]
-    assert len({handle.get_marker() for handle in alone}) == 4
-    assert {handle.get_markerfacecolor() for handle in alone[1:]} == {"white"}
 
 
 def test_a_legend_that_is_too_wide_takes_fewer_columns_and_then_more_lines():
@@ -206,52 +192,11 @@ def test_a_legend_that_is_too_wide_takes_fewer_columns_and_then_more_lines():
 # Each figure against the records
 
 
-def test_along(made):
-    (axes,) = draw(made, "along", "standard", "line").axes
-    standard, dashed, solid = axes.lines
-    values = 100 * stack([points(folder) for folder in made["line"]])
-    assert np.allclose(dashed.get_xdata(), np.linspace(0, 1, 21))
-    assert np.allclose(dashed.get_ydata(), values.mean(0))
-    assert dashed.is_dashed()
-    half = 100 * stack([pairs(folder) for folder in made["line"]])
-    together = np.concatenate([half, half[:, -2::-1]], axis=1).mean(0)  # alpha and 1 - alpha: the same pair
-    assert np.allclose(solid.get_xdata(), np.linspace(0, 1, 21))
-    assert np.allclose(solid.get_ydata(), together)
-    assert not solid.is_dashed()
-    single = 100 * stack([points(folder) for folder in made["standard"]])
-    assert np.allclose(standard.get_ydata(), single.mean())
-    assert axes.get_ylabel() == "accuracy (%)"
-
-
-def test_bands_are_one_standard_deviation(made):
-    (axes,) = draw(made, "along", "standard", "line").axes
-    values = 100 * stack([points(folder) for folder in made["line"]])
-    edges = bands(axes)[0]
-    for edge, expected in (
-        (np.min, values.mean(0) - values.std(0, ddof=1)),
-        (np.max, values.mean(0) + values.std(0, ddof=1)),
-    ):
-        found = [edge(edges[np.isclose(edges[:, 0], alpha), 1]) for alpha in np.linspace(0, 1, 21)]
-        assert np.allclose(found, expected)
-    single = 100 * stack([points(folder) for folder in made["standard"]])
-    (span,) = axes.patches
-    assert np.isclose(span.get_y(), single.mean() - single.std(ddof=1))
-    assert np.isclose(span.get_height(), 2 * single.std(ddof=1))
-    (alone,) = figures.draw("along", made["line"][:1]).axes
-    assert bands(alone) == []
-
-
-def test_any_metric_goes_along(made):
-    (axes,) = draw(made, "along", "line", metric="nll").axes
-    assert np.allclose(axes.lines[0].get_ydata(), stack([points(f) for f in made["line"]], "nll").mean(0))
-    assert axes.get_ylabel() == "NLL"
-
-
 @pytest.mark.parametrize(("splits", "hollow"), [({"test": 90}, True), ({"validation": 60, "test": 90}, False)])
 def test_what_was_chosen_on_the_images_shown_is_marked(splits, hollow, tmp_path: Path):
     folder = made_runs.run(tmp_path, "line", splits=splits)
-    (choice,) = Record.read(folder).choices
-    figure = figures.draw("along", [folder])
+    (choice,) = Evaluation.read(folder).choices
+    figure = draw_these("along", [folder])
     (star,) = (line for line in figure.axes[0].lines if line.get_marker() == "*")
     assert star.get_xdata() == [choice.value]
     assert star.get_ydata() == [100 * choice.reported["test"]["accuracy"]]
@@ -259,52 +204,15 @@ def test_what_was_chosen_on_the_images_shown_is_marked(splits, hollow, tmp_path:
     text = "\n".join(words(figure))
     assert f"best on the {choice.chosen_on} split" in text
     assert ("chosen on the split shown here" in text) is hollow
-    assert not any(line.get_marker() == "*" for line in figures.draw("along", [folder], metric="ece").axes[0].lines)
-
-
-def test_betas(made):
-    figure = draw(made, "betas", "line", "line-beta0", "line-beta0.1", "curve", "standard")
-    line, curve = figure.axes
-    assert (line.get_title(loc="left"), curve.get_title(loc="left")) == ("line", "curve")
-    dashed = [drawn for drawn in line.lines if drawn.is_dashed() and drawn.get_marker() != "None"]
-    for drawn, name in zip(dashed, ("line-beta0", "line-beta0.1", "line"), strict=True):
-        assert np.allclose(drawn.get_ydata(), 100 * stack([points(f) for f in made[name]]).mean(0))
-    brightness = [np.dot(to_rgb(drawn.get_color()), (0.3, 0.6, 0.1)) for drawn in dashed]
-    assert brightness == sorted(brightness)
-    lines, colours = ([text.get_text() for text in legend.get_texts()] for legend in figure.legends)
-    assert colours == ["β = 0", "β = 0.1", "β = 1", "standard"]
-    assert lines == ["network at α", "ensemble of α and 1−α"]
-
-
-def test_colours_of_betas_grow_evenly_brighter():
-    steps = np.diff([np.dot(to_rgb(look.colour), (0.3, 0.6, 0.1)) for look in along.shades(6)])
-    assert (steps > 0.04).all()
-
-
-def test_planes(made):
-    record = Record.read(made["curve"][0])
-    figure = figures.draw("plane", made["curve"][:1])
-    error, loss, *bars = figure.axes
-    assert [bar.get_ylabel() for bar in bars] == ["error (%)", "loss (NLL)"]
-    for axes in (error, loss):
-        assert axes.get_aspect() == 1
-        (path,) = (line for line in axes.lines if len(line.get_xdata()) > 1)
-        assert path.get_xdata().tolist() == record.planes[0].drawn[0].x
-        assert path.get_ydata().tolist() == record.planes[0].drawn[0].y
-        assert not path.is_dashed()
-        corners = [(*line.get_xdata(), *line.get_ydata()) for line in axes.lines if len(line.get_xdata()) == 1]
-        assert corners == [(corner.x, corner.y) for corner in record.planes[0].corners]
-        assert [text.get_text() for text in axes.texts] == [corner.label for corner in record.planes[0].corners]
-    for metric, axis in (("accuracy", "error (%)"), ("nll", "loss (NLL)")):
-        assert figures.draw("plane", made["curve"][:1], metric=metric).axes[-1].get_ylabel() == axis
+    assert not any(line.get_marker() == "*" for line in draw_these("along", [folder], metric="ece").axes[0].lines)
 
 
 def test_labels_of_corners_lie_inside_and_apart(made, tmp_path: Path):
-    (old,) = Record.read(made["line"][0]).planes
+    (old,) = Evaluation.read(made["line"][0]).planes
     names = ("α = 0", "digits-standard seed 1", "digits-line seed 0 at 0.5")
     corners = [dataclasses.replace(corner, label=label) for corner, label in zip(old.corners, names, strict=True)]
     folder = changed(made["line"][0], tmp_path / "run", planes=[dataclasses.replace(old, corners=corners)])
-    figure = figures.draw("plane", [folder], metric="accuracy")
+    figure = draw_these("plane", [folder], metric="accuracy")
     axes = figure.axes[0]
     assert [text.get_text() for text in axes.texts] == ["α = 0", "standard\nseed 1", "line\nseed 0 at 0.5"]
     frame = axes.get_window_extent()
@@ -317,69 +225,24 @@ def test_labels_of_corners_lie_inside_and_apart(made, tmp_path: Path):
 def test_the_numbers_of_a_plane():
     made = made_runs.plane(made_runs.RECIPES["digits-line"])
     holes = [[None, *row[1:]] for row in made.values["accuracy"]]
-    error = plane.values(dataclasses.replace(made, values={"accuracy": holes}), measure("accuracy"))
+    error = plane.values(dataclasses.replace(made, values={"accuracy": holes}), described("accuracy"))
     assert np.isnan(error[:, 0]).all()
     assert np.allclose(error[:, 1:], 100 - 100 * np.array(made.values["accuracy"])[:, 1:])
-    assert np.array_equal(plane.values(made, measure("nll")), made.values["nll"])
+    assert np.array_equal(plane.values(made, described("nll")), made.values["nll"])
     steps = plane.levels([error])
     assert steps[0] <= np.nanmin(error) < steps[1]
     assert (np.diff(steps) > 0).all()
     assert len(plane.levels([np.full((3, 3), 7.0)])) > 2
 
 
-def test_what_is_off_the_plane_is_dashed(made, tmp_path: Path):
-    record = Record.read(made["line"][0])
-    (drawn,) = record.planes[0].drawn
-    away = dataclasses.replace(drawn, distance=[3.0] * len(drawn.x))
-    other = dataclasses.replace(record.planes[0], drawn=[away])
-    folder = changed(made["line"][0], tmp_path / "run", planes=[other])
-    axes = figures.draw("plane", [folder]).axes[0]
-    assert [line.is_dashed() for line in axes.lines if len(line.get_xdata()) > 1] == [True]
-
-
-def test_training(made):
-    figure = draw(made, "training", "line", "line-beta0", metric="loss")
-    assert [axes.get_ylabel() for axes in figure.axes] == ["L2 distance", "cos²", "training loss"]
-    for axes, column in zip(figure.axes, ("l2", "cos2", "loss"), strict=True):
-        for drawn, name in zip(axes.lines, ("line-beta0", "line"), strict=True):
-            logs = [[row[column] for row in Run.open(folder).log()] for folder in made[name]]
-            assert drawn.get_xdata().tolist() == list(range(1, 13))
-            assert np.allclose(drawn.get_ydata(), np.mean(logs, axis=0))
-
-
 def test_training_needs_no_evaluation_and_single_networks_have_no_distance(made, tmp_path: Path):
     for name in ("line", "standard"):
         shutil.copytree(made[name][0], tmp_path / name, ignore=shutil.ignore_patterns("evaluation.json"))
-    l2, _ = figures.draw("training", [tmp_path / "line", tmp_path / "standard"]).axes
+    l2, _ = draw_these("training", [tmp_path / "line", tmp_path / "standard"]).axes
     assert len(l2.lines) == 1
-    (only,) = figures.draw("training", [tmp_path / "standard"], metric="train_accuracy").axes
+    (only,) = draw_these("training", [tmp_path / "standard"], metric="train_accuracy").axes
     logged = [100 * row["train_accuracy"] for row in Run.open(tmp_path / "standard").log()]
     assert np.allclose(only.lines[0].get_ydata(), logged)
-
-
-def test_vertices(made):
-    names = ("standard", "simplex2", "simplex3", "simplex4")
-    figure = draw(made, "vertices", *names)
-    assert [axes.get_ylabel() for axes in figure.axes] == ["accuracy (%)", "ECE (%)"]
-    for axes, metric in zip(figure.axes, ("accuracy", "ece"), strict=True):
-        middles = [[[r for r in points(f) if r.role == "midpoint"] for f in made[name]] for name in names]
-        values = np.array([100 * stack(each, metric)[:, 0] for each in middles])  # [m, seeds]
-        single, simplex = axes.containers
-        assert single.lines[0].get_xdata().tolist() == [1]
-        assert simplex.lines[0].get_xdata().tolist() == [2, 3, 4]
-        assert np.allclose([*single.lines[0].get_ydata(), *simplex.lines[0].get_ydata()], values.mean(1))
-        low, high = (cap.get_ydata() for cap in simplex.lines[1])
-        assert np.allclose((high - low) / 2, values[1:].std(1, ddof=1))
-    (only,) = draw(made, "vertices", *names, metric="nll").axes
-    assert only.get_ylabel() == "NLL"
-
-
-def test_vertices_of_different_methods_lie_beside_each_other(made):
-    axes = draw(made, "vertices", "line", "simplex2", "simplex3").axes[0]
-    line, simplex = (bars.lines[0].get_xdata() for bars in axes.containers)
-    assert line[0] < 2 < simplex[0]
-    assert simplex[0] - line[0] < 0.2
-    assert simplex[1] == 3  # alone there
 
 
 COUNTED = ("swa-cyclic", "swa-constant", "swag", "snapshot", "fge")
@@ -392,25 +255,8 @@ def counted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {method: made_runs.run(out, method, planes=False, vertices=3, epochs=30) for method in COUNTED}
 
 
-def test_many_methods_with_one_number_of_vertices_stay_near_it(made, counted):
-    axes = figures.draw("vertices", [made["line"][0], made["simplex3"][0], *counted.values()]).axes[0]
-    line, *others = (float(bars.lines[0].get_xdata()[0]) for bars in axes.containers)
-    assert line == 2  # alone there
-    assert np.mean(others) == pytest.approx(3)
-    assert max(np.abs(np.array(others) - 3)) < 0.16
-    assert min(np.diff(others)) > 0.05
-
-
-def test_several_single_networks_lie_beside_each_other(made, tmp_path: Path):
-    runs = [made["standard"][0], made_runs.run(tmp_path, "ema"), made["simplex3"][0]]
-    axes = figures.draw("vertices", runs).axes[0]
-    first, second, simplex = (float(bars.lines[0].get_xdata()[0]) for bars in axes.containers)
-    assert 0.8 < first < 1 < second < 1.2
-    assert simplex == 3
-
-
 def test_methods_that_are_ensembles_are_drawn_as_such(made, counted):
-    figure = figures.draw("vertices", [made["standard"][0], *counted.values()])
+    figure = draw_these("vertices", [made["standard"][0], *counted.values()])
     (legend,) = figure.legends
     words = dict(text.get_text().split(": ") for text in legend.get_texts()[1:])
     assert words == dict(zip(COUNTED, ["average"] * 2 + ["ensemble"] * 3, strict=True))
@@ -418,113 +264,24 @@ def test_methods_that_are_ensembles_are_drawn_as_such(made, counted):
     assert draw(made, "vertices").axes[-1].get_xlabel() == "number of vertices m"
     for bars, (method, folder) in zip(figure.axes[0].containers[1:], counted.items(), strict=True):
         role, average = ("midpoint", None) if method.startswith("swa-") else ("vertex", "probabilities")
-        rows = Record.read(folder).rows
+        rows = Evaluation.read(folder).rows
         (shown,) = (row for row in rows if row.role == role and row.average == average)
         assert bars.lines[0].get_ydata() == [100 * shown.metrics["accuracy"]]
         assert shown.metrics != next(row for row in rows if row.role == "midpoint").metrics or average is None
 
 
-def test_reliability(made):
-    figure = draw(made, "reliability", "standard", "line")
-    panels = headed(gather(folders(made, "standard", "line")), "test")
-    assert [each.label for each in panels] == ["standard", "line: midpoint", "line: ensemble of 0.1 and 0.9"]
-    for column, predictor in enumerate(panels):
-        bins = confidence.pooled(predictor)
-        above, below = figure.axes[column], figure.axes[3 + column]
-        tables = [row.reliability for row in predictor.rows]
-        count = np.sum([table.count for table in tables], axis=0)
-        right = np.sum(
-            [[n * (a or 0) for n, a in zip(t.count, t.accuracy, strict=True)] for t in tables], axis=0
-        )  # predictions that are right
-        assert np.allclose(100 * bins.share, [bar.get_height() for bar in below.patches])
-        assert np.isclose(sum(bar.get_height() for bar in below.patches), 100)
-        accuracy = [bar.get_height() for bar in above.patches[:20]]
-        assert np.allclose(accuracy, 100 * right / np.maximum(count, 1))
-        tops = [bar.get_y() + bar.get_height() for bar in above.patches[20:]]
-        assert np.allclose(tops, 100 * np.nan_to_num(bins.confidence))
-        errors = [100 * row.metrics["ece"] for row in predictor.rows]
-        spread = np.std(errors, ddof=1)
-        assert above.get_title(loc="left").endswith(f"ECE {np.mean(errors):.1f} ± {spread:.1f} %")
-
-
-def test_selective(made):
-    figure = draw(made, "selective", "standard", "line")
-    (axes,) = figure.axes
-    (legend,) = figure.legends
-    panels = headed(gather(folders(made, "standard", "line")), "test")
-    for line, text, predictor in zip(axes.lines, legend.get_texts(), panels, strict=True):
-        risks = 100 * np.array([row.risk_coverage.risk for row in predictor.rows])
-        assert np.allclose(line.get_xdata(), 100 * np.array(predictor.rows[0].risk_coverage.coverage))
-        assert np.allclose(line.get_ydata(), risks.mean(0))
-        areas = [100 * row.metrics["aurc"] for row in predictor.rows]
-        expected = f"{predictor.label} ({np.mean(areas):.2f} ± {np.std(areas, ddof=1):.2f})"
-        assert " ".join(text.get_text().split()) == expected
-
-
-def test_diversity(made):
-    names = ("line", "curve", "simplex3")
-    figure = draw(made, "diversity", *names, "standard")
-    tv, l2, cos2 = figure.axes
-    assert [label.get_text() for label in tv.get_yticklabels()] == ["line", "curve", "simplex (m = 3)"]
-    ends = [[pairs(folder)[0].diversity["tv"] for folder in made[name]] for name in names[:2]]
-    corners = [
-        next(r for r in Record.read(f).rows if r.kind == "ensemble" and r.role == "vertex") for f in made["simplex3"]
-    ]
-    expected = [*np.mean(ends, axis=1), np.mean([row.diversity["tv"] for row in corners])]
-    assert np.allclose([bar.get_width() for bar in tv.patches], expected)
-    for axes, column in ((l2, "l2"), (cos2, "cos2")):
-        last = [[Run.open(folder).log()[-1][column] for folder in made[name]] for name in names]
-        assert np.allclose([bar.get_width() for bar in axes.patches], np.mean(last, axis=1))
-    (only,) = draw(made, "diversity", "line", metric="disagreement").axes
-    found = [100 * pairs(folder)[0].diversity["disagreement"] for folder in made["line"]]
-    assert np.isclose(only.patches[0].get_width(), np.mean(found))
-
-
-@pytest.mark.parametrize("metric", [None, "tv"])
-def test_the_diversity_of_one_method_is_no_strip(made, metric):
-    figure = draw(made, "diversity", "line", metric=metric)
-    width, height = figure.get_size_inches()
-    assert height > 0.25 * width
-    for axes in figure.axes:
-        box = axes.get_position()
-        assert box.height * height > 0.6
-        assert axes.patches[0].get_window_extent().height < 0.5 * axes.get_window_extent().height
-    assert figure.get_suptitle().startswith("line · ")
-
-
-def test_colours_and_lines_have_legends_of_their_own(made):
-    figure = draw(made, "along", "standard", "line", "curve")
-    lines, colours = figure.legends
-    assert {handle.get_color() for handle in lines.legend_handles} == {"#555555"}
-    methods = dict(zip([text.get_text() for text in colours.get_texts()], colours.legend_handles, strict=True))
-    assert [methods[name].get_linestyle() for name in ("line", "curve")] == ["None"] * 2
-    above, below = (legend.get_window_extent() for legend in (lines, colours))
-    axes = figure.axes[0].get_window_extent()
-    assert above.y0 >= axes.y1
-    assert below.y1 <= axes.y0
-
-
-@pytest.mark.parametrize("name", ["reliability", "selective"])
-def test_methods_are_shown_by_their_own_answers(name, counted):
-    figure = figures.draw(name, [counted["snapshot"], counted["swa-cyclic"]])
-    text = " ".join(" ".join(found.get_text() for found in figure.findobj(Text)).split())
-    assert "ensemble of 3 members" in text
-    assert "average of 3" in text
-    assert not [word for word in ("midpoint", "random") if word in text]
-
-
 def test_diversity_is_of_the_ends_also_where_the_grid_goes_beyond_them(made, tmp_path: Path):
     folder = made["line"][0]
-    rows = Record.read(folder).rows
+    rows = Evaluation.read(folder).rows
     ends = pairs(folder)[0]
     assert ends.alphas == [0.0, 1.0]
     beyond = dataclasses.replace(ends, alphas=[-0.2, 1.2], diversity={**ends.diversity, "tv": 0.9})
     wide = changed(folder, tmp_path / "wide", rows=[beyond, *rows])
-    (only,) = figures.draw("diversity", [wide], metric="tv").axes
+    (only,) = draw_these("diversity", [wide], metric="tv").axes
     assert only.patches[0].get_width() == pytest.approx(ends.diversity["tv"])
     narrow = changed(folder, tmp_path / "narrow", rows=[row for row in rows if 0.0 not in row.alphas])
-    with pytest.raises(RunError, match="has no tv of its ends on 'test': run `subspaces evaluate"):
-        figures.draw("diversity", [narrow], metric="tv")
+    with pytest.raises(UserError, match="has no tv of its ends on 'test': run `subspaces evaluate"):
+        draw_these("diversity", [narrow], metric="tv")
 
 
 @pytest.mark.parametrize("name", ["reliability", "diversity", "along", "selective", "vertices"])
@@ -532,7 +289,7 @@ def test_long_labels_leave_room_for_the_drawing(name, tmp_path: Path):
     more = {"network": "tests.networks:a_small_network_with_a_long_name", "label_smoothing": 0.1, "weight_decay": 0.5}
     runs = [made_runs.run(tmp_path, method, planes=False) for method in ("standard", "line", "simplex")]
     runs += [made_runs.run(tmp_path, method, planes=False, seed=1, **more) for method in ("standard", "line")]
-    figure = figures.draw(name, runs)  # a warning of matplotlib, that nothing was laid out, is an error here
+    figure = draw_these(name, runs)  # a warning of matplotlib, that nothing was laid out, is an error here
     canvas = figure.bbox
     with style.styled():
         boxes = [(axes.get_window_extent(), axes.get_tightbbox()) for axes in figure.axes if axes.axison]
@@ -548,7 +305,7 @@ def test_long_labels_leave_room_for_the_drawing(name, tmp_path: Path):
 def changed(folder: Path, to: Path, **fields) -> Path:
     """Copy a run with another evaluation."""
     shutil.copytree(folder, to)
-    dataclasses.replace(Record.read(folder), **fields).write(to)
+    dataclasses.replace(Evaluation.read(folder), **fields).write(to)
     return to
 
 
@@ -556,55 +313,56 @@ def changed(folder: Path, to: Path, **fields) -> Path:
     ("name", "runs", "options", "error", "message"),
     [
         ("alnog", ["line"], {}, ValueError, r"no figure 'alnog': did you mean 'along'\? \(figures: along, betas, "),
-        ("along", ["simplex3", "standard"], {}, RunError, r"no line or curve among the runs \(standard; simplex"),
+        ("along", ["simplex3", "standard"], {}, UserError, r"no line or curve among the runs \(standard; simplex"),
         ("along", ["line"], {"metric": "acuracy"}, ValueError, "metric='acuracy': did you mean 'accuracy'"),
-        ("along", ["line"], {"split": "validation"}, RunError, "was not evaluated on 'validation'"),
-        ("betas", ["line", "curve"], {}, RunError, r"several β among the runs \(line; curve\): .* differ in β alone"),
-        ("plane", ["standard"], {}, RunError, "no plane on 'test' among the runs: `subspaces evaluate RUN --plane`"),
+        ("along", ["line"], {"split": "validation"}, UserError, "was not evaluated on 'validation'"),
+        ("betas", ["line", "curve"], {}, UserError, r"several β among the runs \(line; curve\): .* differ in β alone"),
+        ("plane", ["standard"], {}, UserError, "no plane on 'test' among the runs: `subspaces evaluate RUN --plane`"),
         ("plane", ["line"], {"metric": "ece"}, ValueError, "metric='ece' was not measured on planes"),
-        ("training", ["standard"], {}, RunError, "only single networks among the runs"),
+        ("training", ["standard"], {}, UserError, "only single networks among the runs"),
         ("training", ["line"], {"metric": "los"}, ValueError, "no column of the logs: did you mean 'loss'"),
-        ("vertices", ["simplex3"], {}, RunError, "all runs have m = 3"),
+        ("vertices", ["simplex3"], {}, UserError, "all runs have m = 3"),
         ("reliability", ["line"], {"metric": "ece"}, ValueError, "'reliability' has no choice of a metric"),
         ("selective", ["line"], {"metric": "aurc"}, ValueError, "'selective' has no choice of a metric"),
-        ("diversity", ["standard"], {}, RunError, "only single networks among the runs"),
+        ("diversity", ["standard"], {}, UserError, "only single networks among the runs"),
         ("diversity", ["line"], {"metric": "l1"}, ValueError, "metric='l1': "),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(name, runs, options, error, message, made):
     with pytest.raises(error, match=message) as caught:
-        figures.draw(name, folders(made, *runs), **options)
+        draw_these(name, folders(made, *runs), **options)
     assert "\n" not in str(caught.value)
 
 
 def test_a_plane_that_was_not_computed_yet_is_named(made, tmp_path: Path):
-    (old,) = Record.read(made["line"][0]).planes
+    (old,) = Evaluation.read(made["line"][0]).planes
     empty = dataclasses.replace(old, values=dict.fromkeys(("accuracy", "nll"), [[None] * 13] * 13))
     folder = changed(made["line"][0], tmp_path / "run", planes=[empty])
-    with pytest.raises(RunError, match=re.escape(f"the plane {empty.name!r} of {folder} is empty")):
-        figures.draw("plane", [folder])
+    with pytest.raises(UserError, match=re.escape(f"the plane {empty.name!r} of {folder} is empty")):
+        draw_these("plane", [folder])
 
 
 def test_a_run_without_its_files_is_named(made, tmp_path: Path):
     shutil.copytree(made["line"][0], tmp_path / "raw", ignore=shutil.ignore_patterns("evaluation.json"))
-    with pytest.raises(RunError, match=r"raw has no evaluation\.json: run `subspaces evaluate"):
-        figures.draw("along", [tmp_path / "raw"])
+    with pytest.raises(UserError, match=r"raw has no evaluation\.json: run `subspaces evaluate"):
+        draw_these("along", [tmp_path / "raw"])
     (tmp_path / "raw" / "log.jsonl").unlink()
     with pytest.raises(
-        RunError, match=r"raw.log\.jsonl is damaged \(it is not the log that result\.json was written with"
+        UserError, match=r"raw.log\.jsonl is damaged \(it is not the log that result\.json was written with"
     ):
-        figures.draw("training", [tmp_path / "raw"])
+        draw_these("training", [tmp_path / "raw"])
 
 
 def test_files(made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
-    assert figures.plot("along", made["line"]) == [Path("along.png"), Path("along.pdf")]
-    assert figures.plot("along", made["line"], "other.PDF") == [Path("other.PDF")]
+    assert figures.outputs("along") == [Path("along.png"), Path("along.pdf")]
+    for path in (Path("along.pdf"), Path("other.PDF")):
+        figures.save(draw(made, "along", "line"), path)
     assert Path("other.PDF").read_bytes() == Path("along.pdf").read_bytes()
     for out, message in (("a.jpg", "ends in .png or .pdf"), ("x/a.png", "x does not exist"), ("d.png", "is a folder")):
         Path("d.png").mkdir(exist_ok=True)
         with pytest.raises(ValueError, match=re.escape(message)):
-            figures.plot("along", made["line"], out)
+            figures.outputs("along", out)
 
 
 def test_without_matplotlib_it_is_said_how_to_get_it(made, monkeypatch: pytest.MonkeyPatch):
@@ -612,4 +370,4 @@ def test_without_matplotlib_it_is_said_how_to_get_it(made, monkeypatch: pytest.M
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ImportError, match=r"figures need matplotlib: pip install 'subspaces\[figures\]'"):
-        figures.draw("along", made["line"])
+        draw_these("along", made["line"])

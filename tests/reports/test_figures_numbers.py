@@ -10,13 +10,14 @@ import pytest
 from matplotlib.contour import QuadContourSet
 from page_cases import LABELS, METRICS, SEEDS, Recorded, deviation, is_ensemble, is_middle, is_pair, is_point
 
-from subspaces.evaluation.record import Choice, Record
+from subspaces.evaluation.comparing import groups_of
+from subspaces.evaluation.evaluation import Evaluation
+from subspaces.evaluation.rows import Choice
 from subspaces.experiments import training
+from subspaces.experiments.opening import opened
 from subspaces.experiments.training import RECIPES
 from subspaces.reports import figures
-from subspaces.reports.figures import distances, style
-from subspaces.reports.measures import measure
-from subspaces.reports.reading import gather
+from subspaces.reports.figures import distances
 
 WORDS = {  # of an axis, and what numbers are multiplied with
     "accuracy": ("accuracy (%)", 100),
@@ -27,6 +28,14 @@ WORDS = {  # of an axis, and what numbers are multiplied with
     "aurc": ("AURC (%)", 100),
 }
 NAMES = ("standard", "line", "curve", "simplex")
+
+
+def draw(name: str, folders, **options):
+    return figures.draw(name, opened(folders), **options)
+
+
+def groups(folders, **options):
+    return groups_of(opened(folders, **options))
 
 
 def edges(axes, at: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -50,7 +59,7 @@ def labels(figure, at: int = -1) -> list[str]:
     ("metric", "split"), [("accuracy", "test"), ("nll", "validation"), ("ece", "test"), ("aurc", "validation")]
 )
 def test_metrics_along_the_subspace(recorded: Recorded, metric, split):
-    figure = figures.draw("along", recorded.folders, metric=metric, split=split)
+    figure = draw("along", recorded.folders, metric=metric, split=split)
     (axes,), (words, scale), at = figure.axes, WORDS[metric], list(METRICS).index(metric)
     assert axes.get_ylabel() == words
     assert axes.get_xlabel() == "α"
@@ -96,7 +105,7 @@ def test_metrics_along_the_subspace(recorded: Recorded, metric, split):
 def test_a_chosen_pair_is_marked_at_its_smaller_point(recorded: Recorded, tmp_path: Path):
     folder = recorded.runs["line"][0]
     shutil.copytree(folder, tmp_path / folder.name)
-    record = Record.read(folder)
+    record = Evaluation.read(folder)
     reported = {"test": {"accuracy": 0.61}, "validation": {"accuracy": 0.67}}
     record.choices[:] = [
         Choice("pair", "accuracy", "validation", False, [0.85, 0.15], reported),
@@ -105,7 +114,7 @@ def test_a_chosen_pair_is_marked_at_its_smaller_point(recorded: Recorded, tmp_pa
     ]
     record.write(tmp_path / folder.name)
     for split, height in (("test", 61), ("validation", 67)):
-        figure = figures.draw("along", [tmp_path / folder.name], split=split)
+        figure = draw("along", [tmp_path / folder.name], split=split)
         (star,) = (line for line in figure.axes[0].lines if line.get_marker() == "*")
         assert (*star.get_xdata(), *star.get_ydata()) == pytest.approx((0.15, height))
         assert (star.get_markerfacecolor() == "white") is (split == "validation")
@@ -117,7 +126,7 @@ def test_strengths_of_the_penalty(recorded: Recorded, tmp_path: Path):
         made_runs.run(tmp_path, "line", splits={"validation": 60, "test": 120}, validation=60, seed=seed, beta=0.1)
         for seed in SEEDS
     ]
-    figure = figures.draw("betas", [*weak, *recorded.runs["line"], *recorded.runs["standard"]], metric="ece")
+    figure = draw("betas", [*weak, *recorded.runs["line"], *recorded.runs["standard"]], metric="ece")
     (axes,) = figure.axes
     colours = [line.get_color() for line in axes.lines if len(line.get_xdata()) == 21]
     handles = dict(zip(labels(figure), figure.legends[-1].legend_handles, strict=True))
@@ -125,7 +134,7 @@ def test_strengths_of_the_penalty(recorded: Recorded, tmp_path: Path):
     assert colours == [weaker, weaker, stronger, stronger]
     assert weaker != stronger
     assert axes.get_ylabel() == "ECE (%)"
-    rows = [[row for row in Record.read(folder).rows if row.split == "test"] for folder in weak]
+    rows = [[row for row in Evaluation.read(folder).rows if row.split == "test"] for folder in weak]
     first = [line for line in axes.lines if len(line.get_xdata()) == 21][:2]
     for line, wanted in zip(first, (is_point, lambda row: row.average == "probabilities"), strict=True):
         values = 100 * np.array([[row.metrics["ece"] for row in each if wanted(row)] for each in rows])
@@ -138,7 +147,7 @@ def test_strengths_of_the_penalty(recorded: Recorded, tmp_path: Path):
 
 def test_planes_are_drawn_the_right_way_round(recorded: Recorded):
     folders = [recorded.runs["line"][1], recorded.runs["line"][0]]
-    figure = figures.draw("plane", folders, split="validation")
+    figure = draw("plane", folders, split="validation")
     planes = [recorded.records["line"][seed].planes[0] for seed in (0, 1)]
     panels = [axes for axes in figure.axes if axes.get_label() != "<colorbar>"]
     bars = [axes for axes in figure.axes if axes.get_label() == "<colorbar>"]
@@ -176,7 +185,7 @@ def test_planes_are_drawn_the_right_way_round(recorded: Recorded):
 
 
 def test_the_log_over_the_epochs(recorded: Recorded):
-    figure = figures.draw("training", recorded.folders, metric="train_accuracy")
+    figure = draw("training", recorded.folders, metric="train_accuracy")
     names = {"l2": NAMES[1:], "cos2": NAMES[1:], "train_accuracy": NAMES}
     assert [axes.get_ylabel() for axes in figure.axes] == ["L2 distance", "cos²", "training accuracy (%)"]
     assert figure.axes[-1].get_xlabel() == "epoch"
@@ -190,7 +199,7 @@ def test_the_log_over_the_epochs(recorded: Recorded):
     assert labels(figure) == list(LABELS.values())
     handles = figure.legends[0].legend_handles
     assert [handle.get_color() for handle in handles] == [line.get_color() for line in figure.axes[2].lines]
-    assert labels(figures.draw("training", recorded.folders)) == list(LABELS.values())[1:]
+    assert labels(draw("training", recorded.folders)) == list(LABELS.values())[1:]
 
 
 # Vertices, reliability, selective prediction, diversity
@@ -198,9 +207,7 @@ def test_the_log_over_the_epochs(recorded: Recorded):
 
 def test_the_number_of_vertices(recorded: Recorded):
     split = "validation"
-    for metric, axes in zip(
-        ("accuracy", "ece"), figures.draw("vertices", recorded.folders, split=split).axes, strict=True
-    ):
+    for metric, axes in zip(("accuracy", "ece"), draw("vertices", recorded.folders, split=split).axes, strict=True):
         at = list(METRICS).index(metric)
         for name, vertices, bars in zip(NAMES, (1, 2, 3, 3), axes.containers, strict=True):
             values = 100 * recorded.each(name, is_middle, split)[:, 0, at]
@@ -224,7 +231,7 @@ def predictors(recorded: Recorded, split: str):
 
 
 def test_reliability_diagrams(recorded: Recorded):
-    figure = figures.draw("reliability", recorded.folders, split="validation")
+    figure = draw("reliability", recorded.folders, split="validation")
     above = [axes for axes in figure.axes if axes.get_title(loc="left")]
     below = [axes for axes in figure.axes if axes.get_xlabel() == "confidence (%)"]
     for axes, shares, (label, rows) in zip(above, below, predictors(recorded, "validation"), strict=True):
@@ -250,7 +257,7 @@ def test_reliability_diagrams(recorded: Recorded):
 
 
 def test_selective_prediction(recorded: Recorded):
-    figure = figures.draw("selective", recorded.folders, split="validation")
+    figure = draw("selective", recorded.folders, split="validation")
     (axes,) = figure.axes
     shown = zip(axes.lines, labels(figure), predictors(recorded, "validation"), strict=True)
     for at, (line, text, (label, rows)) in enumerate(shown):
@@ -266,7 +273,7 @@ def test_selective_prediction(recorded: Recorded):
 
 
 def test_diversity(recorded: Recorded):
-    drawn = [figures.draw("diversity", recorded.folders, metric=m, split="validation") for m in (None, "disagreement")]
+    drawn = [draw("diversity", recorded.folders, metric=m, split="validation") for m in (None, "disagreement")]
     words = {
         "tv": "total variation\npredictions of ends or vertices",
         "l2": "L2 distance\nweights of vertices",
@@ -297,27 +304,11 @@ def apart(recorded: Recorded, name: str, metric: str) -> np.ndarray:
     return np.array([recorded.rows(name, seed, ends, "validation")[0].diversity[metric] for seed in SEEDS])
 
 
-def test_between_what_diversity_is(recorded: Recorded):
-    for name, words in (("curve", "predictions of ends"), ("simplex", "predictions of vertices")):
-        assert distances.between(gather(recorded.runs[name]), "tv") == words
-
-
 def test_weights_of_a_finished_run_are_those_of_its_result(tmp_path: Path):
     recipe = dataclasses.replace(RECIPES["digits-snapshot"], epochs=2, vertices=2, batch=256)
     (run,) = training.train([recipe], out=tmp_path, show="quiet", device="cpu", tensorboard=False)
-    (group,) = gather([run.folder], evaluated=False)
+    (group,) = groups([run.folder], alike=False)
     for metric in ("l2", "cos2"):
         assert distances.measured(group, metric, "test").tolist() == [run.result[metric]]
     assert run.result["l2"] > 1 > run.result["cos2"]
     assert run.log()[-1]["l2"] != run.result["l2"]  # one network was trained, and two checkpoints kept
-
-
-def test_how_many_seeds_are_told(recorded: Recorded):
-    several = [*recorded.runs["line"], *recorded.runs["curve"][:2]]
-    assert style.seeds(gather(several)) == "mean ± standard deviation over 2–3 seeds"
-    assert style.seeds(gather(several[:3])) == "mean ± standard deviation over 3 seeds"
-    assert style.seeds(gather(several[:1])) == "one seed"
-
-
-def test_metrics_have_names_and_units():
-    assert {name: (measure(name).axis, measure(name).scale) for name in METRICS} == WORDS

@@ -3,19 +3,19 @@
 import numpy as np
 import pytest
 from page_cases import (
+    CELLS,
     LABELS,
     METRICS,
     SEEDS,
     deviation,
     digits,
     is_ensemble,
+    is_middle,
+    is_pair,
     is_point,
     scale,
 )
-from visiting import HEADS, PERCENT, chart, copied, floats, legend, near, reads, table, unfolded
-
-from subspaces.reports import reading
-from subspaces.reports.page import content
+from visiting import HEADS, PERCENT, chart, legend, near, reads, table, unfolded
 
 
 @pytest.fixture
@@ -57,31 +57,6 @@ def test_the_table_of_the_ways_to_predict(page, recorded):
     assert not any(bold[-1] or bold[-2] for _, bold in found.values())
 
 
-def test_the_copied_table_of_the_ways_to_predict(page, recorded):
-    rows, ways = copied(page, "Copy as CSV: How good each answer is"), recorded.ways()
-    columns = [name for metric in METRICS for name in (metric, f"{metric}_std")]
-    costs = ["networks_at_test", "training_runs", "training_seconds"]
-    assert list(rows[0]) == ["method", "answer", "seeds", *columns, *costs]
-    assert [(row["method"], row["answer"]) for row in rows] == [(LABELS[name], way) for name, way in ways]
-    for row, (values, networks) in zip(rows, ways.values(), strict=True):
-        assert [float(row[metric]) for metric in METRICS] == near(values.mean(0))
-        assert [float(row[f"{metric}_std"]) for metric in METRICS] == near(deviation(values))
-        assert [row[name] for name in ("seeds", *costs)] == ["0 1 2", str(networks), "1", "0.288"]
-
-
-def test_the_summary_says_what_was_worked_out(page, recorded):
-    groups = reading.gather(recorded.folders)
-    shown = content.page(groups)
-    parts = shown["summary"]
-    articles = page.locator("#summary article").all()
-    for article, part in zip(articles, parts, strict=True):
-        assert article.locator("h3").text_content() == part["label"]
-        names, numbers, beside = (article.locator(t).all_text_contents() for t in ("dt", "dt + dd", ".against"))
-        assert [tuple(figure.values()) for figure in part["figures"]] == list(zip(names, numbers, beside, strict=True))
-        assert article.locator("p").all_text_contents() == [f"{name}. {text}" for name, text in part["paragraphs"]]
-    assert page.locator("#summary .notes li").all_text_contents() == shown["notes"]
-
-
 # Along the subspace
 
 
@@ -109,7 +84,7 @@ def test_every_metric_along_the_subspace(page, recorded, average):
     for at, (metric, (label, percent, higher)) in enumerate(METRICS.items()):
         page.select_option("#along-metric", label=label)
         traces, layout = chart(page, "#along-figure")
-        lines = {trace["meta"]: trace for trace in traces if "meta" in trace}
+        lines = {trace["name"]: trace for trace in traces if "name" in trace}
         assert list(lines) == [name for name in expected if name != HIDDEN]
         for name, line in lines.items():
             alphas, values = expected[name]
@@ -131,13 +106,13 @@ def test_every_metric_along_the_subspace(page, recorded, average):
             f"{'higher' if higher else 'lower'} is better. Bands: one standard deviation over seeds."
         )
         hover = f"%{{y:.{digits(metric)}f}} ± %{{customdata:.{digits(metric)}f}}{PERCENT[metric]}"
-        assert {line["hovertemplate"] for line in lines.values()} == {f"{hover}<extra>%{{meta}}</extra>"}
+        assert {line["hovertemplate"] for line in lines.values()} == {f"{hover}<extra>%{{fullData.name}}</extra>"}
 
 
 def test_the_legend_is_of_what_is_drawn(page, recorded):
     entries = legend(page, "#along-figure")
     traces, _ = chart(page, "#along-figure")
-    lines = {trace["meta"]: trace for trace in traces if "meta" in trace}
+    lines = {trace["name"]: trace for trace in traces if "name" in trace}
     assert list(entries) == list(curves(recorded, "probabilities"))
     assert [name for name, entry in entries.items() if not entry["checked"]] == [HIDDEN]
     for name, line in lines.items():
@@ -155,31 +130,10 @@ def test_the_legend_is_of_what_is_drawn(page, recorded):
     box.check()
     shown, _ = chart(page, "#along-figure")
     (values, _) = recorded.ways()["simplex", "ensemble of 6 random points"]
-    (line,) = (trace for trace in shown if trace.get("meta") == HIDDEN)
+    (line,) = (trace for trace in shown if trace.get("name") == HIDDEN)
     assert line["y"] == near([100 * values.mean(0)[0]] * 21)
     box.uncheck()
     assert len(chart(page, "#along-figure")[0]) == len(traces)
-
-
-@pytest.mark.parametrize(("metric", "average"), [("ece", "probabilities"), ("nll", "logits")])
-def test_the_table_along_the_subspace(page, recorded, metric, average):
-    page.select_option("#along-average", label=average)
-    page.select_option("#along-metric", label=METRICS[metric][0])
-    expected, at = curves(recorded, average), list(METRICS).index(metric)
-    shown = unfolded(page, "#along-figure")
-    assert shown["caption"] == f"{METRICS[metric][0]} along the subspace, test split"
-    assert shown["head"] == ["α", *(f"{name}{', %' if METRICS[metric][1] else ''}" for name in expected)]
-    rows = copied(page, f"Copy as CSV: {METRICS[metric][0]} along")
-    assert list(rows[0]) == ["alpha", *(column for name in expected for column in (name, f"{name} std"))]
-    alphas, _ = recorded.along("line")
-    assert [line[0] for line in shown["body"]] == [f"{alpha:.3g}" for alpha in alphas]
-    assert floats(rows, "alpha") == pytest.approx(alphas)
-    for column, (name, (_, values)) in enumerate(expected.items(), 1):
-        mean, std = values[..., at].mean(0), deviation(values[..., at])
-        assert floats(rows, name) == near(mean)
-        assert floats(rows, f"{name} std") == near(std)
-        for line, middle, around in zip(shown["body"], scale(metric) * mean, scale(metric) * std, strict=True):
-            assert reads(line[column], middle, around, digits=digits(metric))
 
 
 # At the points of a simplex
@@ -204,8 +158,6 @@ def test_the_points_of_a_simplex(page, recorded):
     names = list(dict.fromkeys(name for name, _ in expected))
     shown = unfolded(page, "#roles-figure")
     assert shown["head"] == ["Method", "Point", *HEADS]
-    rows = copied(page, "Copy as CSV: Measured points")
-    assert [(row["Method"], row["Point"]) for row in rows] == [(LABELS["simplex"], name) for name, _ in expected]
     assert [line[:2] for line in shown["body"]] == [[LABELS["simplex"], name] for name, _ in expected]
     for at, (metric, (label, percent, _)) in enumerate(METRICS.items()):
         page.select_option("#along-metric", label=label)
@@ -214,12 +166,11 @@ def test_the_points_of_a_simplex(page, recorded):
         assert marks["x"] == near(scale(metric) * values)
         assert marks["y"] == [names.index(name) for name, _ in expected]
         assert marks["text"] == [name for name, _ in expected]
-        assert marks["meta"] == LABELS["simplex"]
+        assert marks["name"] == LABELS["simplex"]
         assert layout["xaxis"]["title"]["text"] == label + (" (%)" if percent else "")
         assert layout["yaxis"]["tickvals"] == list(range(len(names)))
         assert [text.replace("<br>", " ") for text in layout["yaxis"]["ticktext"]] == names
         assert layout["yaxis"]["range"] == [len(names) - 0.4, -0.6]
-        assert floats(rows, metric) == near(values)
         pairs = zip(shown["body"], scale(metric) * values, strict=True)
         assert all(reads(line[2 + at], value, digits=digits(metric)) for line, value in pairs)
         assert page.inner_text("#roles-figure figcaption").startswith(f"{label} of every run: ")
@@ -232,11 +183,10 @@ PARTS = {"l2": "L2 distance", "cos2": "cos²"}
 
 def test_the_vertices_over_the_epochs(page, recorded):
     shown, names = unfolded(page, "#training-figure"), ("line", "curve", "simplex")
-    rows = copied(page, "Copy as CSV: The vertices over the epochs")
     epochs = list(range(1, 13))
     assert shown["head"] == ["Subspace", "Epoch", *PARTS.values()]
     expected = [[LABELS[name], str(epoch)] for name in names for epoch in epochs]
-    assert [line[:2] for line in shown["body"]] == [[r["Subspace"], r["epoch"]] for r in rows] == expected
+    assert [line[:2] for line in shown["body"]] == expected
     for at, (part, label) in enumerate(PARTS.items()):
         traces, layout = chart(page, "#training-figure", at)
         assert layout["yaxis"]["title"]["text"] == label
@@ -246,12 +196,116 @@ def test_the_vertices_over_the_epochs(page, recorded):
             values = recorded.logged(name, part)
             mean, std = values.mean(0), deviation(values)
             means += mean.tolist()
-            assert line["meta"] == LABELS[name]
+            assert line["name"] == LABELS[name]
             assert line["x"] == epochs
             assert line["y"] == near(mean)
             assert band["x"] == [*epochs, *epochs[::-1]]
             assert band["y"] == near([*(mean + std), *(mean - std)[::-1]])
             assert legend(page, "#training-figure")[LABELS[name]]["stroke"] == line["line"]["color"]
-        assert floats(rows, part) == near(means)
         assert [float(line[2 + at]) for line in shown["body"]] == pytest.approx(means, rel=5.1e-4)
     assert page.inner_text("#training-figure figcaption") == "Bands: one standard deviation over seeds."
+
+
+# Tables of choices, runs, and along the subspace
+
+
+def test_the_numbers_along_the_subspace_as_a_table(page, recorded):
+    shown = unfolded(page, "#along-figure")
+    assert shown["head"] == ["Answer", "α", *HEADS]
+    for name, average in (("line: at α", ""), ("curve: α and 1 − α together, mean of logits", "logits")):
+        method = name.partition(":")[0]
+        alphas, values = recorded.together(method, average) if average else recorded.along(method)
+        lines = [line[1:] for line in shown["body"] if line[0] == name]
+        lines = {float(line[0]): line[1:] for line in lines}
+        assert set(lines) <= {round(alpha, 3) for alpha in alphas}
+        for place, alpha in enumerate(alphas):
+            for at, metric in enumerate(METRICS) if round(alpha, 3) in lines else ():
+                mean, std = values[:, place, at].mean(), deviation(values[:, place, at])
+                numbers = (scale(metric) * mean, scale(metric) * std)
+                assert reads(lines[round(alpha, 3)][at], *numbers, digits=digits(metric))
+
+
+def test_risk_over_coverage(page, recorded):
+    expected = {"standard": recorded.risks("standard", is_point)}
+    for name in ("line", "curve", "simplex"):
+        wanted = is_ensemble("vertex") if name == "simplex" else is_pair(0.1, "probabilities")
+        words = "3 vertices" if name == "simplex" else "0.1 and 0.9"
+        expected[f"{LABELS[name]}: midpoint"] = recorded.risks(name, is_middle)
+        expected[f"{LABELS[name]}: ensemble of {words}"] = recorded.risks(name, wanted)
+    traces, _ = chart(page, "#selective-figure")
+    assert [trace["name"] for trace in traces] == list(expected) == list(legend(page, "#selective-figure"))
+    for trace, (name, (coverage, risk)) in zip(traces, expected.items(), strict=True):
+        assert trace["x"] == near(100 * np.array(coverage), digits=5)
+        assert trace["y"] == near(100 * risk, digits=5)
+        kind = name.partition(": ")[2].partition(" ")[0]
+        assert trace["line"]["dash"] == {"": "dot", "midpoint": "dash", "ensemble": "solid"}[kind]
+
+
+def test_what_was_chosen_where_and_its_numbers(page, recorded):
+    expected = [(name, seed, c) for name in LABELS for seed in SEEDS for c in recorded.records[name][seed].choices]
+    shown = table(page, "#choices-table")
+    assert shown["caption"] == "What was chosen, and its numbers on the test split"
+    columns = {"accuracy": "Accuracy", "ece": "ECE", "coverage": "Answered", "risk": "Error among them"}
+    assert shown["head"] == ["Run", "Chosen", "By", "On", *(f"{label}\u00a0%" for label in columns.values())]
+    what = {"point": "best point", "pair": "best pair", "threshold": "least confidence"}
+    by = {"accuracy": "Accuracy", "nll": "NLL", "risk": "half of its error"}
+    for line, (name, seed, choice) in zip(shown["body"], expected, strict=True):
+        value = ", ".join(f"{a:.3g}" for a in (choice.value if isinstance(choice.value, list) else [choice.value]))
+        where = "⚠ chosen on the test set" if choice.on_test else f"the {choice.chosen_on} split"
+        assert line[:4] == [f"{LABELS[name]}, seed {seed}", f"{what[choice.what]}: {value}", by[choice.by], where]
+        for column, key in enumerate(columns, 4):
+            found = choice.reported["test"].get(key)
+            assert reads(line[column], None if found is None else 100 * found, digits=1)
+    marks = page.locator("#choices-table .mark").all_inner_texts()
+    assert marks == ["⚠ chosen on the test set"] * sum(choice.on_test for *_, choice in expected)
+
+
+def test_every_run_has_its_own_answer_and_its_configuration(page, recorded):
+    shown = table(page, "#runs-table")
+    assert shown["head"] == ["Run", "Method", "Answer", "Seed", *HEADS]
+    every = [(name, seed) for name in LABELS for seed in SEEDS]
+    for line, (name, seed) in zip(shown["body"], every, strict=True):
+        words = "network" if name == "standard" else "midpoint"
+        (row,) = recorded.rows(name, seed, is_point if name == "standard" else is_middle)
+        assert line[:4] == [recorded.runs[name][seed].name, LABELS[name], words, str(seed)]
+        values = [scale(metric) * row.metrics[metric] for metric in METRICS]
+        assert all(reads(text, v, digits=digits(m)) for text, v, m in zip(line[4:], values, METRICS, strict=True))
+    text = page.locator("#runs-details details").first.text_content()
+    assert all(part in text for part in ("Configuration", "label_noise", "Training", "made up", "another machine"))
+
+
+# Planes
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "nll"])
+def test_planes(page, recorded, metric):
+    page.select_option("#planes-metric", label=METRICS[metric][0])
+    planes = [
+        (f"{LABELS[name]}, seed {seed}: {plane.name}", plane)
+        for name in ("line", "simplex", "standard")  # those of single networks come last
+        for seed in SEEDS
+        for plane in recorded.records[name][seed].planes
+    ]
+    assert page.locator("#planes-plane option").all_inner_texts() == [name for name, _ in planes]
+    for at, (_, plane) in enumerate(planes):
+        page.select_option("#planes-plane", index=at)
+        (surface, *others), layout = chart(page, "#planes-figure")
+        values = scale(metric) * np.array(plane.values[metric], float)
+        known = np.sort(values[np.isfinite(values)])
+        assert np.array(surface["z"], float) == pytest.approx(values, rel=6e-6, nan_ok=True)
+        assert (surface["x"], surface["y"]) == (near(plane.xs), near(plane.ys))
+        top = known[-1] if metric == "accuracy" else min(known[-1], max(4 * known[0], known[len(known) // 2]))
+        assert (surface["zmin"], surface["zmax"]) == (near(known[0]), near(top))
+        assert surface.get("reversescale", False) is (metric == "nll")
+        casing, path, diamond, corners = others
+        for drawn, trace in zip(plane.drawn, (path, diamond), strict=True):
+            assert (trace["x"], trace["y"]) == (near(drawn.x), near(drawn.y))
+            assert [" off the plane" in text for text in trace["text"]] == [d > 0.01 for d in drawn.distance]
+        assert casing["x"] == path["x"]
+        assert list(zip(corners["text"], corners["x"], corners["y"], strict=True)) == [
+            (corner.label, corner.x, corner.y) for corner in plane.corners
+        ]
+        assert [each["text"] for each in layout["annotations"]] == [corner.label for corner in plane.corners]
+        caption = page.inner_text("#planes-figure figcaption")
+        assert f"on {CELLS[0]} × {CELLS[1]} cells; validation split, 60 images" in caption
+        assert caption.endswith("Some cells are not computed yet.")

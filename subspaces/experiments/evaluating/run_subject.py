@@ -1,7 +1,6 @@
 """Finished runs as what is measured: their folders bring recipe, data and family."""
 
 import dataclasses
-import json
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,21 +21,20 @@ from subspaces.evaluation.images.pixels import Normalise
 from subspaces.evaluation.images.splits import Images, Split
 from subspaces.evaluation.pictures import SMALL, Pictures, batch_size, fitted, in_batches, small_pictures
 from subspaces.evaluation.predictor import Predictor
-from subspaces.evaluation.rows import Training
 from subspaces.evaluation.subject import Constants, Data, Subject
 from subspaces.evaluation.tasks import Classification
 from subspaces.experiments import data as datasets
 from subspaces.experiments.data import NAMES, Dataset, ResidentLoader, unlabelled
 from subspaces.experiments.data.loading import OWN
 from subspaces.experiments.evaluating.captured import CapturedPredictor
-from subspaces.experiments.methods import METHODS
+from subspaces.experiments.evaluating.training import seconds_of, training_of
 from subspaces.experiments.training import sharing
 from subspaces.experiments.training.batches import evaluation_batches, fits_memory, statistics_batches, statistics_seed
 from subspaces.experiments.training.engine import build_family
 from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.feasible import data_of
 from subspaces.experiments.training.images import load_data
-from subspaces.experiments.training.recipe import Recipe, all_fields
+from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.runs import Run, RunError
 from subspaces.experiments.training.sharing import Waiting
 from subspaces.experiments.training.signals import Stop, stop_on_signals
@@ -83,7 +81,10 @@ class RunSubject(Subject):
         """Return the recipe, and how the run was trained."""
         log = self.run.log()
         training = training_of(self.recipe, log=log, seconds=seconds_of(statistics, log))
-        return {"recipe": self.recipe.to_dict(), "training": dataclasses.replace(training, folder=str(self.folder))}
+        return {
+            "recipe": self.recipe.to_dict(),
+            "training": dataclasses.replace(training, folder=str(self.folder), starts=self.run.starts()),
+        }
 
     @cached_property
     def images_of(self) -> Dataset:
@@ -295,42 +296,3 @@ def share(subjects: Sequence[RunSubject], work: Callable[[RunSubject], R], stop:
         return work(one)
 
     return sharing.share(subjects, lambda one: one.run.attempt(), checked, lambda one: one.run.folder.name, stop)
-
-
-def seconds_of(statistics: dict[str, Any], log: Sequence[dict[str, Any]]) -> float | None:
-    """Return the time that the steps of training took, from the speed of each epoch; None where it is not known.
-
-    The images of an epoch are those of the batch-norm statistics, where these are of all training images.
-    """
-    images = 0 if statistics.get("batches") else int(statistics.get("images") or 0)
-    speeds = [float(row.get("images_per_second") or 0) for row in log]
-    return sum(images / speed for speed in speeds) if images and speeds and all(speeds) else None
-
-
-def training_of(recipe: Recipe, *, log: Sequence[dict[str, Any]] = (), seconds: float | None = None) -> Training:
-    """Return how a run was trained, as far as tables, figures and pages tell it."""
-    settings = recipe.distinguishing()
-    metadata = {name: all_fields()[name].metadata for name in settings}
-    words = {
-        name: each.get("symbol") or name.replace("_", " ") for name, each in metadata.items() if "label" not in each
-    }
-    order = [list(METHODS).index(recipe.method), *recipe.definition.own().values(), *settings.values()]
-    return Training(
-        group=json.dumps(settings, default=str),
-        label=recipe.definition.label(),
-        settings=settings,
-        words=words,
-        order=order,
-        seeds=[recipe.seed],
-        data=recipe.data_name,
-        fingerprint=recipe.fingerprint or recipe.dataset,
-        network=recipe.network,
-        label_noise=recipe.label_noise,
-        epochs=recipe.epochs,
-        vertices=recipe.shape().vertices,
-        cost=recipe.training_cost,
-        log=list(log),
-        seconds=seconds,
-        folder="",
-        recipe=recipe.to_dict(),
-    )

@@ -1,26 +1,52 @@
-"""Methods compared on equal terms: the call behind `subspaces compare`."""
+"""Methods compared on equal terms: the call behind `subspaces compare`, and its table."""
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from subspaces.core import files
+from subspaces.evaluation.comparing import Group, groups_of, heading
+from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.settings import PASSES
-from subspaces.experiments.studies.comparison import Comparison, measure
+from subspaces.evaluation.statistics import CONFIDENCE, errors
+from subspaces.experiments.data import size_of
+from subspaces.experiments.evaluating.evaluate import evaluate
+from subspaces.experiments.evaluating.training import training_of
+from subspaces.experiments.opening import evaluation_of, evaluations_together
+from subspaces.experiments.studies import tables
+from subspaces.experiments.studies.entries import Entry, entries_of, headlines, names
 from subspaces.experiments.studies.setting import (
     Folder,
     OneRecipe,
     Setting,
     check,
     find_reference,
+    independent,
     resolve,
+    same,
     train_missing,
 )
-from subspaces.experiments.studies.tables import attempt
+from subspaces.experiments.studies.tables import Figure, Result, Table, attempt
 from subspaces.experiments.training.display import Mode
+from subspaces.experiments.training.feasible import DATA as ALIKE
 from subspaces.experiments.training.recipe import Recipe
-from subspaces.reports.page import write_page
+from subspaces.experiments.training.runs import Run, RunError
+from subspaces.reports.page import write_report
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SCHEMA = 1
+MARK = "*"  # chosen on the very images it is reported on
+UNDRAWN = "no figure: no method shares its seeds with a reference (--reference) to differ from"
+COST = (
+    "Cost of training: network-steps, each one batch forward and backward through one network, without the passes for "
+    "batch-norm statistics. Networks: how many of them see each test image."
+)
+OF_RUNS = "Ensembles of one size share no run. Each is compared with the mean of the reference over the seeds of its "
+OF_RUNS += "members."
 
 
 @dataclass(frozen=True)
@@ -45,7 +71,7 @@ def compare(
     show: Mode = "bar",
     tensorboard: bool = True,
     **changes: Any,
-) -> Comparison:
+) -> "Comparison":
     """Train and evaluate what is missing of several methods, and write one table of them all.
 
     Everything is decided by the recipes and seeds: nothing is trained or measured twice, and what was interrupted
@@ -66,7 +92,7 @@ def compare(
 
     Example:
         >>> comparison = ss.compare(["digits-standard", "digits-line"], seeds=[0, 1], epochs=20)
-        >>> {entry.named: entry.values("accuracy") for entry in comparison.entries}
+        >>> comparison.frame.groupby(["method", "words"])["accuracy"].mean()
     """
     where: dict[str, Any] = {"data": data, "runs": runs, "out": out, "show": show, "tensorboard": tensorboard}
     setting = Setting.of(seeds=seeds, ensembles=ensembles, dropout_passes=dropout_passes, **where, **changes)
@@ -81,11 +107,236 @@ def plan(recipe: OneRecipe | Sequence[OneRecipe], setting: Setting, reference: O
     return Plan(recipes, chosen, resolved)
 
 
-def run(plan: Plan) -> Comparison:
+def run(plan: Plan) -> "Comparison":
     """Train, measure and write what is missing."""
     out = plan.setting.out
     with files.made(out):
         runs = train_missing(plan.recipes, plan.setting, evaluation={})
         made = measure(runs, plan.setting, plan.reference, scaled=True).write(out)
-        page, reason = attempt("page", lambda: [write_page(made.groups, out / "report.html", made.together)])
+        page, reason = attempt("page", lambda: [write_report(made.evaluations, out / "report.html")])
         return dataclasses.replace(made, files=made.files + page, left_out=made.left_out + reason)
+
+
+# The table
+
+
+@dataclass(frozen=True)
+class Comparison(Result):
+    """Methods on the same data with the same seeds, and the one that they are compared with."""
+
+    name: ClassVar[str] = "comparison"
+    entries: list[Entry]
+    reference: Entry | None
+    runs: list[Run]
+    training_images: int
+    test_images: int
+    groups: list[Group] = field(default_factory=list, repr=False)
+
+    @property
+    def frame(self) -> "pd.DataFrame":
+        """One row per answer and seed: method, answer, words, networks, runs, seeds and a column per metric."""
+        import pandas as pd
+
+        return pd.concat([entry.frame for entry in self.entries], ignore_index=True)
+
+    @property
+    def evaluations(self) -> list[Evaluation]:
+        """Those of all runs, and of ensembles of them."""
+        return [one for group in self.groups for one in (*group.evaluations, *group.ensembles)]
+
+    @property
+    def recipe(self) -> Recipe:
+        """One of the recipes, for what all of them share."""
+        return self.entries[0].recipe
+
+    @property
+    def seeds(self) -> list[int]:
+        """All seeds."""
+        return sorted({run.recipe.seed for run in self.runs})
+
+    @property
+    def pairs(self) -> list[Entry]:
+        """The entries that can be set against the reference."""
+        return [entry for entry in self.entries if entry.against(self.reference, names()[0]) is not None]
+
+    def tables(self) -> list[Table]:
+        columns = ("method", "answer", *(each.title for each in headlines()), "training", "networks")
+        return [Table(self.heading(), columns, [self.cells(entry) for entry in self.entries], left=2)]
+
+    def rows(self) -> dict[str, list[dict[str, Any]]]:
+        rows = []
+        for entry in self.entries:
+            row: dict[str, Any] = {"method": entry.method, "answer": entry.words, "n": entry.count}
+            rows.append({**row, **self._cost(entry), **entry.columns(self.reference)})
+        return {"comparison": rows}
+
+    def undrawn(self) -> list[str] | None:
+        return None if self.pairs else [UNDRAWN] * (len(self.entries) > 1)
+
+    def draw(self) -> Figure:
+        from subspaces.experiments.studies import figures
+
+        assert self.reference is not None
+        return figures.differences(self.heading(), self.pairs, self.reference)
+
+    def summary(self) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA,
+            **{name: getattr(self.recipe, name) for name in ALIKE},
+            "split": "test",
+            "images": self.test_images,
+            "training_images": self.training_images,
+            "seeds": self.seeds,
+            "reference": None if self.reference is None else self.reference.named,
+            "confidence": CONFIDENCE,
+            "notes": self.notes(),
+            "environments": tables.environments(self.runs),
+            "entries": [self._entry(entry) for entry in self.entries],
+            "runs": [tables.started(run) for run in self.runs],
+        }
+
+    def _entry(self, entry: Entry) -> dict[str, Any]:
+        differences, group = entry.differences(self.reference), entry.group
+        return {
+            "method": entry.method,
+            "answer": entry.words,
+            "recipe": tables.without_seed(entry.recipe),
+            "seeds": [list(seeds) for seeds in entry.frame["seeds"]],
+            "runs": [one.name for one, seed in zip(group.evaluations, group.seeds, strict=True) if seed in entry.seeds],
+            **self._cost(entry),
+            **({"stopping": entry.stopping} if entry.stopping else {}),
+            "metrics": {name: {**each, "difference": differences[name]} for name, each in entry.metrics().items()},
+        }
+
+    def _cost(self, entry: Entry) -> dict[str, Any]:
+        return {
+            "training_network_steps": entry.steps,
+            "training_relative": entry.relative_cost(self.reference),
+            "networks_at_test": entry.networks,
+        }
+
+    def cells(self, entry: Entry) -> list[str]:
+        """Return the cells of an entry, with the difference to the reference on a line of its own."""
+        relative = entry.relative_cost(self.reference)
+        training = f"{entry.steps:,.0f}" + ("" if relative is None else f"\n× {relative:.3g}")
+        return [entry.method, entry.words, *entry.cells(self.reference), training, str(entry.networks)]
+
+    def heading(self) -> str:
+        """Return what all methods share."""
+        recipes, told = [entry.recipe for entry in self.entries], []
+        words = {"epochs": "{} epochs", "dropout": "dropout {:g}", "label_smoothing": "smoothing {:g}"}
+        for name, text in words.items():
+            values = {getattr(recipe, name) for recipe in recipes}
+            told += [text.format(value) for value in values if value and len(values) == 1]
+        return heading([*map(training_of, recipes)], *told, f"{self.test_images:,} test images")
+
+    def notes(self) -> list[str]:
+        first, *others = self.common_notes()
+        return [first, COST, *others, *(_stopping(entry) for entry in self.entries if entry.stopping)]
+
+    def common_notes(self) -> list[str]:
+        """Return the notes that also a table of several comparisons needs: on seeds, differences and intervals."""
+        count = max(entry.count for entry in self.entries)
+        single = {tuple(entry.seeds) for entry in self.entries if entry.runs == 1}  # an ensemble may leave one out
+        named = "the seeds of each method" if len(single) > 1 else tables.named_seeds(self.seeds)
+        found = [f"Mean ± standard deviation (n − 1) over {named}." if count > 1 else f"Trained once ({named})."]
+        found += self._notes_on_differences(count)
+        return found + [OF_RUNS] * any(entry.runs > 1 for entry in self.entries)
+
+    def _notes_on_differences(self, count: int) -> list[str]:
+        reference, paired = self.reference, self.pairs
+        if reference is None:
+            return ["No standard training is among the recipes, so there are no differences to it."]
+        alike = {reference.method, *(entry.method for entry in paired)}
+        missing = [name for name in dict.fromkeys(entry.method for entry in self.entries) if name not in alike]
+        lacking = f"No difference is given for {', '.join(missing)}: {reference.named} lacks some of its seeds."
+        found = [lacking] if missing else []
+        if not paired:
+            return found
+        wide = f"with its {CONFIDENCE:.0%} confidence interval (Student's t)"
+        interval = wide if count > 1 else "without an interval"
+        found.append(f"Second line: difference to {reference.named}, paired by the seed, {interval}.")
+        if 2 <= count <= 3:
+            found.append(
+                f"With {count} seeds the interval reaches {errors(count):.1f} standard errors to each side: "
+                "it is wide, and if it contains 0 there may still be a difference."
+            )
+        if any(_equal(entry, reference) for entry in self.entries):
+            found.append("An interval without width: all seeds happen to give the same difference; it is no certainty.")
+        if count > 1 and len(self.entries) > 2:
+            found.append("Each interval stands for itself: expect one in twenty to miss the true difference.")
+        return found
+
+
+def _equal(entry: Entry, reference: Entry) -> bool:
+    """Say whether the differences of all seeds happen to be the same, in any metric, as of accuracies on few images.
+
+    That nothing differs is no chance: temperature scaling leaves the accuracy as it is.
+    """
+    found = (entry.against(reference, metric) for metric in names())
+    return any(
+        one is not None and one.low is not None and any(one.values) and max(one.values) - min(one.values) < 1e-9
+        for one in found
+    )
+
+
+def _stopping(entry: Entry) -> str:
+    """Return what early stopping would be if the test set chose the epoch, as the paper does it."""
+    epochs, accuracy = entry.stopped("test")
+    return (
+        f"{MARK} {entry.method}: the epochs {entry.stopped('validation')[0]} are chosen on held-out images. The "
+        f"test set itself, as the paper chooses, takes {epochs} and gives {accuracy} % {MARK}: too good, as it is "
+        "chosen on the images that it is reported on."
+    )
+
+
+# Measuring
+
+
+def measure(
+    runs: Sequence[Run],
+    setting: Setting,
+    reference: Recipe | None,
+    scaled: bool = False,
+    twins: Sequence[Sequence[Run]] = (),
+    **evaluation: Any,
+) -> "Comparison":
+    """Measure what is missing of finished runs on the same data, and return all of it, also after temperature scaling.
+
+    `twins` are runs of which each is an ensemble with others that are not compared; `evaluation` is what `evaluate` is
+    told beside.
+    """
+    where = setting.measuring()
+    records = evaluate(runs, dropout_passes=setting.dropout_passes, **where, **evaluation)
+    evaluations = [evaluation_of(run, record) for run, record in zip(runs, records, strict=True)]
+    named, wanted = {run.folder.name: run for run in runs}, list(twins)
+    standard = independent([run.recipe for run in runs])
+    for group in groups_of(evaluations):
+        members = [named[each.name] for each in group.evaluations]
+        if any(same(members[0].recipe, one) for one in standard):
+            sizes = setting.sizes(len(members))
+            wanted += [[members[at] for at in one] for size in sizes for one in disjoint(len(members), size)]
+    ensembles = evaluations_together(wanted, evaluations, to=setting.out, **where) if wanted else []
+    groups = groups_of([*evaluations, *ensembles])
+    splits, images = records[0].dataset["splits"], training_images(runs[0].recipe, records[0], setting.data)
+    entries = [each for group in groups for each in entries_of(group, named, list(splits), images, scaled)]
+    known = (entry for entry in entries if reference is not None and same(entry.recipe, reference))
+    return Comparison(entries, next(known, None), list(runs), images, splits["test"], groups=groups)
+
+
+def disjoint(count: int, size: int) -> list[list[int]]:
+    """Return as many groups of `size` of the numbers below `count` as there are without one number in two of them.
+
+    Ensembles with members in common would vary less than independent ones do.
+    """
+    return [list(range(start, start + size)) for start in range(0, count - size + 1, size)]
+
+
+def training_images(recipe: Recipe, record: Evaluation, data: Path | None) -> int:
+    """Return how many images runs were trained on: batch-norm statistics are of all of them, else the data says it."""
+    if record.statistics["images"]:
+        return int(record.statistics["images"])
+    size = size_of(recipe.dataset, data, count=True, seed=recipe.data_seed, image_size=recipe.image_size)
+    if size is None:
+        raise RunError(f"{record.name}: how many images it was trained on is not known without its data; see --data")
+    return size.training - recipe.validation

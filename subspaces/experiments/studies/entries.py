@@ -1,59 +1,69 @@
-"""The lines of every table: how trained methods answer on each split, over the seeds, and what that costs."""
+"""The rows of every table: how trained methods answer on each split, over the seeds, and what that costs."""
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from subspaces.evaluation import metrics, statistics
-from subspaces.evaluation.cache import Measured
+from subspaces.evaluation import comparing, metrics, statistics
+from subspaces.evaluation.comparing import Group
+from subspaces.evaluation.group_answers import GroupAnswer, each_answer
 from subspaces.evaluation.statistics import Difference, Spread, spread
 from subspaces.experiments.training.recipe import Recipe
-from subspaces.experiments.training.runs import Run
-from subspaces.reports import answers
-from subspaces.reports.answers import Answer, compare
-from subspaces.reports.reading import Group, Reading
+from subspaces.experiments.training.runs import Run, RunError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Scores = dict[str, dict[str, float]]
 """Metrics by split."""
 
 
-@dataclass(frozen=True)
-class Entry(Answer):
-    """An answer on the test images, what it is on held-out ones, and what it costs.
+@dataclass(frozen=True, eq=False)
+class Entry(GroupAnswer):
+    """One answer of a method over the seeds, and what it costs.
 
     Costs are in network-steps: one batch forward and backward through one network in training, and in networks that
     see each image at test time.
     """
 
-    steps: float = 0.0
-    held_out: answers.Scores = field(default_factory=dict)
+    recipe: Recipe  # with the first seed
+    held_out: "pd.DataFrame"  # the same as `frame` on held-out images, empty where there are none
+    steps: float
     stopping: list[Scores] = field(default_factory=list)  # of early stopping: what each split would choose
+
+    @property
+    def method(self) -> str:
+        """The method in words."""
+        return self.group.label
 
     @property
     def named(self) -> str:
         """The method and its answer."""
-        return f"{self.group.label}, {self.name}"
+        return f"{self.method}, {self.words}"
 
     @property
-    def recipe(self) -> Recipe:
-        """What was trained, with the first seed."""
-        return recipe_of(self.group)
+    def count(self) -> int:
+        """Over how many seeds it is, or ensembles of several."""
+        return len(self.frame)
 
     def spread(self, metric: str, split: str = "test") -> Spread:
         """Return a metric over the seeds."""
-        return super().spread(metric) if split == "test" else replace(self, by_seeds=self.held_out).spread(metric)
+        return super().spread(metric) if split == "test" else replace(self, frame=self.held_out).spread(metric)
 
     def values(self, metric: str) -> list[float]:
         """Return a metric for each seed."""
         return self.spread(metric).values
 
-    def against(self, reference: "Entry | None", metric: str) -> Difference | None:
-        """Return the difference to the reference with the same seeds; None for itself, or where that lacks a seed.
+    def by_seed(self, metric: str) -> dict[int, float]:
+        """Return a metric by the first seed of each row."""
+        return {seeds[0]: value for seeds, value in self.by_seeds(metric).items()}
 
-        An ensemble of runs is set against the mean of the reference over the seeds of its members.
-        """
-        found = None if reference is None or self is reference else compare(self, reference, metric)
-        return found.difference if found is not None and set(found.seeds) == self.seeds else None
+    def against(self, reference: "Entry | None", metric: str) -> Difference | None:
+        """Return the difference to the reference, paired by the seed; None for itself, or where that lacks a seed."""
+        if reference is None or self is reference:
+            return None
+        return comparing.difference(self.frame, reference.frame, metric)
 
     def relative_cost(self, reference: "Entry | None") -> float | None:
         """Return how many times the network-steps of the reference training takes."""
@@ -120,47 +130,31 @@ def training_steps(recipe: Recipe, images: int) -> float:
 
 
 def entries_of(
-    group: Group, splits: Sequence[str], images: int, together: Iterable[Measured] = (), scaled: bool = False
+    group: Group, runs: Mapping[str, Run], splits: Sequence[str], images: int, scaled: bool = False
 ) -> list[Entry]:
-    """Return the ways in which the runs of one recipe, trained on so many images, answer, the method's own first.
+    """Return the answers of the runs of one recipe that were trained on so many images, the method's own first.
 
     Then come these after temperature scaling, where that is asked for and held-out images have fitted a temperature,
-    and ensembles of several runs of the group among those that were measured together.
+    and the group's ensembles of runs. `runs` has the runs by the names of their evaluations.
     """
-    for split in splits:
-        answers.check_measured(group, split, group.runs[0].record.answers)
-    recipe, measured = recipe_of(group), list(together)
-
-    def ways(split: str) -> list[Answer]:
-        after = answers.scaled(group, split) if scaled else []
-        of_runs = answers.together(group, measured, split)
-        return [*answers.own(group, split), *after, *of_runs]
-
-    held_out = {each.name: each.by_seeds for split in splits if split != "test" for each in ways(split)}
-    return [
-        Entry(
-            **vars(each),
-            steps=each.runs * training_steps(recipe, images),
-            held_out=held_out.get(each.name, {}),  # a temperature is fitted there, and not measured
-            stopping=[_stopping(run) for run in group.runs if recipe.method == "early-stopping" and each.rows],
-        )
-        for each in ways("test")
-    ]
+    for one in group.evaluations:
+        for split, wanted in itertools.product(splits, group.evaluations[0].answers):
+            if one.answer(wanted.name, split) is None:
+                folder = comparing.place(one)
+                raise RunError(f"{folder} has no {wanted.words} on {split!r}: run `subspaces evaluate {folder}`")
+    first = runs[group.evaluations[0].name].recipe
+    steps = training_steps(first, images)
+    others = [comparing.answers(group, split, scaled=scaled, together=True) for split in splits if split != "test"]
+    stopping = [_stopping(runs[each.name]) for each in group.evaluations if first.method == "early-stopping"]
+    found = []
+    for each in each_answer(group, scaled=scaled, together=True):
+        held_out = others[0][others[0]["words"] == each.words] if others else each.frame.iloc[:0]
+        stopped = [] if each.kind in (comparing.SCALED, comparing.RUNS) else stopping
+        found.append(Entry(**vars(each), recipe=first, held_out=held_out, steps=each.runs * steps, stopping=stopped))
+    return found
 
 
-def recipe_of(group: Group) -> Recipe:
-    """Return the recipe of a group of runs."""
-    assert group.recipe is not None
-    return group.recipe
-
-
-def run_of(reading: Reading) -> Run:
-    """Return the run that was read."""
-    assert reading.run is not None
-    return reading.run
-
-
-def _stopping(run: Reading) -> Scores:
+def _stopping(run: Run) -> Scores:
     """Return epoch and accuracies by the split on which the epoch was chosen."""
-    chosen = {choice["chosen_on"]: choice for choice in run_of(run).result["stopping"]}
+    chosen = {choice["chosen_on"]: choice for choice in run.result["stopping"]}
     return {split: {k: v for k, v in choice.items() if k != "chosen_on"} for split, choice in chosen.items()}

@@ -8,13 +8,13 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from subspaces.evaluation.comparing import Group
+from subspaces.evaluation.curves import Curve, described
 from subspaces.evaluation.statistics import Difference, Spread
 from subspaces.experiments.studies.entries import Entry
-from subspaces.experiments.studies.network_mixtures import KINDS, WORDS, Kind
+from subspaces.experiments.studies.mixtures import KINDS, WORDS, Kind
 from subspaces.experiments.studies.setting import plain
-from subspaces.reports.figures import style
-from subspaces.reports.measures import measure
-from subspaces.reports.reading import Curve
+from subspaces.reports.figures import along, style
 
 SHOWN = ("accuracy", "nll", "ece")
 BETTER, WORSE, SEED = "#009E73", "#D55E00", "#8a8a8a"
@@ -37,21 +37,21 @@ def differences(title: str, entries: Sequence[Entry], reference: Entry) -> Figur
         right.spines["right"].set_visible(False)
         right.tick_params(length=0)
         last.text(1.04, 1.0, "cost", transform=last.transAxes, va="bottom", fontsize=style.FONT)
-        _legend(drawing, reference, max(len(entry.by_seeds) for entry in entries))
+        _legend(drawing, reference, max(entry.count for entry in entries))
     return drawing
 
 
 def _panel(axes: Axes, entries: Sequence[Entry], reference: Entry, metric: str) -> None:
-    shown = measure(metric)
+    shown = described(metric)
     drawn = [each for entry in entries if (each := entry.against(reference, metric)) is not None]
     values = [0.0, *(shown.scale * value for each in drawn for value in each.values)]
     margin = 0.3 * (max(values) - min(values)) or 1.0
     limits = min(values) - margin, max(values) + margin  # of the seeds: few of them have intervals that dwarf them
     axes.axvline(0, color="black", linewidth=0.8, zorder=1.5)
     axes.set_xlim(limits)
-    methods = list(dict.fromkeys(entry.group.label for entry in entries))
+    methods = list(dict.fromkeys(entry.method for entry in entries))
     for place, entry in enumerate(entries):
-        if methods.index(entry.group.label) % 2:  # stripes keep the answers of a method together
+        if methods.index(entry.method) % 2:  # stripes keep the answers of a method together
             axes.axhspan(place - 0.5, place + 0.5, color="#f4f4f4", linewidth=0, zorder=0)
     for place, each in enumerate(drawn):
         _row(axes, place, each, metric, shown.scale, limits)
@@ -112,7 +112,7 @@ def over(title: str, found: Series, seeds: int, below: str, told: str = "") -> F
         standard = [plain(entries[0].recipe) for _, entries in found.values()]
         looks = dict(zip(found, style.looks_of(standard), strict=True))
         for each, metric in zip(axes, ("accuracy", "ece"), strict=True):
-            shown = measure(metric)
+            shown = described(metric)
             for name, (places, entries) in found.items():
                 values = np.array([entry.values(metric) for entry in entries]).T  # [seeds, places]
                 style.band(each, Curve(np.array(places), values), shown.scale, looks[name])
@@ -152,7 +152,7 @@ def over_shared_epochs(title: str, models: Sequence[int], shared: Sequence[int],
             }
             _shared_panel(each, shared, drawn, bottom)
             each.set_title(f"{'random mixtures of' if kinds == MIXTURES else 'average and ensemble of'} {count}")
-        axes[0].set(ylabel=measure("accuracy").axis, ylim=(bottom, top))
+        axes[0].set(ylabel=described("accuracy").axis, ylim=(bottom, top))
         drawing.suptitle(title, x=0.005, ha="left", fontsize=style.FONT)
         handles = [style.key(look, WORDS[kind]) for kind, look in LOOKS.items()]
         cut = "" if bottom is None else "; triangles at the bottom: below the panel"
@@ -184,3 +184,43 @@ def _shared_panel(axes: Axes, shared: Sequence[int], found: dict[Kind, list[Spre
             axes.plot(beside, [bottom] * int(low.sum()), "v", color=look.colour, markersize=4, clip_on=False)
     axes.set_xticks(places, [str(k) for k in shared])
     axes.set_xlabel("shared epochs")
+
+
+# Of the paper
+
+TOGETHER = style.Look("#000000", "*", style.DOTS[1])
+
+
+def along_with(groups: Sequence[Group], label: str, values: Sequence[float]) -> Figure:
+    """Draw accuracy along lines and curves, with one more number as a level: a value for each seed."""
+    with style.styled():
+        drawing = style.blank(style.COLUMN, 2.7)
+        axes = drawing.add_subplot()
+        methods, lines = along.panel(axes, groups, style.looks(groups), "accuracy", "test")
+        level = style.level(axes, Curve(np.zeros(1), np.array(values)[:, None]), 100.0, TOGETHER)
+        level.set_label(label)
+        axes.set_title(style.heading(groups, "test"))
+        axes.set_ylabel(described("accuracy").axis)
+        along.legends(drawing, [*methods, level], lines, groups, columns=2)
+    return drawing
+
+
+def bars(title: str, numbers: Mapping[str, Mapping[str, Spread]], names: Sequence[str]) -> Figure:
+    """Draw a panel of bars for each measure, a bar for each method."""
+    with style.styled():
+        drawing = style.blank(style.PAGE, 0.9 + 0.3 * len(numbers))
+        panels = drawing.subplots(1, len(names), sharey=True, squeeze=False)[0]
+        for axes, name in zip(panels, names, strict=True):
+            for place, each in enumerate(numbers.values()):
+                found = each[name]
+                axes.barh(place, found.mean, 0.62, color=style.COLOURS[place % len(style.COLOURS)])
+                if found.std is not None:
+                    axes.errorbar(found.mean, place, xerr=found.std, color="#222222", capsize=2, linewidth=0.9)
+            axes.set_xlabel(described(name).label)
+            axes.grid(False, axis="y")
+            axes.tick_params(axis="y", length=0)
+            axes.set_xlim(left=0)
+        panels[0].set_yticks(range(len(numbers)), list(numbers))
+        panels[0].invert_yaxis()
+        drawing.suptitle(title, x=0.005, ha="left", fontsize=style.FONT)
+    return drawing

@@ -8,35 +8,38 @@ statistics are made anew for every network.
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor
 
 from subspaces.core import checks, files, randomness
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.cache import Measured, Shelf
+from subspaces.evaluation.comparing import heading
 from subspaces.evaluation.display import bars, counted
 from subspaces.evaluation.statistics import Spread, spread
 from subspaces.experiments.evaluating.run_subject import run_subjects
+from subspaces.experiments.evaluating.training import training_of
+from subspaces.experiments.kept import Kept
 from subspaces.experiments.studies import tables
-from subspaces.experiments.studies.entries import Scores, in_columns, names, shown
-from subspaces.experiments.studies.network_mixtures import KINDS, PER, WORDS, Kind, Mixing
+from subspaces.experiments.studies.entries import in_columns, names, shown
+from subspaces.experiments.studies.mixtures import KINDS, PER, WORDS, Kind, Mixing
 from subspaces.experiments.studies.setting import Folder, OneRecipe, Setting, resolve, train_missing, whole_numbers
 from subspaces.experiments.studies.tables import Figure, Result, Table
 from subspaces.experiments.training import feasible, sharing
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.runs import Run
 from subspaces.experiments.training.signals import stop_on_signals
-from subspaces.reports.naming import heading
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SCHEMA = 1
 PARTS = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4)  # of the epochs, shared beside none
 MODELS = (2, 5)
 FILE = "measured.json"
 DRAWS = 2**16 - 1  # which have 16 bits of the seeds
-KEY = ("models", "shared", "kind")
-Cell = tuple[int, int, Kind]
-"""So many models that share so many epochs, and what is made of them."""
+KEY = ["models", "shared", "kind"]
 
 
 @dataclass(frozen=True)
@@ -142,17 +145,18 @@ class InstabilityStudy(Result):
 
     name: ClassVar[str] = "instability"
     plan: Plan
-    cells: dict[Cell, list[Scores]]  # one for each branch, draw or seed
+    frame: "pd.DataFrame"  # a row for each branch, draw or seed: models, shared, kind, seed and the metrics
     runs: list[Run]
     images: int
 
-    def spread(self, cell: Cell, metric: str) -> Spread:
-        """Return a metric over all that was measured of a cell."""
-        return spread([scores["test"][metric] for scores in self.cells[cell]])
+    @cached_property
+    def cells(self) -> "dict[tuple[int, int, Kind], pd.DataFrame]":
+        """The rows of so many models that share so many epochs, by what is made of them."""
+        return dict(iter(self.frame.groupby(KEY, sort=False)))
 
     def accuracy(self, models: int, shared: int, kind: Kind) -> Spread:
         """Return the accuracy of so many models that share so many epochs."""
-        return self.spread((models, shared, kind), "accuracy")
+        return spread(self.cells[models, shared, kind]["accuracy"].tolist())
 
     def tables(self) -> list[Table]:
         lines = [
@@ -164,10 +168,10 @@ class InstabilityStudy(Result):
 
     def rows(self) -> dict[str, list[dict[str, Any]]]:
         rows: list[dict[str, Any]] = []
-        for cell, scores in self.cells.items():
-            rows.append({**dict(zip(KEY, cell, strict=True)), "n": len(scores)})
+        for cell, found in self.cells.items():
+            rows.append({**dict(zip(KEY, cell, strict=True)), "n": len(found)})
             for metric in names():
-                rows[-1] |= in_columns(metric, self.spread(cell, metric), "mean", "std")
+                rows[-1] |= in_columns(metric, spread(found[metric].tolist()), "mean", "std")
         return {"instability": rows}
 
     def draw(self) -> Figure:
@@ -185,8 +189,11 @@ class InstabilityStudy(Result):
             "notes": self.notes(),
             "environments": tables.environments(self.runs),
             "cells": [
-                {**dict(zip(KEY, cell, strict=True)), "metrics": {m: asdict(self.spread(cell, m)) for m in names()}}
-                for cell in self.cells
+                {
+                    **dict(zip(KEY, cell, strict=True)),
+                    "metrics": {metric: asdict(spread(found[metric].tolist())) for metric in names()},
+                }
+                for cell, found in self.cells.items()
             ],
             "runs": [tables.started(run) for run in self.runs],
         }
@@ -194,7 +201,7 @@ class InstabilityStudy(Result):
     def heading(self) -> str:
         """Return what all networks share."""
         recipe = self.plan.recipe
-        return heading([recipe], f"{recipe.epochs} epochs", f"{self.images:,} test images")
+        return heading([training_of(recipe)], f"{recipe.epochs} epochs", f"{self.images:,} test images")
 
     def notes(self) -> list[str]:
         plan = self.plan
@@ -213,35 +220,36 @@ class InstabilityStudy(Result):
 
 def measure(plan: Plan, runs: Sequence[Run]) -> InstabilityStudy:
     """Measure what is missing, and return all of it."""
-    shelf, named = Shelf(plan.setting.out / FILE), {run.recipe.key: run for run in runs}
+    import pandas as pd
+
+    kept, named = Kept(plan.setting.out / FILE), {run.recipe.key: run for run in runs}
     trunks = [(seed, shared) for seed in plan.seeds for shared in plan.shared]
-    bench = run_subjects(plan.setting.data, plan.setting.measured_on.resolved())
+    subject = run_subjects(plan.setting.data, plan.setting.measured_on.resolved())
     with stop_on_signals() as stop, bars(plan.setting.show == "bar", stop.heed) as shown:
         total = len(trunks) * sum(models + 2 + len(PER) * plan.draws for models in plan.models)
         tick = counted(shown, "networks that share epochs", 0, total)
 
-        def of_trunk(trunk: tuple[int, int]) -> list[tuple[int, Kind, Measured]]:
+        def of_trunk(trunk: tuple[int, int]) -> list[dict[str, Any]]:
             """Measure the branches of one trunk, for every number of models."""
-            benches = [bench(named[one.key]) for one in plan.branches(*trunk)]
+            subjects = [subject(named[one.key]) for one in plan.branches(*trunk)]
             known: dict[int, dict[str, Tensor]] = {}
             found = []
             for models in plan.models:
-                mixing = Mixing(benches[:models], plan.draws, shelf, plan.setting.execution.precision, known)
-                for kind, one in mixing.measure():
-                    found.append((models, kind, one))
+                mixing = Mixing(subjects[:models], plan.draws, kept, plan.setting.execution.precision, known)
+                for kind, scores in mixing.measure():
+                    about = {"models": models, "shared": trunk[1], "kind": kind, "seed": trunk[0]}
+                    found.append({**about, **scores["test"]})
                     tick(1)
             return found
 
         found = sharing.share(
             trunks,
-            lambda trunk: sharing.beside(shelf.path, trunk),
+            lambda trunk: sharing.beside(kept.path, trunk),
             of_trunk,
             lambda trunk: f"the branches of seed {trunk[0]} that share {trunk[1]} epochs",
             stop,
         )
-    cells: dict[Cell, list[Scores]]
-    cells = {(models, shared, kind): [] for models in plan.models for shared in plan.shared for kind in KINDS}
-    for (_, shared), each in zip(trunks, found, strict=True):
-        for models, kind, one in each:
-            cells[models, shared, kind].append(one.metrics)
-    return InstabilityStudy(plan, cells, list(runs), found[0][0][2].images["test"])
+    frame = pd.DataFrame([row for rows in found for row in rows])
+    order = frame["kind"].map(KINDS.index)
+    frame = frame.assign(order=order).sort_values(["models", "shared", "order"], kind="stable").drop(columns="order")
+    return InstabilityStudy(plan, frame, list(runs), len(subject(runs[0]).images_of.test))

@@ -18,20 +18,12 @@ from subspaces.evaluation.display import bars, counted
 from subspaces.evaluation.metrics import METRICS, tally
 from subspaces.experiments.data import Split
 from subspaces.experiments.evaluating.run_subject import RunSubject, run_subjects, share
+from subspaces.experiments.kept import Kept
 from subspaces.experiments.methods import integral
-from subspaces.experiments.studies import tables
-from subspaces.experiments.studies.noise_levels import (
-    LEVELS,
-    QUICK,
-    NoiseStudy,
-    Plan,
-    columns,
-    measure_levels,
-    plan_levels,
-)
+from subspaces.experiments.studies import noise, tables
+from subspaces.experiments.studies.noise import LEVELS, QUICK, NoiseStudy, Plan, columns
 from subspaces.experiments.studies.setting import Folder, OneRecipe, Setting, train_missing
 from subspaces.experiments.studies.tables import Figure, Result, Table
-from subspaces.experiments.training import seals
 from subspaces.experiments.training.execution import Precision
 from subspaces.experiments.training.runs import Run
 from subspaces.experiments.training.signals import stop_on_signals
@@ -42,7 +34,7 @@ RATE = 0.02
 and with the usual 0.1 the training of LeNet breaks down."""
 SCHEMA = 1
 CHECKED = ("noise %", "seed", "ε", "rounding", "accuracy % of g(1)", "of the mean of f", "disagree %", "TV")
-FILE = "integral.json"
+FILE = "measured.json"
 IMAGES, BATCHES = 1000, 50  # of the check: test images, and batches for the batch-norm statistics of a point
 PRECISION: Precision = "float32"  # in which f is trained too, whatever a network computes in
 TOLERANCE = 1e-5
@@ -75,7 +67,7 @@ def study_integral(
 def plan(recipe: OneRecipe | Sequence[OneRecipe], setting: Setting, levels: Sequence[float]) -> Plan:
     """Check everything and return what is to be done; nothing is."""
     changes = {"learning_rate": RATE, **setting.changes}
-    found = plan_levels(recipe, replace(setting, ensembles=(), changes=changes), levels, {}, "accuracy")
+    found = noise.plan(recipe, replace(setting, ensembles=(), changes=changes), levels, {}, "accuracy")
     lines = [one for one in found.recipes if one.method == "integral"]
     if not lines:
         raise ArgumentError("no recipe has the method integral: expected one, such as mnist-integral")
@@ -92,7 +84,7 @@ def run(plan: Plan) -> "IntegralStudy":
 
 def measure(plan: Plan, runs: Sequence[Run]) -> "IntegralStudy":
     """Measure what is missing, and return all of it."""
-    found = measure_levels(plan, runs)
+    found = noise.measure(plan, runs)
     lines = [run for run in runs if run.recipe.method == "integral"]
     return IntegralStudy(found, measure_identities(lines, plan.setting))
 
@@ -189,31 +181,20 @@ class IntegralStudy(Result):
 
 def measure_identities(runs: Sequence[Run], setting: Setting) -> list[Identity]:
     """Compare the integral of f with g(1) in every run, unless that is there already."""
-    bench = run_subjects(setting.data, setting.measured_on.resolved())
+    kept, subject = Kept(setting.out / FILE), run_subjects(setting.data, setting.measured_on.resolved())
     with stop_on_signals() as stop, bars(setting.show == "bar", stop.heed) as shown:
         tick = counted(shown, "integrals of f", 0, len(runs))
 
         def identity(one: RunSubject) -> Identity:
-            found = _read_or_measure(one)
+            key = {"family": one.checksum, "batches": BATCHES, "precision": PRECISION}
+            found = kept.find(key)
+            if found is None:
+                found = asdict(measure_identity(one))
+                kept.add(key, found)
             tick(1)
-            return found
+            return Identity(**found)
 
-        return share([bench(run) for run in runs], identity, stop)
-
-
-def _read_or_measure(bench: RunSubject) -> Identity:
-    path, remedy = bench.run.folder / FILE, "remove it, and it is measured again"
-    key = {"family": bench.checksum, "batches": BATCHES, "precision": PRECISION}
-    if seals.there(path, remedy):
-        stored = seals.read_json(path, bench.recipe.key, remedy).content
-        try:
-            if stored["key"] == key:
-                return Identity(**stored["identity"])
-        except (KeyError, TypeError) as error:
-            raise seals.damaged(path, error, remedy) from None
-    made = measure_identity(bench)
-    seals.write_json(path, {"key": key, "identity": asdict(made)}, bench.recipe.key)
-    return made
+        return share([subject(run) for run in runs], identity, stop)
 
 
 def measure_identity(bench: RunSubject) -> Identity:

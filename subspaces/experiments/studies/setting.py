@@ -10,13 +10,13 @@ from typing import Any, Literal
 from subspaces.core import checks
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.settings import PASSES
-from subspaces.experiments.evaluating.ensembles import ALIKE
 from subspaces.experiments.evaluating.evaluate import evaluate
 from subspaces.experiments.methods.fields import MOST
 from subspaces.experiments.training import feasible
 from subspaces.experiments.training.api import configure, train_recipes
 from subspaces.experiments.training.display import Mode, check_mode
 from subspaces.experiments.training.execution import Execution
+from subspaces.experiments.training.feasible import DATA as ALIKE
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.recipes import RECIPES
 from subspaces.experiments.training.runs import Run

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from subspaces.errors import ArgumentError, MissingPackageError
-from subspaces.reports.reading import Group, Source, gather
+from subspaces.evaluation.comparing import Group, groups_of
+from subspaces.evaluation.evaluation import Evaluation
 from subspaces.text import nearest
 
 if TYPE_CHECKING:
@@ -19,77 +20,63 @@ FORMATS = (".png", ".pdf")
 
 @dataclass(frozen=True)
 class Kind:
-    """A figure that can be drawn."""
+    """A figure that can be drawn, by the function of its name in a module of this package."""
 
-    drawn_by: str  # a module of this package, and its function, which has the name of the figure with underscores
+    module: str
     description: str
-    metric: str | None  # what --metric changes, in words; None: nothing
+    metric: str | None = None  # what --metric changes, in words; None: nothing
     evaluated: bool = True
 
-    @property
-    def name(self) -> str:
-        """What it is called."""
-        return self.drawn_by.partition(".")[2].replace("_", "-")
 
-
-KINDS: dict[str, Kind] = {
-    kind.name: kind
-    for kind in (
-        Kind(
-            "along.along",
-            "A metric of the points of lines and curves, and of the ensembles of α and 1−α; single networks as lines.",
-            "--metric says which.",
-        ),
-        Kind(
-            "along.betas",
-            "The same as `along` for runs that differ in β, with a panel for every method.",
-            "--metric says which.",
-        ),
-        Kind(
-            "plane.plane",
-            "Contours of error and loss on planes through three networks, with the subspace drawn in.",
-            "--metric draws one of them.",
-        ),
-        Kind(
-            "distances.training",
-            "L2 distance and cos² between the vertices over the epochs, from the logs.",
-            "--metric adds a column of the log.",
-            evaluated=False,
-        ),
-        Kind(
-            "vertices.vertices",
-            "Accuracy and ECE of the midpoint (or the first two metrics) against the number of vertices m; a single "
-            "network is m = 1. "
-            "An ensemble method is shown by the ensemble of its m members.",
-            "--metric draws another.",
-        ),
-        Kind(
-            "confidence.reliability",
-            "Accuracy against confidence, and how often each confidence occurs, of midpoints and ensembles.",
-            None,
-        ),
-        Kind(
-            "confidence.selective",
-            "The error among the most confident predictions against the share that is kept, with the area below it.",
-            None,
-        ),
-        Kind(
-            "distances.diversity",
-            "How different vertices are: total variation of predictions, L2 distance and cos² of weights.",
-            "--metric tv, disagreement, feature_cosine, l2 or cos2 draws one.",
-        ),
-        Kind(
-            "shift.shift",
-            "The relative change (b − a)/a from test images to shifted ones, by corruption and on average over "
-            "severities, minus that of standard training if it is among the runs; stars are the best points of lines.",
-            "--metric says of what.",
-        ),
-        Kind(
-            "shift.shift_along",
-            "The same as `along` on shifted images, with a panel for every corruption and the best point of each.",
-            "--metric says which.",
-        ),
-    )
+PANELS = "with a panel for every"
+MINUS = "minus that of standard training if it is among the runs; stars are the best points of lines."
+KINDS = {
+    "along": Kind(
+        "along",
+        "A metric of the points of lines and curves, and of the ensembles of α and 1−α; single networks as lines.",
+        "--metric says which.",
+    ),
+    "betas": Kind("along", f"The same as `along` for runs that differ in β, {PANELS} method.", "--metric says which."),
+    "plane": Kind(
+        "plane",
+        "Contours of error and loss on planes through three networks, with the subspace drawn in.",
+        "--metric draws one of them.",
+    ),
+    "training": Kind(
+        "distances",
+        "L2 distance and cos² between the vertices over the epochs, from the logs.",
+        "--metric adds a column of the log.",
+        evaluated=False,
+    ),
+    "vertices": Kind(
+        "vertices",
+        "Accuracy and ECE of the midpoint (or the first two metrics) against the number of vertices m; a single "
+        "network is m = 1. An ensemble method is shown by the ensemble of its m members.",
+        "--metric draws another.",
+    ),
+    "reliability": Kind(
+        "confidence", "Accuracy against confidence, and how often each confidence occurs, of midpoints and ensembles."
+    ),
+    "selective": Kind(
+        "confidence",
+        "The error among the most confident predictions against the share that is kept, with the area below it.",
+    ),
+    "diversity": Kind(
+        "distances",
+        "How different vertices are: total variation of predictions, L2 distance and cos² of weights.",
+        "--metric tv, disagreement, feature_cosine, l2 or cos2 draws one.",
+    ),
+    "shift": Kind(
+        "shift",
+        "The relative change (b − a)/a from test images to shifted ones, by corruption and on average over "
+        f"severities, {MINUS}",
+        "--metric says of what.",
+    ),
+    "shift-along": Kind(
+        "shift",
+        f"The same as `along` on shifted images, {PANELS} corruption and the best point of each.",
+        "--metric says which.",
+    ),
 }
 
 
@@ -100,25 +87,38 @@ def find(name: str) -> Kind:
     return KINDS[name]
 
 
-def draw(name: str, sources: Source | Iterable[Source], *, metric: str | None = None, split: str = "test") -> "Figure":
-    """Draw a figure of families on one data set: runs, their folders, evaluations, or files of such."""
-    kind = find(name)
-    if metric is not None and kind.metric is None:
+def check(name: str, metric: str | None) -> None:
+    """Refuse a figure that there is not, and a metric for one without a choice of it."""
+    if metric is not None and find(name).metric is None:
         raise ArgumentError(f"metric={metric!r}: the figure {name!r} has no choice of a metric, leave it out")
-    return draw_groups(name, gather(sources, evaluated=kind.evaluated), metric, split)
+
+
+def draw(
+    name: str, evaluations: Evaluation | Iterable[Evaluation], *, metric: str | None = None, split: str = "test"
+) -> "Figure":
+    """Draw a figure of evaluations on one data set."""
+    check(name, metric)
+    return draw_groups(name, groups_of(listed(evaluations)), metric, split)
+
+
+def listed(evaluations: Evaluation | Iterable[Evaluation]) -> list[Evaluation]:
+    """Return one evaluation or several as a list, and refuse none."""
+    found = [evaluations] if isinstance(evaluations, Evaluation) else list(evaluations)
+    if not found:
+        raise ArgumentError("no evaluations were given: expected one or more")
+    return found
 
 
 def draw_groups(name: str, groups: Sequence[Group], metric: str | None = None, split: str = "test") -> "Figure":
     """Draw a figure of groups of runs that were read already."""
-    file, _, function = find(name).drawn_by.partition(".")
     try:
-        module = importlib.import_module(f"{__name__}.{file}")
+        module = importlib.import_module(f"{__name__}.{find(name).module}")
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "matplotlib":
             raise
         raise MissingPackageError("figures need matplotlib: pip install 'subspaces[figures]'") from None
     with module.style.styled():
-        figure: Figure = getattr(module, function)(groups, metric, split)
+        figure: Figure = getattr(module, name.replace("-", "_"))(groups, metric, split)
     module.style.settle(figure)
     return figure
 
@@ -134,22 +134,6 @@ def outputs(name: str, out: str | os.PathLike[str] | None = None) -> list[Path]:
     if path.is_dir() or not path.parent.is_dir():
         raise ArgumentError(f"{path} is a folder" if path.is_dir() else f"the folder {path.parent} does not exist")
     return [path]
-
-
-def plot(
-    name: str,
-    sources: Source | Iterable[Source],
-    out: str | os.PathLike[str] | None = None,
-    *,
-    metric: str | None = None,
-    split: str = "test",
-) -> list[Path]:
-    """Draw a figure into files, and return their paths."""
-    paths = outputs(name, out)
-    figure = draw(name, sources, metric=metric, split=split)
-    for path in paths:
-        save(figure, path)
-    return paths
 
 
 def save(figure: "Figure", path: Path) -> None:

@@ -6,18 +6,18 @@ from dataclasses import replace
 from typing import Any
 
 import matplotlib as mpl
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from subspaces.experiments.training.runs import RunError
-from subspaces.reports.answers import answered, first
+from subspaces.errors import UserError
+from subspaces.evaluation import curves
+from subspaces.evaluation.comparing import Group
+from subspaces.evaluation.curves import described, usual
+from subspaces.evaluation.group_answers import first
 from subspaces.reports.figures import style
 from subspaces.reports.figures.style import MARKERS, Look
-from subspaces.reports.measures import measure, usual
-from subspaces.reports.reading import Curve, Group
 
 Keys = tuple[list[Line2D], list[Line2D]]
 
@@ -30,15 +30,15 @@ def along(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     axes = drawing.add_subplot()
     keys = panel(axes, groups, style.looks(groups), metric, split)
     axes.set_title(style.heading(groups, split))
-    axes.set_ylabel(measure(metric, groups).axis)
+    axes.set_ylabel(described(metric, groups).axis)
     legends(drawing, *keys, groups, columns=2)
     return drawing
 
 
 def check_intervals(groups: Sequence[Group]) -> None:
     """Refuse groups of which none has an alpha."""
-    if not any(group.runs[0].interval for group in groups):
-        raise RunError(f"no line or curve among the runs ({style.listed(groups)}): there is no α to walk along")
+    if not any(group.interval for group in groups):
+        raise UserError(f"no line or curve among the runs ({style.listed(groups)}): there is no α to walk along")
 
 
 def legends(
@@ -56,22 +56,22 @@ def legends(
 
 def panel(axes: Axes, groups: Sequence[Group], looks: Sequence[Look], metric: str, split: str) -> Keys:
     """Draw groups into one panel, and return what its legends explain: methods, and what the lines and stars are."""
-    scale = measure(metric, groups).scale
+    scale = described(metric, groups).scale
     handles = []
     for group, look in zip(groups, looks, strict=True):
-        if group.runs[0].interval:
-            style.band(axes, group.along(metric, split), scale, look, style.DASHED, every=4)
-            pairs = mirrored(group.along(metric, split, ensemble=True))
+        if group.interval:
+            style.band(axes, curves.along(group, metric, split), scale, look, style.DASHED, every=4)
+            pairs = curves.mirrored(curves.along(group, metric, split, average=None))
             if len(pairs.grid):
                 style.band(axes, pairs, scale, look, "-", every=4)
             handles.append(style.key(look, group.label, "none"))
         else:
-            single = group.runs[0].single
-            flat = look if single else replace(look, line=style.DOTS[1])
-            baseline = style.level(axes, first(group, split).curve(metric), scale, flat)
+            answer = first(group, split)
+            flat = look if group.single else replace(look, line=style.DOTS[1])
+            baseline = style.level(axes, curves.level(answer, metric), scale, flat)
             baseline.set_label(group.label)
-            plain = single and look.marker == "*"  # as it is drawn
-            handles.append(baseline if plain else style.key(flat, answered(group, group.label, split)))
+            plain = group.single and look.marker == "*"  # as it is drawn
+            handles.append(baseline if plain else style.key(flat, answer.brief(group.label)))
     lines = [
         Line2D([], [], color="#555555", linestyle=style.DASHED, label="network at α"),
         Line2D([], [], color="#555555", label="ensemble of α and 1−α"),
@@ -82,22 +82,16 @@ def panel(axes: Axes, groups: Sequence[Group], looks: Sequence[Look], metric: st
     return handles, lines
 
 
-def mirrored(pairs: Curve) -> Curve:
-    """Return ensembles of alpha and 1 - alpha over the whole range: they are the same at both."""
-    above = pairs.grid < 0.5
-    grid = np.concatenate([pairs.grid, 1 - pairs.grid[above][::-1]])
-    return Curve(grid, np.concatenate([pairs.values, pairs.values[:, above][:, ::-1]], axis=1))
-
-
 def chosen(axes: Axes, groups: Sequence[Group], looks: Sequence[Look], metric: str, split: str) -> list[Line2D]:
     """Mark what was chosen by the metric, where a group is one run; a choice on the split that is shown is hollow.
 
     With several seeds every run has a choice of its own, and none belongs to the mean that is drawn.
     """
     handles: dict[str, Line2D] = {}
-    scale = measure(metric, groups).scale
+    scale = described(metric, groups).scale
     for group, look in zip(groups, looks, strict=True):
-        choices = group.runs[0].record.choices if len(group.runs) == 1 and group.runs[0].interval else []
+        alone = len(group.evaluations) == 1 and group.interval and group.rows is None
+        choices = group.evaluations[0].choices if alone else []
         for choice in choices:
             if (
                 choice.what not in ("point", "pair")
@@ -128,13 +122,13 @@ def caption(groups: Sequence[Group], handles: Sequence[Line2D]) -> str:
 def betas(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     """Draw a panel for every method, with colours from dark to light as beta grows."""
     metric = metric or usual(groups)[0].name
-    families = by_method([group for group in groups if group.runs[0].interval and not math.isnan(beta_of(group))])
+    families = by_method([group for group in groups if group.interval and not math.isnan(beta_of(group))])
     if not any(len(members) > 1 for members in families.values()):
-        raise RunError(
+        raise UserError(
             f"no line or curve with several β among the runs ({style.listed(groups)}): "
             "expected two or more that differ in β alone"
         )
-    singles = [group for group in groups if group.runs[0].single]
+    singles = [group for group in groups if group.single]
     strengths = sorted({beta_of(group) for members in families.values() for group in members})
     looks = dict(zip(strengths, shades(len(strengths)), strict=True))
     width = style.COLUMN if len(families) == 1 else style.PAGE
@@ -147,7 +141,7 @@ def betas(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
         for found, handles in zip((methods, lines), panel(axes, named, shown, metric, split), strict=True):
             found |= {str(handle.get_label()): handle for handle in handles}
         axes.set_title(name if len(families) > 1 else f"{name} · {style.heading(groups, split)}")
-    panels[0].set_ylabel(measure(metric, groups).axis)
+    panels[0].set_ylabel(described(metric, groups).axis)
     heading = style.heading(groups, split) if len(families) > 1 else ""
     ordered = [*(methods.pop(f"β = {beta:g}") for beta in strengths), *methods.values()]
     legends(drawing, ordered, list(lines.values()), groups, 2 if len(families) == 1 else 4, heading)
@@ -156,7 +150,7 @@ def betas(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
 
 def beta_of(group: Group) -> float:
     """Return the strength of the penalty; NaN where there is none."""
-    found = None if group.recipe is None else group.recipe.to_dict().get("beta")
+    found = None if group.training is None else group.training.recipe.get("beta")
     return math.nan if found is None else float(found)
 
 

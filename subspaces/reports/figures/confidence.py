@@ -1,7 +1,7 @@
 """What confidences are worth: reliability diagrams, and risk against coverage."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,12 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from subspaces.evaluation import statistics
-from subspaces.reports.answers import Answer, confident
+from subspaces.errors import UserError
+from subspaces.evaluation import curves, statistics
+from subspaces.evaluation.comparing import Group, check_split
+from subspaces.evaluation.curves import Array
+from subspaces.evaluation.group_answers import GroupAnswer, headed
 from subspaces.reports.figures import style
-from subspaces.reports.reading import Array, Group
 
 ACROSS = 4  # diagrams in a row
 BAR, GAP = "#56B4E9", "#D55E00"
@@ -39,7 +41,7 @@ def reliability(groups: Sequence[Group], metric: str | None, split: str) -> Figu
     panels = drawing.subplots(2 * down, across, squeeze=False, sharey="row", height_ratios=[3, 1] * down)
     for k, answer in enumerate(shown):
         row, column = divmod(k, across)
-        _diagram(panels[2 * row, column], panels[2 * row + 1, column], answer)
+        _diagram(panels[2 * row, column], panels[2 * row + 1, column], answer, split)
     for k in range(len(shown), down * across):
         for axes in panels[2 * (k // across) : 2 * (k // across) + 2, k % across]:
             axes.set_axis_off()
@@ -52,15 +54,27 @@ def reliability(groups: Sequence[Group], metric: str | None, split: str) -> Figu
         Patch(facecolor="none", edgecolor=GAP, hatch="/////", label="confidence minus accuracy"),
         Line2D([], [], color="black", linestyle=style.DASHED, linewidth=0.8, label="right as often as confident"),
     ]
-    many = any(len(group.runs) > 1 for group in groups)
+    many = any(len(group.evaluations) > 1 for group in groups)
     note = f"bars: the images of all seeds together\nECE: {style.seeds(groups)}" if many else style.seeds(groups)
     style.legend(drawing, handles, columns=3, title=note)
     return drawing
 
 
-def pooled(answer: Answer) -> Bins:
+def confident(groups: Sequence[Group], split: str, part: str) -> list[GroupAnswer]:
+    """Return what stands for each group, if it has reliability or risk over coverage, which not every task has."""
+    found = headed(groups, split)
+    if not found:
+        check_split(groups[0], split)
+    for answer in found:
+        if any(getattr(row, part) is None for row in answer.curves(split)):
+            what = part.replace("_", " over ")
+            raise UserError(f"{answer.label} has no {what}: expected a classification of examples")
+    return found
+
+
+def pooled(answer: GroupAnswer, split: str) -> Bins:
     """Return the bins of all seeds together, weighted by how many predictions each has."""
-    tables = [row.reliability for row in answer.rows if row.reliability is not None]
+    tables = [row.reliability for row in answer.curves(split) if row.reliability is not None]
     count = np.array([table.count for table in tables], np.float64)  # [seeds, bins]
     confidence = np.array([table.confidence for table in tables], np.float64)  # None becomes NaN
     accuracy = np.array([table.accuracy for table in tables], np.float64)
@@ -70,7 +84,7 @@ def pooled(answer: Answer) -> Bins:
     return Bins(total / total.sum(), means[0], means[1])
 
 
-def title(answer: Answer) -> str:
+def title(answer: GroupAnswer) -> str:
     """Return what predicts, in lines that fit above a diagram, and its ECE."""
     parts = answer.label.rpartition(": ")
     names = [f"{parts[0]}:", parts[2]] if parts[0] else [parts[2]]
@@ -79,8 +93,8 @@ def title(answer: Answer) -> str:
     return "\n".join([*(style.wrapped(name, width) for name in names), f"ECE {error} %"])
 
 
-def _diagram(axes: Axes, below: Axes, answer: Answer) -> None:
-    bins = pooled(answer)
+def _diagram(axes: Axes, below: Axes, answer: GroupAnswer, split: str) -> None:
+    bins = pooled(answer, split)
     edges = np.linspace(0, 100, len(bins.share) + 1)
     width, centers = edges[1], (edges[:-1] + edges[1:]) / 2
     accuracy, confidence = 100 * np.nan_to_num(bins.accuracy), 100 * np.nan_to_num(bins.confidence)
@@ -109,8 +123,9 @@ def selective(groups: Sequence[Group], metric: str | None, split: str) -> Figure
     handles = []
     for answer in confident(groups, split, "risk_coverage"):
         look = looks[answer.group.label]
-        line = look.line if answer.group.runs[0].single else "-" if answer.networks > 1 else style.DASHED
-        drawn = style.band(axes, answer.risk(), 100, look, line, every=8)
+        line = look.line if answer.group.single else "-" if answer.networks > 1 else style.DASHED
+        curve = curves.risk(answer.curves(split))
+        drawn = style.band(axes, replace(curve, grid=100 * curve.grid), 100, look, line, every=8)
         area = statistics.shown(answer.spread("aurc"), 100).replace(" ± ", "\u00a0±\u00a0")
         drawn.set_label(f"{answer.label} ({area})")
         drawn.set_clip_on(False)  # markers on the axes are whole

@@ -7,29 +7,30 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from subspaces.errors import ArgumentError
+from subspaces.errors import ArgumentError, UserError
+from subspaces.evaluation import curves
+from subspaces.evaluation.comparing import Group, check_split, place
+from subspaces.evaluation.curves import Array, described
+from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.statistics import spread
-from subspaces.experiments.methods import METHODS
-from subspaces.experiments.training.runs import RunError
 from subspaces.reports.figures import style
-from subspaces.reports.measures import measure
-from subspaces.reports.reading import Array, Group, Reading
 from subspaces.text import nearest
 
 LOGGED = ("l2", "cos2")
+OWN = "#0072B2"  # of a family that is no run
 
 
 def diversity(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     """Draw a panel of bars for each measure, a bar for each group."""
-    families = [group for group in groups if not group.runs[0].single]
-    rows = (row for group in families for row in group.runs[0].record.rows)
+    families = [group for group in groups if not group.single]
+    rows = (row for group in families for row in group.evaluations[0].rows)
     predicted = next((list(row.diversity) for row in rows if row.diversity), [])
     if metric is not None and metric not in (*LOGGED, *predicted):
         raise ArgumentError(f"metric={metric!r}: {nearest(metric, (*LOGGED, *predicted))}")
     if not families:
-        raise RunError("only single networks among the runs: expected a line, a curve or a simplex")
+        raise UserError("only single networks among the runs: expected a line, a curve or a simplex")
     weights = [
-        name for name in LOGGED if all(_weights(run, name) is not None for each in families for run in each.runs)
+        name for name in LOGGED if all(_weights(one, name) is not None for each in families for one in each.evaluations)
     ]
     metrics = [*predicted[:1], *weights] if metric is None else [metric]
     width = style.COLUMN if len(metrics) == 1 else style.PAGE
@@ -49,13 +50,13 @@ def diversity(groups: Sequence[Group], metric: str | None, split: str) -> Figure
 
 
 def _bars(axes: Axes, groups: Sequence[Group], metric: str, split: str) -> None:
-    shown = measure(metric, groups)
-    for place, group in enumerate(groups):
+    shown = described(metric, groups)
+    for at, group in enumerate(groups):
         values = spread((shown.scale * measured(group, metric, split)).tolist())
-        axes.barh(place, values.mean, 0.62, color=_hue(group))
+        axes.barh(at, values.mean, 0.62, color=_hue(group))
         if values.std is not None:
-            axes.errorbar(values.mean, place, xerr=values.std, color="#222222", capsize=2, linewidth=0.9)
-        end = (values.mean + (values.std or 0), place)
+            axes.errorbar(values.mean, at, xerr=values.std, color="#222222", capsize=2, linewidth=0.9)
+        end = (values.mean + (values.std or 0), at)
         axes.annotate(f"{values.mean:.3g}", end, (4, 0), textcoords="offset points", va="center_baseline")
     axes.set_xlabel(f"{shown.axis}\n{between(groups, metric)}")
     axes.grid(False, axis="y")
@@ -66,8 +67,7 @@ def _bars(axes: Axes, groups: Sequence[Group], metric: str, split: str) -> None:
 
 def _hue(group: Group) -> str:
     """Return the colour of a method, the first of which is for the second: a single network has no vertices."""
-    place = len(METHODS) if group.recipe is None else list(METHODS).index(group.recipe.method)
-    return style.COLOURS[(place - 1) % len(style.COLOURS)]
+    return OWN if group.training is None else style.COLOURS[(int(group.training.order[0]) - 1) % len(style.COLOURS)]
 
 
 def between(groups: Sequence[Group], metric: str) -> str:
@@ -75,37 +75,39 @@ def between(groups: Sequence[Group], metric: str) -> str:
     if metric in LOGGED:
         return "weights of vertices"
     words = {True: "ends", False: "vertices"}
-    return "predictions of " + " or ".join(sorted({words[group.runs[0].interval] for group in groups}))
+    return "predictions of " + " or ".join(sorted({words[group.interval] for group in groups}))
 
 
 def measured(group: Group, metric: str, split: str) -> Array:
-    """Return a measure of difference for each seed: of weights from the result, of predictions from the record."""
+    """Return a measure of difference for each seed: of the weights, or of what the vertices predict."""
+    if metric not in LOGGED:
+        check_split(group, split)
     found = []
-    for run in group.runs:
-        value = _weights(run, metric) if metric in LOGGED else _predictions(run, metric, split)
+    for one in group.evaluations:
+        value = _weights(one, metric) if metric in LOGGED else _predictions(group, one, metric, split)
         if value is None:
-            what = "weights" if metric in LOGGED else f"{'ends' if run.interval else 'vertices'} on {split!r}"
-            hint = "" if run.run is None else f": run `subspaces evaluate {run.folder}`"
-            raise RunError(f"{run.folder} has no {metric} of its {what}{hint}")
+            what = "weights" if metric in LOGGED else f"{'ends' if group.interval else 'vertices'} on {split!r}"
+            hint = "" if one.training is None else f": run `subspaces evaluate {place(one)}`"
+            raise UserError(f"{place(one)} has no {metric} of its {what}{hint}")
         found.append(value)
     return np.array(found)
 
 
-def _weights(run: Reading, metric: str) -> float | None:
-    if run.run is None:
-        return run.record.statistics.get(metric)
-    if run.run.finished:  # the vertices of the family, which need not be what the log is of
-        return float(run.run.result[metric])
-    if not run.log:
-        raise RunError(f"{run.folder} has no log.jsonl: train it first")
-    return float(run.log[-1][metric])
+def _weights(one: Evaluation, metric: str) -> float | None:
+    """Return how far apart the vertices of the family are, which need not be what the log is of."""
+    last = one.training.log[-1:] if one.training is not None else []
+    found = one.statistics.get(metric, last[0].get(metric) if last else None)
+    return None if found is None else float(found)
 
 
-def _predictions(run: Reading, metric: str, split: str) -> float | None:
+def _predictions(group: Group, one: Evaluation, metric: str, split: str) -> float | None:
     """Return a measure of the ends of a line or curve, which need not be the first of its points, or of vertices."""
-    rows = [row for row in run.rows(split) if row.kind == "ensemble" and row.role == "vertex"]
-    row = run.pairs(split).get(0.0) if run.interval else next(iter(rows), None)
-    return None if row is None or row.diversity is None else row.diversity.get(metric)
+    rows = [row for row in one.rows if row.split == split and row.kind == "ensemble"]
+    if group.interval:
+        rows = [row for row in rows if row.role == "along" and 0.0 in row.alphas and 1.0 in row.alphas]
+    else:
+        rows = [row for row in rows if row.role == "vertex"]
+    return None if not rows or rows[0].diversity is None else rows[0].diversity.get(metric)
 
 
 # Over the epochs
@@ -113,7 +115,7 @@ def _predictions(run: Reading, metric: str, split: str) -> float | None:
 
 def training(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     """Draw L2 distance and cos² one above the other, and a column of the log below where one is named."""
-    columns = list(LOGGED) if any(not group.runs[0].trained_alone for group in groups) else []
+    columns = list(LOGGED) if any(not group.trained_alone for group in groups) else []
     if metric is not None and metric not in columns:
         columns.append(metric)
     _check_logs(groups, columns)
@@ -121,10 +123,10 @@ def training(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     panels = drawing.subplots(len(columns), 1, sharex=True, squeeze=False)[:, 0]
     looks = style.looks(groups)
     for axes, column in zip(panels, columns, strict=True):
-        quantity = measure(column)
+        quantity = described(column)
         for group, look in zip(groups, looks, strict=True):
-            curve = group.logged(column)
-            if len(curve.grid) and not (group.runs[0].trained_alone and column in LOGGED):
+            curve = curves.logged(group, column)
+            if len(curve.grid) and not (group.trained_alone and column in LOGGED):
                 style.band(axes, curve, quantity.scale, look, every=max(1, len(curve.grid) // 6))
         axes.set_ylabel(quantity.axis)
         if column in LOGGED:
@@ -133,9 +135,7 @@ def training(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     panels[-1].set_xlabel("epoch")
     panels[-1].xaxis.set_major_locator(MaxNLocator(7, integer=True, steps=[1, 2, 5, 10]))
     shown = [
-        pair
-        for pair in zip(groups, looks, strict=True)
-        if columns[2:] or not columns[1:] or not pair[0].runs[0].trained_alone
+        pair for pair in zip(groups, looks, strict=True) if columns[2:] or not columns[1:] or not pair[0].trained_alone
     ]
     handles = [style.key(look, group.label) for group, look in shown]
     style.legend(drawing, handles, columns=2, title=style.seeds([group for group, _ in shown]))
@@ -144,12 +144,13 @@ def training(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
 
 def _check_logs(groups: Sequence[Group], columns: Sequence[str]) -> None:
     """Refuse runs without a log, a column that no log has, and single networks alone."""
-    for run in (run for group in groups for run in group.runs):
-        if not run.log:
-            raise RunError(f"{run.folder} has no log.jsonl: train it first")
-    known = dict.fromkeys(name for group in groups for row in group.runs[0].log for name in row if name != "epoch")
+    for one in (one for group in groups for one in group.evaluations):
+        if one.training is None or not one.training.log:
+            raise UserError(f"{place(one)} has no log.jsonl: train it first")
+    logs = [group.training.log for group in groups if group.training is not None]
+    known = dict.fromkeys(name for log in logs for row in log for name in row if name != "epoch")
     for column in columns:
         if column not in known:
             raise ArgumentError(f"metric={column!r} is no column of the logs: {nearest(column, known)}")
     if not columns:
-        raise RunError("only single networks among the runs: they have no distance between vertices; name a --metric")
+        raise UserError("only single networks among the runs: they have no distance between vertices; name a --metric")

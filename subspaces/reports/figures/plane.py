@@ -13,13 +13,12 @@ from matplotlib.text import Annotation
 from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import Bbox
 
-from subspaces.errors import ArgumentError
+from subspaces.errors import ArgumentError, UserError
+from subspaces.evaluation.comparing import Group, place
+from subspaces.evaluation.curves import Array, described
 from subspaces.evaluation.plane import begun
-from subspaces.evaluation.record import Description, Drawn, Plane
-from subspaces.experiments.training.runs import RunError
+from subspaces.evaluation.rows import Description, Drawn, Plane
 from subspaces.reports.figures import style
-from subspaces.reports.measures import measure
-from subspaces.reports.reading import Array, Group
 from subspaces.text import nearest
 
 ACROSS = 3  # panels in a row
@@ -45,7 +44,7 @@ def plane(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     metric = {"error": "accuracy", "loss": "nll"}.get(metric or "", metric)
     if metric is not None and metric not in known:
         raise ArgumentError(f"metric={metric!r} was not measured on planes: {nearest(metric, known)}")
-    quantities = [measure(name, groups) for name in (known if metric is None else [metric])]
+    quantities = [described(name, groups) for name in (known if metric is None else [metric])]
     across = min(len(panels), ACROSS)
     rows = -(-len(panels) // across)  # for each quantity
     width = style.COLUMN if across == 1 else style.PAGE
@@ -53,12 +52,12 @@ def plane(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     height = 0.3 + (side * _aspect(panels) + 0.5) * rows * len(quantities)
     drawing = style.blank(width, height, layout="compressed")
     axes = drawing.subplots(rows * len(quantities), across, squeeze=False)
-    for place, quantity in enumerate(quantities):
-        _quantity(drawing, axes[place * rows : (place + 1) * rows].ravel(), panels, quantity)
+    for at, quantity in enumerate(quantities):
+        _quantity(drawing, axes[at * rows : (at + 1) * rows].ravel(), panels, quantity)
     drawing.suptitle(style.heading(groups, split), fontsize=style.FONT)
     style.fit(drawing)
-    for place in range(len(quantities)):
-        for each, panel in zip(axes[place * rows :].ravel(), panels, strict=False):
+    for at in range(len(quantities)):
+        for each, panel in zip(axes[at * rows :].ravel(), panels, strict=False):
             corners = panel.plane.corners
             place_names(drawing, each, [(short(corner.label, groups), corner.x, corner.y) for corner in corners])
     return drawing
@@ -68,15 +67,15 @@ def planes(groups: Sequence[Group], split: str) -> list[Panel]:
     """Return every plane that was measured on a split."""
     found, unfinished = [], ""
     for group in groups:
-        for run in group.runs:
-            for plane in (plane for plane in run.record.planes if plane.split == split):
+        for one, number in zip(group.evaluations, group.seeds, strict=True):
+            for plane in (plane for plane in one.planes if plane.split == split):
                 if not begun(plane):
-                    unfinished = f"; the plane {plane.name!r} of {run.folder} is empty"
+                    unfinished = f"; the plane {plane.name!r} of {place(one)} is empty"
                     continue
-                seed = f", seed {run.seed}" if len(group.runs) > 1 else ""
+                seed = f", seed {number}" if len(group.evaluations) > 1 else ""
                 found.append(Panel(f"{group.label}{seed}", plane))
     if not found:
-        raise RunError(
+        raise UserError(
             f"no plane on {split!r} among the runs{unfinished}: `subspaces evaluate RUN --plane` measures the one "
             "through three vertices, --plane-through OTHER one through networks of other runs"
         )
@@ -102,8 +101,8 @@ def levels(grids: Sequence[Array], count: int = 12) -> Array:
 
 def short(label: str, groups: Sequence[Group]) -> str:
     """Return the name of a corner without the data set, which all have in common, and in two lines if it is long."""
-    recipe = groups[0].recipe
-    return label.removeprefix("" if recipe is None else f"{recipe.dataset}-").replace(" seed ", "\nseed ", 1)
+    run = groups[0].training
+    return label.removeprefix("" if run is None else f"{run.recipe['dataset']}-").replace(" seed ", "\nseed ", 1)
 
 
 def _aspect(panels: Sequence[Panel]) -> float:

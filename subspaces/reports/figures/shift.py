@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,16 +12,16 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from subspaces.evaluation.record import Description
+from subspaces.errors import ArgumentError, UserError
+from subspaces.evaluation import conditions, curves
+from subspaces.evaluation.comparing import SPLIT, Group, check_split, of_seeds, place, standard_for
+from subspaces.evaluation.conditions import Condition, averaged_over, best_along, changed, on, shifted_rows
+from subspaces.evaluation.curves import described, usual
+from subspaces.evaluation.rows import Description
 from subspaces.evaluation.statistics import spread
-from subspaces.experiments.training.runs import RunError
-from subspaces.reports import shifts
-from subspaces.reports.answers import Seeds, standard_for
 from subspaces.reports.figures import along, style
 from subspaces.reports.figures.style import Look
-from subspaces.reports.measures import measure, usual
-from subspaces.reports.reading import Group
-from subspaces.reports.shifts import Condition
+from subspaces.text import nearest
 
 ROOM = 0.8  # of the place of a corruption, for its bars
 GAP = 0.6  # between groups of corruptions, in such places
@@ -30,7 +30,7 @@ GREY = "#555555"
 STAR: dict[str, Any] = {"marker": "*", "markersize": 7, "markeredgewidth": 0.7, "linestyle": "none"}
 STAR["markerfacecolor"] = "white"  # chosen on the very images that it is reported on
 BEST = "best network at any α, chosen on these very images"
-Changes = list[dict[Seeds, float]]
+Changes = list[dict[tuple[int, ...], float]]
 """A relative change for each seed, in every place of the axis."""
 
 
@@ -47,9 +47,9 @@ class Series:
 
 def shift(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     """Draw the relative change of every answer, minus that of standard training where each has one."""
-    shown = measure(metric or usual(groups)[0].name, groups)
-    found = shifts.needed(groups, shown.name, split)
-    mean = [shifts.averaged_over(found)]
+    shown = described(metric or usual(groups)[0].name, groups)
+    found = needed(groups, shown.name, split)
+    mean = [averaged_over(found)]
     places = [[each] for each in found] + (mean if len(mean[0]) > 1 else [])
     standards = references(groups)
     looks = dict(zip([group.label for group in groups], style.looks(groups), strict=True))
@@ -73,8 +73,33 @@ def shift(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     return drawing
 
 
+def needed(groups: Sequence[Group], metric: str, split: str) -> list[Condition]:
+    """Return the shifted data that all groups were measured on by a metric, or say why there is none to show."""
+    if split != SPLIT:
+        raise ArgumentError(f"split={split!r}: shifted data stand in place of the {SPLIT} split, leave it out")
+    found = conditions.conditions(groups)
+    for group in groups:
+        rows = shifted_rows(group)
+        if group.interval:
+            rows = rows[rows["kind"] == "point"]  # of a line or curve the points are shown
+        for one, seed in zip(group.evaluations, group.seeds, strict=True):
+            names = set(of_seeds(rows, (seed,))["data"])
+            if not names or not {each.name for each in found} <= names:
+                run = f"run `subspaces evaluate {place(one)} --corruptions all`"
+                hint = "pass corruptions= to evaluate" if place(one) == one.name else run
+                raise UserError(f"{place(one)} was not measured on shifted data: {hint}")
+        check_split(group, SPLIT)
+    if not found:
+        raise UserError("the runs were measured on different shifted data: evaluate them alike")
+    every = [shifted_rows(group).dropna(axis="columns", how="all") for group in groups]
+    known = [each.name for each in groups[0].evaluations[0].metrics if all(each.name in rows for rows in every)]
+    if metric not in known:
+        raise ArgumentError(f"metric={metric!r} was not measured on shifted data: {nearest(metric, known)}")
+    return found
+
+
 def _heading(groups: Sequence[Group], found: Sequence[Condition], split: str) -> str:
-    return " · ".join(part for part in (style.heading(groups, split), shifts.strengths(found)) if part)
+    return " · ".join(part for part in (style.heading(groups, split), conditions.severities(found)) if part)
 
 
 def references(groups: Sequence[Group]) -> dict[str, Group]:
@@ -97,22 +122,22 @@ def _series(
     group: Group, look: Look, places: Sequence[list[Condition]], shown: Description, standard: Group | None
 ) -> list[Series]:
     """Return the bars of a group: of its own answer, and of its first ensemble."""
-    every = [{one.before.name: one for one in shifts.changed(group, place)} for place in places]
+    every = [{one.before.words: one for one in changed(group, each)} for each in places]
     answers = [one.before for name, one in every[0].items() if all(name in each for each in every)]
     if not answers:
-        raise RunError(f"{group.label} has no answer on shifted data: evaluate it again")
+        raise UserError(f"{group.label} has no answer on shifted data: evaluate it again")
     zero: Changes | None = None
     if standard is not None:
-        zero = [shifts.changed(standard, place)[0].relative(shown.name) for place in places]
+        zero = [changed(standard, each)[0].relative(shown.name) for each in places]
     headed = [*answers[:1], *[one for one in answers[1:] if one.networks > 1][:1]]
-    walked = group.runs[0].interval and shown.goal is None
-    best = [shifts.best_along(group, place, shown) for place in places] if walked else []
+    walked = group.interval and shown.goal is None
+    best = [best_along(group, each, shown) for each in places] if walked else []
     return [
         Series(
             answer.label,
             look,
             answer.networks > 1,
-            _minus(group, [each[answer.name].relative(shown.name) for each in every], zero),
+            _minus(group, [each[answer.words].relative(shown.name) for each in every], zero),
             _minus(group, best, zero) if best and answer is answers[0] else [],
         )
         for answer in headed
@@ -125,7 +150,9 @@ def _minus(group: Group, changes: Changes, zero: Changes | None) -> Changes:
         return changes
     found = [{s: one[s] - other[s] for s in one if s in other} for one, other in zip(changes, zero, strict=True)]
     if not all(found):
-        raise RunError(f"{group.label} and standard training have no seed in common: expected runs with the same seeds")
+        raise UserError(
+            f"{group.label} and standard training have no seed in common: expected runs with the same seeds"
+        )
     return found
 
 
@@ -182,21 +209,21 @@ def _named(axes: Axes, places: Sequence[list[Condition]]) -> None:
 
 def shift_along(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     """Draw a panel for the test examples and for every corruption, with the best point of each line marked."""
-    shown = measure(metric or usual(groups)[0].name, groups)
-    found = shifts.needed(groups, shown.name, split)
+    shown = described(metric or usual(groups)[0].name, groups)
+    found = needed(groups, shown.name, split)
     along.check_intervals(groups)
-    panels = {"unchanged": [shifts.clean(group) for group in groups]}
-    panels |= {each.label: [shifts.on(group, [each]) for group in groups] for each in found}
+    panels = {"unchanged": [replace(group, rows=group.frame) for group in groups]}
+    panels |= {each.label: [on(group, [each]) for group in groups] for each in found}
     down = -(-len(panels) // ACROSS)
     across = -(-len(panels) // down)
     drawing = style.blank(style.PAGE * max(across, 2) / ACROSS, 0.2 + 1.6 * down)
     grid = drawing.subplots(down, across, squeeze=False)
     looks = style.looks(groups)
-    for place, (axes, (name, seen)) in enumerate(zip(grid.flat, panels.items(), strict=False)):
+    for at, (axes, (name, seen)) in enumerate(zip(grid.flat, panels.items(), strict=False)):
         methods, lines = along.panel(axes, seen, looks, shown.name, split)
         _best(axes, seen, looks, shown)
-        axes.set(title=name, xlabel="α" if place + across >= len(panels) else "")
-        axes.set_ylabel("" if place % across else shown.axis)
+        axes.set(title=name, xlabel="α" if at + across >= len(panels) else "")
+        axes.set_ylabel("" if at % across else shown.axis)
         axes.xaxis.set_major_locator(MaxNLocator(3, steps=[5, 10]))
     for axes in grid.flat[len(panels) :]:
         axes.set_axis_off()
@@ -208,7 +235,7 @@ def shift_along(groups: Sequence[Group], metric: str | None, split: str) -> Figu
 def _best(axes: Axes, groups: Sequence[Group], looks: Sequence[Look], shown: Description) -> None:
     """Mark where the mean over seeds of a line is best."""
     for group, look in zip(groups, looks, strict=True):
-        if group.runs[0].interval:
-            curve = group.along(shown.name, shifts.SPLIT)
+        if group.interval:
+            curve = curves.along(group, shown.name)
             at = int(np.argmax([shown.merit(float(mean)) for mean in curve.mean]))
             axes.plot(curve.grid[at], shown.scale * curve.mean[at], color=look.colour, zorder=3, **STAR)

@@ -18,8 +18,9 @@ from matplotlib.lines import Line2D
 from matplotlib.transforms import Bbox
 
 from subspaces.core import files
-from subspaces.reports import naming
-from subspaces.reports.reading import Curve, Group
+from subspaces.evaluation import comparing
+from subspaces.evaluation.comparing import Group
+from subspaces.evaluation.curves import Curve
 
 COLUMN, PAGE = 3.4, 6.9  # inches: the widths of a column and of a page of two columns
 FONT = 8.0
@@ -72,7 +73,7 @@ class Look:
 
 def looks(groups: Sequence[Group]) -> list[Look]:
     """Return a look for each group: greys for single networks, colours for subspaces."""
-    return looks_of([group.runs[0].single for group in groups])
+    return looks_of([group.single for group in groups])
 
 
 def looks_of(grey: Sequence[bool]) -> list[Look]:
@@ -138,8 +139,8 @@ def level(axes: Axes, curve: Curve, scale: float, look: Look, marked: bool = Tru
 
 def heading(groups: Sequence[Group], split: str | None = None) -> str:
     """Return what all groups have in common: data set, network, split."""
-    recipes = [group.recipe for group in groups if group.recipe is not None]
-    return naming.heading(recipes if len(recipes) == len(groups) else [], f"{split} set" if split else "")
+    runs = [group.training for group in groups if group.training is not None]
+    return comparing.heading(runs if len(runs) == len(groups) else [], f"{split} set" if split else "")
 
 
 def listed(groups: Sequence[Group]) -> str:
@@ -149,9 +150,9 @@ def listed(groups: Sequence[Group]) -> str:
 
 def seeds(groups: Sequence[Group]) -> str:
     """Return what a band or an error bar is, in words."""
-    counts = sorted({len(group.runs) for group in groups})
+    counts = sorted({len(group.evaluations) for group in groups})
     if counts == [1]:
-        return "one seed" if any(group.recipe is not None for group in groups) else ""
+        return "one seed" if any(group.training is not None for group in groups) else ""
     return f"mean ± standard deviation over {'–'.join(map(str, (counts[0], counts[-1])[: len(counts)]))} seeds"
 
 

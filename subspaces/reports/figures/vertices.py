@@ -9,12 +9,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from subspaces.experiments.training.runs import RunError
-from subspaces.reports.answers import answered, first
+from subspaces.errors import UserError
+from subspaces.evaluation.comparing import Group
+from subspaces.evaluation.curves import described, level, usual
+from subspaces.evaluation.group_answers import first
 from subspaces.reports.figures import style
 from subspaces.reports.figures.style import Look
-from subspaces.reports.measures import measure, usual
-from subspaces.reports.reading import Group
 
 GAP = 0.1  # between two series with the same m, on the axis of m
 SPREAD = 0.15  # the farthest that one of many is moved away from its m
@@ -24,22 +24,22 @@ def vertices(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     """Draw the two metrics that are told first, or the one that is named, one above the other."""
     metrics = [each.name for each in usual(groups)] if metric is None else [metric]
     series = by_vertices(groups)
-    counts = {group.runs[0].vertices for group in groups}
+    counts = {group.vertices for group in groups}
     if len(counts) < 2:
-        raise RunError(f"all runs have m = {counts.pop()}: expected runs with different numbers of vertices")
+        raise UserError(f"all runs have m = {counts.pop()}: expected runs with different numbers of vertices")
     drawing = style.blank(style.COLUMN, 0.6 + 1.5 * len(metrics))
     panels = drawing.subplots(len(metrics), 1, sharex=True, squeeze=False)[:, 0]
     looks = style.looks([members[0] for members in series.values()])
     for axes, name in zip(panels, metrics, strict=True):
         for members, look, where in zip(series.values(), looks, places(series.values()), strict=True):
             _bars(axes, members, look, where, name, split)
-        axes.set_ylabel(measure(name, groups).axis)
+        axes.set_ylabel(described(name, groups).axis)
     panels[0].set_title(style.heading(groups, split))
     together = any(first(group, split).networks > 1 for group in groups)
     panels[-1].set_xlabel(f"number of vertices{' or members' if together else ''} m")
     panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
     handles = [
-        style.key(look, answered(members[0], label, split))
+        style.key(look, first(members[0], split).brief(label))
         for (label, members), look in zip(series.items(), looks, strict=True)
     ]
     style.legend(drawing, handles, columns=2, title=style.seeds(groups))
@@ -49,14 +49,14 @@ def vertices(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
 def by_vertices(groups: Sequence[Group]) -> dict[str, list[Group]]:
     """Return groups that differ in the number of vertices only, in its order."""
     series: dict[str, list[Group]] = {}
-    for group in sorted(groups, key=lambda group: group.runs[0].vertices):
+    for group in sorted(groups, key=lambda group: group.vertices):
         series.setdefault(re.sub(r" \(m = \d+\)", "", group.label), []).append(group)
     return series
 
 
 def places(series: Iterable[Sequence[Group]]) -> list[list[float]]:
     """Return where each series is drawn: at its m, those with the same m beside each other and all near it."""
-    counts = [[group.runs[0].vertices for group in members] for members in series]
+    counts = [[group.vertices for group in members] for members in series]
     shared = Counter(m for each in counts for m in each)
     free = {m: iter(np.linspace(-1, 1, n) * min(GAP / 2 * (n - 1), SPREAD)) for m, n in shared.items()}
     return [[m + float(next(free[m])) for m in each] for each in counts]
@@ -64,9 +64,9 @@ def places(series: Iterable[Sequence[Group]]) -> list[list[float]]:
 
 def _bars(axes: Axes, members: Sequence[Group], look: Look, where: Sequence[float], metric: str, split: str) -> None:
     """Draw the answers of a series with error bars; a single network is a level to compare with, too."""
-    scale = measure(metric, members).scale
-    curves = [first(group, split).curve(metric) for group in members]
-    single = members[0].runs[0].single
+    scale = described(metric, members).scale
+    curves = [level(first(group, split), metric) for group in members]
+    single = members[0].single
     if single:
         style.level(axes, curves[0], scale, look, marked=False)
     means, stds = (np.array([getattr(curve, part)[0] for curve in curves]) * scale for part in ("mean", "std"))

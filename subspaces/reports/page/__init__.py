@@ -2,99 +2,112 @@
 
 import base64
 import hashlib
-import html
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
-from string import Template
 from typing import Any
 
 from subspaces.core import files
 from subspaces.errors import ArgumentError, MissingPackageError
-from subspaces.evaluation.cache import Measured
-from subspaces.reports.answers import beside
-from subspaces.reports.page.content import page
-from subspaces.reports.reading import Group, Source, gather
+from subspaces.evaluation.comparing import groups_of
+from subspaces.evaluation.evaluation import Evaluation
+from subspaces.reports.figures import listed
+from subspaces.reports.page import tables
+from subspaces.reports.page.content import Page, notes, tiles
+from subspaces.reports.page.numbers import better, capital, places, rounded
+from subspaces.reports.page.walk import walks
 
-SCRIPTS = (
-    "base",
-    "tables",
-    "charts",
-    "along",
-    "reliability",
-    "triangle",
-    "explorer",
-    "curves",
-    "planes",
-    "shift",
-    "runs",
-)
+SCRIPTS = ("page.js", "walk.js")
 
 
-def write_report(sources: Source | Sequence[Source], path: str | os.PathLike[str]) -> Path:
-    """Write the page of evaluated families on one data set, and return where it is.
+def write_report(evaluations: Evaluation | Iterable[Evaluation], path: str | os.PathLike[str]) -> Path:
+    """Write the page of evaluations on one data set, and return where it is.
 
     Args:
-        sources: run folders, each with its `evaluation.json`, evaluations, or files of such.
-        path: the HTML file; an older one is replaced. What `ensembles.json` holds of several runs together, in its
-            folder or in that of the runs, is shown too.
+        evaluations: of families and networks, and of ensembles of several runs.
+        path: the HTML file; an older one is replaced.
     """
-    groups = gather(sources)
-    return write_page(groups, path, beside(groups, Path(path).parent))
-
-
-def write_page(groups: Sequence[Group], path: str | os.PathLike[str], ensembles: Iterable[Measured]) -> Path:
-    """Write the page of runs whose evaluations are at hand, and of ensembles of them, and return where it is."""
     target = Path(path)
     if target.is_dir() or not target.parent.is_dir():
         problem = f"{target} is a folder" if target.is_dir() else f"the folder {target.parent} does not exist"
         raise ArgumentError(f"{problem}: expected the name of an HTML file in an existing folder")
-    charts = _plotly()
-    files.write(target, _html(page(groups, ensembles), charts).encode())
+    library = _plotly()
+    page = Page.of(groups_of(listed(evaluations)))
+    files.write(target, _html(page, library).encode())
     return target
 
 
 def _plotly() -> str:
-    """Return the text of plotly's script, without importing the package."""
+    """Return the text of plotly's script."""
     found = find_spec("plotly")
     if found is None or found.origin is None:
         raise MissingPackageError("the report needs plotly: pip install 'subspaces[report]'")
     return (Path(found.origin).parent / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
 
 
-def _html(content: dict[str, Any], charts: str) -> str:
+def _html(page: Page, library: str) -> str:
     """Return the page; its policy lets it run these two scripts and load nothing."""
-    here = resources.files(__name__)
-    own = "\n".join((here / "script" / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS)
-    scripts = [_inline(charts), _inline(f'(() => {{\n"use strict";\n{own}\n}})();\n')]
-    return Template((here / "template.html").read_text(encoding="utf-8")).substitute(
+    import jinja2
+
+    from subspaces.reports.page import charts
+
+    here = resources.files(__name__) / "templates"
+    own = "\n".join((here / name).read_text(encoding="utf-8") for name in SCRIPTS)
+    scripts = [_inline(library), _inline(f'(() => {{\n"use strict";\n{own}\n}})();\n')]
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    shifted = tables.Shifted(page)
+    drawn = charts.charts(page, shifted)
+    data: dict[str, Any] = {
+        "split": page.split,
+        "what": page.what,
+        "classes": list(map(str, page.groups[0].evaluations[0].dataset["classes"])),
+        "metrics": [_described(page, each) for each in page.metrics],
+        "told": [page.metrics.index(each) for each in page.told],
+        "runs": walks(page),
+        "points": tables.points(page),
+        "template": charts.template(),
+        "dark": charts.THEME,
+        "charts": {
+            name: {"selects": [each[0] for each in one.selects], "states": one.states} for name, one in drawn.items()
+        },
+    }
+    return environment.from_string((here / "page.html").read_text(encoding="utf-8")).render(
         policy=f"default-src 'none'; script-src {' '.join(map(_digest, scripts))}; "
         "style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'",
-        title=html.escape(content["title"]),
-        what=content["what"],
-        subtitle=html.escape(content["subtitle"]),
-        summary="\n".join(_article(part) for part in content["summary"]),
-        notes="\n".join(f"<li>{html.escape(note)}</li>" for note in content["notes"]),
+        page=page,
+        charts=drawn,
+        shifted=shifted,
+        notes=notes(page),
+        tiles=tiles(page),
+        facts=tables.facts(page),
+        choices=tables.choices(page),
+        runs=tables.of_runs(page),
+        outliers=tables.outliers(page),
+        somewhere=any(run["middle"] for run in data["runs"]),
+        better=better,
+        capital=capital,
+        text=_text,
         style=(here / "style.css").read_text(encoding="utf-8"),
-        data=embedded(content),
-        charts=scripts[0],
-        script=scripts[1],
+        data=embedded(data),
+        scripts=scripts,
     )
 
 
-def _article(part: dict[str, Any]) -> str:
-    """Return what is said of one subspace."""
-    figures = "".join(_figure(**{name: html.escape(text) for name, text in one.items()}) for one in part["figures"])
-    paragraphs = "\n".join(f"<p><b>{html.escape(k)}.</b> {html.escape(v)}</p>" for k, v in part["paragraphs"])
-    heading = f'<h3>{html.escape(part["label"])}</h3>\n<dl class="figures">{figures}</dl>'
-    return f"<article>\n{heading}\n{paragraphs}\n</article>"
+def _described(page: Page, metric: Any) -> dict[str, Any]:
+    about = {"label": capital(metric.label), "percent": metric.percent, "higher": not metric.lower_is_better}
+    return {"name": metric.name, "digits": places(metric, page.images), **about}
 
 
-def _figure(name: str, value: str, against: str) -> str:
-    return f'<div><dt>{name}</dt><dd>{value}</dd><dd class="against">{against}</dd></div>'
+def _text(value: Any) -> str:
+    """Return a setting as text."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_text(part)}" for key, part in value.items())
+    return "–" if value is None else str(value)
 
 
 def _inline(script: str) -> str:
@@ -108,7 +121,7 @@ def _digest(script: str) -> str:
 
 def embedded(content: Any) -> str:
     """Return JSON that means the same inside of an HTML element, whatever text is in it."""
-    text = json.dumps(content, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    text = json.dumps(rounded(content), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text

@@ -7,7 +7,7 @@ import pytest
 from study_cases import LINE, SIMPLEX, SMALL, STANDARD
 
 import subspaces as ss
-from subspaces.experiments.studies.comparison import Comparison
+from subspaces.experiments.studies.compare import Comparison
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,5 @@
 """What a table must say, computed with numpy and scipy from the runs' records, and how it must be written."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -11,7 +10,7 @@ import scipy.stats
 from pretended import SPLITS
 from study_cases import STANDARD
 
-from subspaces.evaluation.record import Record
+from subspaces.evaluation.evaluation import Evaluation
 from subspaces.experiments.training import Run
 
 METRICS = ("accuracy", "nll", "brier", "ece")
@@ -19,7 +18,7 @@ PLAIN = replace(STANDARD, validation=SPLITS["validation"])
 DROPOUT = replace(PLAIN, name="digits-dropout", dropout=0.3)
 
 
-read = cache(Record.read)
+read = cache(Evaluation.read)
 
 
 def row_of(run: Run, answer: str, split: str = "test") -> dict[str, float]:
@@ -124,14 +123,3 @@ def cells_of(text: str) -> list[list[str]]:
     """The cells of every line of Markdown tables, headings and rules included."""
     rows = (line for line in text.splitlines() if line.startswith("|"))
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
-
-
-def printed(text: str) -> list[str]:
-    """The lines of a printed table with single spaces."""
-    return [" ".join(line.split()) for line in text.splitlines()]
-
-
-def lines_of(cells: Sequence[Sequence[str]]) -> list[str]:
-    """What a printed table shows of the cells of one row, line by line."""
-    height = max(map(len, cells))
-    return [" ".join(cell[at] for cell in cells if at < len(cell)) for at in range(height)]

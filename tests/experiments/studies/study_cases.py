@@ -33,15 +33,15 @@ def without_matplotlib(*_: Any) -> None:
 
 def pretend(patch: pytest.MonkeyPatch, stand_in: Pretended) -> None:
     """Let studies train and measure with stand-ins."""
-    for module in ("setting", "comparison"):
-        stand_in.patch(patch, f"subspaces.experiments.studies.{module}")
+    for module in ("studies.setting", "studies.compare", "opening"):
+        stand_in.patch(patch, f"subspaces.experiments.{module}")
 
 
 def without_pictures(patch: pytest.MonkeyPatch) -> None:
     """Leave figures and pages out, which take their time."""
     patch.setattr("subspaces.experiments.studies.tables._draw", lambda *_: ([], []))
     patch.setattr(
-        importlib.import_module("subspaces.experiments.studies.compare"), "write_page", lambda groups, path, _: path
+        importlib.import_module("subspaces.experiments.studies.compare"), "write_report", lambda evaluations, path: path
     )
 
 

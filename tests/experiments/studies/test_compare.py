@@ -1,7 +1,5 @@
 """One table of several methods: its numbers, its costs, going on after a stop, and errors."""
 
-import csv
-import functools
 import json
 import os
 import shutil
@@ -10,9 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-import scipy.stats
 import torch
 from number_cases import METRICS
 from study_cases import (
@@ -31,18 +27,14 @@ from study_cases import (
 
 import subspaces as ss
 from subspaces.core import files
-from subspaces.evaluation import Record
-from subspaces.evaluation.cache import Shelf
 from subspaces.evaluation.predictor import Predictor
-from subspaces.evaluation.record import Row
-from subspaces.experiments.studies.comparison import Comparison, disjoint
+from subspaces.experiments.studies.compare import Comparison, disjoint, training_images
 from subspaces.experiments.studies.entries import entries_of, training_steps
 from subspaces.experiments.studies.setting import Setting, resolve, states
-from subspaces.experiments.training import RECIPES, Execution, Recipe, Run, RunError, Stopped
+from subspaces.experiments.training import RECIPES, Recipe, Run, RunError, Stopped
 from subspaces.experiments.training.batches import statistics_batches
 from subspaces.networks import MLP
 from subspaces.reports.figures import style
-from subspaces.reports.reading import Reading
 
 ANSWERS = {  # method and answer: role and number of the alphas of its row
     ("digits-standard", "network"): ("midpoint", 1),
@@ -78,25 +70,6 @@ def written(comparison: Comparison, folder: Path) -> dict[str, Any]:
     return found
 
 
-@functools.cache
-def rows_of(folder: Path) -> list[Row]:
-    return Record.read(folder).rows
-
-
-def of_records(comparison: Comparison, name: str, role: str, alphas: int, metric: str, split: str) -> list[float]:
-    """A metric of every seed, read from the records alone."""
-    found = []
-    for run in comparison.runs:
-        if run.recipe.name == name:
-            rows = [row for row in rows_of(run.folder) if (row.role, row.split) == (role, split)]
-            rows = [row for row in rows if len(row.alphas) == alphas and row.average in (None, "probabilities")]
-            if role == "along":
-                rows = [row for row in rows if row.alphas == [0.1, 0.9]]
-            (row,) = rows
-            found.append(row.metrics[metric])
-    return found
-
-
 def test_every_way_to_answer_is_there_once(comparison: Comparison, written: dict[str, Any]) -> None:
     found = [(entry["recipe"]["name"], entry["answer"]) for entry in written["entries"]]
     own = [name for name in (*ANSWERS, *OTHERS) if "runs" not in name[1]]
@@ -106,61 +79,6 @@ def test_every_way_to_answer_is_there_once(comparison: Comparison, written: dict
     assert written["training_images"] == 1000
     assert written["images"] == 597
     assert len(written["runs"]) == 16
-
-
-def test_every_number_is_that_of_the_records(comparison: Comparison, written: dict[str, Any]) -> None:
-    checked = 0
-    for entry in written["entries"]:
-        name = (entry["recipe"]["name"], entry["answer"])
-        if name not in ANSWERS:
-            continue
-        assert entry["networks_at_test"] == ANSWERS[name][1]
-        for metric in METRICS:
-            values = of_records(comparison, name[0], *ANSWERS[name], metric, "test")
-            found = entry["metrics"][metric]
-            assert found["values"] == values
-            assert found["mean"] == pytest.approx(np.mean(values))
-            assert found["std"] == pytest.approx(np.std(values, ddof=1))
-            standard = of_records(comparison, "digits-standard", "midpoint", 1, metric, "test")
-            if name == ("digits-standard", "network"):
-                assert found["difference"] is None
-                continue
-            difference = found["difference"]
-            assert difference["values"] == pytest.approx(np.subtract(values, standard))
-            interval = scipy.stats.ttest_rel(values, standard).confidence_interval(0.95)
-            assert (difference["low"], difference["high"]) == pytest.approx((interval.low, interval.high))
-            checked += 1
-    assert checked == 6 * 4
-
-
-def test_an_ensemble_is_paired_with_the_mean_of_its_seeds(comparison: Comparison, written: dict[str, Any]) -> None:
-    standard = of_records(comparison, "digits-standard", "midpoint", 1, "accuracy", "test")
-    two, three = (next(e for e in written["entries"] if e["answer"] == f"ensemble of {k} runs") for k in (2, 3))
-    assert two["seeds"] == [[0, 1], [2, 3]]
-    found = two["metrics"]["accuracy"]
-    means = [np.mean(standard[:2]), np.mean(standard[2:4])]
-    assert found["difference"]["values"] == pytest.approx(np.subtract(found["values"], means))
-    assert found["difference"]["low"] is not None
-    found = three["metrics"]["accuracy"]
-    assert found["difference"]["mean"] == pytest.approx(found["values"][0] - np.mean(standard[:3]))
-    assert (found["std"], found["difference"]["low"]) == (None, None)
-
-
-def test_csv_and_markdown_say_the_same(comparison: Comparison, written: dict[str, Any], folder: Path) -> None:
-    with open(folder / "to" / "comparison.csv") as file:
-        rows = list(csv.DictReader(file))
-    text = (folder / "to" / "comparison.md").read_text()
-    assert len(rows) == len(written["entries"])
-    for row, entry in zip(rows, written["entries"], strict=True):
-        assert (row["method"], row["answer"]) == (entry["method"], entry["answer"])
-        accuracy = entry["metrics"]["accuracy"]
-        assert float(row["accuracy_mean"]) == accuracy["mean"]
-        assert row["accuracy_difference_mean"] == (
-            "" if not accuracy["difference"] else str(accuracy["difference"]["mean"])
-        )
-        std = "" if accuracy["std"] is None else f" ± {100 * accuracy['std']:.2f}"
-        cell = f"| {entry['method']} | {entry['answer']} | {100 * accuracy['mean']:.2f}{std}"
-        assert sum(line.startswith(cell) for line in text.splitlines()) == 1
 
 
 def test_costs(comparison: Comparison, written: dict[str, Any]) -> None:
@@ -178,6 +96,14 @@ def test_costs(comparison: Comparison, written: dict[str, Any]) -> None:
         assert training_steps(recipe, 50_000) == steps
 
 
+def test_the_data_says_how_many_images_a_network_without_batch_norm_was_trained_on(comparison: Comparison) -> None:
+    record = replace(comparison.groups[0].evaluations[0], statistics={"images": 0})
+    recipe = comparison.runs[0].recipe
+    assert training_images(recipe, record, None) == 1200 - recipe.validation
+    with pytest.raises(RunError, match="is not known without its data; see --data"):
+        training_images(replace(recipe, dataset="imagenet"), record, Path("nowhere"))
+
+
 @pytest.mark.parametrize(
     ("count", "size", "expected"),
     [(5, 2, [[0, 1], [2, 3]]), (4, 4, [[0, 1, 2, 3]]), (3, 4, []), (6, 3, [[0, 1, 2], [3, 4, 5]])],
@@ -188,34 +114,30 @@ def test_ensembles_share_no_member(count: int, size: int, expected: list[list[in
 
 def test_what_was_measured_beside_does_not_stand_for_an_answer(comparison: Comparison) -> None:
     """Another number of random points, and other pairs, as `evaluate` with other options leaves them."""
-    expected = {entry.named: (entry.by_seeds, entry.held_out) for entry in comparison.entries}
-    for group in (one for one in comparison.groups if one.recipe.method in ("line", "simplex")):
-        runs = []
-        for run in group.runs:
-            ensembles = [row for row in run.record.rows if row.kind == "ensemble" and row.role in ("random", "along")]
+    expected = {entry.named: entry for entry in comparison.entries}
+    runs = {run.folder.name: run for run in comparison.runs}
+    for group in (one for one in comparison.groups if one.training.settings["method"] in ("line", "simplex")):
+        made = []
+        for one in group.evaluations:
+            ensembles = [row for row in one.rows if row.kind == "ensemble" and row.role in ("random", "along")]
             fewer = [replace(row, alphas=row.alphas[:3], metrics={}) for row in ensembles if row.role == "random"]
             nearby = [replace(row, alphas=[0.11, 0.89], metrics={}) for row in ensembles if row.alphas == [0.1, 0.9]]
-            runs.append(Reading(run.run, replace(run.record, rows=[*fewer, *nearby, *run.record.rows])))
-        for entry in entries_of(replace(group, runs=runs), ["test", "validation"], 1000):
-            assert (entry.by_seeds, entry.held_out) == expected[entry.named]
-        runs = [Reading(run.run, replace(run.record, rows=run.record.rows[:1])) for run in runs]
+            made.append(replace(one, rows=[*fewer, *nearby, *one.rows]))
+        for entry in entries_of(replace(group, evaluations=made), runs, ["test", "validation"], 1000):
+            for metric in METRICS:
+                for split in ("test", "validation"):
+                    assert entry.spread(metric, split) == expected[entry.named].spread(metric, split)
+        made = [replace(one, rows=one.rows[:1]) for one in made]
         with pytest.raises(RunError, match=r"has no .* on 'test': run `subspaces evaluate "):
-            entries_of(replace(group, runs=runs), ["test"], 1000)
-
-
-def test_figure_and_page_are_there(comparison: Comparison, folder: Path) -> None:
-    names = [path.name for path in comparison.files]
-    assert names == [*(f"comparison.{ending}" for ending in ("json", "csv", "md", "png", "pdf")), "report.html"]
-    assert comparison.left_out == []
-    assert all(path.stat().st_size > 1000 for path in comparison.files)
+            entries_of(replace(group, evaluations=made), runs, ["test"], 1000)
 
 
 def test_notes_say_how_wide_few_seeds_are(comparison: Comparison) -> None:
     assert not any("it is wide" in note for note in comparison.notes())
 
     def first(n: int) -> Comparison:
-        single = [entry for entry in comparison.entries if all(len(seeds) == 1 for seeds in entry.by_seeds)]
-        entries = [replace(entry, by_seeds=dict(list(entry.by_seeds.items())[:n])) for entry in single]
+        single = [entry for entry in comparison.entries if entry.runs == 1]
+        entries = [replace(entry, frame=entry.frame.iloc[:n]) for entry in single]
         runs = [run for run in comparison.runs if run.recipe.seed < n]
         return replace(comparison, entries=entries, reference=entries[0], runs=runs)
 
@@ -223,8 +145,8 @@ def test_notes_say_how_wide_few_seeds_are(comparison: Comparison) -> None:
     assert first(1).notes()[0] == "Trained once (seed 0)."
     assert not any("without width" in note for note in comparison.notes())
     reference = comparison.entries[0]
-    better = {seeds: {name: value + 0.1 for name, value in one.items()} for seeds, one in reference.by_seeds.items()}
-    entries = [reference, replace(reference, group=replace(reference.group, label="better"), by_seeds=better)]
+    better = reference.frame.assign(**{name: reference.frame[name] + 0.1 for name in METRICS})
+    entries = [reference, replace(reference, group=replace(reference.group, label="better"), frame=better)]
     equal = replace(comparison, entries=entries, reference=reference)
     assert any("An interval without width: all seeds" in note for note in equal.notes())
     alone = replace(comparison, reference=None).notes()
@@ -253,7 +175,7 @@ def test_the_same_again_trains_and_measures_nothing(
 
 
 @pytest.mark.usefixtures("_no_pictures")
-@pytest.mark.parametrize("where", ["training", "evaluation", "ensembles"])
+@pytest.mark.parametrize("where", ["training", "evaluation"])
 def test_what_was_stopped_continues(
     where: str, comparison: Comparison, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -266,7 +188,6 @@ def test_what_was_stopped_continues(
     moments: dict[str, tuple[Any, str, int]] = {
         "training": (Run, "append_log", 2),
         "evaluation": (Predictor, "outputs", 10),
-        "ensembles": (Shelf, "add", 1),
     }
     owner, name, moment = moments[where]
     real, seen = getattr(owner, name), [0]
@@ -288,9 +209,9 @@ def test_what_was_stopped_continues(
     made = call()
     assert {path: path.stat().st_mtime_ns for path in results} == results
     for entry in made.entries:
-        (same,) = (one for one in comparison.entries if (one.recipe.name, one.name) == (entry.recipe.name, entry.name))
+        (same,) = (one for one in comparison.entries if one.named == entry.named)
         for metric in METRICS:
-            assert entry.values(metric) == same.values(metric)[: len(entry.by_seeds)]
+            assert entry.values(metric) == same.values(metric)[: entry.count]
 
 
 def test_a_plan_says_what_is_left(comparison: Comparison, folder: Path, tmp_path: Path) -> None:
@@ -308,7 +229,7 @@ def test_a_plan_says_what_is_left(comparison: Comparison, folder: Path, tmp_path
 
 def test_one_seed_without_a_reference(tmp_path: Path) -> None:
     made = ss.compare(RECIPES["digits-line"], epochs=1, runs=tmp_path / "runs", out=tmp_path / "to", **QUIET)
-    assert [entry.name for entry in made.entries] == ["midpoint", "ensemble of 0.1 and 0.9"]
+    assert [entry.words for entry in made.entries] == ["midpoint", "ensemble of 0.1 and 0.9"]
     assert made.reference is None
     assert not (tmp_path / "to" / "comparison.png").exists()
     text = (tmp_path / "to" / "comparison.md").read_text()
@@ -320,7 +241,7 @@ def test_baselines_answer_in_their_own_way(tmp_path: Path) -> None:
     names = ("standard", "swa-cyclic", "snapshot", "early-stopping", "sam", "label-smoothing")
     settings = {**QUIET, "epochs": 8, "validation": 200, "runs": tmp_path / "runs", "out": tmp_path / "to"}
     made = ss.compare([f"digits-{name}" for name in names], **settings)
-    plain = [entry for entry in made.entries if not entry.name.endswith(SCALED)]
+    plain = [entry for entry in made.entries if not entry.words.endswith(SCALED)]
     assert len(made.entries) == 2 * len(plain)
     assert {entry.named: (entry.networks, entry.relative_cost(made.reference)) for entry in plain} == {
         "standard, network": (1, 1),
@@ -346,7 +267,7 @@ def test_the_checkpoints_of_swa_also_answer_together(m: int, tmp_path: Path) -> 
     """As an ensemble of all of them, computed anew from the family; two of them are the ends of a line."""
     settings = {**QUIET, "epochs": 8, "vertices": m, "runs": tmp_path / "runs", "out": tmp_path / "to"}
     made = ss.compare("digits-swa-constant", **settings)
-    assert [entry.name for entry in made.entries] == [f"average of {m}", f"ensemble of {m} checkpoints"]
+    assert [entry.words for entry in made.entries] == [f"average of {m}", f"ensemble of {m} checkpoints"]
     assert [entry.networks for entry in made.entries] == [1, m]
     (run,) = made.runs
     family = ss.load(run.family_file, lambda: MLP(64, 10))
@@ -360,18 +281,6 @@ def test_the_checkpoints_of_swa_also_answer_together(m: int, tmp_path: Path) -> 
     right = float((mean.argmax(1) == labels).float().mean())
     assert made.entries[1].values("accuracy")[0] == pytest.approx(right, abs=2e-3)
     assert made.entries[1].values("nll")[0] == pytest.approx(nll, abs=1e-3)
-
-
-@pytest.mark.usefixtures("_no_pictures")
-def test_another_reference(comparison: Comparison, folder: Path, tmp_path: Path) -> None:
-    settings = {**SMALL, "ensembles": [2], "runs": folder / "runs", "out": tmp_path}
-    made = ss.compare([STANDARD, LINE], seeds=[0, 1], reference="digits-line", **settings)
-    assert made.reference is not None
-    assert made.reference.named == "line, midpoint"
-    standard = made.entries[0]
-    found = standard.against(made.reference, "nll")
-    assert found is not None
-    assert found.values == pytest.approx(np.subtract(standard.values("nll"), made.reference.values("nll")))
 
 
 def test_what_cannot_be_drawn_is_said_and_the_numbers_are_there(
@@ -416,29 +325,6 @@ def test_seeds_that_are_not_shared_are_told(tmp_path: Path) -> None:
     assert not any("interval" in note or "Second line" in note for note in alone.notes())
 
 
-@pytest.mark.usefixtures("_no_pictures")
-def test_an_ensemble_that_leaves_a_seed_out_does_not_hide_the_seeds(tmp_path: Path) -> None:
-    folders = {"runs": tmp_path / "runs", "out": tmp_path / "to"}
-    made = ss.compare([STANDARD, LINE], seeds=[0, 1, 2], **folders, **QUIET, epochs=1)
-    assert [list(entry.by_seeds) for entry in made.entries][1] == [(0, 1)]
-    assert made.notes()[0] == "Mean ± standard deviation (n − 1) over seeds 0, 1, 2."
-
-
-@pytest.mark.usefixtures("_no_pictures")
-def test_what_is_set_for_all_is_in_the_heading_and_leaves_the_ensemble(tmp_path: Path) -> None:
-    made = ss.compare(
-        [STANDARD, LINE],
-        seeds=[0, 1],
-        label_smoothing=0.1,
-        runs=tmp_path / "runs",
-        out=tmp_path / "to",
-        **QUIET,
-        epochs=2,
-    )
-    assert made.heading() == "digits, 40 % label noise · mlp · 2 epochs · smoothing 0.1 · 597 test images"
-    assert [entry.name for entry in made.entries][:2] == ["network", "ensemble of 2 runs"]
-
-
 @pytest.mark.parametrize(
     ("recipes", "settings", "words"),
     [
@@ -467,15 +353,6 @@ def test_errors_before_anything_is_trained(
     with pytest.raises(ValueError, match=words):
         ss.compare(recipes, runs=tmp_path / "runs", out=tmp_path / "to", **QUIET, **settings)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_recipe_given_twice_is_one(tmp_path: Path) -> None:
-    setting = Setting(seeds=[0, 1], changes={"epochs": 2, "device": "cpu"})
-    recipes, resolved = resolve(["digits-line", replace(LINE, name="again")], setting)
-    execution = resolved.execution
-    assert [recipe.seed for recipe in recipes] == [0, 1]
-    assert execution == Execution(device="cpu")
-    assert Run.under(tmp_path, recipes[0]).recipe.epochs == 2
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Every number of a comparison, in every form, against the records of its runs: columns, signs, intervals, colours."""
 
 import csv
-import importlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -10,14 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
-from number_cases import DROPOUT, METRICS, PLAIN, Expected, cells_of, check_csv, lines_of, number, printed, row_of
+from number_cases import DROPOUT, METRICS, PLAIN, Expected, cells_of, check_csv, row_of
 from pretended import Pretended, scores
 from study_cases import LINE, SIMPLEX, pretend, without_pictures
-from typer.testing import CliRunner
 
-from subspaces.cli import app
 from subspaces.experiments.studies import compare
-from subspaces.experiments.studies.comparison import Comparison
+from subspaces.experiments.studies.compare import Comparison
 from subspaces.experiments.studies.setting import find_reference
 from subspaces.experiments.training import Recipe, Run
 
@@ -86,9 +83,11 @@ def test_json_has_every_number(made: tuple[Comparison, Path]) -> None:
     every = [replace(recipe, seed=seed) for recipe in RECIPES for seed in SEEDS]
     assert [one["run"] for one in stored["runs"]] == [Run.under("", recipe).folder.name for recipe in every]
     assert (stored["split"], stored["confidence"], stored["validation"]) == ("test", 0.95, 20)
+    frame = comparison.frame.set_index(["method", "words"])
     for entry, (recipe, answer, networks) in zip(stored["entries"], ANSWERS, strict=True):
         for metric in METRICS:
             one = expected(comparison, recipe, answer, metric)
+            assert frame.loc[[(METHODS[recipe.name], answer)], metric].tolist() == one.values
             one.check(entry["metrics"][metric])
             one.check_difference(entry["metrics"][metric]["difference"])
         assert entry["networks_at_test"] == networks
@@ -121,30 +120,6 @@ def test_markdown_has_every_number_below_its_name(made: tuple[Comparison, Path])
     assert rule == ["---"] * 2 + ["---:"] * 6
     for row, one in zip(rows, ANSWERS, strict=True):
         assert row == ["<br>".join(lines) for lines in cells(comparison, *one)]
-
-
-def test_the_command_prints_every_number(made: tuple[Comparison, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    comparison, _ = made
-    monkeypatch.setattr(
-        importlib.import_module("subspaces.experiments.studies.compare"), "run", lambda plan: comparison
-    )
-    result = CliRunner().invoke(app, ["compare", "digits-standard"], env={"COLUMNS": "240"})
-    assert result.exit_code == 0, result.output
-    lines = printed(result.stdout)
-    assert "method answer accuracy % NLL Brier score ECE % training networks" in lines
-    for one in ANSWERS:
-        first, second = lines_of(cells(comparison, *one))
-        assert lines[lines.index(first) + 1] == second
-    said = printed("\n".join(f"- {note}" for note in comparison.notes()))
-    assert lines[-len(said) - 1 : -1] == said
-    assert lines[-1] == "wrote " + ", ".join(map(str, comparison.files))
-
-
-def test_notes_name_the_reference_and_its_seeds(made: tuple[Comparison, Path]) -> None:
-    notes = made[0].notes()
-    assert notes[0] == "Mean ± standard deviation (n − 1) over seeds 2, 3, 5, 8."
-    second = "Second line: difference to standard, network, paired by the seed, with its 95% confidence interval "
-    assert second + "(Student's t)." in notes
 
 
 def marks(axes: Axes, place: int) -> tuple[list[Any], Any]:
@@ -212,7 +187,3 @@ def test_the_reference_is_the_plain_recipe_or_the_one_that_is_named(made: tuple[
 
 def compare_reference(recipes: list[Recipe], name: Any = None) -> Recipe | None:
     return find_reference(recipes, name)
-
-
-def test_numbers_of_metrics_without_a_unit_have_four_places() -> None:
-    assert number(0.5, "nll") == "0.5000"

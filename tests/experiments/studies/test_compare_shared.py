@@ -25,7 +25,7 @@ def without_plotly(*_: Any) -> None:
 
 def compares(pause: Pause, folder: Path, steps: int = 0, answers: int = 0) -> None:
     """Compare, and pause after some steps of training or before some network is asked; figures take their time."""
-    importlib.import_module("subspaces.experiments.studies.compare").write_page = without_plotly  # type: ignore[attr-defined]
+    importlib.import_module("subspaces.experiments.studies.compare").write_report = without_plotly  # type: ignore[attr-defined]
     tables._draw = lambda *_: ([], [])  # type: ignore[assignment]
     tick, answer = Display.tick, Predictor.outputs
     asked = []
@@ -81,11 +81,3 @@ def test_what_a_killed_process_leaves_is_measured_by_the_other(alone: tuple[Path
     first.kill()
     second.end()
     assert_same_table(tmp_path, alone[0])
-
-
-def test_a_refused_comparison_leaves_no_folders(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        ss.compare(
-            "cifar10-standard", data=tmp_path / "none", runs=tmp_path / "a" / "runs", out=tmp_path / "a" / "to", **QUIET
-        )
-    assert os.listdir(tmp_path) == []

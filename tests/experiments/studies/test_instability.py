@@ -1,25 +1,27 @@
 """The instability analysis on digits: trunks that are shared, every kind of mixture by hand, resuming, the command."""
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import pandas as pd
 import pytest
 import torch
-from helpers import unsealed
-from study_cases import CPU, NO_FIGURE, QUIET, environments_of, images_of, load_data, without_matplotlib
+from number_cases import METRICS, Expected, cells_of, check_csv
+from pretended import scores
+from study_cases import CPU, QUIET, STANDARD, images_of, load_data, without_pictures
 from torch import Tensor
 from typer.testing import CliRunner
 
 import subspaces as ss
 from subspaces.cli import app
 from subspaces.core import randomness
-from subspaces.experiments.studies.instability import InstabilityStudy, study_instability
+from subspaces.experiments.kept import Kept
+from subspaces.experiments.studies.instability import KINDS, InstabilityStudy, Kind, study_instability
 from subspaces.experiments.studies.instability import plan as planned
-from subspaces.experiments.studies.network_mixtures import KINDS, Kind
 from subspaces.experiments.studies.setting import Setting
-from subspaces.experiments.training import Run, seals
+from subspaces.experiments.training import Run
 from subspaces.experiments.training.batches import statistics_batches
 from subspaces.networks import MLP
 
@@ -70,13 +72,6 @@ def test_branches_share_the_trunk_and_nothing_after_it(made: InstabilityStudy):
     assert [path.name.rpartition("-")[2] for path in trunks] == ["epoch2.safetensors"]
 
 
-def test_there_is_a_cell_for_everything(made: InstabilityStudy):
-    wanted = [(models, shared, kind) for models in (2, 3) for shared in (0, 2) for kind in KINDS]
-    assert list(made.cells) == wanted
-    for (models, _, kind), scores in made.cells.items():
-        assert len(scores) == {"branch": models, "average": 1, "ensemble": 1}.get(kind, 2)
-
-
 @pytest.mark.parametrize("shared", [0, 2])
 def test_branches_average_and_ensemble_by_hand(made: InstabilityStudy, shared: int):
     runs = branches(made, shared)
@@ -94,7 +89,7 @@ def test_branches_average_and_ensemble_by_hand(made: InstabilityStudy, shared: i
         )
         labels = answers[0][1]
         nll = -mean[torch.arange(len(labels)), labels].log().mean().item()
-        assert made.spread((models, shared, "ensemble"), "nll").values == pytest.approx([nll], rel=1e-4)
+        assert made.cells[models, shared, "ensemble"]["nll"].tolist() == pytest.approx([nll], rel=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["global", "layerwise", "per-weight"])
@@ -120,41 +115,16 @@ def test_mixtures_by_hand(made: InstabilityStudy, kind: Kind):
         mixed = {name: sum(alphas[name][..., i] * weights[i][name] for i in range(3)) for name in weights[0]}
         accuracies.append(accuracy(probabilities(runs[0], mixed)))
     assert made.accuracy(3, 0, kind).values == pytest.approx(accuracies, abs=2e-3)
-    assert len(set(made.spread((3, 0, kind), "nll").values)) == 2
-
-
-def test_the_files_say_the_same(made: InstabilityStudy):
-    folder = folder_of(made)
-    assert [path.name for path in made.files] == [f"instability.{end}" for end in ("json", "csv", "md", "png", "pdf")]
-    stored = json.loads((folder / "instability.json").read_bytes())
-    assert [stored[name] for name in ("seeds", "shared", "models", "draws")] == [[0], [0, 2], [2, 3], 2]
-    assert [cell["metrics"]["accuracy"]["values"] for cell in stored["cells"]] == [
-        made.accuracy(*cell).values for cell in made.cells
-    ]
-    assert {run["commit"] for run in stored["runs"]} != set()
-    assert stored["environments"] == environments_of(run.folder for run in made.runs)
-    mean = 100 * np.mean(made.accuracy(2, 0, "branch").values)
-    assert f"| 2 | 0 | {mean:.2f} ± " in (folder / "instability.md").read_text()
-    assert len((folder / "instability.csv").read_text().splitlines()) == 1 + len(made.cells)
-
-
-def test_without_matplotlib_the_numbers_are_there(
-    made: InstabilityStudy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr("subspaces.experiments.studies.tables.write_figure", without_matplotlib)
-    again = made.write(tmp_path)
-    assert again.left_out == [NO_FIGURE]
-    assert [path.name for path in again.files] == [f"instability.{end}" for end in ("json", "csv", "md")]
-    assert all(path.read_bytes() == (folder_of(made) / path.name).read_bytes() for path in again.files)
+    assert len(set(made.cells[3, 0, kind]["nll"])) == 2
 
 
 def test_nothing_is_trained_or_measured_twice(made: InstabilityStudy):
     folder = folder_of(made)
-    content = {path: path.read_bytes() for path in folder.iterdir()}
+    content = {path: path.read_bytes() for path in folder.iterdir() if path.suffix != ".lock"}
     settings = {**SETTINGS, "runs": folder.parent / "runs", "out": folder}
     runs = {run.folder: run.family_file.stat().st_mtime_ns for run in made.runs}
     study_instability("digits-standard", **settings)
-    assert {path: path.read_bytes() for path in folder.iterdir()} == content
+    assert {path: path.read_bytes() for path in folder.iterdir() if path.suffix != ".lock"} == content
     assert {run.folder: run.family_file.stat().st_mtime_ns for run in made.runs} == runs
     entries = json.loads(content[folder / "measured.json"])["measured"]
     assert len(entries) == 2 * (3 + 2 * (2 + 3 * 2))  # a branch is measured once, for both numbers of models
@@ -162,11 +132,11 @@ def test_nothing_is_trained_or_measured_twice(made: InstabilityStudy):
 
 def test_what_was_stopped_continues(made: InstabilityStudy, tmp_path: Path):
     """As if it had been stopped after some measurements: those stay, the others come again to the same numbers."""
-    content = unsealed(folder_of(made) / "measured.json")
-    some = content["measured"][:9]
-    seals.write_json(tmp_path / "measured.json", {**content, "measured": some}, "")
+    some = json.loads((folder_of(made) / "measured.json").read_bytes())["measured"][:9]
+    for each in some:
+        Kept(tmp_path / "measured.json").add(each["key"], each["value"])
     again = study_instability("digits-standard", **SETTINGS, runs=folder_of(made).parent / "runs", out=tmp_path)
-    assert again.cells == made.cells
+    assert again.frame.equals(made.frame)
     assert json.loads((tmp_path / "measured.json").read_bytes())["measured"][:9] == some
 
 
@@ -176,9 +146,14 @@ def test_panels_are_cut_where_mixtures_fail():
     shares = {"branch": 0.9, "ensemble": 0.92}
 
     def study(low: float) -> InstabilityStudy:
-        scores = {kind: [{"test": {"accuracy": shares.get(kind, low) + i / 1000}} for i in range(2)] for kind in KINDS}
-        cells = {(m, k, kind): scores[kind] for m in plan.models for k in plan.shared for kind in KINDS}
-        return InstabilityStudy(plan, cells, [], 10_000)
+        rows = [
+            {"models": m, "shared": k, "kind": kind, "seed": i, "accuracy": shares.get(kind, low) + i / 1000}
+            for m in plan.models
+            for k in plan.shared
+            for kind in KINDS
+            for i in range(2)
+        ]
+        return InstabilityStudy(plan, pd.DataFrame(rows), [], 10_000)
 
     cut, whole = (study(low).draw() for low in (0.3, 0.89))
     assert [axes.get_title(loc="left") for axes in cut.axes] == [
@@ -223,3 +198,49 @@ def test_the_command_shows_plan_table_and_json(made: InstabilityStudy):
     assert "0 of 6 runs would be trained" in call("--dry-run")
     assert json.loads(call("--json")) == json.loads((folder / "instability.json").read_bytes())
     assert f"{100 * made.accuracy(3, 2, 'average').values[0]:.2f}" in call("--quiet")
+
+
+# Numbers in every form
+
+
+@pytest.fixture(scope="module")
+def unstable() -> InstabilityStudy:
+    plan = planned(STANDARD, Setting(seeds=[1, 2]), [0, 7, 15], (2, 3, 5), 4)
+    rows = [
+        {"models": m, "shared": k, "kind": kind, "seed": at, **scores(m, k, kind, at)["test"]}
+        for m in plan.models
+        for k in plan.shared
+        for kind in KINDS
+        for at in range(KINDS.index(kind) + 1)
+    ]
+    return InstabilityStudy(plan, pd.DataFrame(rows), [], 30)
+
+
+def spreads(study: InstabilityStudy, m: int, k: int, kind: str, metric: str) -> Expected:
+    count = KINDS.index(kind) + 1  # type: ignore[arg-type]
+    return Expected([scores(m, k, kind, at)["test"][metric] for at in range(count)], None)
+
+
+def test_instability_tables(unstable: InstabilityStudy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_pictures(monkeypatch)
+    unstable.write(tmp_path)
+    stored = json.loads((tmp_path / "instability.json").read_bytes())
+    rows = list(csv.DictReader((tmp_path / "instability.csv").read_text().splitlines()))
+    assert (stored["draws"], stored["images"], stored["models"], stored["shared"]) == (4, 30, [2, 3, 5], [0, 7, 15])
+    keys = [(m, k, kind) for m in (2, 3, 5) for k in (0, 7, 15) for kind in KINDS]
+    for found, row, key in zip(stored["cells"], rows, keys, strict=True):
+        assert (found["models"], found["shared"], found["kind"]) == key
+        assert (int(row["models"]), int(row["shared"]), row["kind"]) == key
+        for metric in METRICS:
+            one = spreads(unstable, *key, metric)
+            one.check(found["metrics"][metric])
+            check_csv(row, {f"{metric}_mean": one.mean, f"{metric}_std": one.std, "n": len(one.values)})
+    head, _, *lines = cells_of((tmp_path / "instability.md").read_text())
+    words = ["each branch", "weight average", "ensemble of outputs", "mixture, global", "mixture, layerwise"]
+    assert head == ["models", "shared epochs", *(f"{word} %" for word in [*words, "mixture, per weight"])]
+    table = []
+    for m in (2, 3, 5):
+        for k in (0, 7, 15):
+            numbers = [spreads(unstable, m, k, kind, "accuracy").written("accuracy")[0] for kind in KINDS]
+            table.append([str(m), str(k), *numbers])
+    assert lines == table

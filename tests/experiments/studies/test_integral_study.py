@@ -1,21 +1,19 @@
 """The Integral study on digits: methods under noise, the closed form recomputed, resuming, errors, the command."""
 
-import csv
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from study_cases import CPU, NO_FIGURE, QUIET, environments_of, images_of, load_data, without_matplotlib
+from study_cases import CPU, QUIET, images_of, load_data
 from typer.testing import CliRunner
 
 import subspaces as ss
 from subspaces.cli import app
 from subspaces.experiments.studies.integral import BATCHES, TOLERANCE, IntegralStudy, study_integral
-from subspaces.experiments.training import Run, RunError
+from subspaces.experiments.training import Run
 from subspaces.experiments.training.batches import statistics_batches
 from subspaces.networks import MLP
 
@@ -47,8 +45,8 @@ def test_every_method_has_a_line_at_every_level_with_one_rate(made: IntegralStud
     assert len(runs) == 6
     assert {run.recipe.learning_rate for run in runs} == {0.02}
     for line in made.study.lines:
-        for run, accuracy in zip(line.chosen.group.runs, line.chosen.values("accuracy"), strict=True):
-            result = Run.open(folder_of(made).parent / "runs" / run.folder.name).result
+        for one, accuracy in zip(line.chosen.group.evaluations, line.chosen.values("accuracy"), strict=True):
+            result = Run.open(folder_of(made).parent / "runs" / one.name).result
             if line.method != "line":
                 assert accuracy == pytest.approx(result["test_accuracy"], abs=2e-3)
 
@@ -79,68 +77,6 @@ def test_the_closed_form_holds_in_every_line_and_is_what_networks_answer(made: I
     assert one.total_variation == pytest.approx(float((p - q).abs().sum(1).mean() / 2), abs=1e-4)
 
 
-def test_the_files_say_the_same(made: IntegralStudy):
-    folder = folder_of(made)
-    names = ["integral.json", "integral.csv", "identity.csv", "integral.md", "integral.png", "integral.pdf"]
-    assert [path.name for path in made.files] == names
-    assert all(path.stat().st_size for path in made.files)
-    stored = json.loads((folder / "integral.json").read_bytes())
-    assert [one["run"] for one in stored["identities"]] == [one.run for one in made.identities]
-    assert stored["study"]["levels"] == [0.0, 0.4]
-    rows = list(csv.DictReader((folder / "identity.csv").read_text().splitlines()))
-    assert [float(row["total_variation"]) for row in rows] == [one.total_variation for one in made.identities]
-    text = (folder / "integral.md").read_text()
-    assert text.count("| integral | network |") == 2
-    assert "in 2 of 2 runs" in text
-    assert all(len(row) == len(table.columns) for table in made.tables() for row in table.rows)
-
-
-def test_the_table_has_the_differences_and_no_choices(made: IntegralStudy):
-    stored = json.loads((folder_of(made) / "integral.json").read_bytes())
-    rows = list(csv.DictReader((folder_of(made) / "integral.csv").read_text().splitlines()))
-    for row, line in zip(rows, stored["study"]["lines"], strict=True):
-        difference = line["differences"]["nll"]
-        assert row["nll_difference_mean"] == ("" if difference is None else str(difference["mean"]))
-        assert (difference is None) == (line["method"] == "standard")
-        assert {value for name, value in row.items() if name.endswith("best_on_test")} == {""}
-
-
-def test_it_says_where_its_runs_were_trained(made: IntegralStudy):
-    stored = json.loads((folder_of(made) / "integral.json").read_bytes())
-    runs = [run for comparison in made.study.comparisons for run in comparison.runs]
-    assert len(runs) == 6
-    assert stored["environments"] == environments_of(run.folder for run in runs)
-
-
-def test_without_matplotlib_the_numbers_are_there(made: IntegralStudy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("subspaces.experiments.studies.tables.write_figure", without_matplotlib)
-    again = made.write(tmp_path)
-    assert again.left_out == [NO_FIGURE]
-    assert [path.name for path in again.files] == ["integral.json", "integral.csv", "identity.csv", "integral.md"]
-    assert all(path.read_bytes() == (folder_of(made) / path.name).read_bytes() for path in again.files)
-
-
-def test_notes_say_that_the_sum_checks_the_computation_alone(made: IntegralStudy):
-    (closed,) = (note for note in made.notes() if note.startswith("The closed form"))
-    assert closed.startswith("The closed form, ε = 0.1: ")
-    assert "telescopes to g(1) for any network g, trained or not" in closed
-    assert "it checks the computation and not the training" in closed
-    (line,) = (note for note in made.notes() if note.startswith("What tells about a trained line"))
-    assert all(word in line for word in ("all of [0, 1]", "accuracy", "disagrees", "(TV)", "first 597 test images"))
-
-
-def test_every_epsilon_is_told(made: IntegralStudy):
-    assert made.tables()[0].title == "digits · mlp · Integral, ε = 0.1 · 597 test images"
-    coarse = [replace(one, epsilon=0.2, nodes=10) for one in made.identities]
-    several = replace(made, identities=[*coarse, *made.identities])
-    assert several.tables()[0].title == "digits · mlp · Integral, ε = 0.1, 0.2 · 597 test images"
-    text = several.markdown()
-    assert "The closed form, ε = 0.1, 0.2: " in text
-    assert "in 4 of 4 runs" in text
-    assert not any(words in text for words in ("10 steps", "5 steps", "20 nodes", "10 nodes"))  # each has its own
-    assert [text.count(f"| 40 | 0 | {epsilon} | ") for epsilon in (0.1, 0.2)] == [1, 1]
-
-
 def test_nothing_is_trained_or_measured_twice(made: IntegralStudy):
     folder = folder_of(made)
     runs = folder.parent / "runs"
@@ -150,19 +86,6 @@ def test_nothing_is_trained_or_measured_twice(made: IntegralStudy):
     assert again.identities == made.identities
     assert after == before
     assert (folder / "again" / "integral.json").read_bytes() == (folder / "integral.json").read_bytes()
-
-
-def test_a_damaged_check_is_refused_and_can_be_made_anew(made: IntegralStudy):
-    folder = folder_of(made)
-    runs = folder.parent / "runs"
-    path = runs / made.identities[0].run / "integral.json"
-    content = path.read_bytes()
-    path.write_bytes(content[:50])
-    with pytest.raises(RunError, match=rf"{path} is damaged .*: remove it, and it is measured again"):
-        study_integral(RECIPES, levels=[0, 0.4], seeds=[0], runs=runs, out=folder / "anew", **SETTINGS)
-    path.unlink()
-    study_integral(RECIPES, levels=[0, 0.4], seeds=[0], runs=runs, out=folder / "anew", **SETTINGS)
-    assert path.read_bytes() == content
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 import retrained
-from study_cases import without_pictures
 
-import subspaces as ss
-from subspaces.evaluation.cache import Shelf
 from subspaces.experiments.evaluating.run_subject import run_subjects
+from subspaces.experiments.kept import Kept
+from subspaces.experiments.studies.instability import Mixing
 from subspaces.experiments.studies.integral import measure_identities as check
-from subspaces.experiments.studies.network_mixtures import Mixing
 from subspaces.experiments.studies.setting import Setting
 from subspaces.experiments.training import Execution, Run
 
@@ -51,12 +49,12 @@ def test_the_closed_form_with_other_settings(
     assert check([Run.open(folder)], SETTING) != [before]
 
 
-def mixed(folders: list[Path], shelf: Path, precision: str = "auto", draws: int = 1) -> list[Any]:
+def mixed(folders: list[Path], kept: Path, precision: str = "auto", draws: int = 1) -> list[Any]:
     """What is measured of branches, by kind."""
     execution = Execution(device="cpu", precision=precision).resolved()  # type: ignore[arg-type]
     bench = run_subjects(None, execution)
-    made = Mixing([bench(Run.open(folder)) for folder in folders], draws, Shelf(shelf), precision, {})
-    return [(kind, one.metrics) for kind, one in made.measure()]
+    made = Mixing([bench(Run.open(folder)) for folder in folders], draws, Kept(kept), precision, {})
+    return list(made.measure())
 
 
 def test_mixtures_of_a_branch_that_was_trained_anew(trained: dict[str, Path], tmp_path: Path) -> None:
@@ -75,29 +73,3 @@ def test_mixtures_in_another_precision(trained: dict[str, Path], tmp_path: Path)
     found = mixed(folders, tmp_path / "a.json", "bfloat16")
     assert found == mixed(folders, tmp_path / "fresh.json", "bfloat16")
     assert all(old != new for (_, old), (_, new) in zip(before, found, strict=True))
-
-
-def test_more_draws_are_further_draws(trained: dict[str, Path], tmp_path: Path) -> None:
-    folders = [trained["branch 1"], trained["branch 2"]]
-    few = mixed(folders, tmp_path / "a.json")
-    many = mixed(folders, tmp_path / "b.json", draws=2)
-    for kind in ("global", "layerwise", "per-weight"):
-        (first,) = (metrics for name, metrics in few if name == kind)
-        both = [metrics for name, metrics in many if name == kind]
-        assert both[0] == first != both[1]
-    draws = [str(metrics) for name, metrics in many if name in ("global", "layerwise", "per-weight")]
-    assert len(set(draws)) == 6
-
-
-def test_a_comparison_shows_dropout_as_it_measures_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And not what was measured of the same family with statistics of other images since."""
-    without_pictures(monkeypatch)
-    settings: dict[str, Any] = {"runs": tmp_path / "runs", "out": tmp_path / "to", "dropout": 0.3}
-    settings |= {**retrained.SETTINGS, **retrained.QUIET}
-    first = ss.compare("digits-standard", dropout_passes=2, **settings)
-    ss.evaluate(first.runs, dropout_passes=2, statistics_batches=1, device="cpu", progress=False)
-    again = ss.compare("digits-standard", dropout_passes=2, **settings)
-    for entry, other in zip(first.entries, again.entries, strict=True):
-        assert (entry.by_seeds, entry.held_out) == (other.by_seeds, other.held_out), entry.name
-    answers = [entry.name for entry in again.entries if "temperature" not in entry.name]
-    assert answers == ["network", "MC-dropout, 2 passes"]

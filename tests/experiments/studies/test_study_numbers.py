@@ -8,16 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from number_cases import METRICS, PLAIN, Expected, cells_of, check_csv, lines_of, number, printed, row_of
+from number_cases import METRICS, PLAIN, Expected, cells_of, check_csv, row_of
 from pretended import Pretended, scores
 from study_cases import LINE, pretend, without_pictures
-from typer.testing import CliRunner
 
-from subspaces.cli import app
-from subspaces.evaluation.metrics import METRICS as ALL
 from subspaces.experiments.studies import study_noise
 from subspaces.experiments.studies.integral import Identity, IntegralStudy
-from subspaces.experiments.studies.noise_levels import Line, NoiseStudy, best
+from subspaces.experiments.studies.noise import NoiseStudy
 from subspaces.experiments.training import Run
 
 SEEDS, LEVELS, RATES = [1, 4, 6], [0.0, 0.4], (0.1, 0.2, 0.8)
@@ -160,20 +157,11 @@ HEAD = [
 ]
 
 
-def test_noise_markdown_and_command(made: tuple[NoiseStudy, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_noise_markdown(made: tuple[NoiseStudy, Path]) -> None:
     head, _, *rows = cells_of((made[1] / "to" / "noise.md").read_text())
     assert head == HEAD
     for row, line in zip(rows, ALL_LINES, strict=True):
         assert row == ["<br>".join(each) for each in cells(made, line)]
-    monkeypatch.setattr("subspaces.experiments.studies.noise.run", lambda plan: made[0])
-    command = ["study", "noise", "digits-standard", "--dropout-rates", "0", "--smoothing-rates", "0"]
-    result = CliRunner().invoke(app, command, env={"COLUMNS": "240"})
-    assert result.exit_code == 0, result.output
-    lines = printed(result.stdout)
-    assert " ".join(HEAD) in lines
-    for line in ALL_LINES:
-        texts = lines_of(cells(made, line))
-        assert [lines[lines.index(texts[0]) + at] for at in range(len(texts))] == texts
 
 
 def test_noise_figure(made: tuple[NoiseStudy, Path]) -> None:
@@ -200,28 +188,12 @@ def test_noise_figure(made: tuple[NoiseStudy, Path]) -> None:
         assert greys == ["#000000", "#6e6e6e"]
 
 
-@pytest.mark.parametrize("split", ["test", "validation"])
-@pytest.mark.parametrize("metric", LOWER)
-def test_the_best_is_the_lowest_or_the_highest_as_the_metric_wants(
-    metric: str, split: str, made: tuple[NoiseStudy, Path]
-) -> None:
-    assert {name: ALL[name].lower_is_better for name in LOWER} == LOWER
-    for line in made[0].lines:
-        both = [{"test": entry.by_seeds, "validation": entry.held_out} for entry in line.candidates]
-        means = [np.mean([one[metric] for one in each[split].values()]) for each in both]
-        pick = min if LOWER[metric] else max
-        assert best(line.candidates, metric, split) is line.candidates[means.index(pick(means))]
-    first, *others = made[0].lines[-1].candidates
-    same = [replace(one, by_seeds=first.by_seeds, held_out=first.held_out) for one in others]
-    assert best([first, *same], metric, split) is first
-
-
 def test_early_stopping_shows_both_epochs_and_marks_that_of_the_test_set(made: tuple[NoiseStudy, Path]) -> None:
     study = made[0]
     epochs = [{"validation": (3, 0.61), "test": (7, 0.66)}, {"validation": (5, 0.58), "test": (9, 0.69)}]
     stopping = [{k: {"epoch": v[0], "test_accuracy": v[1]} for k, v in each.items()} for each in epochs]
     line = study.lines[2]
-    entry = replace(line.chosen, stopping=stopping, by_seeds=dict(list(line.chosen.by_seeds.items())[:2]))
+    entry = replace(line.chosen, stopping=stopping, frame=line.chosen.frame.iloc[:2])
     row = study.cells(replace(line, chosen=entry))
     spread = f"{100 * np.mean([0.66, 0.69]):.2f} ± {100 * np.std([0.66, 0.69], ddof=1):.2f}"
     assert (row[3], row[-2:]) == ("3, 5", ["7, 9 *", f"{spread} *"])
@@ -257,17 +229,3 @@ def test_integral_tables(made: tuple[NoiseStudy, Path], tmp_path: Path, monkeypa
     assert found[2 : 2 + len(lines)] == [["<br>".join(each) for each in line] for line in lines]
     assert [found[2 + len(lines)], *found[4 + len(lines) :]] == [names, *checked]
     assert any("in 1 of 2 runs" in note for note in study.notes())
-    monkeypatch.setattr("subspaces.experiments.studies.integral.run", lambda plan: study)
-    shown = CliRunner().invoke(app, ["study", "integral", "digits-integral"], env={"COLUMNS": "240"}).stdout
-    for row in [head, names, *checked]:
-        assert " ".join(row) in printed(shown)
-    for line in lines:
-        assert lines_of(line)[0] in printed(shown)
-
-
-def test_a_setting_of_a_line_is_that_of_its_entry(made: tuple[NoiseStudy, Path]) -> None:
-    for line in made[0].lines:
-        assert isinstance(line, Line)
-        if line.setting is not None:
-            assert line.value(line.chosen) == getattr(line.chosen.recipe, line.setting)
-    assert number(0.123, "ece") == "12.30"

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 from matplotlib.figure import Figure
-from study_cases import LINE, STANDARD, environments_of
+from study_cases import LINE, STANDARD
 
+from subspaces.evaluation.comparing import heading
+from subspaces.experiments.evaluating.training import training_of
 from subspaces.experiments.studies import tables
-from subspaces.experiments.studies.comparison import Comparison
 from subspaces.experiments.studies.tables import Made, Result, Table
 from subspaces.experiments.training import Run, seals
-from subspaces.reports.naming import heading
 
 FILES = ("name.json", "name.csv", "more.csv", "name.md")
 
@@ -57,11 +57,6 @@ def test_every_form_is_written_in_order(tmp_path: Path) -> None:
     assert all(path.stat().st_size for path in files)
 
 
-def test_nothing_to_draw_is_nothing_left_out(tmp_path: Path) -> None:
-    files, left_out = write(tmp_path, None)
-    assert ([path.name for path in files], left_out) == ([*FILES], [])
-
-
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
@@ -85,14 +80,6 @@ def test_what_cannot_be_drawn_is_said_after_the_numbers_are_written(
     assert left_out == [f"no figure: {reason}"]
 
 
-def test_another_error_in_a_figure_is_an_error(tmp_path: Path) -> None:
-    def draw() -> Figure:
-        raise ValueError("a bug")
-
-    with pytest.raises(ValueError, match="a bug"):
-        write(tmp_path, draw)
-
-
 @pytest.mark.parametrize(
     ("noise", "told", "expected"),
     [
@@ -104,13 +91,7 @@ def test_another_error_in_a_figure_is_an_error(tmp_path: Path) -> None:
 )
 def test_a_title_says_what_all_share(noise: float, told: tuple[str, ...], expected: str) -> None:
     recipes = [replace(one, label_noise=noise) for one in (STANDARD, LINE)]
-    assert heading(recipes, *told, "1,597 test images") == expected
-
-
-def test_a_title_tells_nothing_in_which_recipes_differ() -> None:
-    others = replace(LINE, network="lenet", label_noise=0.3)
-    assert heading([replace(STANDARD, label_noise=0.1), others], "5 test images") == "digits · 5 test images"
-    assert heading([], "test set") == "test set"
+    assert heading([*map(training_of, recipes)], *told, "1,597 test images") == expected
 
 
 # Where runs were trained
@@ -144,22 +125,7 @@ def test_every_environment_is_there_once_whatever_the_order_of_the_runs(tmp_path
     assert tables.environments([]) == []
 
 
-@pytest.mark.parametrize("name", ["commit", "hardware", "torch", "python", "subspaces", "device", "precision"])
-def test_environments_that_differ_in_anything_are_two(name: str, tmp_path: Path) -> None:
-    other = start("1")
-    (other["execution"] if name in other["execution"] else other)[name] = "another"
-    runs = [run_in(tmp_path / "a", start("1")), run_in(tmp_path / "b", other)]
-    found = tables.environments(runs)
-    assert len(found) == 2
-    assert [each[name] for each in found].count("another") == 1
-
-
 def test_a_run_was_trained_where_it_was_started_last(tmp_path: Path) -> None:
     run = run_in(tmp_path / "a", start("1", hardware="a GPU", commit="old"), start("2", commit="new"))
     known = {"hardware": "a CPU", "torch": "2.9", "subspaces": "0.1", "commit": "new"}
     assert tables.started(run) == {"run": "a", **known}
-
-
-def test_a_comparison_says_where_its_runs_were_trained(comparison: Comparison, folder: Path) -> None:
-    written = json.loads((folder / "to" / "comparison.json").read_bytes())
-    assert written["environments"] == environments_of(run.folder for run in comparison.runs)

@@ -12,11 +12,11 @@ from torch import Tensor
 
 import subspaces as ss
 from subspaces.core import storage
-from subspaces.evaluation.cache import Shelf
 from subspaces.experiments import data
 from subspaces.experiments.data import Dataset
 from subspaces.experiments.evaluating.run_subject import run_subjects
-from subspaces.experiments.studies.network_mixtures import PER, Mixing
+from subspaces.experiments.kept import Kept
+from subspaces.experiments.studies.mixtures import PER, Mixing
 from subspaces.experiments.training import Execution, Recipe, Run, api
 from subspaces.experiments.training.engine import Engine
 from subspaces.experiments.training.loop import train_runs
@@ -115,7 +115,7 @@ class Observed:
 
     def _measuring(self) -> dict[str, Any]:
         taken()
-        list(self.bench.predictor(["test"], None).outputs([(1.0, 0.0, 0.0)], "test"))
+        self.bench.predictor(["test"], None)([self.bench.weights((1.0, 0.0, 0.0))])
         statistics = [call for call in taken() if call.training]
         return {
             "label noise in evaluation": self.bench.images_of.train.labels.tolist(),
@@ -137,7 +137,7 @@ class Observed:
         }
 
     def _mixtures(self) -> list[list[int]]:
-        mixing = Mixing([self.bench, self.bench], 1, Shelf(self.run.folder / "none.json"), "auto", {})
+        mixing = Mixing([self.bench, self.bench], 1, Kept(self.run.folder / "none.json"), "auto", {})
         states = []
         for kind in PER:
             mixing._mixture(kind, 1)

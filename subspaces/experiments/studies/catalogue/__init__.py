@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from subspaces.experiments.studies.catalogue import corrupted, distances, lines, longer, planes, simplexes, studied
+from subspaces.experiments.studies.catalogue import corrupted, distances, lines, simplexes, studied
 from subspaces.experiments.studies.catalogue.claims import RULE, VERDICTS, Claim, Judgement, Quantity
 from subspaces.experiments.studies.catalogue.compared import Compared, Panel
 from subspaces.experiments.studies.catalogue.exhibit import Exhibit, Plan, Reproduced
@@ -29,7 +29,7 @@ __all__ = [
 EXHIBITS: Catalogue[type[Exhibit[Any]]] = Catalogue(
     "exhibit",
     [  # in the order of the paper; its first figure is a sketch
-        planes.Planes,
+        simplexes.Planes,
         distances.Dynamics,
         lines.Along,
         lines.EnsemblesAlong,
@@ -37,10 +37,10 @@ EXHIBITS: Catalogue[type[Exhibit[Any]]] = Catalogue(
         simplexes.SimplexMidpoint,
         studied.LabelNoise,
         corrupted.CorruptedAlong,
-        longer.Epochs,
+        lines.Epochs,
         simplexes.SixModels,
         studied.LargeNoise,
-        longer.OffTheLine,
+        lines.OffTheLine,
         lines.Samples,
         studied.Integral,
         distances.PointInit,

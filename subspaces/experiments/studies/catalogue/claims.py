@@ -6,7 +6,8 @@ from statistics import fmean
 from typing import Any, Generic, Literal, TypeVar
 
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.record import Description
+from subspaces.evaluation.curves import described
+from subspaces.evaluation.rows import Description
 from subspaces.evaluation.statistics import (
     CONFIDENCE,
     Difference,
@@ -17,7 +18,6 @@ from subspaces.evaluation.statistics import (
     signed,
     spread,
 )
-from subspaces.reports.measures import measure
 from subspaces.text import listed
 
 Verdict = Literal["holds", "does not", "too noisy to say"]
@@ -79,7 +79,7 @@ class Claim(Generic[P]):
     @property
     def unit(self) -> Description:
         """How both quantities are shown."""
-        return {each.name: each for each in (CHANGE, SHARE)}.get(self.metric) or measure(self.metric)
+        return {each.name: each for each in (CHANGE, SHARE)}.get(self.metric) or described(self.metric)
 
     def judge(self, found: P) -> "Judgement":
         """Judge it by d = above − factor · below + margin over the seeds that both have."""

@@ -1,33 +1,35 @@
 """Exhibits that are comparisons: methods on the same data, measured at points, along lines and on planes."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import fmean
 from typing import Any, ClassVar
 
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.record import Row
+from subspaces.evaluation import comparing, curves
+from subspaces.evaluation.comparing import Group
+from subspaces.evaluation.frames import OUTLIERS
 from subspaces.evaluation.settings import Settings
 from subspaces.evaluation.shifted_data import Corruptions
-from subspaces.evaluation.statistics import spread
+from subspaces.experiments.evaluating.training import training_of
 from subspaces.experiments.studies.catalogue.claims import BySeed, Quantity
 from subspaces.experiments.studies.catalogue.exhibit import Exhibit, Numbers, Plan
 from subspaces.experiments.studies.catalogue.scales import Bench
+from subspaces.experiments.studies.compare import Comparison, measure
 from subspaces.experiments.studies.compare import plan as plan_comparison
-from subspaces.experiments.studies.comparison import Comparison, measure
-from subspaces.experiments.studies.entries import Entry, recipe_of, run_of
+from subspaces.experiments.studies.entries import Entry
 from subspaces.experiments.studies.setting import Setting, same, train_missing
 from subspaces.experiments.studies.tables import Figure, Result
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.runs import Run
 from subspaces.reports import figures
-from subspaces.reports.answers import alone
-from subspaces.reports.reading import Group, Reading, value
 from subspaces.text import nearest
 
 TWIN = 1000
 """What is added to a seed for the second of two independent networks, so that every seed has an ensemble of its own."""
 STANDARD = "standard"
 FIRST = "l2 after the first epoch"
+LAST = ("l2", "cos2")
 Recipes = dict[str, Recipe]
 """By what an exhibit calls them."""
 
@@ -44,28 +46,29 @@ class Panel:
     numbers: Numbers = field(default_factory=dict)
 
     def group(self, label: str) -> Group:
-        """Return the runs of a method."""
+        """Return the evaluations of a method."""
         if label not in self.recipes:
             raise ArgumentError(f"no method {label!r} in this exhibit: {nearest(label, self.recipes)}")
-        return next(each for each in self.comparison.groups if same(recipe_of(each), self.recipes[label]))
+        wanted = training_of(self.recipes[label]).group
+        return next(each for each in self.comparison.groups if each.training and each.training.group == wanted)
 
     def entry(self, label: str, answer: str) -> Entry:
         """Return an answer of a method."""
         group = self.group(label)
-        found = {each.kind: each for each in self.comparison.entries if each.group.label == group.label}
-        kind = "network" if answer == "midpoint" and group.runs[0].single else answer
+        found = {each.kind: each for each in self.comparison.entries if each.method == group.label}
+        kind = "network" if answer == "midpoint" and group.single else answer
         if kind not in found:
             raise ArgumentError(f"{label} has no answer {answer!r}: {nearest(answer, found)}")
         return found[kind]
 
-    def runs(self, *labels: str) -> list[Run]:
-        """Return the runs of some methods, or of all."""
-        return [run_of(run) for label in labels or self.recipes for run in self.group(label).runs]
+    def runs(self, label: str) -> dict[int, Run]:
+        """Return the runs of a method by the seed."""
+        return {run.recipe.seed: run for run in self.comparison.runs if same(run.recipe, self.recipes[label])}
 
     def pairs(self, label: str) -> dict[int, tuple[Run, Run]]:
         """Return the runs of a method with their twins, by the seed."""
         twins = {run.recipe.seed: run for run in self.twins}
-        return {run.seed: (run_of(run), twins[run.seed + TWIN]) for run in self.group(label).runs}
+        return {seed: (run, twins[seed + TWIN]) for seed, run in self.runs(label).items()}
 
 
 class Compared(Exhibit[Panel]):
@@ -98,9 +101,8 @@ class Compared(Exhibit[Panel]):
         pairs = [[first, second] for second in twins for first in runs if _twins(first, second)]
         about = self.evaluation(plan.bench)
         found = measure(runs, plan.setting, plan.study.reference, twins=pairs, **about)
-        groups = [replace(each, runs=[seen(run, Settings.of(about)) for run in each.runs]) for each in found.groups]
-        recipes, found = self.recipes(plan.bench), replace(found, groups=groups)
-        panel = Panel(plan.bench, recipes, found, twins, plan.setting)
+        found = replace(found, groups=[seen(each, Settings.of(about)) for each in found.groups])
+        panel = Panel(plan.bench, self.recipes(plan.bench), found, twins, plan.setting)
         return replace(panel, numbers=self.numbers(panel))
 
     def numbers(self, found: Panel) -> Numbers:
@@ -124,23 +126,17 @@ class Compared(Exhibit[Panel]):
         return found.comparison.groups
 
 
-def seen(run: Reading, settings: Settings) -> Reading:
-    """Return a run with nothing but what these settings measure along it and on corrupted images.
+def seen(group: Group, settings: Settings) -> Group:
+    """Return a group with nothing but what these settings measure along a line or curve and on corrupted images.
 
-    Its record may have more, of other exhibits or of the user's: what is drawn and claimed must not depend on that.
+    Its evaluations may have more, of other exhibits or of the user's: what is drawn and claimed must not depend on it.
     """
+    frame, corrupted = group.frame, settings.corruptions
     places = {round(each, 9) + 0.0 for alpha in settings.grid for each in (alpha, 1 - alpha)} | {0.5}
-    corrupted: Any = settings.corruptions
+    here = (frame["role"] != "along") | frame["alphas"].map(places.issuperset)
     names, severities = (corrupted.names, corrupted.severities) if isinstance(corrupted, Corruptions) else ((), ())
-    rows = [row for row in run.record.rows if _of(row, places)]
-    kept = [row for row in rows if not row.group or (row.data in (names or ()) and row.severity in severities)]
-    record = replace(run.record, rows=kept)
-    return Reading(run_of(run), record)
-
-
-def _of(row: Row, places: Collection[float]) -> bool:
-    """Say whether a row is of some points along a line or curve, or of none there."""
-    return row.role != "along" or all(alpha in places for alpha in row.alphas)
+    wanted = frame["data"].isin(names or ()) & frame["severity"].isin(severities)
+    return replace(group, rows=frame[here & (frame["group"].isin(("", OUTLIERS)) | wanted)])
 
 
 def _twins(first: Run, second: Run) -> bool:
@@ -152,11 +148,7 @@ def _twins(first: Run, second: Run) -> bool:
 
 def answer(label: str, name: str = "midpoint", metric: str = "accuracy") -> Quantity[Panel]:
     """Return a metric of one of a method's answers."""
-
-    def of(found: Panel) -> BySeed:
-        return {seeds[0]: metrics[metric] for seeds, metrics in found.entry(label, name).by_seeds.items()}
-
-    return Quantity(f"{label}: {name}", of)
+    return Quantity(f"{label}: {name}", lambda found: found.entry(label, name).by_seed(metric))
 
 
 def two_networks(metric: str = "accuracy") -> Quantity[Panel]:
@@ -166,40 +158,46 @@ def two_networks(metric: str = "accuracy") -> Quantity[Panel]:
 
 def at(label: str, alpha: float, metric: str = "accuracy") -> Quantity[Panel]:
     """Return a metric of the network at a point of a line or curve."""
-
-    def of(found: Panel) -> BySeed:
-        return {run.seed: value(run.points("test")[alpha], metric) for run in found.group(label).runs}
-
-    return Quantity(f"{label} at {alpha:g}", of)
+    return _curve(f"{label} at {alpha:g}", label, metric, "", lambda by_alpha: by_alpha[alpha])
 
 
 def together(label: str, alpha: float, metric: str = "accuracy") -> Quantity[Panel]:
     """Return a metric of the ensemble of alpha and 1 − alpha."""
+    words = f"{label}: {alpha:g} and {1 - alpha:g} together"
+    return _curve(words, label, metric, None, lambda by_alpha: by_alpha[alpha])
 
-    def of(found: Panel) -> BySeed:
-        return {run.seed: value(run.pairs("test")[alpha], metric) for run in found.group(label).runs}
 
-    return Quantity(f"{label}: {alpha:g} and {1 - alpha:g} together", of)
+def along(label: str, metric: str = "accuracy") -> Quantity[Panel]:
+    """Return a metric on average over the points of a line or curve."""
+    return _curve(f"{label}: mean along it", label, metric, "", lambda by_alpha: fmean(by_alpha.values()))
+
+
+def _curve(
+    words: str, label: str, metric: str, average: str | None, of: Callable[[dict[float, float]], float]
+) -> Quantity[Panel]:
+    """Return a number of each seed's metric by alpha, of points ("") or of ensembles (None)."""
+
+    def by_seed(found: Panel) -> BySeed:
+        group = found.group(label)
+        curve = curves.along(group, metric, average=average)
+        grid = curve.grid.tolist()
+        return {
+            seed: of(dict(zip(grid, values, strict=True)))
+            for seed, values in zip(group.seeds, curve.values.tolist(), strict=True)
+        }
+
+    return Quantity(words, by_seed)
 
 
 def ends(label: str, metric: str = "accuracy") -> Quantity[Panel]:
     """Return a metric of a subspace's ends, or vertices, on average."""
 
     def of(found: Panel) -> BySeed:
-        known = alone(found.group(label), "test")
-        return {} if known is None else {seeds[0]: metrics[metric] for seeds, metrics in known.by_seeds.items()}
+        rows = comparing.answers(found.group(label), alone=True)
+        rows = rows[rows["answer"] == comparing.ALONE]
+        return {seeds[0]: float(value) for seeds, value in zip(rows["seeds"], rows[metric], strict=True)}
 
     return Quantity(f"{label}: ends", of)
-
-
-def along(label: str, metric: str = "accuracy") -> Quantity[Panel]:
-    """Return a metric on average over the points of a line or curve."""
-
-    def of(found: Panel) -> BySeed:
-        runs = {run.seed: list(run.points("test").values()) for run in found.group(label).runs}
-        return {seed: spread([value(row, metric) for row in rows]).mean for seed, rows in runs.items()}
-
-    return Quantity(f"{label}: mean along it", of)
 
 
 def number(label: str, measure: str) -> Quantity[Panel]:
@@ -212,7 +210,7 @@ def distances(found: Panel) -> Numbers:
     numbers: Numbers = {}
     for label, recipe in found.recipes.items():
         if recipe.shape().vertices > 1:
-            runs = found.group(label).runs
-            numbers[label] = {name: {run.seed: float(run.log[-1][name]) for run in runs} for name in ("l2", "cos2")}
-            numbers[label][FIRST] = {run.seed: float(run.log[0]["l2"]) for run in runs}
+            logs = {seed: run.log() for seed, run in found.runs(label).items()}
+            numbers[label] = {name: {seed: float(log[-1][name]) for seed, log in logs.items()} for name in LAST}
+            numbers[label][FIRST] = {seed: float(log[0]["l2"]) for seed, log in logs.items()}
     return numbers

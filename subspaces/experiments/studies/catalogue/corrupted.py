@@ -1,24 +1,17 @@
 """Exhibits of lines on corrupted images: accuracy along them, and how much is lost."""
 
-from collections.abc import Callable, Mapping, Sequence
-from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from subspaces.evaluation.changes import relative_change
-from subspaces.evaluation.record import Row
+from subspaces.evaluation import conditions
+from subspaces.evaluation.metrics import METRICS
 from subspaces.evaluation.shifted_data import Corruptions
 from subspaces.experiments.studies.catalogue.claims import BySeed, Claim, Quantity
-from subspaces.experiments.studies.catalogue.compared import (
-    STANDARD,
-    Compared,
-    Panel,
-    Recipes,
-    answer,
-)
+from subspaces.experiments.studies.catalogue.compared import STANDARD, Compared, Panel, Recipes, answer
 from subspaces.experiments.studies.catalogue.lines import MATCH
 from subspaces.experiments.studies.catalogue.scales import Bench, Role
-from subspaces.reports import shifts
-from subspaces.reports.reading import Reading
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LARGE: tuple[Role, ...] = ("large", "large-wide")
 LINES = ("line", "layerwise line")
@@ -115,7 +108,7 @@ class CorruptedBest(Corrupted):
         return [
             Claim(
                 f"the best network of the {one} loses less than standard training, in the mean over corruptions",
-                change(one, best=True),
+                best_change(one),
                 change(STANDARD),
                 "change",
             )
@@ -125,71 +118,62 @@ class CorruptedBest(Corrupted):
 
 # Quantities on corrupted images
 
-Shifted = list[tuple[Mapping[float, Row], Mapping[float, Row]]]
-"""Points of a run on clean images, and on each kind of corrupted ones."""
+
+def accuracies(found: Panel, label: str) -> "pd.DataFrame":
+    """Return accuracies by seed and alpha, which is 1/2 of a single network: a column for each corruption, and `test`.
+
+    Several severities of a corruption are averaged.
+    """
+    frame = found.group(label).frame
+    points = frame[(frame["kind"] == "point") & frame["role"].isin(("along", "midpoint"))]
+    points = points[(points["data"] == "test") | (points["severity"] > 0)]
+    points = points.assign(seed=points["seeds"].str[0], alpha=points["alpha"].fillna(0.5))
+    return points.groupby(["seed", "alpha", "data"])["accuracy"].mean().unstack("data")
 
 
-def _shifted(found: Panel, one: str) -> dict[int, Shifted]:
-    """Return what was measured of each run of a method on the corruptions of the exhibit, by the seed."""
-    group = found.group(one)
-    wanted = shifts.conditions([run.record for each in found.comparison.groups for run in each.runs])
-    several = [shifts.on(group, [each]).runs for each in wanted]
-    return {run.seed: [(points(run), points(each[place])) for each in several] for place, run in enumerate(group.runs)}
+def changes(found: Panel, label: str) -> "pd.DataFrame":
+    """Return the relative changes (b − a)/a of the midpoint by seed, with a column for each corruption."""
+    middle = accuracies(found, label).xs(0.5, level="alpha")
+    clean = middle.pop("test")
+    return middle.sub(clean, axis=0).div(clean, axis=0)
 
 
-def points(run: Reading) -> Mapping[float, Row]:
-    """Return the points of a line; of one network that alone."""
-    found = run.points("test")
-    return found or {0.5: next(row for row in run.rows("test") if row.role == "midpoint")}
+def change(label: str) -> Quantity[Panel]:
+    """Return the relative change of the midpoint, in the mean over corruptions."""
+    return Quantity(f"{label}: change", lambda found: changes(found, label).mean(axis=1).to_dict())
 
 
-def _over(one: str, words: str, number: Callable[[Shifted], float]) -> Quantity[Panel]:
-    return Quantity(words, lambda found: {seed: number(each) for seed, each in _shifted(found, one).items()})
+def best_change(label: str) -> Quantity[Panel]:
+    """Return the same at the point with the best relative change on each corruption, as the picture shows it."""
+
+    def of(found: Panel) -> BySeed:
+        group = found.group(label)
+        best = conditions.best_along(group, conditions.conditions([group]), METRICS["accuracy"])
+        return {seeds[0]: value for seeds, value in best.items()}
+
+    return Quantity(f"{label}: change at its best", of)
 
 
-def _changes(clean: Mapping[float, Row], shifted: Mapping[float, Row]) -> dict[float, float]:
-    return {alpha: relative_change(clean[alpha].accuracy, row.accuracy) or 0.0 for alpha, row in shifted.items()}
-
-
-def change(one: str, best: bool = False) -> Quantity[Panel]:
-    """Return (b − a)/a in the mean over corruptions, at the midpoint or at the point where it is best on each."""
-
-    def number(several: Shifted) -> float:
-        every = [_changes(*each) for each in several]
-        return fmean(max(each.values()) if best else each[0.5] for each in every)
-
-    return _over(one, f"{one}: change{' at its best' if best else ''}", number)
-
-
-def winning(one: str) -> Quantity[Panel]:
+def winning(label: str) -> Quantity[Panel]:
     """Return on which share of corruptions the midpoint loses less than standard training with the same seed."""
 
     def of(found: Panel) -> BySeed:
-        ours, theirs = ([_at_middle(each) for each in _shifted(found, name).items()] for name in (one, STANDARD))
-        known = dict(theirs)
-        return {
-            seed: fmean(float(a > b) for a, b in zip(changes, known[seed], strict=True))
-            for seed, changes in ours
-            if seed in known
-        }
+        ours, theirs = changes(found, label), changes(found, STANDARD)
+        both = ours.index.intersection(theirs.index)
+        won: BySeed = (ours.loc[both] > theirs.loc[both]).mean(axis=1).to_dict()
+        return won
 
-    return Quantity(f"{one}: share of corruptions", of)
+    return Quantity(f"{label}: share of corruptions", of)
 
 
-def _at_middle(run: tuple[int, Shifted]) -> tuple[int, Sequence[float]]:
-    seed, several = run
-    return seed, [_changes(*each)[0.5] for each in several]
-
-
-def differing(one: str, corrupted: bool) -> Quantity[Panel]:
+def differing(label: str, corrupted: bool) -> Quantity[Panel]:
     """Return how far apart the best and the worst point of a line are, relative to their mean."""
 
-    def number(several: Shifted) -> float:
-        rows = [list((shifted if corrupted else clean).values()) for clean, shifted in several]
-        return fmean(_range([row.accuracy for row in each]) for each in rows)
+    def of(found: Panel) -> BySeed:
+        every = accuracies(found, label)
+        columns = every.drop(columns="test") if corrupted else every[["test"]]
+        runs = columns.groupby(level="seed")
+        apart: BySeed = ((runs.max() - runs.min()) / runs.mean()).mean(axis=1).to_dict()
+        return apart
 
-    return _over(one, f"{one}: range on {'corrupted' if corrupted else 'clean'} images", number)
-
-
-def _range(accuracies: Sequence[float]) -> float:
-    return (max(accuracies) - min(accuracies)) / fmean(accuracies)
+    return Quantity(f"{label}: range on {'corrupted' if corrupted else 'clean'} images", of)

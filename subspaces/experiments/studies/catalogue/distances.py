@@ -6,14 +6,18 @@ import torch
 
 from subspaces.core.family import Subspace
 from subspaces.core.shapes import Line
+from subspaces.evaluation import curves
 from subspaces.evaluation.answers import middle_of
 from subspaces.evaluation.classification import DISTANCES, Classes
+from subspaces.evaluation.comparing import heading
 from subspaces.evaluation.metrics import tally
 from subspaces.evaluation.statistics import spread
 from subspaces.experiments.evaluating.run_subject import RunSubject, run_subjects
+from subspaces.experiments.evaluating.training import training_of
 from subspaces.experiments.studies.catalogue.claims import BySeed, Claim
 from subspaces.experiments.studies.catalogue.compared import (
     FIRST,
+    LAST,
     STANDARD,
     Compared,
     Panel,
@@ -24,11 +28,10 @@ from subspaces.experiments.studies.catalogue.compared import (
 from subspaces.experiments.studies.catalogue.exhibit import Numbers
 from subspaces.experiments.studies.catalogue.lines import label
 from subspaces.experiments.studies.catalogue.scales import Bench
-from subspaces.experiments.studies.noise_levels import QUICK
+from subspaces.experiments.studies.noise import QUICK
 from subspaces.experiments.studies.setting import Setting
 from subspaces.experiments.studies.tables import Figure
 from subspaces.experiments.training.engine import spread as apart
-from subspaces.reports.naming import heading
 
 CLOSE = 0.2
 """How far apart, relatively, distances are that make little difference."""
@@ -174,31 +177,27 @@ class Endpoints(Compared):
                 "ends with β = 1 answer more differently than with β = 0", number(line, "tv"), number(free, "tv"), "tv"
             ),
             Claim("ends with β = 1 are farther apart than with β = 0", number(line, "l2"), number(free, "l2"), "l2"),
-            Claim(
-                "ends with β = 1 are nearer to a right angle",
-                number(free, "cos2"),
-                number(line, "cos2"),
-                "cos2",
-            ),
+            Claim("ends with β = 1 are nearer to a right angle", number(free, "cos2"), number(line, "cos2"), "cos2"),
             Claim("two networks are nearly orthogonal", ORTHOGONAL, number(networks, "cos2"), "cos2"),
         ]
 
     def draw(self, found: Panel) -> Figure:
-        from subspaces.experiments.studies.catalogue import pictures
+        from subspaces.experiments.studies import figures
 
         means = {
             one: {name: spread(list(values.values())) for name, values in each.items()}
             for one, each in found.numbers.items()
         }
-        return pictures.bars(heading([found.bench.base]), means, ("tv", "l2", "cos2"))
+        return figures.bars(heading([training_of(found.bench.base)]), means, ("tv", "l2", "cos2"))
 
 
 def _of_line(found: Panel, one: str) -> dict[str, BySeed]:
     """Return how different the ends of lines are, from their records and results."""
-    runs = found.group(one).runs
-    tv = {run.seed: (run.pairs("test")[0.0].diversity or {})["tv"] for run in runs}
-    kept = {run.recipe.seed: run.result for run in found.runs(one)}
-    return {"tv": tv, **{name: {seed: float(each[name]) for seed, each in kept.items()} for name in ("l2", "cos2")}}
+    group = found.group(one)
+    pairs = curves.along(group, "tv", average=None)
+    tv = dict(zip(group.seeds, pairs.values[:, pairs.grid.tolist().index(0.0)].tolist(), strict=True))
+    results = {seed: run.result for seed, run in found.runs(one).items()}
+    return {"tv": tv, **{name: {seed: float(each[name]) for seed, each in results.items()} for name in LAST}}
 
 
 def _of_networks(found: Panel, setting: Setting) -> dict[str, BySeed]:

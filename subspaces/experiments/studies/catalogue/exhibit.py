@@ -4,14 +4,15 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Generic
 
 from subspaces.core import files
+from subspaces.evaluation.comparing import heading
+from subspaces.evaluation.curves import described
 from subspaces.evaluation.statistics import Spread, shown, spread
+from subspaces.experiments.evaluating.training import training_of
 from subspaces.experiments.studies.catalogue.claims import HEADS, MANY, RULE, BySeed, Claim, Judgement, P, counted
 from subspaces.experiments.studies.catalogue.scales import Bench, Role, Scale
 from subspaces.experiments.studies.setting import Setting
 from subspaces.experiments.studies.tables import Figure, Result, Table
 from subspaces.experiments.training.recipe import Recipe
-from subspaces.reports.measures import measure
-from subspaces.reports.naming import heading
 
 SCHEMA = 1
 Numbers = dict[str, dict[str, BySeed]]
@@ -117,7 +118,7 @@ class Reproduced(Result):
     @property
     def title(self) -> str:
         """What is shown, and of which network and data."""
-        return f"{self.exhibit.where}: {self.exhibit.shows} · {heading(self.plan.recipes)}"
+        return f"{self.exhibit.where}: {self.exhibit.shows} · {heading([*map(training_of, self.plan.recipes)])}"
 
     def tables(self) -> list[Table]:
         claims = Table(self.title, HEADS, [each.cells() for each in self.judged], left=2)
@@ -164,11 +165,11 @@ def _table(numbers: dict[str, dict[str, Spread]]) -> Table:
     """Return numbers beside answers as a table."""
     names = list(dict.fromkeys(name for each in numbers.values() for name in each))
     rows = [[label, *(_shown(each.get(name), name) for name in names)] for label, each in numbers.items()]
-    return Table("Beside answers", ("method", *(measure(name).title for name in names)), rows, left=1)
+    return Table("Beside answers", ("method", *(described(name).title for name in names)), rows, left=1)
 
 
 def _shown(values: Spread | None, name: str) -> str:
-    return "–" if values is None else shown(values, measure(name).scale, 3)
+    return "–" if values is None else shown(values, described(name).scale, 3)
 
 
 def below(setting: Setting, exhibit: Exhibit[Any], bench: Bench) -> Setting:

@@ -1,8 +1,9 @@
-"""Exhibits of lines and curves: accuracy along them, alone and together, with other penalties, samples and features."""
+"""Exhibits of lines and curves: with other penalties, samples, features and epochs, and slightly off their ends."""
 
 from collections.abc import Callable
+from typing import Any
 
-from subspaces.experiments.studies.catalogue.claims import Claim
+from subspaces.experiments.studies.catalogue.claims import Claim, mean
 from subspaces.experiments.studies.catalogue.compared import (
     STANDARD,
     Compared,
@@ -23,6 +24,8 @@ NEAR = 0.005
 """How far below accuracies still approach: half a point."""
 EDGE = 0.1  # and its opposite: the two points towards the ends
 BETAS = (0.0, 1.0, 2.0)
+BOTH = ("line", "layerwise line")
+OUTSIDE = -0.05  # and its opposite, 1.05
 PICTURES: tuple[Role, ...] = ("small", "medium", "medium-deep")
 
 
@@ -47,10 +50,10 @@ def of_both(claim: Callable[[str], Claim[Panel]]) -> list[Claim[Panel]]:
 
 def draw_with_two_networks(found: Panel) -> Figure:
     """Draw accuracy along lines and curves, and the level of two networks together."""
-    from subspaces.experiments.studies.catalogue import pictures
+    from subspaces.experiments.studies import figures
 
     level = two_networks()
-    return pictures.along_with(found.comparison.groups, level.words, list(level.of(found).values()))
+    return figures.along_with(found.comparison.groups, level.words, list(level.of(found).values()))
 
 
 class Along(Compared):
@@ -200,6 +203,89 @@ class SwaLine(Compared):
         words = "the midpoint of the layerwise line matches the average of the checkpoints within "
         matches = Claim(f"{words}{100 * MATCH:g} points", answer("layerwise line"), answer("swa"), margin=MATCH)
         return [*of_both(above), matches]
+
+    def draw(self, found: Panel) -> Figure:
+        return draw_with_two_networks(found)
+
+
+class Epochs(Compared):
+    """What longer training gives to a line's midpoint."""
+
+    name = "epochs"
+    where = "Figure 10"
+    shows = "accuracy and ECE of the midpoint of a line against the epochs"
+    roles = ("large", "large-wide")
+
+    def recipes(self, bench: Bench) -> Recipes:
+        found = {}
+        for epochs in bench.scale.epochs:
+            found[after(STANDARD, epochs)] = bench.recipe(epochs=epochs)
+            found[after("line", epochs)] = bench.recipe("line", epochs=epochs)
+            found[after("layerwise line", epochs)] = bench.recipe("line", epochs=epochs, layerwise=True)
+        return found
+
+    def claims(self, bench: Bench) -> list[Claim[Panel]]:
+        longest = bench.scale.epochs[-1]
+        accurate = [
+            Claim(
+                f"after {longest} epochs the midpoint of the {one} is above standard training",
+                answer(after(one, longest)),
+                answer(after(STANDARD, longest)),
+            )
+            for one in BOTH
+        ]
+        calibrated = [
+            Claim(
+                f"after {epochs} epochs the midpoint of the {one} is better calibrated than standard training",
+                answer(after(STANDARD, epochs), metric="ece"),
+                answer(after(one, epochs), metric="ece"),
+                "ece",
+            )
+            for epochs in bench.scale.epochs
+            for one in BOTH
+        ]
+        return [*accurate, *calibrated]
+
+    def draw(self, found: Panel) -> Figure:
+        from subspaces.experiments.studies import figures
+
+        lengths = found.bench.scale.epochs
+        series = {
+            one: ([float(n) for n in lengths], [found.entry(after(one, n), "midpoint") for n in lengths])
+            for one in (STANDARD, *BOTH)
+        }
+        comparison = found.comparison
+        return figures.over(comparison.heading(), series, len(comparison.seeds), "epochs")
+
+
+def after(one: str, epochs: int) -> str:
+    """Return what a training of so many epochs is called."""
+    return f"{one}, {epochs} epochs"
+
+
+class OffTheLine(Compared):
+    """Whether networks that a line connects can be as good together as two independent ones."""
+
+    name = "off-the-line"
+    where = "Figure 12, right"
+    shows = "two networks slightly off the ends of a line, α = −0.05 and 1.05, beside two independent ones"
+    roles = ("large-wide",)
+    twins = True
+
+    def recipes(self, bench: Bench) -> Recipes:
+        short, *_, longest = bench.scale.epochs
+        return {STANDARD: bench.recipe(epochs=short), "line": bench.recipe("line", epochs=longest)}
+
+    def evaluation(self, bench: Bench) -> dict[str, Any]:
+        return {"grid": (OUTSIDE, *bench.scale.grid), "triangle": 0}
+
+    def claims(self, bench: Bench) -> list[Claim[Panel]]:
+        alone = mean("line at −0.05 and 1.05", [at("line", OUTSIDE), at("line", 1 - OUTSIDE)])
+        words = f"alone, networks off the ends are at most {100 * MATCH:g} points above standard training"
+        return [
+            Claim(words, answer(STANDARD), alone, margin=MATCH),
+            Claim("two networks off the ends are above two others", together("line", OUTSIDE), two_networks()),
+        ]
 
     def draw(self, found: Panel) -> Figure:
         return draw_with_two_networks(found)

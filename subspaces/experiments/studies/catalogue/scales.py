@@ -10,8 +10,7 @@ from typing import Any, Literal, get_args
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.points import GRID
 from subspaces.experiments.methods import METHODS
-from subspaces.experiments.studies.noise import RATES
-from subspaces.experiments.studies.noise_levels import LEVELS
+from subspaces.experiments.studies.noise import LEVELS, RATES
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.recipes import RECIPES
 from subspaces.text import Catalogue

@@ -1,18 +1,17 @@
 """Exhibits that are studies of their own: label noise, Integral, and networks that share their first epochs."""
 
 from dataclasses import replace
-from statistics import fmean
 from typing import Any
 
-from subspaces.experiments.studies import instability, integral
+from subspaces.experiments.studies import instability, integral, noise
 from subspaces.experiments.studies.catalogue.claims import BySeed, Claim, Quantity, mean
 from subspaces.experiments.studies.catalogue.exhibit import Exhibit, Plan
 from subspaces.experiments.studies.catalogue.lines import NEAR
 from subspaces.experiments.studies.catalogue.scales import Bench
 from subspaces.experiments.studies.instability import InstabilityStudy
 from subspaces.experiments.studies.integral import IntegralStudy
-from subspaces.experiments.studies.network_mixtures import PER, WORDS, Kind
-from subspaces.experiments.studies.noise_levels import QUICK, NoiseStudy, measure_levels, methods_of, plan_levels
+from subspaces.experiments.studies.mixtures import PER, WORDS, Kind
+from subspaces.experiments.studies.noise import QUICK, NoiseStudy, methods_of
 from subspaces.experiments.studies.setting import Setting, train_missing
 from subspaces.experiments.studies.tables import Result
 from subspaces.experiments.training.recipe import Recipe
@@ -28,7 +27,7 @@ def under(method: str, levels: tuple[float, ...], metric: str = "accuracy") -> Q
         def of(found: NoiseStudy) -> BySeed:
             lines = [line for line in found.lines if (line.level, line.method) == (level, method)]
             chosen = next(line.chosen for line in lines if line.chosen.networks == 1)
-            return {seeds[0]: metrics[metric] for seeds, metrics in chosen.by_seeds.items()}
+            return chosen.by_seed(metric)
 
         return Quantity(method, of)
 
@@ -55,10 +54,10 @@ class UnderNoise(Exhibit[NoiseStudy]):
         asked = replace(setting, ensembles=(), changes=changes)
         lists = bench.scale.lists if self.tried else {}
         recipes = list(self.recipes(bench).values())
-        return Plan(self, bench, plan_levels(recipes, asked, bench.scale.levels, lists, "accuracy"))
+        return Plan(self, bench, noise.plan(recipes, asked, bench.scale.levels, lists, "accuracy"))
 
     def measure(self, plan: Plan) -> NoiseStudy:
-        return measure_levels(plan.study, train_missing(plan.recipes, plan.setting))
+        return noise.measure(plan.study, train_missing(plan.recipes, plan.setting))
 
     def result(self, found: NoiseStudy) -> Result:
         return found
@@ -238,8 +237,7 @@ def made(models: int, shared: int, kind: Kind) -> Quantity[InstabilityStudy]:
     """Return the accuracy of what is made of so many networks that share so many epochs, in the mean over draws."""
 
     def of(found: InstabilityStudy) -> BySeed:
-        scores = [each["test"]["accuracy"] for each in found.cells[models, shared, kind]]  # seed by seed
-        each = len(scores) // len(found.plan.seeds)
-        return {seed: fmean(scores[at * each : (at + 1) * each]) for at, seed in enumerate(found.plan.seeds)}
+        by_seed: BySeed = found.cells[models, shared, kind].groupby("seed")["accuracy"].mean().to_dict()
+        return by_seed
 
     return Quantity(f"{WORDS[kind]} of {models}, {shared} shared epochs", of)

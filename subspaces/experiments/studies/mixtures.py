@@ -11,11 +11,14 @@ from torch import Tensor
 from subspaces.core import randomness
 from subspaces.core.family import Subspace
 from subspaces.core.shapes import Simplex
-from subspaces.evaluation.cache import Measured, Shelf
-from subspaces.evaluation.classification import log_mean
+from subspaces.evaluation.classification import Classes, log_mean
+from subspaces.evaluation.metrics import of_task, tally
 from subspaces.evaluation.predictor import Predictor
 from subspaces.experiments.evaluating.run_subject import RunSubject
+from subspaces.experiments.kept import Kept
 
+Scores = dict[str, dict[str, float]]
+"""Metrics by split."""
 Kind = Literal["branch", "average", "ensemble", "global", "layerwise", "per-weight"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 PER: dict[Kind, Literal["network", "layer", "weight"]]
@@ -34,43 +37,46 @@ WORDS: dict[Kind, str] = {
 class Mixing:
     """Some branches of one trunk, measured alone, on average, together and mixed."""
 
-    benches: Sequence[RunSubject]  # the branches
+    subjects: Sequence[RunSubject]  # the branches
     draws: int  # how many random mixtures of each kind
-    shelf: Shelf  # where everything measured is kept
+    kept: Kept  # where everything measured is kept
     precision: str  # the one that was asked for
     known: dict[int, dict[str, Tensor]]  # what branches answer, by number, as far as it was computed; it is added to
 
     @property
     def first(self) -> RunSubject:
         """The first branch, for what all of them share."""
-        return self.benches[0]
+        return self.subjects[0]
 
-    def measure(self) -> Iterator[tuple[Kind, Measured]]:
-        """Yield everything, measured or found on the shelf."""
-        for index, bench in enumerate(self.benches):
-            yield "branch", self._one([bench], {"kind": "branch"}, partial(self._vertex, index))
-        yield "average", self._one(self.benches, {"kind": "average"}, self._average)
-        yield "ensemble", self._one(self.benches, {"kind": "ensemble"}, self._ensemble)
+    def measure(self) -> Iterator[tuple[Kind, Scores]]:
+        """Yield everything, measured or found in the file."""
+        for index, one in enumerate(self.subjects):
+            yield "branch", self._one([one], {"kind": "branch"}, partial(self._vertex, index))
+        yield "average", self._one(self.subjects, {"kind": "average"}, self._average)
+        yield "ensemble", self._one(self.subjects, {"kind": "ensemble"}, self._ensemble)
         for kind in PER:
             for draw in range(self.draws):
                 what = {"kind": kind, "draw": draw}
-                yield kind, self._one(self.benches, what, partial(self._mixture, kind, draw))
+                yield kind, self._one(self.subjects, what, partial(self._mixture, kind, draw))
 
     def _one(
-        self, benches: Sequence[RunSubject], what: Mapping[str, Any], answer: Callable[[], Mapping[str, Tensor]]
-    ) -> Measured:
-        key = {**what, "families": [bench.checksum for bench in benches]}
-        found = self.shelf.find(key, self.precision)
-        if found is None:
-            logs = {split: logits.log_softmax(1) for split, logits in answer().items()}
-            found = Measured.of(key, self.first, logs)
-            self.shelf.add(found)
+        self, subjects: Sequence[RunSubject], what: Mapping[str, Any], answer: Callable[[], Mapping[str, Tensor]]
+    ) -> Scores:
+        key = {**what, "families": [one.checksum for one in subjects], "precision": self.precision}
+        found: Scores | None = self.kept.find(key)
+        if found is None or not {each.name for each in of_task("classification")} <= found["test"].keys():
+            found = {split: self._scores(split, logits) for split, logits in answer().items()}
+            self.kept.add(key, found)
         return found
+
+    def _scores(self, split: str, logits: Tensor) -> dict[str, float]:
+        labels = getattr(self.first.images_of, split).labels.to(logits.device)
+        return tally(of_task("classification"), [(Classes(logits.log_softmax(1)), labels)])
 
     @cached_property
     def family(self) -> Subspace:
         """The simplex of the branches."""
-        networks = [bench.family.midpoint() for bench in self.benches]
+        networks = [one.family.midpoint() for one in self.subjects]
         return Subspace.from_modules(networks, Simplex(len(networks)), seed=0).to(self.first.execution.device)
 
     @cached_property
@@ -83,14 +89,14 @@ class Mixing:
 
     def _vertex(self, index: int) -> dict[str, Tensor]:
         if index not in self.known:
-            self.known[index] = self._at(torch.eye(len(self.benches))[index])
+            self.known[index] = self._at(torch.eye(len(self.subjects))[index])
         return self.known[index]
 
     def _average(self) -> dict[str, Tensor]:
         return self._at(self.family.shape.midpoint())
 
     def _ensemble(self) -> dict[str, Tensor]:
-        members = [self._vertex(index) for index in range(len(self.benches))]
+        members = [self._vertex(index) for index in range(len(self.subjects))]
         return {split: log_mean(torch.stack([one[split] for one in members])) for split in members[0]}
 
     def _mixture(self, kind: Kind, draw: int) -> dict[str, Tensor]:

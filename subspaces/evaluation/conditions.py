@@ -1,0 +1,197 @@
+"""Shifted data and outliers of several evaluations: what all were measured on, and how far their numbers change."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from subspaces.evaluation.comparing import (
+    SPLIT,
+    Group,
+    of_answer,
+    of_seeds,
+    seeds_of,
+)
+from subspaces.evaluation.corruptions import CORRUPTIONS
+from subspaces.evaluation.curves import along, described
+from subspaces.evaluation.frames import ABOUT, OUTLIERS
+from subspaces.evaluation.group_answers import GroupAnswer, each_answer
+from subspaces.evaluation.rows import Description
+from subspaces.evaluation.statistics import Spread, spread
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+EXTRA = "extra"  # the group of corruptions that are kept for validation
+ORDER = ("noise", "blur", "weather", "digital", EXTRA, "given")
+KEYS = ["seeds", "kind", "role", "alphas", "average", "networks"]  # of rows about the same
+SET = ["data", "group", "source", "count"]
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One kind of shifted data: what was done to the examples, by whom, and how severely."""
+
+    name: str
+    group: str
+    source: str
+    count: int
+    severities: tuple[int, ...]
+
+    @property
+    def label(self) -> str:
+        """What it is called."""
+        return CORRUPTIONS[self.name].label if self.name in CORRUPTIONS else self.name.replace("_", " ")
+
+    def at(self, severity: int) -> "Condition":
+        """Return one severity of it; none where that was not measured."""
+        return replace(self, severities=tuple(each for each in self.severities if each == severity))
+
+
+def shifted_rows(group: Group) -> "pd.DataFrame":
+    """Return the rows on shifted data."""
+    return group.frame[~group.frame["group"].isin(("", OUTLIERS))]
+
+
+def outlier_rows(group: Group) -> "pd.DataFrame":
+    """Return the rows about outliers."""
+    return group.frame[group.frame["group"] == OUTLIERS]
+
+
+def conditions(groups: Iterable[Group]) -> list[Condition]:
+    """Return the shifted data on which every answer of all evaluations was measured, by their groups."""
+    every = [list(_complete(part)) for group in groups for part in _runs(group)]
+    found: dict[tuple[Any, ...], list[int]] = {}
+    for *key, severity in every[0] if every else ():
+        if all((*key, severity) in each for each in every):
+            found.setdefault(tuple(key), []).append(int(severity))
+    named = [
+        Condition(name, group, source, count, tuple(sorted(severities)))
+        for (name, group, source, count), severities in found.items()
+    ]
+    return sorted(named, key=lambda each: ORDER.index(each.group) if each.group in ORDER else len(ORDER))
+
+
+def _runs(group: Group) -> list["pd.DataFrame"]:
+    """Return the rows of each run on shifted data, with the names of all answers that each stands for."""
+    import pandas as pd
+
+    frame = shifted_rows(group)
+    names = [each.name for each in group.evaluations[0].answers]
+    answers = {name: set(of_answer(group, frame, name).index) for name in names}
+    told = [frozenset(name for name in names if at in answers[name]) for at in frame.index]
+    frame = frame.assign(answers=pd.Series(told, frame.index, object))
+    return [of_seeds(frame, seeds_of(each)) for each in group.evaluations]
+
+
+def _complete(rows: "pd.DataFrame") -> dict[tuple[Any, ...], bool]:
+    """Return the sets of one run on which every answer was measured that was measured on any of them."""
+    measured = frozenset().union(*rows["answers"])
+    sets = rows.groupby([*SET, "severity"], sort=False)["answers"].agg(lambda names: frozenset().union(*names))
+    return {key: True for key, names in sets.items() if names == measured}
+
+
+def averaged_over(found: Sequence[Condition]) -> list[Condition]:
+    """Return what a mean is over: all but the extra corruptions, unless there are no others."""
+    return [each for each in found if each.group != EXTRA] or list(found)
+
+
+def severities(found: Iterable[Condition]) -> str:
+    """Return the severities in words; nothing where there are none."""
+    known = sorted({severity for each in found for severity in each.severities if severity})
+    whole = known == list(range(known[0], known[-1] + 1)) if len(known) > 2 else False
+    listed = f"{known[0]}–{known[-1]}" if whole else ", ".join(map(str, known))
+    return f"{'severity' if len(known) == 1 else 'severities'} {listed}" if known else ""
+
+
+def on(group: Group, wanted: Sequence[Condition]) -> Group:
+    """Return a group as it was measured on shifted data, on average over them, in place of the test examples."""
+    frame = shifted_rows(group)
+    keys = {
+        (each.name, each.group, each.source, each.count, severity) for each in wanted for severity in each.severities
+    }
+    inside = [key in keys for key in zip(*(frame[name] for name in (*SET, "severity")), strict=True)]
+    frame = frame.loc[inside]
+    names = [name for name in frame.columns if name not in ("method", "seeds", *ABOUT)]
+    grouped = frame.groupby(KEYS, sort=False, dropna=False)
+    means = grouped[names].sum(min_count=len(keys)) / len(keys)  # NaN where one is
+    about = grouped[["method", "answer", "alpha", "count"]].first().assign(data=SPLIT, severity=0, group="", source="")
+    made = about.join(means)[grouped.size() == len(keys)].reset_index()
+    return replace(group, rows=made, ensembles=[])
+
+
+def against(group: Group, outliers: tuple[Any, ...]) -> Group:
+    """Return a group as it was measured against outliers of that name, count and source."""
+    rows = outlier_rows(group)
+    inside = [key == outliers for key in zip(rows["data"], rows["count"], rows["source"], strict=True)]
+    return replace(group, rows=rows.loc[inside].assign(data=SPLIT), ensembles=[])
+
+
+def outlier_sets(groups: Iterable[Group]) -> list[tuple[Any, ...]]:
+    """Return name, count and source of the outliers against which all evaluations were measured."""
+    every = []
+    for group in groups:
+        rows = outlier_rows(group)
+        runs = [of_seeds(rows, seeds_of(each)) for each in group.evaluations]
+        every += [list(dict.fromkeys(zip(run["data"], run["count"], run["source"], strict=True))) for run in runs]
+    return [one for one in every[0] if all(one in each for each in every)] if every else []
+
+
+def outlier_metrics(groups: Sequence[Group]) -> list[Description]:
+    """Return the metrics that say how well outliers are told apart."""
+    names: dict[str, None] = {}
+    for group in groups:
+        rows = outlier_rows(group)
+        known = rows.drop(columns=["method", "seeds", *ABOUT])
+        names |= dict.fromkeys(str(name) for name in known.columns[known.notna().any()])
+    return [described(name) for name in names]
+
+
+def relative(before: float, after: float) -> float:
+    """Return (b - a) / a; 0 where nothing has changed, and NaN where what changed was 0."""
+    if before == after:
+        return 0.0
+    return (after - before) / before if before else math.nan
+
+
+@dataclass(frozen=True)
+class Changed:
+    """An answer on the test examples, and on shifted ones."""
+
+    before: GroupAnswer
+    after: GroupAnswer
+
+    def relative(self, metric: str) -> dict[tuple[int, ...], float]:
+        """Return the relative change of a metric for each seed."""
+        after = self.after.by_seeds(metric)
+        return {seeds: relative(value, after[seeds]) for seeds, value in self.before.by_seeds(metric).items()}
+
+    def spread(self, metric: str) -> Spread:
+        """Return the relative change over the seeds."""
+        return spread(list(self.relative(metric).values()))
+
+
+def changed(group: Group, wanted: Sequence[Condition]) -> list[Changed]:
+    """Return the answers of a group that were measured with the same seeds on both, its first choice first."""
+    after = {each.words: each for each in each_answer(on(group, wanted))} if any(w.severities for w in wanted) else {}
+    pairs = [Changed(each, after[each.words]) for each in each_answer(group) if each.words in after]
+    return [each for each in pairs if set(each.before.frame["seeds"]) == set(each.after.frame["seeds"])]
+
+
+def best_along(group: Group, wanted: Sequence[Condition], metric: Description) -> dict[tuple[int, ...], float]:
+    """Return the relative change at the best point of a line or curve, in the mean over shifted data.
+
+    For each kind of shifted data it is the point with the best relative change, chosen on these very examples, as in
+    Figure 20 of the paper.
+    """
+    clean, every = along(group, metric.name), [along(on(group, [each]), metric.name) for each in wanted]
+    found: dict[tuple[int, ...], float] = {}
+    for place, one in enumerate(group.evaluations):
+        plain, best = dict(zip(clean.grid, clean.values[place], strict=True)), []
+        for curve in every:
+            both = zip(curve.grid, curve.values[place], strict=True)
+            changes = [relative(float(plain[alpha]), float(value)) for alpha, value in both if alpha in plain]
+            best.append(max(changes, key=metric.merit))
+        found[seeds_of(one)] = fmean(best)
+    return found

@@ -1,0 +1,168 @@
+"""One evaluation to walk through: its points and ensembles, and the examples whose predicted class changes."""
+
+import base64
+import dataclasses
+import io
+import json
+from typing import Any
+
+from torch import Tensor
+
+from subspaces.errors import MissingPackageError
+from subspaces.evaluation.answers import PAIR, named
+from subspaces.evaluation.comparing import Group
+from subspaces.evaluation.evaluation import Evaluation
+from subspaces.evaluation.examples import pictures
+from subspaces.evaluation.rows import Alpha, Row
+from subspaces.reports.page.content import Page
+
+SIDE = 64  # pixels of a picture; larger images are made smaller
+PICTURES = 24  # of an evaluation, fewer where there are many of them
+SINGULAR = {"vertices": "vertex", "checkpoints": "checkpoint", "members": "member", "networks": "network"}
+
+
+def run_name(group: Group, one: Evaluation) -> str:
+    """Return an evaluation in words: its method and seed."""
+    return group.label if one.training is None else f"{group.label}, seed {one.training.seeds[0]}"
+
+
+def middle(group: Group, one: Evaluation) -> str:
+    """Return what the midpoint is called; nothing where the method does not answer with it."""
+    words = [each.words for each in one.answers if each.name == "midpoint"]
+    return "" if group.single or not words else words[0]
+
+
+def vertex(group: Group) -> str:
+    """Return what one of the vertices is called."""
+    return SINGULAR.get(group.shape["members"], "member")
+
+
+def walks(page: Page) -> list[dict[str, Any]]:
+    """Return what the page shows of each evaluation at every point."""
+    most = max(4, min(PICTURES, 200 // len(page.evaluations)))
+    return [_walk(page, group, one, most) for group, one in page.evaluations]
+
+
+def _walk(page: Page, group: Group, one: Evaluation, most: int) -> dict[str, Any]:
+    points, ensembles = points_of(group, one, page.split), _ensembles(group, one, page.split)
+    partners = {key: index for index, key in enumerate(ensembles)}
+    together = partners.get("vertex", partners.get("random"))
+    kind, name = group.shape["kind"], middle(group, one)
+    return {
+        "name": run_name(group, one),
+        "kind": kind if kind != "simplex" else "triangle" if group.vertices == 3 and name else "list",
+        "vertex": vertex(group),
+        "middle": name,
+        "start": _start(group, points),
+        "points": [
+            {
+                "alpha": row.alphas[0],
+                "name": point_name(group, one, row),
+                "role": row.role,
+                "partner": partners.get(_pair(row.alphas[0]), together),
+                **_measured(page, row),
+            }
+            for row in points
+        ],
+        "ensembles": [{"name": ensemble_name(one, row), **_measured(page, row)} for row in ensembles.values()],
+        "strip": strip(one, points, page.split, most),
+    }
+
+
+def _start(group: Group, points: list[Row]) -> int:
+    """Return where a walk begins: near alpha = 0.1, or at the first vertex, for there the columns differ."""
+    if group.interval:
+        return min(range(len(points)), key=lambda at: abs(float(points[at].alphas[0]) - PAIR[0]))  # type: ignore[arg-type]
+    vertices = [at for at, row in enumerate(points) if row.role == "vertex"]
+    return min(vertices, key=lambda at: points[at].coefficients[0][0] != 1, default=0)
+
+
+def shown_rows(group: Group, one: Evaluation, split: str) -> list[Row]:
+    """Return the rows that the method answers with, or that lie between its vertices.
+
+    A method that only keeps members has nothing between them, and random points are a simplex's own.
+    """
+    between = ("midpoint", "along", "edge", "grid") if group.single or middle(group, one) else ()
+    own = {each.role for each in one.answers}
+    return [row for row in one.rows if row.split == split and row.role in ("vertex", *between, *own)]
+
+
+def points_of(group: Group, one: Evaluation, split: str) -> list[Row]:
+    """Return every point once, in the order of alpha on a line or curve."""
+    rows = [row for row in shown_rows(group, one, split) if row.kind == "point"]
+    if group.interval:
+        rows = [row for row in one.rows if row.split == split and row.kind == "point"]
+        rows = sorted((row for row in rows if row.role in ("along", "midpoint")), key=lambda row: row.alphas[0])
+    return list({json.dumps(row.alphas[0]): row for row in reversed(rows)}.values())[::-1]
+
+
+def _ensembles(group: Group, one: Evaluation, split: str) -> dict[str, Row]:
+    """Return the ensembles by the pair of points, or by the role where alpha is not a number."""
+    rows = [row for row in one.rows if row.split == split and row.kind == "ensemble"]
+    if not group.interval:
+        shown = shown_rows(group, one, split)
+        return {row.role: row for row in rows if row in shown and row.average != "logits"}
+    along = [row for row in rows if row.role == "along" and row.average == rows[0].average]
+    return {_pair(min(row.alphas)): row for row in along}
+
+
+def _pair(alpha: Alpha) -> str:
+    return "" if isinstance(alpha, list) else f"{min(alpha, 1 - alpha):.6f}"
+
+
+def point_name(group: Group, one: Evaluation, row: Row) -> str:
+    """Return a point in words."""
+    alpha = row.alphas[0]
+    if not isinstance(alpha, list):
+        return "network" if group.single else f"α = {alpha:.3g}"
+    if row.role == "midpoint":
+        return middle(group, one)
+    if row.role in ("vertex", "edge"):
+        vertices = "–".join(str(place) for place, share in enumerate(alpha, 1) if share > 0)
+        return f"{vertex(group) if row.role == 'vertex' else 'edge'} {vertices}"
+    return f"{row.role} point ({', '.join(f'{share:.2f}' for share in alpha)})"
+
+
+def ensemble_name(one: Evaluation, row: Row) -> str:
+    """Return which points are averaged: as an answer is called, or by their alphas."""
+    answered = next((each.words for each in one.answers if each.is_of(row)), None)
+    return answered or f"ensemble of {named(row.alphas)}"
+
+
+def _measured(page: Page, row: Row) -> dict[str, Any]:
+    return {
+        "metrics": [row.metrics.get(metric.name) for metric in page.metrics],
+        "reliability": None if row.reliability is None else dataclasses.asdict(row.reliability),
+    }
+
+
+def strip(one: Evaluation, points: list[Row], split: str, most: int) -> dict[str, Any] | None:
+    """Return up to `most` images with their labels and what every point predicts, None where not known."""
+    examples = one.examples
+    if examples is None or examples.split != split or not len(examples.labels):
+        return None
+    at = {json.dumps(alpha): index for index, alpha in enumerate(examples.alphas)}
+    places = [at.get(json.dumps(row.alphas[0])) for row in points]
+    sure = [[round(value, 2) for value in line[:most]] for line in examples.confidence]
+    return {
+        "images": [data_uri(image) for image in pictures(examples)[:most]],
+        "labels": examples.labels[:most],
+        "indices": examples.indices[:most],
+        "predicted": [None if place is None else examples.predicted[place][:most] for place in places],
+        "confidence": [None if place is None else sure[place] for place in places],
+    }
+
+
+def data_uri(image: Tensor) -> str:
+    """Return an image uint8 [C, H, W] as the text of a WebP file; tiny ones keep every pixel."""
+    try:
+        from PIL import Image
+    except ImportError:
+        raise MissingPackageError("the report's test images need Pillow: pip install 'subspaces[report]'") from None
+
+    pixels = image.permute(1, 2, 0).numpy()
+    picture = Image.fromarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels[..., :3]).convert("RGB")
+    picture.thumbnail((SIDE, SIDE))
+    content = io.BytesIO()
+    picture.save(content, "WEBP", lossless=max(picture.size) <= 28, quality=88, method=6)
+    return f"data:image/webp;base64,{base64.b64encode(content.getvalue()).decode()}"

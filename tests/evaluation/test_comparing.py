@@ -1,0 +1,251 @@
+"""Evaluations of several runs: grouped by what was trained, over seeds, as curves and as answers."""
+
+import dataclasses
+import itertools
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from subspaces.errors import ArgumentError, UserError
+from subspaces.evaluation import curves
+from subspaces.evaluation.comparing import Group, compare, groups_of
+from subspaces.evaluation.curves import Curve
+from subspaces.evaluation.evaluation import Evaluation
+from subspaces.evaluation.group_answers import each_answer, first, headed
+from subspaces.experiments.evaluating.training import training_of
+from subspaces.experiments.opening import opened
+from subspaces.experiments.training import RECIPES, Execution, Recipe, seals
+from subspaces.experiments.training.runs import Run, RunError
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "reports"))
+import made_runs
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
+    return made_runs.family(tmp_path_factory.mktemp("runs"), seeds=(0, 1))
+
+
+def groups(folders, **options) -> list[Group]:
+    return groups_of(opened(folders, **options))
+
+
+def labels_of(*recipes: Recipe) -> list[str]:
+    """Return the labels of recipes as evaluations of runs of them would get."""
+    several = [
+        Evaluation(recipe.key, {"kind": "single"}, "", [], [], {}, {}, {}, training=training_of(recipe))
+        for recipe in recipes
+    ]
+    found = {one.evaluations[0].name: one.label for one in groups_of(several)}
+    return [found[recipe.key] for recipe in recipes]
+
+
+# Groups and what they are called
+
+
+def test_runs_of_one_recipe_are_one_group_in_the_order_of_their_seeds(made):
+    (group,) = groups(list(reversed(made["line"])))
+    assert (group.label, group.seeds) == ("line", [0, 1])
+    assert [one.name for one in group.evaluations] == [folder.name for folder in made["line"]]
+
+
+def test_groups_come_in_one_order_however_they_are_given(made):
+    folders = [folder for name in ("simplex3", "curve", "line", "line-beta0", "simplex2") for folder in made[name]]
+    labels = [group.label for group in groups([*folders, *made["standard"]])]
+    assert labels == ["standard", "line, β = 0", "line", "curve", "simplex (m = 2)", "simplex (m = 3)"]
+    assert labels == [group.label for group in groups([*made["standard"], *reversed(folders)])]
+    assert groups(made["line-layerwise"])[0].label == "line, layerwise"
+
+
+def test_what_most_recipes_have_in_common_is_told_only_where_it_differs():
+    recipes = [RECIPES[f"digits-{name}"] for name in ("standard", "line", "simplex", "ema", "integral")]
+    assert labels_of(*recipes) == ["standard", "line", "simplex (m = 3)", "ema", "integral, learning rate = 0.02"]
+    standard = RECIPES["digits-standard"]
+    for rates, told in (
+        ((0.1, 0.2), (True, True)),
+        ((0.1, 0.1, 0.2), (False, False, True)),
+        ((0.1, 0.1, 0.2, 0.2), (True,) * 4),
+        ((0.1, 0.1, 0.1, 0.2, 0.3), (False, False, False, True, True)),
+    ):
+        methods = [replace(standard, weight_decay=k / 100, learning_rate=rate) for k, rate in enumerate(rates)]
+        found = zip(labels_of(*methods), rates, strict=True)
+        assert [f"learning rate = {rate:g}" in label for label, rate in found] == list(told)
+    smooth = [replace(standard, method=name, label_smoothing=0.1) for name in ("standard", "line")]
+    expected = ["standard", "standard, label smoothing = 0.1", "line, label smoothing = 0.1"]
+    assert labels_of(standard, *smooth) == expected
+
+
+def test_no_two_groups_have_one_label():
+    fields = {"dropout": (0.0, 0.1), "learning_rate": (0.1, 0.1000001), "beta": (0.0, 1.0), "batch": (32, 64)}
+    several = [dict(zip(fields, values, strict=True)) for values in itertools.product(*fields.values())]
+    recipes = [replace(RECIPES["digits-line"], **each) for each in several]
+    chosen = np.random.default_rng(0)
+    for turn in range(20):
+        some = [recipes[k] for k in chosen.permutation(len(recipes))[: 2 + turn % 6]]
+        assert len(set(labels_of(*some))) == len(some)
+
+
+def test_a_field_that_means_nothing_makes_no_group(tmp_path: Path):
+    folders = [made_runs.run(tmp_path, "standard", seed=seed, trunk=trunk) for seed, trunk in ((0, 0), (1, 2))]
+    assert [group.seeds for group in groups(folders)] == [[0, 1]]
+
+
+def test_baselines_have_the_shape_of_their_result(tmp_path: Path):
+    shapes = {"swa-cyclic": ("interval", 2), "swag": ("simplex", 3), "ema": ("single", 1)}
+    folders = []
+    for name, (_, vertices) in shapes.items():
+        more = {"vertices": vertices} if vertices > 1 else {}
+        run = Run.under(tmp_path, replace(RECIPES[f"digits-{name}"], epochs=12, **more))
+        run.start(Execution(device="cpu").resolved())
+        folders.append(run.folder)
+    found = {group.label.split()[0].strip(","): group for group in groups(folders, alike=False)}
+    assert {name: (group.shape["kind"], group.vertices) for name, group in found.items()} == shapes
+    assert all(group.trained_alone for group in found.values())
+
+
+# Which are opened
+
+
+def test_a_folder_given_twice_is_read_once_and_a_copy_is_refused(made, tmp_path: Path):
+    folder = made["line"][0]
+    assert len(opened([folder, folder / ".." / folder.name])) == 1
+    shutil.copytree(folder, tmp_path / "copy")
+    with pytest.raises(ArgumentError, match="are the same run: leave one of them out"):
+        groups([folder, tmp_path / "copy"])
+
+
+def changed(folder: Path, to: Path, **fields) -> Path:
+    """Copy a run with another evaluation."""
+    shutil.copytree(folder, to)
+    dataclasses.replace(Evaluation.read(folder), **fields).write(to)
+    return to
+
+
+def test_runs_on_other_data_are_refused(made, tmp_path: Path):
+    (tmp_path / "other").mkdir()
+    recipe = dataclasses.replace(Run.open(made["line"][0]).recipe, dataset="mnist")
+    seals.write_json(tmp_path / "other" / "config.json", recipe.to_dict(), recipe.key)
+    with pytest.raises(RunError, match=r"is of 'digits' and .*other of 'mnist': expected runs on one data set"):
+        opened([made["standard"][0], tmp_path / "other"], alike=False)
+    dataset = {**Evaluation.read(made["line"][0]).dataset, "splits": {"test": 10}}
+    fewer = changed(made["line"][0], tmp_path / "fewer", dataset=dataset)
+    with pytest.raises(RunError, match=r"with 297 test images and .* with 10: evaluate them alike"):
+        opened([made["standard"][0], fewer])
+
+
+def test_no_runs_and_folders_that_are_none_are_refused(made, tmp_path: Path):
+    with pytest.raises(ValueError, match="runs got nothing: expected run folders"):
+        opened([])
+    with pytest.raises(ValueError, match="no runs were given"):
+        opened([tmp_path])
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(RunError, match="is not a run folder"):
+        opened([tmp_path])
+    shutil.copytree(made["line"][0], tmp_path / "raw", ignore=shutil.ignore_patterns("evaluation.json"))
+    with pytest.raises(RunError, match=r"has no evaluation\.json: run `subspaces evaluate"):
+        opened([tmp_path / "raw"])
+    assert groups([tmp_path / "raw"], alike=False)[0].label == "line"
+
+
+# Curves
+
+
+def test_mean_and_spread_over_seeds_are_those_of_the_records(made):
+    (group,) = groups(made["line"])
+    records = [Evaluation.read(folder) for folder in made["line"]]
+    curve = curves.along(group, "ece")
+    expected = np.array([[row.metrics["ece"] for row in one.rows if row.kind == "point"] for one in records])
+    assert curve.grid.tolist() == [k / 20 for k in range(21)]
+    assert np.array_equal(curve.values, expected)
+    assert np.allclose(curve.mean, expected.sum(0) / 2)
+    assert np.allclose(curve.std, np.abs(expected[0] - expected[1]) / np.sqrt(2))  # n - 1 for two seeds
+    assert Curve(np.zeros(2), np.array([[1.0, 2.0]])).std.tolist() == [0, 0]
+
+
+def test_pairs_are_those_of_one_average(made):
+    (group,) = groups(made["curve"][:1])
+    rows = Evaluation.read(made["curve"][0]).rows
+    for average, name in (("probabilities", None), ("logits", "logits")):
+        pairs = curves.along(group, "nll", average=name)
+        values = {min(row.alphas): row.nll for row in rows if row.average == average and row.role == "along"}
+        assert dict(zip(pairs.grid, pairs.values[0], strict=True)) == values
+        whole = curves.mirrored(pairs)
+        assert np.allclose(whole.grid, np.linspace(0, 1, 21))
+        assert np.allclose(whole.values, whole.values[:, ::-1])
+    assert not len(curves.along(groups(made["simplex3"])[0], "nll", average=None).grid)
+
+
+def test_the_log_is_read_where_every_seed_has_it(made):
+    (group,) = groups(made["line"], alike=False)
+    whole = curves.logged(group, "loss")
+    assert whole.grid.tolist() == list(range(1, 13))
+    assert curves.logged(group, "test_accuracy").grid.tolist() == [4, 8, 12]
+    for one, part in zip(group.evaluations, (slice(1, None), slice(None, -2)), strict=True):
+        one.training.log[:] = one.training.log[part]
+    shorter = curves.logged(group, "loss")
+    assert shorter.grid.tolist() == list(range(2, 11))
+    assert np.array_equal(shorter.values, whole.values[:, 1:-2])
+
+
+def test_seeds_evaluated_at_different_alphas_are_shown_at_those_of_all(made, tmp_path: Path):
+    full, rows = curves.along(groups(made["line"])[0], "accuracy"), Evaluation.read(made["line"][1]).rows
+    other = changed(made["line"][1], tmp_path / "other", rows=[row for row in rows if row.alphas != [0.25]])
+    curve, kept = curves.along(groups([made["line"][0], other])[0], "accuracy"), full.grid != 0.25
+    assert np.array_equal(curve.grid, full.grid[kept])
+    assert np.array_equal(curve.values, full.values[:, kept])
+    few = [row for row in rows if row.kind == "ensemble" or row.role == "midpoint"]
+    apart = changed(made["line"][1], tmp_path / "apart", rows=few)
+    with pytest.raises(UserError, match="'line' were evaluated at different alphas"):
+        curves.along(groups([made["line"][0], apart])[0], "accuracy")
+
+
+def test_what_was_not_measured_is_named(made, tmp_path: Path):
+    (group,) = groups(made["line"])
+    with pytest.raises(ArgumentError, match=r"metric='acuracy': did you mean 'accuracy'\?"):
+        curves.along(group, "acuracy")
+    with pytest.raises(UserError, match=r"was not evaluated on 'tset': did you mean 'test'\?"):
+        curves.along(group, "accuracy", "tset")
+    empty = changed(made["line"][0], tmp_path / "empty", rows=[])
+    with pytest.raises(UserError, match="not evaluated on 'test': run `subspaces evaluate"):
+        first(groups([empty])[0])
+    rows = [row for row in Evaluation.read(made["line"][0]).rows if row.role != "midpoint"]
+    without = changed(made["line"][0], tmp_path / "without", rows=rows)
+    with pytest.raises(UserError, match="has no midpoint on 'test'"):
+        first(groups([without])[0])
+
+
+# Answers
+
+
+def test_answers_over_seeds_and_what_stands_for_a_group(made):
+    for name, words in (
+        ("standard", ["network"]),
+        ("line", ["midpoint", "ensemble of 0.1 and 0.9"]),
+        ("simplex3", ["midpoint", "ensemble of 3 vertices"]),
+    ):
+        (group,) = groups(made[name])
+        assert [each.words for each in headed([group])] == words
+        for each in headed([group]):
+            rows = each.curves()
+            assert each.spread("nll").values == [row.nll for row in rows]
+            assert (each.seeds, each.networks) == ([0, 1], rows[0].networks)
+    (line,) = groups(made["line"])
+    ends = next(each for each in each_answer(line, alone=True) if each.kind == "alone")
+    found = [[row.nll for row in Evaluation.read(f).rows if row.alphas in ([0.0], [1.0])] for f in made["line"]]
+    assert ends.spread("nll").values == pytest.approx(np.mean(found, axis=1))
+
+
+def test_comparisons_are_paired_by_the_seed(made):
+    line, standard = (each_answer(groups(made[name])[0])[0] for name in ("line", "standard"))
+    both = compare(line.frame, standard.frame, "ece")
+    ours, theirs = (np.array(each.spread("ece").values) for each in (line, standard))
+    assert both.difference.values == pytest.approx(ours - theirs)
+    assert both.complete
+    one = standard.frame.iloc[:1]
+    part = compare(line.frame, one, "ece")
+    assert (part.seeds, part.complete) == ([0], False)
+    assert compare(line.frame.iloc[1:], one, "ece") is None
