@@ -115,7 +115,7 @@ class Observed:
 
     def _measuring(self) -> dict[str, Any]:
         taken()
-        self.bench.predictor(["test"], None)([self.bench.weights((1.0, 0.0, 0.0))])
+        list(self.bench.predictor(["test"], None).outputs([(1.0, 0.0, 0.0)], "test"))
         statistics = [call for call in taken() if call.training]
         return {
             "label noise in evaluation": self.bench.images_of.train.labels.tolist(),
