@@ -151,7 +151,7 @@ def shift_table(records: Sequence[Evaluation]) -> Table:
     metrics, rows = headlines(records), list[tuple[str, ...]]()
     for group in (Group(each.name, [each]) for each in records):
         found = averaged_over(conditions([group]))
-        count, kinds = sum(len(each.severities) for each in found), len(found)
+        count, kinds = sum(len(each.severities) for each in found), len({each.name for each in found})
         sets = f"{count} set{'s' * (count != 1)} of {kinds} kind{'s' * (kinds != 1)}"
         answers = changed(group, found)
         rows += [(escape(f"{group.label}: mean over {sets}"),)] if answers else []
