@@ -231,17 +231,17 @@ COMMANDS = {
         ("names",),
     ),
     "plot": Command(
-        "subspaces.reports.figures:plot",
+        "subspaces.evaluations:plot",
         ["along", "one", "two"],
         {
-            "out": Row("-o other.png", "out", Path("other.png")),
+            "out": Row("-o other.png", "path", Path("other.png")),
             "metric": Row("--metric ece", "metric", "ece"),
             "split": Row("--split validation", "split", "validation"),
         },
         ("name", "runs"),
     ),
     "report": Command(
-        "subspaces.reports.page:write_report",
+        "subspaces.evaluations:report",
         ["one", "two"],
         {"out": Row("-o other.html", "path", Path("other.html"))},
         ("runs",),

@@ -24,7 +24,7 @@ KNOWS = {
     "export": {"core", "networks", "evaluation"},
     "integrations": {"core"},
     "experiments": {"core", "networks", "evaluation", "reports", "export"},
-    "cli": {"core", "networks", "evaluation", "reports", "export", "experiments", "api"},
+    "cli": {"core", "networks", "evaluation", "reports", "export", "experiments", "api", "evaluations"},
     "__main__": {"cli"},
     "api": {"core", "networks", "evaluation", "reports", "export", "experiments"},
 }

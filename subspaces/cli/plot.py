@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
+from subspaces import evaluations
 from subspaces.cli import printing
 from subspaces.cli.errors import usage
 from subspaces.cli.shared import RunFolders, figure_names, metric_names, option, out_option
 from subspaces.errors import ArgumentError
 from subspaces.evaluation import METRICS
-from subspaces.experiments.opening import opened
 from subspaces.reports import figures
 
 
@@ -45,10 +45,11 @@ def plot(
             raise ArgumentError(f"split={split!r}: the figure {name!r} has no choice of a split, leave it out")
         figures.check(name, metric)
         paths = figures.outputs(name, out)
-        evaluations = opened(runs, alike=figures.find(name).evaluated)
-        figure = figures.draw(name, evaluations, metric=metric, split="test" if split is None else split)
+        given = {"metric": metric, "split": split}
+        figure = evaluations.plot(name, runs, out, **{key: value for key, value in given.items() if value is not None})
     for path in paths:
-        figures.save(figure, path)
+        if out is None:
+            figures.save(figure, path)
         printing.echo(f"wrote {path}")
 
 

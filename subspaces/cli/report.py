@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
+from subspaces import evaluations
 from subspaces.cli import printing
 from subspaces.cli.errors import usage
 from subspaces.cli.shared import RunFolders, out_option
@@ -18,10 +19,6 @@ def report(
 
     Example: subspaces report runs/* -o report.html
     """
-    from subspaces.experiments.opening import ensembles_beside, opened
-    from subspaces.reports.page import write_report
-
     with usage():
-        evaluations = opened(runs)
-        path = write_report([*evaluations, *ensembles_beside(evaluations, out.parent)], out)
+        path = evaluations.report(runs, out)
     printing.echo(f"wrote {path} ({path.stat().st_size / 1e6:.1f} MB)")

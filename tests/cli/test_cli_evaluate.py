@@ -126,7 +126,7 @@ def test_every_option_arrives(received: dict[str, Any]) -> None:
     )
     result = call("evaluate", "one", "two", *options.split())
     assert result.exit_code == 0, result.output
-    assert received.pop("command").startswith("subspaces ")
+    assert received.pop("command").startswith("subspaces")
     assert received == {
         "runs": [Path("one"), Path("two")],
         "grid": pytest.approx((-0.1, 0.2, 0.5, 0.8, 1.1)),
