@@ -3,7 +3,6 @@
 import os
 import platform
 import subprocess
-import tomllib
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,8 +11,6 @@ from typing import Any
 import torch
 
 from subspaces.version import __version__
-
-DESCRIBE = ("describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*")
 
 
 def environment(execution: Mapping[str, Any], processes: int = 1) -> dict[str, Any]:
@@ -33,29 +30,28 @@ def environment(execution: Mapping[str, Any], processes: int = 1) -> dict[str, A
 
 
 def commit() -> str | None:
-    """Return the commit of the source tree, with a plus sign if it has changed since; None outside of one.
+    """Return the commit of the repository that tracks this package's source, with a plus sign if it has changed since.
 
-    Where the tree is a copy, such as in a container, SUBSPACES_COMMIT says which. A repository that this package was
-    only installed below is not its source tree.
+    None if no repository tracks it, such as that of a project in whose environment the package is installed. Where the
+    source is a copy, such as in a container, SUBSPACES_COMMIT says of which commit.
     """
     if named := os.environ.get("SUBSPACES_COMMIT"):
         return named
-    top = Path(__file__).resolve().parents[2]
+    file = Path(__file__).resolve()
+    if not _git("ls-files", "--error-unmatch", file.name, folder=file.parent):
+        return None
+    return _git("describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*", folder=file.parent)
+
+
+def _git(*command: str, folder: Path) -> str | None:
+    """Return what git answers about the repository that holds a folder; None if it cannot."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # a hook sets GIT_DIR
+    quiet = subprocess.DEVNULL
     try:
-        project = tomllib.loads((top / "pyproject.toml").read_text()).get("project", {})
-        if project.get("name") != __name__.partition(".")[0]:
-            return None
-        found = subprocess.run(
-            ["git", "--git-dir", top / ".git", "--work-tree", top, *DESCRIBE],
-            cwd=top,
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=10,
-        )
+        found = subprocess.check_output(["git", *command], cwd=folder, env=own, stderr=quiet, timeout=10, text=True)
+        return found.strip()
     except (OSError, ValueError, subprocess.SubprocessError):
         return None
-    return found.stdout.strip()
 
 
 def processor() -> str:

@@ -108,7 +108,7 @@ CALLS: dict[str, tuple[Call, set[str]]] = {  # and what is right for it
     "evaluate(corruptions=…)": (lambda odd: evaluate(corruptions=odd), {"None"}),
     "evaluate(metrics=…)": (lambda odd: evaluate(metrics=odd), {"None", "[]", "{}"}),
     "evaluate(name=…)": (lambda odd: evaluate(name=odd), {"None", "'x'"}),
-    "evaluate(trust=…)": (lambda odd: evaluate(trust=odd), {"True"}),
+    "evaluate(trust=…)": (lambda odd: evaluate(trust=odd), set()),
     "evaluate(task=…)": (lambda odd: evaluate(task=odd), {"None"}),
     "Classification(…)": (ss.Classification, set()),
     "Classification(ignore=…)": (

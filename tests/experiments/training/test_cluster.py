@@ -160,7 +160,7 @@ def test_a_command_that_is_interrupted_leaves_checkpoints_and_continues(cluster,
     """The second machine has a run too, and the third run has not begun."""
     out, recipe = tmp_path / "runs", "digits-line"
     typed = ["train", recipe, "--seeds", "0", "1", "2", "--epochs", "100", "--stack", "1", "--quiet", "-o", str(out)]
-    command = [sys.executable, "-m", "subspaces", *typed, "--ray", address, "--device", "cpu", "--no-tensorboard"]
+    command = [sys.executable, "-P", "-m", "subspaces", *typed, "--ray", address, "--device", "cpu", "--no-tensorboard"]
     (tmp_path / "torch.py").write_text("raise SystemExit('imported from the current folder')")
     pipes: dict[str, Any] = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     process = subprocess.Popen(command, cwd=tmp_path, **pipes)

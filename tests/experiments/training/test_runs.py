@@ -19,7 +19,8 @@ from processes import Pause, Worker
 from training_cases import CPU, DIGITS, Countdown, contents, digits, make_mlp, nothing, rows, train_one
 
 import subspaces as ss
-from subspaces.experiments.training import Recipe, Run, RunError, TrainingError, environment, seals
+from subspaces.evaluation import environment
+from subspaces.experiments.training import Recipe, Run, RunError, TrainingError, seals
 from subspaces.experiments.training.loop import train_runs
 from subspaces.experiments.training.signals import stop_on_signals
 from subspaces.experiments.training.turns import Turns, Watchers
@@ -78,31 +79,27 @@ def test_the_environment_says_what_made_it(tmp_path: Path, monkeypatch: pytest.M
     assert start["time"].startswith("20")
 
 
-@pytest.mark.parametrize(
-    ("name", "inner", "known"), [("subspaces", True, True), ("x", True, False), (None, False, False)]
-)
-def test_the_commit_is_that_of_the_source_tree_alone(tmp_path: Path, name: str | None, inner: bool, known: bool):
+@pytest.mark.parametrize(("repository", "tracked"), [(True, True), (True, False), (False, False)])
+def test_the_commit_is_that_of_the_repository_that_tracks_the_source(tmp_path: Path, repository: bool, tracked: bool):
     """Not that of a repository in which the package happens to be installed."""
-    top = tmp_path / "top"
-    package = top / "subspaces" / "training"
+    package = tmp_path / "subspaces" / "evaluation"
     package.mkdir(parents=True)
     shutil.copy(environment.__file__, package)
-    if name:
-        (top / "pyproject.toml").write_text(f'[project]\nname = "{name}"\n')
-    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b.c"]
-    where = top if inner else tmp_path
-    for command in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "first"]):
-        subprocess.run([*git, *command], cwd=where, check=True)
-    spec = importlib.util.spec_from_file_location("subspaces.experiments.training.copied", package / "environment.py")
+    git, head = ["git", "-c", "user.name=a", "-c", "user.email=a@b.c"], ""
+    if repository:
+        added = [["add", "subspaces"]] if tracked else []
+        for command in (["init", "-q"], *added, ["commit", "-q", "--allow-empty", "-m", "first"]):
+            subprocess.run([*git, *command], cwd=tmp_path, check=True)
+        head = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=tmp_path, text=True)
+    spec = importlib.util.spec_from_file_location("subspaces.evaluation.copied", package / "environment.py")
     assert spec is not None
     assert spec.loader is not None
     copied = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(copied)
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("SUBSPACES_COMMIT", raising=False)
-        found = copied.commit()
-    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=where, check=True, capture_output=True, text=True).stdout
-    assert found == (head[:12] if known else None)
+        patch.setenv("GIT_DIR", "/nowhere/.git")
+        assert copied.commit() == (head[:12] if tracked else None)
 
 
 def test_every_start_is_noted(tmp_path: Path):
