@@ -43,6 +43,15 @@ class DamageError(ArgumentError):
     """What is wrong with the content of a file, without its name."""
 
 
+class FileError(ArgumentError):
+    """A file that is damaged, or not the one that was expected."""
+
+
+def damaged(path: Path, why: object, remedy: str) -> FileError:
+    """Return the error about a file that is not as it was written."""
+    return FileError(f"{path} is damaged ({why}): {remedy}")
+
+
 # Writing
 def write(path: Path, *content: bytes | memoryview) -> None:
     """Write a file so that a reader, or a crash, sees the old content or the new, never a part."""
@@ -99,6 +108,7 @@ def _named(path: Path) -> Iterator[None]:
 
 # JSON
 
+CHECKSUM = "sha256"
 MARK = b'"float"'
 """Part of every text in which `to_json` wrote a NaN or an infinity."""
 
@@ -181,6 +191,66 @@ def from_json(value: Any) -> Any:
         return {name: from_json(each) for name, each in value.items()}
     nested = isinstance(value, list) and not {dict, list}.isdisjoint(map(type, value))  # most are lists of numbers
     return [from_json(each) for each in value] if nested else value
+
+
+# Lines of JSON that are added one by one, each with a checksum
+
+
+def append_line(path: Path, value: Mapping[str, Any]) -> None:
+    """Append a mapping to a file as a line of JSON with a checksum, in place of what is left of an unfinished line."""
+    content = json.loads(json.dumps(value))
+    if path.exists() and (whole := _whole_lines(path)) < path.stat().st_size:
+        os.truncate(path, whole)
+    append(path, json.dumps({**content, CHECKSUM: _sha256(content)}).encode() + b"\n")
+
+
+def _whole_lines(path: Path) -> int:
+    """Return where the last whole line of a file ends."""
+    with open(path, "rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(size - 1, 0))
+        return size if file.read() == b"\n" else path.read_bytes().rfind(b"\n") + 1
+
+
+def read_lines(path: Path, remedy: str) -> list[dict[str, Any]]:
+    """Return what `append_line` has written, without a last line that was not written to its end.
+
+    Any other damage is a `FileError` that names the file and the number of the line.
+    """
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise ArgumentError("it is not a file")
+        *lines, last = path.read_bytes().split(b"\n")
+    except (OSError, ArgumentError) as error:
+        raise damaged(path, error, remedy) from None
+    found = []
+    for number, line in enumerate([*lines, *([last] if last else [])], 1):
+        try:
+            if number > len(lines) and _is_cut_off(line):
+                break
+            found.append(_checked(line))
+        except (ValueError, RecursionError) as error:
+            raise damaged(path, f"line {number}: {error}", remedy) from None
+    return found[: len(lines)]
+
+
+def _checked(text: bytes) -> dict[str, Any]:
+    """Return the content of a JSON object, without the checksum that it must have."""
+    content = json.loads(text, parse_int=_integer)
+    if not isinstance(content, dict):
+        raise ArgumentError(f"expected an object, found a {type(content).__name__}")
+    if content.pop(CHECKSUM, None) != _sha256(content):
+        raise ArgumentError("its content does not match its checksum")
+    return content
+
+
+def _is_cut_off(line: bytes) -> bool:
+    """Return whether a line without its end may be the beginning of one that `append_line` was writing."""
+    try:
+        json.JSONDecoder(parse_int=_integer).raw_decode(line.decode("ascii"))
+    except json.JSONDecodeError:
+        return line[:2] in (b"{", b'{"')
+    return False
 
 
 # Tensors

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from subspaces.core import checks, distributed, files, shapes
 from subspaces.core.family import Subspace
+from subspaces.core.files import FileError
 from subspaces.core.initial import Factory
 from subspaces.core.layout import trainable
 from subspaces.core.optimizer_groups import GetGroups
@@ -26,10 +27,6 @@ from subspaces.core.shapes import Shape
 from subspaces.errors import ArgumentError
 
 FORMAT, VERSION = "subspaces", "3"
-
-
-class FileError(ArgumentError):
-    """A file that is not a whole family, or not one of the given network."""
 
 
 def save(module: nn.Module, path: str | os.PathLike[str], shared: bool = True) -> str:

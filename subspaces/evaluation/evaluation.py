@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from subspaces.core import checks
-from subspaces.core.storage import FileError
+from subspaces.core.files import FileError, damaged
 from subspaces.errors import ArgumentError
 from subspaces.evaluation import files
 from subspaces.evaluation.corruptions import CORRUPTIONS
@@ -82,7 +82,7 @@ class Evaluation:
                 for name, kind in needed.items():
                     files.build(kind, getattr(found, part).get(name), f"{part}.{name}")
         except ArgumentError as error:
-            raise files.damaged(file, error, REMEDY) from None
+            raise damaged(file, error, REMEDY) from None
         return found
 
     def save(self, path: str | os.PathLike[str]) -> Path:

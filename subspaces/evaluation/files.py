@@ -10,11 +10,9 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from subspaces.core import files
-from subspaces.core.storage import FileError
+from subspaces.core.files import CHECKSUM, damaged
 from subspaces.errors import ArgumentError
 from subspaces.text import shown
-
-CHECKSUM = "sha256"
 
 
 def checksum(content: Any) -> str:
@@ -38,11 +36,6 @@ def read_json(path: Path, remedy: str) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise damaged(path, error, remedy) from None
     return content
-
-
-def damaged(path: Path, why: object, remedy: str) -> FileError:
-    """Return the error about a file that is not as it was written."""
-    return FileError(f"{path} is damaged ({why}): {remedy}")
 
 
 def build(kind: Any, value: Any, where: str = "it") -> Any:

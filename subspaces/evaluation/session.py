@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from subspaces.core.files import damaged
 from subspaces.errors import ArgumentError
 from subspaces.evaluation import examples, files, outliers, shifted_data
 from subspaces.evaluation.choices import greedy
@@ -284,7 +285,7 @@ class Session:
         try:
             return files.build(kind, value)
         except ArgumentError as error:
-            raise files.damaged(self.known.path or Path("measurements"), error, REMEDY) from None
+            raise damaged(self.known.path or Path("measurements"), error, REMEDY) from None
 
     def images(self) -> int:
         """Return of how many images the batch-norm statistics are; 0 of none."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from subspaces.core.files import waited
+from subspaces.core.files import damaged, waited
 from subspaces.errors import ArgumentError
 from subspaces.evaluation import files
 from subspaces.evaluation.classification import Classes
@@ -62,7 +62,7 @@ class Shelf:
             found: list[Measured] = files.build(list[Measured], values.get("measured"), "measured")
             return found if values.get("schema") == SCHEMA else []
         except ArgumentError as error:
-            raise files.damaged(self.path, error, REMEDY) from None
+            raise damaged(self.path, error, REMEDY) from None
 
     def find(self, key: Mapping[str, Any], precision: str = "auto") -> Measured | None:
         """Return what was measured of a key; a precision that is asked for must be that of the numbers."""

@@ -6,7 +6,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from subspaces.core import checks, storage
+from subspaces.core import checks, files
 from subspaces.errors import ArgumentError
 from subspaces.evaluation import measurements
 from subspaces.evaluation.evaluation import FILE, REMEDY, Evaluation
@@ -74,7 +74,7 @@ def _wrong(checks: Iterable[Callable[[], object]]) -> Iterator[str]:
         for check in checks:
             try:
                 check()
-            except (RunError, storage.FileError, OSError) as error:
+            except (RunError, files.FileError, OSError) as error:
                 yield str(error)
     except (RunError, OSError) as error:  # of a file that tells which others there are
         yield str(error)
@@ -99,7 +99,7 @@ def _of_run(folder: Path) -> Iterator[Callable[[], object]]:
     if (run.folder / FILE).exists():
         yield partial(measured_of, run)
     if (run.folder / measurements.FILE).exists():
-        yield lambda: _check_measurements(run.folder / measurements.FILE)
+        yield partial(measurements.read, run.folder / measurements.FILE)
 
 
 def _without_family(run: Run) -> None:
@@ -108,19 +108,12 @@ def _without_family(run: Run) -> None:
     )
 
 
-def _check_measurements(path: Path) -> None:
-    broken = measurements.read(path)[1]
-    if broken:
-        lines = ", ".join(map(str, broken))
-        raise RunError(f"{path} is damaged (lines {lines}): remove these lines, or the file, and evaluate anew")
-
-
 def measured_of(run: Run) -> Evaluation:
     """Return the evaluation of a run, which must be of this run and of the family that it has now."""
     try:
         found = Evaluation.read(run.folder)
         same = found.recipe is not None and Recipe.from_dict(found.recipe).key == run.recipe.key
-    except storage.FileError as error:
+    except files.FileError as error:
         raise RunError(str(error)) from None
     except ArgumentError as error:
         raise RunError(f"{run.folder / FILE} is damaged ({error}): {REMEDY}") from None

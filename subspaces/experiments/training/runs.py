@@ -192,7 +192,7 @@ class Run:
             return  # most methods keep one file
         try:
             header = storage.read(path)[0]
-        except (storage.FileError, FileNotFoundError) as error:
+        except (files.FileError, FileNotFoundError) as error:
             raise RunError(f"{error}, or {self._remedy}") from None
         if header["checksum"] != expected:
             self._check_belongs(path, expected)
