@@ -21,7 +21,7 @@ from subspaces.core.files import write_json
 from subspaces.experiments import data
 from subspaces.experiments.methods.rates import warmup_cosine
 from subspaces.experiments.training.environment import commit, processor
-from subspaces.networks import MLP, CResNet20, LeNet
+from subspaces.networks import MLP, CResNet, LeNet
 
 Batches = list[tuple[Tensor, Tensor]]
 METRICS = ("accuracy", "ece", "nll")
@@ -29,10 +29,8 @@ BATCH = 128
 
 
 def cresnet8() -> nn.Module:
-    """Return a cResNet20 with the first block of each stage only."""
-    network = CResNet20()
-    network.blocks = nn.Sequential(*list(network.blocks)[::3])
-    return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+    """Return the cResNet with one block in each stage."""
+    return CResNet(8).to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
 
 @dataclass(frozen=True)

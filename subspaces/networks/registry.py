@@ -4,23 +4,27 @@ import importlib
 import math
 import typing
 from collections.abc import Callable, Mapping
+from functools import partial
 from numbers import Integral, Real
-from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from subspaces.errors import ArgumentError, MissingPackageError
-from subspaces.networks.cresnet import CResNet20
 from subspaces.networks.dropout import drops_at
 from subspaces.networks.factories import check_form, from_factory, in_words, is_factory, taken
-from subspaces.networks.resnet import ResNet18, ResNet50
+from subspaces.networks.residual import CResNet, ResNet18, ResNet50
 from subspaces.networks.small import MLP, ImageShape, LeNet
 from subspaces.text import hint
 
+
+def _cresnet(depth: int, classes: int, image_shape: ImageShape, dropout: float) -> CResNet:
+    return CResNet(depth, classes, dropout)
+
+
 _BUILDERS: Mapping[str, Callable[[int, ImageShape, float], nn.Module]] = {
-    "cresnet20": lambda classes, image_shape, dropout: CResNet20(classes, dropout),
+    **{f"cresnet{depth}": partial(_cresnet, depth) for depth in (20, 8, 14, 32, 56)},
     "resnet18": lambda classes, image_shape, dropout: ResNet18(classes),
     "resnet50": lambda classes, image_shape, dropout: ResNet50(classes),
     "lenet": lambda classes, image_shape, dropout: LeNet(image_shape, classes),
@@ -28,7 +32,7 @@ _BUILDERS: Mapping[str, Callable[[int, ImageShape, float], nn.Module]] = {
 }
 DENSE = ("mlp",)
 """Those of matrix products alone, of which a CPU computes many small ones at once in less time than one by one."""
-_COLOUR = ("cresnet20", "resnet18", "resnet50")  # three channels only
+_ANY_CHANNELS = ("lenet", "mlp")
 
 
 def names() -> tuple[str, ...]:
@@ -50,7 +54,7 @@ def build(name: str, *, classes: int, image_shape: ImageShape, dropout: float = 
     check_name(name)
     _check_request(classes, image_shape, dropout)
     if name in _BUILDERS:
-        if name in _COLOUR:
+        if name not in _ANY_CHANNELS:
             _check_colour(name, image_shape)
         network = _BUILDERS[name](classes, image_shape, dropout)
     else:
@@ -92,8 +96,7 @@ def head_name(module: nn.Module) -> str:
 
 def _from_timm(name: str, classes: int, image_shape: ImageShape, dropout: float) -> nn.Module:
     """Build a timm network, for the channels of the images, and for their size where it must be known."""
-    timm = _package("timm", name)
-    model = name.partition(":")[2]
+    timm, model = _package("timm", name), name.partition(":")[2]
     if not timm.is_model(model):
         raise ArgumentError(f"timm has no network {model!r}{hint(model, timm.list_models())}: see timm.list_models()")
     options: dict[str, Any] = {"num_classes": classes, "drop_rate": dropout}
@@ -102,13 +105,12 @@ def _from_timm(name: str, classes: int, image_shape: ImageShape, dropout: float)
     config = timm.get_pretrained_cfg(model, allow_unregistered=True)
     if config is not None and config.fixed_input_size:
         options["img_size"] = image_shape[1:]
-    return _construct(name, timm.create_model, {"model_name": model, "pretrained": False}, options)
+    return _construct(name, partial(timm.create_model, model_name=model, pretrained=False), options)
 
 
 def _from_torchvision(name: str, classes: int, image_shape: ImageShape, dropout: float) -> nn.Module:
     """Build a torchvision classifier; its constructors hide most arguments, so its class is asked for them."""
-    models = _package("torchvision.models", name)
-    model = name.partition(":")[2]
+    models, model = _package("torchvision.models", name), name.partition(":")[2]
     known = models.list_models(module=models)  # classifiers alone: others may download a pretrained backbone
     if model not in known:
         raise ArgumentError(
@@ -120,10 +122,10 @@ def _from_torchvision(name: str, classes: int, image_shape: ImageShape, dropout:
     offered = {"dropout": dropout, "drop_rate": dropout, "image_size": image_shape[1]}
     offered |= {"aux_logits": False, "init_weights": True}  # one output, and no warning that it may change
     options = {"num_classes": classes, **taken(typing.get_type_hints(builder)["return"], offered)}
-    return _construct(name, builder, {"weights": None}, options)
+    return _construct(name, partial(builder, weights=None), options)
 
 
-def _package(package: str, name: str) -> ModuleType:
+def _package(package: str, name: str) -> Any:
     """Import an optional package, or say how to install it."""
     top = package.partition(".")[0]
     try:
@@ -138,14 +140,13 @@ def _package(package: str, name: str) -> ModuleType:
         ) from error
 
 
-def _construct(name: str, make: Callable[..., Any], fixed: dict[str, Any], options: dict[str, Any]) -> nn.Module:
+def _construct(name: str, make: Callable[..., nn.Module], options: dict[str, Any]) -> nn.Module:
     """Call a library's constructor; where it refuses, say what it was given."""
     try:
-        network: nn.Module = make(**fixed, **options)
+        return make(**options)
     except (TypeError, ValueError, AssertionError, RuntimeError) as error:
         given = ", ".join(f"{key}={value}" for key, value in options.items())
         raise ArgumentError(f"network {name!r} cannot be built with {given}: {error}") from error
-    return network
 
 
 def _check_request(classes: Any, image_shape: Any, dropout: Any) -> None:
@@ -170,21 +171,16 @@ def _check_colour(name: str, image_shape: ImageShape) -> None:
 
 def _check_takes_images(name: str, network: nn.Module, classes: int, image_shape: ImageShape) -> None:
     """Run two black images through a network that is not ours; no weight, statistic or mode changes."""
-    images = torch.zeros(2, *image_shape)
-    for parameter in network.parameters():
-        if parameter.dtype.is_floating_point:
-            images = images.to(parameter.device, parameter.dtype)
-            break
+    like = next((each for each in network.parameters() if each.is_floating_point()), torch.zeros(()))
+    images = torch.zeros(2, *image_shape, dtype=like.dtype, device=like.device)
     modes = [(part, part.training) for part in network.modules()]
     network.eval()
     try:
         with torch.no_grad():
             output = network(images)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        said = str(error) if isinstance(error, Exception) else in_words(error)
-        raise ArgumentError(f"network {name!r} does not take images of shape {image_shape}: {said}") from error
+    except (Exception, SystemExit) as error:
+        message = f"network {name!r} does not take images of shape {image_shape}: {in_words(error)}"
+        raise ArgumentError(message) from error
     finally:
         for part, training in modes:
             part.training = training

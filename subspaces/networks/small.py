@@ -13,16 +13,10 @@ class MLP(nn.Module):
 
     def __init__(self, inputs: int = 64, classes: int = 10, width: int = 64) -> None:
         super().__init__()
-        _check(inputs=inputs, classes=classes, width=width)
-        self.body = nn.Sequential(
-            nn.Flatten(),
-            nn.Linear(inputs, width),
-            nn.BatchNorm1d(width),
-            nn.ReLU(),
-            nn.Linear(width, width),
-            nn.BatchNorm1d(width),
-            nn.ReLU(),
-        )
+        layers: list[nn.Module] = [nn.Flatten()]
+        for size in (inputs, width):
+            layers += [nn.Linear(size, width), nn.BatchNorm1d(width), nn.ReLU()]
+        self.body = nn.Sequential(*layers)
         self.head = nn.Linear(width, classes)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -39,37 +33,18 @@ class LeNet(nn.Module):
 
     def __init__(self, image_shape: ImageShape = (1, 28, 28), classes: int = 10) -> None:
         super().__init__()
-        _check(classes=classes)
-        try:
-            channels, height, width = (int(each) for each in image_shape)
-        except (TypeError, ValueError):
-            channels, height, width = 0, 0, 0
-        if min(height, width) < 4 or channels < 1:
-            expected = "(channels, height, width) with sides of 4 or more"
-            raise ArgumentError(f"image_shape={image_shape!r:.80}: expected {expected}")
+        channels, height, width = image_shape
+        if min(height, width) < 4:
+            raise ArgumentError(f"image_shape={image_shape}: expected sides of 4 or more")
         padding = 0 if min(height, width) >= 28 else 2
         border = 4 - 2 * padding  # what the second convolution takes off each side's length
         size = 16 * ((height // 2 - border) // 2) * ((width // 2 - border) // 2)
         self.body = nn.Sequential(
-            nn.Conv2d(channels, 6, 5, padding=2),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Conv2d(6, 16, 5, padding=padding),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Flatten(),
-            nn.Linear(size, 120),
-            nn.ReLU(),
-            nn.Linear(120, 84),
-            nn.ReLU(),
+            *(nn.Conv2d(channels, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)),
+            *(nn.Conv2d(6, 16, 5, padding=padding), nn.ReLU(), nn.MaxPool2d(2)),
+            *(nn.Flatten(), nn.Linear(size, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU()),
         )
         self.head = nn.Linear(84, classes)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.body(x))  # type: ignore[no-any-return]
-
-
-def _check(**numbers: int) -> None:
-    for name, value in numbers.items():
-        if not hasattr(value, "__index__") or value < 1:
-            raise ArgumentError(f"{name}={value!r:.80}: expected a whole number of at least 1")

@@ -37,7 +37,7 @@ def completed(line: str) -> list[str]:
         ("data get ", list(SOURCES)),
         ("data check mn", ["mnist"]),
         ("train digits-line --dataset ci", ["cifar10"]),
-        ("train digits-line --network cres", ["cresnet20"]),
+        ("train digits-line --network cresnet2", ["cresnet20"]),
         ("train digits-line --precision bf", ["bfloat16"]),
         ("evaluate run --choose-on va", ["validation"]),
         ("evaluate run --answers mi", ["midpoint"]),

@@ -9,16 +9,19 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrizations
 
-from subspaces import networks
-from subspaces.networks import MLP, CResNet20, LeNet, ResNet18, ResNet50, build, head_name, names
+from subspaces.networks import MLP, CResNet, CResNet20, LeNet, ResNet18, ResNet50, build, head_name, names
 
 COLOUR, GREY = (3, 32, 32), (1, 8, 8)
-KINDS = {"cresnet20": CResNet20, "resnet18": ResNet18, "resnet50": ResNet50, "lenet": LeNet, "mlp": MLP}
+CRESNETS = {f"cresnet{depth}": CResNet for depth in (20, 8, 14, 32, 56)}
+KINDS = {**CRESNETS, "resnet18": ResNet18, "resnet50": ResNet50, "lenet": LeNet, "mlp": MLP}
+
+
+def flat(classes: int) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, classes))
 
 
 def test_names():
     assert names() == tuple(KINDS)
-    assert all(hasattr(networks, name) for name in networks.__all__)
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -48,13 +51,13 @@ def test_dropout():
     assert [part.p for part in network.modules() if isinstance(part, nn.Dropout)] == [0.2] * 9
 
 
-@pytest.mark.parametrize("name", ["lenet", "mlp", "resnet18"])
+@pytest.mark.parametrize("name", ["lenet", "mlp", f"{__name__}:flat"])
 def test_dropout_on_a_network_without(name: str):
-    with torch.device("meta"), pytest.raises(ValueError, match=f"dropout=0.2: network '{name}' has no dropout"):
-        build(name, classes=10, image_shape=COLOUR, dropout=0.2)
+    with pytest.raises(ValueError, match=f"dropout=0.2: network '{name}' has no dropout"):
+        build(name, classes=10, image_shape=GREY, dropout=0.2)
 
 
-@pytest.mark.parametrize("name", ["cresnet20", "resnet18", "resnet50"])
+@pytest.mark.parametrize("name", ["cresnet8", "cresnet20", "resnet18", "resnet50"])
 def test_grey_images_on_a_network_for_colour(name: str):
     with pytest.raises(ValueError, match=rf"'{name}' takes images of 3 channels, and .*\(1, 8, 8\) has 1: use 'lenet'"):
         build(name, classes=10, image_shape=GREY)
@@ -67,11 +70,9 @@ def test_grey_images_on_a_network_for_colour(name: str):
         ({"image_shape": (8, 8)}, r"image_shape=\(8, 8\): expected \(channels, height, width\)"),
         ({"image_shape": (1, 0, 8)}, r"image_shape=\(1, 0, 8\): expected"),
         ({"dropout": -0.1}, "dropout=-0.1: expected a rate from 0 to 1"),
-        ({"dropout": 1.5}, "dropout=1.5"),
         ({"dropout": "much"}, "dropout='much': expected a rate"),
-        ({"classes": "ten"}, "classes='ten': expected at least 1"),
         ({"image_shape": 64}, "image_shape=64: expected"),
-        ({"dropout": float("nan")}, "dropout=nan"),
+        ({"dropout": 1.5}, "dropout=1.5"),
     ],
 )
 def test_wrong_numbers(wrong: dict[str, Any], message: str):
@@ -79,17 +80,21 @@ def test_wrong_numbers(wrong: dict[str, Any], message: str):
         build("mlp", **{"classes": 10, "image_shape": GREY, **wrong})
 
 
-@pytest.mark.parametrize(("name", "nearest"), [("resnet19", "resnet18"), ("CResNet-20", "cresnet20"), ("mpl", "mlp")])
-def test_unknown_name(name: str, nearest: str):
-    with pytest.raises(ValueError, match=rf"unknown network '{name}' \(did you mean '{nearest}'\?\)"):
-        build(name, classes=10, image_shape=COLOUR)
-
-
-@pytest.mark.parametrize("name", ["", ":", "timm:", ":factory", "transformer"])
-def test_unknown_name_lists_the_forms(name: str):
-    with pytest.raises(
-        ValueError, match=r"'lenet', 'mlp', 'timm:NAME', 'torchvision:NAME' or 'package\.module:factory'"
-    ):
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("resnet19", r"unknown network 'resnet19' \(did you mean 'resnet18'\?\)"),
+        ("CResNet-20", r"'CResNet-20' \(did you mean 'cresnet20'\?\)"),
+        *(
+            (name, r"'mlp', 'timm:NAME', 'torchvision:NAME' or 'package\.module:factory'")
+            for name in ("", ":", "timm:")
+        ),
+        *((name, "^network=.*: expected the name of one, 'cresnet20'") for name in (5, None, nn.Linear)),
+        *((name, r"^network=.*: expected package\.module:factory") for name in ("..bad:x", "a:b:c", "a b:x", "a:b\n")),
+    ],
+)
+def test_names_that_no_network_has(name: Any, message: str):
+    with pytest.raises(ValueError, match=message):
         build(name, classes=10, image_shape=COLOUR)
 
 
@@ -111,6 +116,9 @@ def by_num_classes(*, num_classes=1000):
 
 def by_shape(image_shape, classes):
     return nn.Sequential(nn.Conv2d(image_shape[0], classes, image_shape[1:]), nn.Flatten())
+
+def by_size(classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(65, classes))
 
 def fixed():
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
@@ -159,9 +167,6 @@ def text():
 
 def leaves():
     raise SystemExit(0)
-
-def ends():
-    raise GeneratorExit
 
 class Leaving(nn.Module):
     def forward(self, x):
@@ -213,10 +218,6 @@ def test_factory_is_told_what_its_arguments_name(mine: str):
     assert build(f"{mine}:attention", classes=4, image_shape=GREY, dropout=0.25).layer.dropout == 0.25
 
 
-def test_a_library_factory():
-    assert type(build("subspaces.networks.small:LeNet", classes=4, image_shape=GREY)) is LeNet
-
-
 def test_looking_at_a_network_changes_nothing(mine: str):
     torch.manual_seed(0)
     network = build(f"{mine}:partly_frozen", classes=10, image_shape=GREY)
@@ -246,7 +247,6 @@ def test_looking_at_a_network_changes_nothing(mine: str):
         ),
         ("their_package.nets:text", TypeError, "must return an nn.Module, and it returned a str"),
         ("their_package.nets:leaves", ValueError, "the factory failed with SystemExit: 0$"),
-        ("their_package.nets:ends", ValueError, "the factory failed with GeneratorExit$"),
         ("their_package.nets:Leaving", ValueError, r"does not take images of shape \(1, 8, 8\): SystemExit: 3"),
         ("their_package.leaving:f", ImportError, "module 'their_package.leaving' cannot be imported, SystemExit: 0"),
         ("their_package.bad:f", ImportError, "module 'their_package.bad' cannot be imported, SyntaxError: "),
@@ -257,6 +257,7 @@ def test_looking_at_a_network_changes_nothing(mine: str):
             "'their_package.nets:broken': the factory failed with RuntimeError: my own",
         ),
         ("their_package.nets:pair", ValueError, r"2 images with a tuple: expected a tensor of shape \(2, 4\)"),
+        ("their_package.nets:by_size", ValueError, r"does not take images of shape \(1, 8, 8\): .*shapes"),
         ("their_package.nets:fixed", ValueError, r"shape \(2, 10\): expected a tensor of shape \(2, 4\), one logit"),
     ],
 )
@@ -265,12 +266,8 @@ def test_factory_errors(mine: str, name: str, error: type[Exception], message: s
         build(name, classes=4, image_shape=GREY)
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["os:abort", "sys:exit", "os:fork", "builtins:exec", "builtins:dict", "json:dumps", "os:popen", "io:BytesIO"],
-)
+@pytest.mark.parametrize("name", ["os:abort", "builtins:exec", "builtins:dict", "json:dumps", "io:BytesIO"])
 def test_what_is_no_factory_is_not_called(name: str):
-    """Most of these would end this very process."""
     with pytest.raises(TypeError, match=f"network '{name}': "):
         build(name, classes=4, image_shape=GREY)
 
@@ -278,30 +275,6 @@ def test_what_is_no_factory_is_not_called(name: str):
 def test_ctrl_c_in_a_factory_is_a_real_one(mine: str):
     with pytest.raises(KeyboardInterrupt):
         build(f"{mine}:interrupted", classes=4, image_shape=GREY)
-
-
-@pytest.mark.parametrize(
-    "name", ["..bad:x", "a:b:c", "a.:x", "a..b:x", "a b:x", "a:1", "a:b.c", "a-b:c", "a:b\n", "/a:b"]
-)
-def test_names_that_no_factory_can_have(name: str):
-    with pytest.raises(ValueError, match=r"^network=.*: expected package\.module:factory"):
-        build(name, classes=4, image_shape=GREY)
-
-
-@pytest.mark.parametrize("name", [5, None, b"mlp", nn.Linear])
-def test_what_is_no_name(name: Any):
-    with pytest.raises(TypeError, match=r"^network=.*: expected the name of one, 'cresnet20'"):
-        build(name, classes=4, image_shape=GREY)
-
-
-def test_factory_that_does_not_take_the_images(mine: str):
-    with pytest.raises(ValueError, match=r"does not take images of shape \(3, 8, 8\): .*shapes"):
-        build(f"{mine}:fixed", classes=10, image_shape=(3, 8, 8))
-
-
-def test_factory_without_dropout(mine: str):
-    with pytest.raises(ValueError, match=r"dropout=0.1: network 'their_package.nets:fixed' has no dropout"):
-        build(f"{mine}:fixed", classes=10, image_shape=GREY, dropout=0.1)
 
 
 # Optional libraries.
@@ -389,11 +362,7 @@ class TestTorchvision:
 
 def test_head_name():
     assert head_name(nn.Sequential(nn.Linear(1, 2), nn.Sequential(nn.Linear(2, 3), nn.ReLU()))) == "1.0"
-
-
-def test_head_name_of_a_parametrised_head():
-    head = parametrizations.spectral_norm(nn.Linear(2, 3))
-    assert head_name(nn.Sequential(nn.Linear(1, 2), head)) == "1"
+    assert head_name(nn.Sequential(nn.Linear(1, 2), parametrizations.spectral_norm(nn.Linear(2, 3)))) == "1"
 
 
 @pytest.mark.parametrize(
