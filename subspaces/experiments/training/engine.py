@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from subspaces.core import distributed
-from subspaces.core.devices import keep_memory
 from subspaces.core.distributed import distribute
 from subspaces.core.family import Subspace
 from subspaces.core.features import Sampled
+from subspaces.core.memory import keep_memory
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.subject import spread as spread  # noqa: PLC0414
 from subspaces.experiments import data
