@@ -205,7 +205,7 @@ class Engine:
             for name, value in own.items():
                 if value.shape != state[name].shape:
                     raise ArgumentError(f"{name} is {tuple(state[name].shape)}, expected {tuple(value.shape)}")
-                distributed.fill(value, state[name])
+                distributed.local(value).copy_(distributed.local(distributed.cut(state[name], value)))
         if not self.world.first:
             self.totals.zero_()  # those of all are the first one's
         self.hooks.load({key[5:]: value for key, value in state.items() if key.startswith("kept.")})
