@@ -142,8 +142,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: _plain(each) for name, each in value.items()}
     if isinstance(value, (list, tuple)):
-        finite = set(map(type, value)) == {float} and all(map(math.isfinite, value))  # most are lists of numbers
-        return value if finite else [_plain(each) for each in value]
+        return [_plain(each) for each in value]
     if dataclasses.is_dataclass(value):
         return {entry.name: _plain(getattr(value, entry.name)) for entry in dataclasses.fields(value)}
     return value
@@ -155,8 +154,7 @@ def from_json(value: Any) -> Any:
         if value.keys() == {"float"} and value["float"] in ("nan", "inf", "-inf"):
             return float(value["float"])
         return {name: from_json(each) for name, each in value.items()}
-    nested = isinstance(value, list) and not {dict, list}.isdisjoint(map(type, value))  # most are lists of numbers
-    return [from_json(each) for each in value] if nested else value
+    return [from_json(each) for each in value] if isinstance(value, list) else value
 
 
 def in_lines(value: Mapping[str, Any]) -> str:

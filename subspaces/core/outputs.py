@@ -106,10 +106,9 @@ class OutputCheck:
                 f"outputs='probabilities' if the network ends in a {function}, or outputs='logits' if these are logits"
             )
         if self.outputs is not None and not found:
-            of = " of their exponentials" if self.outputs == "log-probabilities" else ""
+            range_ += " of their exponentials" if self.outputs == "log-probabilities" else ""
             raise ArgumentError(
-                f"outputs={self.outputs!r}: {self.who} are none, expected {range_}{of}; pass outputs='logits' for "
-                "logits"
+                f"outputs={self.outputs!r}: {self.who} are none, expected {range_}; pass outputs='logits' for logits"
             )
 
 
