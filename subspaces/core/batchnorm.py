@@ -159,7 +159,7 @@ def _counting(norms: Iterable[NormBase]) -> Iterator[list[nn.Module]]:
                 emptied.append(norm)
         elif output.numel():
             norm.num_batches_tracked.add_(1)
-            norm.momentum = 1 / (1 + round(1 / norm.momentum))
+            norm.momentum = 1 / (1 + round(1 / (norm.momentum or 1)))
 
     hooks = [norm.register_forward_hook(count) for norm in norms]
     try:

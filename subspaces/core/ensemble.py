@@ -201,15 +201,14 @@ class Ensemble(nn.Module):
         if not prediction or self.average == "outputs":
             return None
         probabilities, dim = self._classes(stacked)
-        return torch.special.entr(probabilities.mean(0)).sum(dim)
+        return _entropy(probabilities.mean(0), dim)
 
     def _disagreement(self, stacked: Tensor, prediction: bool) -> Tensor | None:
         if not prediction or self.average == "outputs":
             return _spread(stacked) if stacked.is_floating_point() else None
         probabilities, dim = self._classes(stacked)
-        total = torch.special.entr(probabilities.mean(0)).sum(dim)
-        within = torch.special.entr(probabilities).sum(dim).mean(0)
-        return (total - within).clamp(min=0)  # by rounding it may be below
+        difference = _entropy(probabilities.mean(0), dim) - _entropy(probabilities, dim).mean(0)
+        return difference.clamp(min=0)  # by rounding it may be below
 
     def _classes(self, stacked: Tensor) -> tuple[Tensor, int]:
         """Return the probabilities of all classes of each member, and where these lie, from the end."""
@@ -334,6 +333,11 @@ def _mean(stacked: Tensor) -> Tensor:
             f"these have no average: {SELECT}"
         )
     return stacked[0]
+
+
+def _entropy(probabilities: Tensor, dim: int) -> Tensor:
+    found: Tensor = torch.special.entr(probabilities)
+    return found.sum(dim)
 
 
 def _spread(means: Tensor) -> Tensor:
