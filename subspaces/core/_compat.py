@@ -16,13 +16,12 @@ import torch.utils.checkpoint
 from torch import Tensor, nn
 
 try:
-    from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
+    from torch.nn.modules.batchnorm import _NormBase
     from torch.nn.modules.instancenorm import _InstanceNorm
 except ImportError:  # the public norms derive from them, whatever they are called
-    _BatchNorm, _InstanceNorm = nn.BatchNorm1d.__mro__[1], nn.InstanceNorm1d.__mro__[1]  # type: ignore[misc, assignment]
-    _NormBase = _BatchNorm.__mro__[1]  # type: ignore[misc, assignment]
+    _InstanceNorm = nn.InstanceNorm1d.__mro__[1]  # type: ignore[misc, assignment]
+    _NormBase = _InstanceNorm.__mro__[1]  # type: ignore[misc, assignment]
 
-BatchNorm = _BatchNorm
 InstanceNorm = _InstanceNorm
 NormBase = _NormBase
 

@@ -19,9 +19,8 @@ from subspaces.errors import ArgumentError
 
 Module = TypeVar("Module", bound=nn.Module)
 Forward = Callable[[Any, Any], Any]
-ONE_VALUE = "Expected more than 1 value per channel"
-"""The beginning of torch's error for a batch norm in train mode with one value."""
-NOTHING = (
+ONE_VALUE = "Expected more than 1 value per channel"  # how torch's error for a batch norm with one value begins
+_NO_EXAMPLES = (
     "recalibrate got a loader without batches, or one with no examples in them: expected training batches, from which "
     "the batch-norm statistics are made"
 )
@@ -137,7 +136,7 @@ def _recompute(module: nn.Module, run: Callable[[Any], None], batches: Iterable[
         for batch in batches:
             run(batch)
     if emptied and not any(norm.num_batches_tracked for norm in norms.values()):
-        raise ArgumentError(NOTHING)
+        raise ArgumentError(_NO_EXAMPLES)
     if finite:
         _check_finite(norms)
 
@@ -268,7 +267,7 @@ def _batches(loader: Iterable[Any], limit: int | None, progress: bool) -> Genera
         empty = False
         yield batch
     if empty:
-        raise ArgumentError(NOTHING)
+        raise ArgumentError(_NO_EXAMPLES)
 
 
 # The norms of a network

@@ -39,10 +39,10 @@ class Selection:
     """The point of a family that `family.select` chose for a new domain; `family.at(selection.alpha)` is its network.
 
     `midpoint`, `value`, `best` and `worst` are means over the given examples: of the midpoint, the chosen point, and
-    the best and worst that were searched. All but the midpoint's flatter, because they are of points that were chosen
-    on these examples. `gain` does not: it is what the whole procedure gains over the midpoint on examples that it has
-    not seen, by cross-validation, with its standard error; above 0 is better, whatever is compared. None where there
-    was no cross-validation.
+    the best and worst that were searched. All but the midpoint's are optimistic, because they are of points that were
+    chosen on these examples. `gain` is not: it is what the whole procedure gains over the midpoint on examples that
+    it has not seen, by cross-validation, with its standard error; above 0 is better, whatever is compared. None where
+    there was no cross-validation.
     """
 
     alpha: Alpha
