@@ -77,9 +77,7 @@ class Ensemble(nn.Module):
     ) -> None:
         super().__init__()
         found = checks.several("members", members, "a list of networks")
-        if not found:
-            raise ArgumentError("an ensemble needs at least one member")
-        self.members = nn.ModuleList(checks.all_of("Ensemble", found, (nn.Module,), "a list of networks"))
+        self.members = nn.ModuleList(checks.all_of("Ensemble", found, (nn.Module,), "a list of one network or more"))
         if not checks.integer(dim):
             raise ArgumentError(f"dim={checks.shown(dim)}: expected an integer, the dimension of the classes")
         if select is not None:

@@ -440,10 +440,10 @@ def constant(output: Any) -> list[nn.Module]:
 @pytest.mark.parametrize(
     ("make", "error", "words"),
     [
-        (lambda: Ensemble([]), ValueError, "at least one member"),
-        (lambda: Subspace(Net, Line()).ensemble([]), ValueError, "at least one member"),
+        (lambda: Ensemble([]), ValueError, "got nothing: expected a list of one network or more"),
+        (lambda: Subspace(Net, Line()).ensemble([]), ValueError, "got nothing: expected a list of one network or more"),
         (lambda: Subspace(Net, Line()).ensemble([-0.05, 1.05]), ValueError, r"-0\.05.*outside=True"),
-        (lambda: Ensemble([Net(), lambda x: x]), TypeError, "expected a list of networks"),
+        (lambda: Ensemble([Net(), lambda x: x]), TypeError, "expected a list of one network or more"),
         (lambda: Ensemble(trio(), "votes"), ValueError, "average='votes': expected one of 'probabilities', 'logits'"),
         (lambda: Ensemble(trio(), "output"), ValueError, r"average='output': did you mean 'outputs'\?"),
         (lambda: Ensemble(constant(1.0)), TypeError, "return a float: pass select="),
