@@ -1,6 +1,5 @@
 """What the outputs of a classifier are: logits, probabilities or log-probabilities."""
 
-import math
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
@@ -13,10 +12,7 @@ from subspaces.errors import ArgumentError
 from subspaces.text import nearest
 
 Outputs = Literal["logits", "probabilities", "log-probabilities"]
-ENOUGH = 8
-"""How many numbers in [0, 1], each alone, are no coincidence."""
-TOLERANCE = 1e-3
-"""How far the sum of a row of probabilities may be from one, by rounding; ten times as far in half precision."""
+ENOUGH = 8  # so many numbers in [0, 1], each alone, are no coincidence
 
 
 def to_outputs(name: str, value: Any) -> Outputs:
@@ -44,66 +40,6 @@ def prediction(output: Any, expected: str = "logits, or an output with .logits")
     return found
 
 
-def are_probabilities(value: Tensor, dim: int = -1) -> bool:
-    """Return whether all rows along `dim` lie in [0, 1] and sum to one."""
-    exact = value.double()
-    tolerance = TOLERANCE if value.dtype in (torch.float32, torch.float64) else 10 * TOLERANCE
-    return bool(((exact >= 0) & (exact <= 1)).all()) and bool(((exact.sum(dim) - 1).abs() <= tolerance).all())
-
-
-class OutputCheck:
-    """Refuses outputs that are not what they are taken for, from one batch after the other until that is clear.
-
-    Rows of several classes are judged by the first that is finite. Numbers that each stand for the second of two
-    classes are judged when one lies outside [0, 1], or when there are several different ones inside.
-
-    Args:
-        outputs: what the user says that they are; None: nothing, and they are taken for logits.
-        who: whose outputs they are, for the error.
-    """
-
-    def __init__(self, outputs: Outputs | None, who: str = "the network's outputs") -> None:
-        self.outputs, self.who = outputs, who
-        self.done = outputs == "logits"
-        self._seen, self._low, self._high = 0, math.inf, -math.inf
-
-    def __call__(self, value: Tensor, dim: int = -1, *, single: bool = False) -> None:
-        """Look at the outputs of a batch, whose classes lie along `dim`; `single`: each number stands alone."""
-        if self.done:
-            return
-        given = value.detach().exp() if self.outputs == "log-probabilities" else value.detach()
-        rows = given.reshape(-1, 1) if single else given.movedim(dim, -1).flatten(0, -2)
-        rows = rows[rows.isfinite().all(-1)]
-        if not rows.numel():
-            return
-        found = self._are_probabilities(rows) if single else are_probabilities(rows)
-        if found is not None:
-            self.done = True
-            self._judge(found, single)
-
-    def _are_probabilities(self, numbers: Tensor) -> bool | None:
-        """Return whether all numbers so far lie in [0, 1]; None where a few, or equal ones, do so by chance."""
-        self._seen += numbers.numel()
-        self._low, self._high = min(self._low, float(numbers.min())), max(self._high, float(numbers.max()))
-        if self._low < 0 or self._high > 1:
-            return False
-        return True if self._seen >= ENOUGH and self._low < self._high else None
-
-    def _judge(self, found: bool, single: bool) -> None:
-        range_, function = ("numbers in [0, 1]", "sigmoid") if single else ("rows in [0, 1] that sum to one", "softmax")
-        if self.outputs is None and found:
-            raise ArgumentError(
-                f"{self.who} look like probabilities ({range_}), and were to be taken for logits: pass "
-                f"outputs='probabilities' if the network ends in a {function}, or outputs='logits' if these are logits"
-            )
-        if self.outputs is not None and not found:
-            of = " of their exponentials" if self.outputs == "log-probabilities" else ""
-            raise ArgumentError(
-                f"outputs={self.outputs!r}: {self.who} are none, expected {range_}{of}; pass outputs='logits' for "
-                "logits"
-            )
-
-
 def to_log_probabilities(value: Tensor, outputs: Outputs | None, dim: int = -1) -> Tensor:
     """Return log-probabilities, from outputs whose classes lie along `dim`."""
     if outputs == "probabilities":
@@ -120,3 +56,51 @@ def to_log_pair(value: Tensor, outputs: Outputs | None) -> Tensor:
     else:
         pair = F.logsigmoid(-value), F.logsigmoid(value)
     return torch.stack(pair, -1)
+
+
+class OutputCheck:
+    """Refuses outputs that are not what they are taken for, from one batch after the other until that is clear.
+
+    Rows of several classes are judged by the first that is finite. Numbers that each stand for the second of two
+    classes are judged when one lies outside [0, 1], or when there are several different ones inside.
+
+    Args:
+        outputs: what the user says that they are; None: nothing, and they are taken for logits.
+        who: whose outputs they are, for the error.
+    """
+
+    def __init__(self, outputs: Outputs | None, who: str = "the network's outputs") -> None:
+        self.outputs, self.who = outputs, who
+        self.done = outputs == "logits"
+        self._count, self._extremes = 0, set[float]()
+
+    def __call__(self, value: Tensor, dim: int = -1, *, single: bool = False) -> None:
+        """Look at the outputs of a batch, whose classes lie along `dim`; `single`: each number stands alone."""
+        if self.done:
+            return
+        given = value.detach().exp() if self.outputs == "log-probabilities" else value.detach()
+        rows = given.reshape(-1, 1) if single else given.movedim(dim, -1).flatten(0, -2)
+        rows = rows[rows.isfinite().all(-1)]
+        if not rows.numel():
+            return
+        tolerance = 1e-3 if rows.dtype in (torch.float32, torch.float64) else 1e-2  # of a sum, by rounding
+        found = bool(((rows >= 0) & (rows <= 1)).all())
+        if found and single:
+            self._count += rows.numel()
+            self._extremes |= {float(rows.min()), float(rows.max())}
+            if self._count < ENOUGH or len(self._extremes) < 2:
+                return
+        elif found:
+            found = bool(((rows.double().sum(-1) - 1).abs() <= tolerance).all())
+        self.done = True
+        range_, function = ("numbers in [0, 1]", "sigmoid") if single else ("rows in [0, 1] that sum to one", "softmax")
+        if self.outputs is None and found:
+            raise ArgumentError(
+                f"{self.who} look like probabilities ({range_}), and were to be taken for logits: pass "
+                f"outputs='probabilities' if the network ends in a {function}, or outputs='logits' if these are logits"
+            )
+        if self.outputs is not None and not found:
+            range_ += " of their exponentials" if self.outputs == "log-probabilities" else ""
+            raise ArgumentError(
+                f"outputs={self.outputs!r}: {self.who} are none, expected {range_}; pass outputs='logits' for logits"
+            )

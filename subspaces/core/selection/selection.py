@@ -4,7 +4,6 @@ import math
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal, get_args
 
 import torch
@@ -15,9 +14,9 @@ from subspaces.core.alpha import Alpha
 from subspaces.core.outputs import Outputs
 from subspaces.core.randomness import SEEDS
 from subspaces.core.selection import rule
-from subspaces.core.selection.criteria import Criterion, Loss, criterion, words
-from subspaces.core.selection.losses import Family, Losses
-from subspaces.core.selection.search import Grid, Path, Search
+from subspaces.core.selection.criteria import Criterion, Loss, criterion
+from subspaces.core.selection.losses import Losses
+from subspaces.core.selection.search import Search, grid, path
 from subspaces.errors import ArgumentError
 from subspaces.text import one_of
 
@@ -40,10 +39,10 @@ class Selection:
     """The point of a family that `family.select` chose for a new domain; `family.at(selection.alpha)` is its network.
 
     `midpoint`, `value`, `best` and `worst` are means over the given examples: of the midpoint, the chosen point, and
-    the best and worst that were searched. All but the midpoint's flatter, because they are of points that were chosen
-    on these examples. `gain` does not: it is what the whole procedure gains over the midpoint on examples that it has
-    not seen, by cross-validation, with its standard error; above 0 is better, whatever is compared. None where there
-    was no cross-validation.
+    the best and worst that were searched. All but the midpoint's are optimistic, because they are of points that were
+    chosen on these examples. `gain` is not: it is what the whole procedure gains over the midpoint on examples that
+    it has not seen, by cross-validation, with its standard error; above 0 is better, whatever is compared. None where
+    there was no cross-validation.
     """
 
     alpha: Alpha
@@ -59,7 +58,9 @@ class Selection:
     moved: bool
 
     def __str__(self) -> str:
-        text = partial(words, self.by)
+        def text(value: float) -> str:
+            return f"{100 * value:.2f}%" if self.by == "accuracy" else f"{value:.4g}"
+
         labels = "labelled examples" if self.labelled else "examples without labels"
         where = f"the point {shown(self.alpha)}" if self.moved else f"the midpoint, {shown(self.alpha)}"
         why = "" if self.moved else ": no other point is better for certain"
@@ -90,7 +91,7 @@ def shown(alpha: Any) -> str:
 
 
 def select(
-    family: Family,
+    family: Any,
     loader: Iterable[Any],
     by: By | Loss = "nll",
     *,
@@ -159,10 +160,10 @@ def select(
     with torch.random.fork_rng(devices), torch.inference_mode(False):
         losses = Losses(family, loader, compared, statistics, batches, seed)
         if search != "gradient" and not family.shape.point and per == "network":
-            procedure: Search = Grid(losses, points, level, seed)
+            found = grid(losses, points, level, seed)
         else:
-            procedure = Path(losses, per == "layer", steps, level, seed)
-        return _selection(procedure, compared, losses.examples, folds, seed)
+            found = path(losses, per == "layer", steps, level, seed)
+        return _selection(found, compared, losses.examples, folds, seed)
 
 
 def _selection(search: Search, by: Criterion, n: int, folds: int, seed: int) -> Selection:
@@ -174,7 +175,11 @@ def _selection(search: Search, by: Criterion, n: int, folds: int, seed: int) -> 
         )
     chosen = search.choose(torch.arange(n))
     tried = [Searched(each.alpha, by.value(each.losses)) for each in search.tried]
-    ranked = sorted(tried, key=lambda each: _rank(each.value, by))
+
+    def rank(each: Searched) -> float:  # NaN ranks last
+        return math.inf if math.isnan(each.value) else -each.value if by.percent else each.value
+
+    ranked = sorted(tried, key=rank)
 
     def gains(among: Tensor) -> Tensor:
         return middle - search.choose(among).losses
@@ -195,13 +200,8 @@ def _selection(search: Search, by: Criterion, n: int, folds: int, seed: int) -> 
     )
 
 
-def _rank(value: float, by: Criterion) -> float:
-    """Return a number that is lower for a better value; NaN ranks last."""
-    return math.inf if math.isnan(value) else -value if by.percent else value
-
-
 def _check(
-    family: Family, per: str, search: str | None, points: int, steps: int, folds: int, level: float, seed: int
+    family: Any, per: str, search: str | None, points: int, steps: int, folds: int, level: float, seed: int
 ) -> None:
     if family.shape.vertices < 2:
         raise ArgumentError(f"select: {family.shape} has one point, there is nothing to choose from; expected a family")
