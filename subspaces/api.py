@@ -13,7 +13,7 @@ from subspaces.errors import ArgumentError
 from subspaces.export import Format  # the package has to be imported before the function of its name
 
 if TYPE_CHECKING:
-    from subspaces.evaluation.images import Progress
+    from subspaces.evaluation.display import Progress
     from subspaces.evaluation.tasks import Task
     from subspaces.experiments.training.runs import Run
     from subspaces.export.points import Point

@@ -14,9 +14,8 @@ from subspaces.core import checks
 from subspaces.core.selection.selection import shown
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.answers import ANSWERS
+from subspaces.evaluation.display import Progress
 from subspaces.evaluation.evaluation import FILE
-from subspaces.evaluation.images import Progress
-from subspaces.evaluation.images.decoding import centre_view, decode
 from subspaces.evaluation.points import plan
 from subspaces.evaluation.tasks import Classification
 from subspaces.experiments.data import Files
@@ -33,6 +32,7 @@ from subspaces.export.inputs import Inputs
 from subspaces.export.making import Measured, Source, make
 from subspaces.export.points import Chosen, Point, choose, together
 from subspaces.export.reading import Model
+from subspaces.images.decoding import centre_view, decode
 
 CHECKED = 32  # images that an export is checked with
 RESIZE = 256  # of image files, before their centre is cut out

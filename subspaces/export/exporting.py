@@ -14,7 +14,7 @@ from subspaces.core.ensemble import Ensemble
 from subspaces.core.family import Subspace
 from subspaces.core.outputs import Outputs
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.images import Progress
+from subspaces.evaluation.display import Progress
 from subspaces.evaluation.tasks import Classification, Regression, Task, task_of, with_outputs
 from subspaces.export import FORMATS, ExportError, formats, onnx_files
 from subspaces.export.card import card

@@ -15,8 +15,7 @@ from subspaces.core.family import Subspace
 from subspaces.core.randomness import seeded
 from subspaces.core.selection.selection import shown
 from subspaces.errors import ArgumentError, UserError
-from subspaces.evaluation.display import counted
-from subspaces.evaluation.images import Progress
+from subspaces.evaluation.display import Progress, counted
 from subspaces.evaluation.tasks import Classification, Regression
 from subspaces.export import ExportError
 from subspaces.export.inputs import HALF, Inputs, form

@@ -11,13 +11,12 @@ import torch
 from torch import Tensor
 
 from subspaces.core import checks
-from subspaces.evaluation.display import counted
-from subspaces.evaluation.images import Progress
-from subspaces.evaluation.images.decoding import UnreadableError
-from subspaces.evaluation.images.fitting import ARRAYS, Form, read_arrays, read_image
-from subspaces.evaluation.images.listing import SUFFIXES
+from subspaces.evaluation.display import Progress, counted
 from subspaces.export import ModelError
 from subspaces.export.reading import Model
+from subspaces.images.decoding import UnreadableError
+from subspaces.images.fitting import ARRAYS, Form, read_arrays, read_image
+from subspaces.images.listing import SUFFIXES
 
 NUMBERS = 1 << 22  # of a batch, at most
 BATCH = 256

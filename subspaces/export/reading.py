@@ -20,7 +20,6 @@ from subspaces.core import checks, files, storage
 from subspaces.core.ensemble import Ensemble
 from subspaces.core.shapes import Line, Simplex
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.images.reading import DAMAGED
 from subspaces.evaluation.tasks import Classification
 from subspaces.export import ModelError, damaged
 from subspaces.export.formats import quiet
@@ -29,6 +28,7 @@ from subspaces.export.metadata import FILE, Metadata
 from subspaces.export.onnx_files import in_short, read_onnx
 from subspaces.export.points import Point, choose
 from subspaces.export.program import Program
+from subspaces.images.reading import DAMAGED
 from subspaces.networks import registry
 from subspaces.networks.factories import is_factory
 

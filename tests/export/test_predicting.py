@@ -18,10 +18,10 @@ from typer.testing import CliRunner
 
 import subspaces as ss
 from subspaces.cli import app
-from subspaces.evaluation.images.decoding import UnreadableError, square
-from subspaces.evaluation.images.fitting import Form, read_arrays, read_image
 from subspaces.export import predicting
 from subspaces.export.predicting import Predictions
+from subspaces.images.decoding import UnreadableError, square
+from subspaces.images.fitting import Form, read_arrays, read_image
 
 Files = Callable[[str], Path]
 GREY, COLOUR = Form(1, 8, 8), Form(3, 8, 8)

@@ -15,7 +15,7 @@ from subspaces.evaluation.corruptions import blur, digital, jpeg, noise, spatter
 from subspaces.evaluation.corruptions.draws import Draws
 from subspaces.evaluation.corruptions.matrices import rounded
 from subspaces.evaluation.corruptions.parameters import PARAMETERS, Sides
-from subspaces.evaluation.images.pixels import grey
+from subspaces.images.pixels import grey
 from subspaces.text import Catalogue
 
 Effect = Callable[[Tensor, Any, Draws], Tensor]

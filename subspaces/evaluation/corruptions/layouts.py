@@ -12,8 +12,8 @@ import torch
 from subspaces.core import checks
 from subspaces.errors import DataError
 from subspaces.evaluation.corruptions.catalogue import CORRUPTIONS, SEVERITIES
-from subspaces.evaluation.images.reading import map_array
-from subspaces.evaluation.images.splits import SUFFIXES, Files, Split, check_label_values
+from subspaces.images.reading import map_array
+from subspaces.images.splits import SUFFIXES, Files, Split, check_label_values
 from subspaces.text import hint, listed
 
 

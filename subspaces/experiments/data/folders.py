@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from subspaces.evaluation.images import reading
-from subspaces.evaluation.images.splits import SUFFIXES
 from subspaces.experiments.data.dataset import DataError, Dataset, Files
 from subspaces.experiments.data.decoded import write_arrays
+from subspaces.images import reading
+from subspaces.images.splits import SUFFIXES
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 IMAGENET = {"classes": 1000, "train": 1_281_167, "val": 50_000}
@@ -91,7 +91,7 @@ def _read(cache: Path, classes: tuple[str, ...], stamp: npt.NDArray[Any]) -> Any
 
 def problems(root: Path) -> list[str]:
     """Return how the folders differ from ImageNet's, and the first image of each class that cannot be read."""
-    from subspaces.evaluation.images.decoding import decode
+    from subspaces.images.decoding import decode
 
     data = load(root)
     found = []

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.images import listing
 from subspaces.experiments.data import (
     cifar10,
     contents,
@@ -19,6 +18,7 @@ from subspaces.experiments.data import (
     tiny_imagenet,
 )
 from subspaces.experiments.data.dataset import DataError, Dataset, Progress
+from subspaces.images import listing
 from subspaces.text import nearest
 
 _READERS: dict[str, Callable[[Path], Dataset]] = {

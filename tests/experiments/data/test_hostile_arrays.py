@@ -11,9 +11,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from subspaces.cli import app
-from subspaces.evaluation.images.reading import read_arrays, read_text
 from subspaces.experiments.data import DataError, contents, fingerprint_of, load
 from subspaces.experiments.evaluating.domains import domain_of
+from subspaces.images.reading import read_arrays, read_text
 
 
 def call(*arguments: object) -> Result:

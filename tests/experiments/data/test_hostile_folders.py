@@ -20,9 +20,9 @@ from PIL import Image
 from typer.testing import CliRunner, Result
 
 from subspaces.cli import app
-from subspaces.evaluation.images import decoding, listing
-from subspaces.evaluation.images.reading import open_regular
 from subspaces.experiments.data import DataError, DataWarning, check, fingerprint_of, load
+from subspaces.images import decoding, listing
+from subspaces.images.reading import open_regular
 
 SECONDS = 20  # that no test needs, unless something waits for ever
 OVERRIDE, ESCAPE = "\u202e", "\x1b"

@@ -14,7 +14,6 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from subspaces.cli import app
-from subspaces.evaluation.images import decoding, listing
 from subspaces.experiments.data import (
     DataError,
     DataWarning,
@@ -28,6 +27,7 @@ from subspaces.experiments.data import (
     own_images,
     size_of,
 )
+from subspaces.images import decoding, listing
 
 
 def own(root: Path, *, per_class: int = 6, classes: tuple[str, ...] = ("a", "b"), size: int = 8) -> Path:

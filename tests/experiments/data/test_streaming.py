@@ -11,8 +11,8 @@ from PIL import Image
 
 from subspaces.core import randomness
 from subspaces.core.randomness import uniform
-from subspaces.evaluation.images import decoding
 from subspaces.experiments.data import DataError, Split, StreamingLoader, folders
+from subspaces.images import decoding
 
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.25, 0.3)
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # Python 3.12 on threads and fork

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from subspaces.errors import DataError, MissingPackageError
-from subspaces.evaluation.images.decoding import UnreadableError, centre_view, check_size, opened, prepared
-from subspaces.evaluation.images.pixels import GREY
-from subspaces.evaluation.images.reading import open_regular
+from subspaces.images.decoding import UnreadableError, centre_view, check_size, opened, prepared
+from subspaces.images.pixels import GREY
+from subspaces.images.reading import open_regular
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from subspaces.errors import ArgumentError, DataError, MissingPackageError
-from subspaces.evaluation.images.reading import open_regular
+from subspaces.images.reading import open_regular
 
 if TYPE_CHECKING:
     from PIL.Image import Image
