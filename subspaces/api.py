@@ -130,8 +130,7 @@ def predict(
         ...     print(each.file, each.label, each.probability)
     """
     from subspaces.evaluation.display import bars
-    from subspaces.export.predicting import predict_with
-    from subspaces.export.reading import read_model
+    from subspaces.export.predicting import predict_with, read_model
 
     expected = "an image file, a folder, an array, or several of them"
     paths = [checks.folder("inputs", each) for each in checks.all_of("inputs", inputs, (str, os.PathLike), expected)]

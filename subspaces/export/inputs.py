@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -21,19 +21,12 @@ HALF = (torch.float16, torch.bfloat16)
 
 @dataclass(frozen=True)
 class Inputs:
-    """The arguments of a network, in which tensors have names; everything else in them is a constant.
-
-    Args:
-        args, kwargs: the arguments of a call.
-        names: of all tensors in them, in order: the argument's name, and of those in a tuple or dict the name with
-            their place or key, `state_0`.
-        keyword: whether a program is called with these names, as the example was a dict.
-    """
+    """The arguments of a network, in which tensors have names; everything else in them is a constant."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    names: tuple[str, ...]
-    keyword: bool = False
+    names: tuple[str, ...]  # of all tensors, in order: the argument's, and for those within one `state_0`, `state_key`
+    keyword: bool = False  # whether a program is called with these names, as the example was a dict
 
     @classmethod
     def of(cls, network: nn.Module, example: Any) -> Self:
@@ -48,33 +41,20 @@ class Inputs:
             raise ArgumentError(
                 f"example= does not fit the inputs of {type(network).__name__} ({error}): expected {EXPECTED}"
             ) from None
-        kinds = {name: parameter.kind for name, parameter in signature.parameters.items()}
-        named_all = [
-            named
-            for name, each in bound.arguments.items()
-            for named in named_tensors(each, "" if kinds[name] is inspect.Parameter.VAR_KEYWORD else name)
-        ]
-        names, first = unique(name for name, _ in named_all), named_all[0][1]
+        collects = [each.name for each in signature.parameters.values() if each.kind is inspect.Parameter.VAR_KEYWORD]
+        found = named_tensors({name: each for name, each in bound.arguments.items() if name not in collects})
+        found += [pair for name in collects for pair in named_tensors(bound.arguments.get(name, {}))]
+        names, first = unique(name for name, _ in found), found[0][1]
         if len(names) == 1 and not keyword and first.ndim == 4 and first.is_floating_point():
             names = ("images",)
         made = cls(bound.args, bound.kwargs, names, keyword)
-        found = [each.detach().cpu().contiguous() for each in made.tensors]
-        return made.holding([each.float() if each.dtype in HALF else each for each in found])
+        tensors = [each.detach().cpu().contiguous() for each in made.tensors]
+        return made.holding([each.float() if each.dtype in HALF else each for each in tensors])
 
     @property
     def tensors(self) -> list[Tensor]:
         """The tensors of the example."""
         return nested.tensors((self.args, self.kwargs))
-
-    def holding(self, tensors: Sequence[Tensor]) -> Self:
-        """Return the same arguments with other tensors in them."""
-        left = iter(tensors)
-        args, kwargs = nested.apply(lambda _: next(left), (self.args, self.kwargs))
-        return replace(self, args=args, kwargs=kwargs)
-
-    def floats(self, dtype: torch.dtype) -> Self:
-        """Return the same with all floating-point tensors in one dtype."""
-        return self.holding([each.to(dtype) if each.is_floating_point() else each for each in self.tensors])
 
     @property
     def count(self) -> int:
@@ -86,6 +66,16 @@ class Inputs:
         """The dimension of the batch in each tensor: the first one of its length, None where there is none."""
         return [next((dim for dim, size in enumerate(each.shape) if size == self.count), None) for each in self.tensors]
 
+    def holding(self, tensors: Iterable[Tensor]) -> Self:
+        """Return the same arguments with other tensors in them."""
+        left = iter(tensors)
+        args, kwargs = nested.apply(lambda _: next(left), (self.args, self.kwargs))
+        return replace(self, args=args, kwargs=kwargs)
+
+    def floats(self, dtype: torch.dtype) -> Self:
+        """Return the same with all floating-point tensors in one dtype."""
+        return self.holding(each.to(dtype) if each.is_floating_point() else each for each in self.tensors)
+
     def resized(self) -> Self:
         """Return one example of several, or two of one."""
 
@@ -94,45 +84,32 @@ class Inputs:
                 return tensor
             return tensor.narrow(dim, 0, 1).contiguous() if self.count > 1 else torch.cat([tensor, tensor], dim)
 
-        return self.holding([part(each, dim) for each, dim in zip(self.tensors, self.batched, strict=True)])
+        return self.holding(map(part, self.tensors, self.batched))
 
-    def described(self) -> str:
-        """Return names, shapes and types, for an error."""
+    def __str__(self) -> str:
         pairs = zip(self.names, self.tensors, strict=True)
         return ", ".join(f"{name} of shape {tuple(each.shape)} and {each.dtype}" for name, each in pairs)
 
 
-def named_tensors(value: Any, name: str) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors in nested containers with names: `name`, `name_0`, `name_key`, or `key` where it is empty."""
+def named_tensors(value: Any, name: str = "") -> list[tuple[str, Tensor]]:
+    """Return the tensors in nested containers with names: `name`, `name_0`, `name_key`, or `key` where it is empty."""
     if isinstance(value, Tensor):
-        yield name, value
-        return
+        return [(name, value)]
     parts = nested.children(value) or []
-    keys: Any = getattr(value, "_fields", None) or getattr(value, "__dataclass_fields__", range(len(parts)))
-    keys = value if isinstance(value, Mapping) else keys
-    for key, each in zip(keys, parts, strict=True):
-        yield from named_tensors(each, f"{name}_{key}" if name else str(key))
+    fields: Any = getattr(value, "_fields", None) or getattr(value, "__dataclass_fields__", range(len(parts)))
+    keys = value if isinstance(value, Mapping) else fields
+    named = ((f"{name}_{key}" if name else str(key), part) for key, part in zip(keys, parts, strict=True))
+    return [pair for label, part in named for pair in named_tensors(part, label)]
 
 
-def unique(names: Iterable[str], taken: Iterable[str] = ()) -> tuple[str, ...]:
+def unique(names: Iterable[str], taken: Sequence[str] = ()) -> tuple[str, ...]:
     """Return names as identifiers, each of them once."""
-    found: list[str] = list(taken)
-    first = len(found)
+    found = list(taken)
     for name in names:
-        base = re.sub(r"\W", "_", name) or "output"
-        base = f"_{base}" if base[0].isdigit() else base
-        tried, number = base, 1
-        while tried in found:
-            tried, number = f"{base}_{number}", number + 1
-        found.append(tried)
-    return tuple(found[first:])
-
-
-def form(tensor: Tensor, other: Tensor | None) -> str:
-    """Return type and shape of a tensor, with n for each length that `other`, of another batch, does not share."""
-    lengths = tensor.shape if other is None or other.ndim != tensor.ndim else other.shape
-    sizes = ("n" if a != b else str(a) for a, b in zip(tensor.shape, lengths, strict=True))
-    return f"{str(tensor.dtype).removeprefix('torch.')} [{', '.join(sizes)}]"
+        base = re.sub(r"\W|^(?=\d)", "_", name) or "output"
+        numbered = (f"{base}_{number}" for number in range(1, len(found) + 1))
+        found.append(next(each for each in (base, *numbered) if each not in found))
+    return tuple(found[len(taken) :])
 
 
 def _check(example: Any, tensors: Sequence[Tensor]) -> None:

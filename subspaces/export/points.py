@@ -23,21 +23,13 @@ Point = str | float | Sequence[Any] | Mapping[str, Any] | Tensor
 
 @dataclass(frozen=True)
 class Chosen:
-    """The points whose networks are exported.
+    """The points whose networks are exported."""
 
-    Args:
-        kind: one network, several that are averaged, or all points, with alpha as an input.
-        words: what they are called.
-        short: the same, in the name of a file.
-        alphas: numbers, coordinates, or points for each layer by name; none of a module without points.
-        notes: sentences for the card.
-    """
-
-    kind: Kind
-    words: str
-    short: str = ""
-    alphas: tuple[Any, ...] = ()
-    notes: tuple[str, ...] = ()
+    kind: Kind  # one network, several that are averaged, or all points, with alpha as an input
+    words: str  # what they are called
+    short: str = ""  # the same, in the name of a file
+    alphas: tuple[Any, ...] = ()  # numbers, coordinates, or points for each layer by name; none without a family
+    note: str = ""  # for the card
 
 
 def choose(point: Any, shape: Shape, middle: str = "midpoint") -> Chosen:
@@ -74,9 +66,8 @@ def together(alphas: Sequence[Any], words: str = "") -> Chosen:
     return Chosen("ensemble", words, f"ensemble-of-{len(alphas)}", tuple(alphas))
 
 
-def _several(point: Point, shape: Shape) -> list[Any]:
-    """Return the points that are named, which may be one."""
-    found: Any = point.tolist() if isinstance(point, Tensor) else point
+def _several(point: Any, shape: Shape) -> list[Any]:
+    found = point.tolist() if isinstance(point, Tensor) else point
     if not checks.listed(found):
         return [found]
     alone = shape.point and len(found) and not any(isinstance(each, str) or checks.listed(each) for each in found)
@@ -84,7 +75,7 @@ def _several(point: Point, shape: Shape) -> list[Any]:
 
 
 def _alpha(value: Any, shape: Shape) -> Any:
-    """Return a point as a number or as coordinates, or say what was expected."""
+    """Return a point as a number or as coordinates."""
     try:
         found = [float(part) for part in value.split(",")] if isinstance(value, str) else value
         if isinstance(found, (bool, bytes)):
