@@ -97,8 +97,9 @@ class WholeFamily(nn.Module):
         for group in family.layout.groups:
             filled |= group.unpack(geometry.mix(c[group.name], family.omega[group.name]))
         filled = {name: filled[name] for name in family.layout.places}
+        weights = basis(family.shape, alpha)
         for index, name in enumerate(self.norms):
-            mixed = basis(family.shape, alpha) @ self.get_buffer(f"statistics_{index}")
+            mixed = weights @ self.get_buffer(f"statistics_{index}")
             filled[name] = mixed.clamp(min=0) if name.endswith("running_var") else mixed  # a parabola may dip
         return functional.call(family.template, filled, args, kwargs)
 

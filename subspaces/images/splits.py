@@ -36,10 +36,6 @@ class Split:
         """Return the images and labels at `index`, in that order."""
         return Split(self.images[index], self.labels[index])
 
-    def relabelled(self, labels: Tensor) -> "Split":
-        """Return the same images with other labels."""
-        return Split(self.images, labels)
-
 
 @dataclass(frozen=True, eq=False)
 class Files:
@@ -58,10 +54,6 @@ class Files:
     def select(self, index: Tensor) -> "Files":
         """Return the paths and labels at `index`, in that order."""
         return Files(self.root, self.paths[index.numpy()], self.labels[index])
-
-    def relabelled(self, labels: Tensor) -> "Files":
-        """Return the same images with other labels."""
-        return Files(self.root, self.paths, labels)
 
     def path(self, index: int) -> Path:
         """Return where image `index` is."""

@@ -90,7 +90,7 @@ def load(
 def with_label_noise(data: Dataset, fraction: float, seed: int) -> Dataset:
     """Return the same images with a fraction of the training labels drawn at random, as `load` does."""
     labels = noise.noisy(data.train.labels, len(data.classes), fraction, seed)
-    return replace(data, train=data.train.relabelled(labels))
+    return replace(data, train=replace(data.train, labels=labels))
 
 
 def checked_size(name: str, image_size: int, fingerprint: str = "") -> int:
