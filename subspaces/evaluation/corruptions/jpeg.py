@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from subspaces.evaluation.corruptions.draws import Draws
-from subspaces.evaluation.corruptions.matrices import product, rounded
+from subspaces.evaluation.corruptions.matrices import hat, product, rounded
 
 LIGHT = """
 16 11 10 16 24 40 51 61  12 12 14 19 26 58 60 55  14 13 16 24 40 57 69 56  14 17 22 29 51 87 80 62
@@ -34,11 +34,8 @@ def jpeg_compression(images: Tensor, quality: int, draws: Draws) -> Tensor:
     up, across = _doubled(height), _doubled(width)
     colours = rounded(product(halves[..., : up.shape[-1], : across.shape[-1]], up, across)).float() - 128
     blueness, redness = colours.split(1, 1)
-    return rounded(
-        torch.cat(
-            [light + 1.402 * redness, light - 0.344136 * blueness - 0.714136 * redness, light + 1.772 * blueness], 1
-        )
-    )
+    red, blue = light + 1.402 * redness, light + 1.772 * blueness
+    return rounded(torch.cat([red, light - 0.344136 * blueness - 0.714136 * redness, blue], 1))
 
 
 def _padded(images: Tensor, high: int, wide: int) -> Tensor:
@@ -62,7 +59,7 @@ def _doubled(side: int) -> Tensor:
     """Return the matrix [1, side, ⌈side/2⌉] that interpolates: three quarters of the nearest, one of the next."""
     half = (side + 1) // 2
     places = ((torch.arange(side, dtype=torch.float64) - 0.5) / 2).clamp(0, half - 1)
-    return (1 - (places[:, None] - torch.arange(half)).abs()).clamp(min=0)[None]
+    return hat(places, half)[None]
 
 
 def _coded(images: Tensor, quality: int, table: str) -> Tensor:
