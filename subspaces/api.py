@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from subspaces.evaluation.display import Progress
     from subspaces.evaluation.tasks import Task
     from subspaces.experiments.training.runs import Run
-    from subspaces.export.points import Point
+    from subspaces.export.arguments import Point
     from subspaces.export.predicting import Predictions
 
 

@@ -26,10 +26,9 @@ from subspaces.experiments.training.environment import commit
 from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.runs import Run
 from subspaces.export import ExportError
+from subspaces.export.arguments import Chosen, Inputs, Point, choose, together
 from subspaces.export.exporting import check_format, check_target, versions, write
-from subspaces.export.inputs import Inputs
 from subspaces.export.making import Export
-from subspaces.export.points import Chosen, Point, choose, together
 from subspaces.export.predicting import Model
 from subspaces.images.decoding import centre_view, decode
 
@@ -66,7 +65,6 @@ def model_of(
         raise ArgumentError("point='family': which network shall answer? Expected 'midpoint' or a point such as 0.3")
     export = _export(Run.open(folder), "midpoint" if point is None else point, None, data, trust)
     export.make(progress)
-    assert export.program is not None
     return Model(folder, export.about, export.program)
 
 

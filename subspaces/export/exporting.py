@@ -22,9 +22,8 @@ from subspaces.errors import ArgumentError
 from subspaces.evaluation.display import Progress
 from subspaces.evaluation.tasks import Classification, Regression, Task, task_of, with_outputs
 from subspaces.export import FORMATS, ExportError, formats, onnx_files
-from subspaces.export.inputs import Inputs
+from subspaces.export.arguments import Chosen, Inputs, Point, choose
 from subspaces.export.making import Export
-from subspaces.export.points import Chosen, Point, choose
 from subspaces.networks.registry import check_name
 from subspaces.text import nearest, number, printable
 from subspaces.version import __version__
@@ -86,9 +85,8 @@ def export_module(
 def _choose(module: nn.Module, point: Any) -> Chosen:
     if isinstance(module, Subspace):
         return choose(point, module.shape)
-    several = isinstance(module, Ensemble)
     if not (isinstance(point, str) and point == "midpoint"):
-        kind = "an ensemble" if several else "a network"
+        kind = "an ensemble" if isinstance(module, Ensemble) else "a network"
         raise ArgumentError(f"point={checks.shown(point)}: {kind} has no points; expected a Subspace or a run with it")
     if isinstance(module, Ensemble):
         return Chosen("ensemble", f"{len(module.members)} networks")
@@ -173,8 +171,6 @@ def _card(export: Export, file: str, format: str, checked: Sequence[str]) -> str
         format=format,
         checks=checked,
         types=sorted({str(each.dtype).removeprefix("torch.") for each in module.parameters()}),
-        count=len(network.members) if isinstance(network, Ensemble) else 1,
-        keyword=program is not None and program.inputs.keyword,
         uncalibrated=weights and isinstance(network, Subspace) and bool(tracked(network.template)),
     )
 

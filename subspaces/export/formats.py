@@ -89,8 +89,7 @@ def _translated(export: Export, exported: Any) -> Any:
             found = torch.onnx.export(exported, dynamo=True, verbose=False, opset_version=OPSET, **names)  # type: ignore[arg-type]
     except Exception as error:  # of what ONNX has no operators for
         raise ExportError(f"torch.onnx cannot write the network ({in_short(error)}): use --format pt2") from error
-    assert found is not None
-    model = found.model_proto
+    model: Any = found.model_proto  # type: ignore[union-attr]
     del model.graph.value_info[:]  # which call n by another name
     for thing in (model.graph, *model.graph.node, *model.graph.input, *model.graph.output, *model.functions):
         thing.ClearField("metadata_props")
@@ -104,7 +103,6 @@ def _translated(export: Export, exported: Any) -> Any:
 
 def _traced(export: Export) -> tuple[Program, Any]:
     """Return the program as `torch.export` traces it, for any number of examples or else for that of the example."""
-    assert export.program is not None
     program, inputs = export.program, export.program.inputs
     shapes: dict[str, Any] = dict.fromkeys(program.names)
     if not export.fixed:
@@ -160,7 +158,6 @@ def _checked(export: Export, call: Callable[..., Any]) -> list[str]:
                     "which a program cannot, pass them as an input"
                 )
             largest = max(largest, off)
-    assert export.program is not None
     other = "" if export.fixed else ", and on one" if export.program.inputs.count > 1 else ", and on two"
     fixed = f"It takes {export.example} at a time, as the example has, and no other number: {export.fixed}."
     return [

@@ -18,9 +18,8 @@ from subspaces.errors import ArgumentError, UserError
 from subspaces.evaluation.display import Progress, counted
 from subspaces.evaluation.tasks import Classification, Regression
 from subspaces.export import ExportError
-from subspaces.export.inputs import HALF, Inputs
+from subspaces.export.arguments import HALF, Chosen, Inputs
 from subspaces.export.metadata import Metadata
-from subspaces.export.points import Chosen
 from subspaces.export.program import Program, WholeFamily, anchors, between, ensemble_for
 from subspaces.networks.factories import in_words
 
@@ -43,7 +42,7 @@ class Export:
 
     network: Any = field(init=False)  # one network, an ensemble or a family, on the CPU, whose weights are written
     about: Metadata = field(init=False)
-    program: Program | None = None  # None for weights alone of which nothing else is known
+    program: Any = None  # a `Program`; None for weights alone of which nothing else is known
     trials: list[tuple[tuple[Tensor, ...], dict[str, Tensor]]] = field(default_factory=list)
     # what the program is checked with, inputs and outputs: several examples and, unless `fixed`, one
     fixed: str = ""  # why the number of examples is that of the example; empty where any number will do
@@ -98,12 +97,12 @@ class Export:
         domain = str(math.prod(shape.point)) if shape.point else "number"
         self._finish(family, networks[: len(places)], domain=domain, anchors=len(places))
         if self.program is not None and others:
-            fresh = [self._program(each) for each in networks[len(places) :]]
-            self.deviation = self._deviation(self.program, others, fresh)
+            self.deviation = self._deviation(others, [self._program(each) for each in networks[len(places) :]])
 
     @torch.no_grad()
-    def _deviation(self, program: Program, alphas: Sequence[Any], fresh: Sequence[Program]) -> str:
+    def _deviation(self, alphas: Sequence[Any], fresh: Sequence[Program]) -> str:
         """Return how far the first output of a family is from those of freshly calibrated networks, in words."""
+        program = self.program
         inputs = [program.tensors(program.inputs, alpha) for alpha in alphas]
         mixed = torch.stack([_first(program.answer(*each)) for each in inputs])  # [points, n, ...]
         measured = torch.stack([_first(other.answer(*each[:-1])) for each, other in zip(inputs, fresh, strict=True)])
@@ -185,8 +184,7 @@ class Export:
     def _describe(self, **more: Any) -> None:
         """Note type and shape of what goes in and comes out, by name, with n for the number of examples."""
         (inputs, outputs), (others, found) = self.trials[0], self.trials[-1]
-        names = self.program.names if self.program else ()
-        takes = {name: _form(a, b) for name, a, b in zip(names, inputs, others, strict=True)}
+        takes = {name: _form(a, b) for name, a, b in zip(self.program.names, inputs, others, strict=True)}
         returns = {name: _form(a, found.get(name)) for name, a in outputs.items()}
         self.about = replace(self.about, takes=takes, returns=returns, **more)
 
@@ -198,7 +196,7 @@ class Export:
     @property
     def example(self) -> str:
         """The number of examples, in words."""
-        count = self.program.inputs.count if self.program else 0
+        count = self.program.inputs.count
         return f"{count} {'image' if self.about.image_shape else 'example'}{'s' if count != 1 else ''}"
 
 

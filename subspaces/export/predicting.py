@@ -26,11 +26,10 @@ from subspaces.errors import ArgumentError
 from subspaces.evaluation.display import Progress, counted
 from subspaces.evaluation.tasks import Classification
 from subspaces.export import ModelError, damaged
+from subspaces.export.arguments import Inputs, Point, choose
 from subspaces.export.formats import quiet
-from subspaces.export.inputs import Inputs
 from subspaces.export.metadata import FILE, Metadata
 from subspaces.export.onnx_files import in_short, read_onnx
-from subspaces.export.points import Point, choose
 from subspaces.export.program import Program
 from subspaces.images.decoding import UnreadableError
 from subspaces.images.fitting import ARRAYS, Form, read_arrays, read_image

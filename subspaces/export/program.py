@@ -28,7 +28,7 @@ from subspaces.core.outputs import OutputCheck, prediction
 from subspaces.core.shapes import Shape
 from subspaces.evaluation.tasks import SHAPES, Classification, Regression
 from subspaces.export import ExportError
-from subspaces.export.inputs import Inputs, named_tensors, unique
+from subspaces.export.arguments import Inputs, named_tensors, unique
 
 PIECES = 10  # of the interval
 BETWEEN = (0.05, 0.35, 0.65, 0.95)  # in the middle of four pieces, where the error is largest

@@ -15,7 +15,7 @@ from torch.testing import assert_close
 import subspaces as ss
 from subspaces.core.shapes import Shape
 from subspaces.export import ExportError
-from subspaces.export.points import choose
+from subspaces.export.arguments import choose
 from subspaces.export.program import anchors, basis, inside
 
 SHAPES = [ss.Line(), ss.Bezier(), ss.Simplex(2), ss.Simplex(3), ss.Simplex(5)]
