@@ -113,7 +113,7 @@ def _traced(export: Export) -> tuple[Program, Any]:
         try:
             return program, _trace(program, several, any_number)
         except Exception as error:  # of whatever the network's own code does
-            export.fix(f"torch.export: {in_short(error)[:200]}")
+            export.fixed, export.trials = f"torch.export: {in_short(error)[:200]}", export.trials[:1]
     try:
         return program, _trace(program, export.trials[0][0], shapes)
     except Exception as error:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -40,8 +40,7 @@ class Export:
     seed: int = 0  # of random numbers in a network while statistics are made
     measured: Mapping[str, Any] = field(default_factory=dict)  # head, rows and note of an evaluation of the points
 
-    network: Any = field(init=False)  # one network, an ensemble or a family, on the CPU, whose weights are written
-    about: Metadata = field(init=False)
+    network: Any = None  # one network, an ensemble or a family, on the CPU, whose weights are written
     program: Any = None  # a `Program`; None for weights alone of which nothing else is known
     trials: list[tuple[tuple[Tensor, ...], dict[str, Tensor]]] = field(default_factory=list)
     # what the program is checked with, inputs and outputs: several examples and, unless `fixed`, one
@@ -122,18 +121,18 @@ class Export:
     def _finish(self, network: nn.Module, anchored: Sequence[nn.Module] = (), **more: Any) -> None:
         """Run the program of a network, and describe it; of weights alone nothing need be known."""
         average = str(network.average) if isinstance(network, Ensemble) else ""
-        more |= {"point": self.chosen.words, "alphas": self.chosen.alphas, "average": average}
-        about = Metadata(self.chosen.kind, **{"task": "", **self.facts, **more, "statistics_images": self.seen})
-        self.network, self.about = network, about
+        self.network = network
+        self.facts |= {"point": self.chosen.words, "alphas": self.chosen.alphas, "average": average}
+        self.facts |= {"statistics_images": self.seen, **more}
         if self.inputs is None:
             return
         try:
-            self.program = self._program(network, anchored)
-            self._try(self.program)
+            program = self._program(network, anchored)
+            self.facts |= self._try(program)
+            self.program = program
         except ArgumentError:
             if not self.weights or self.given:
                 raise
-            self.program, self.about = None, about
 
     def _program(self, network: nn.Module, anchored: Sequence[nn.Module] = ()) -> Program:
         """Return a network, with its example, as a program, after a look at its outputs."""
@@ -151,9 +150,9 @@ class Export:
         ensemble = ensemble_for(self.task, network, _run(alone, alone.output, alone.tensors(inputs)), self.given)
         return Program(ensemble, inputs, self.task, several=several, **how).eval()
 
-    def _try(self, program: Program) -> None:
-        """Run the program on several examples and on one, and describe what goes in and comes out."""
-        task, first, classes, outputs = program.task, program.tensors(program.inputs), self.about.classes, ""
+    def _try(self, program: Program) -> dict[str, Any]:
+        """Run the program on several examples and on one, and return what the metadata say of its outputs."""
+        task, first, classes, outputs = program.task, program.tensors(program.inputs), self.facts["classes"], ""
         expected = _run(program, program.answer, first)
         for name, value in expected.items():
             numbers = value.is_floating_point() or value.is_complex()
@@ -179,19 +178,17 @@ class Export:
             outputs = "" if program.network.average == "sigmoid" else str(program.network.member_outputs)
         elif classes:
             raise ArgumentError(f"classes={checks.shown(list(classes))}: expected it with a classification only")
-        self._describe(classes=classes, task="outputs" if task is None else task.name, network_outputs=outputs)
+        return {"classes": classes, "task": "outputs" if task is None else task.name, "network_outputs": outputs}
 
-    def _describe(self, **more: Any) -> None:
-        """Note type and shape of what goes in and comes out, by name, with n for the number of examples."""
+    @property
+    def about(self) -> Metadata:
+        """The metadata, with type and shape of what goes in and comes out, n for the number of examples."""
+        if self.program is None:
+            return Metadata(self.chosen.kind, **{"task": "", **self.facts})
         (inputs, outputs), (others, found) = self.trials[0], self.trials[-1]
         takes = {name: _form(a, b) for name, a, b in zip(self.program.names, inputs, others, strict=True)}
         returns = {name: _form(a, found.get(name)) for name, a in outputs.items()}
-        self.about = replace(self.about, takes=takes, returns=returns, **more)
-
-    def fix(self, why: str) -> None:
-        """Take as many examples as there are in the example, and no other number."""
-        self.fixed, self.trials = why, self.trials[:1]
-        self._describe()
+        return Metadata(self.chosen.kind, **self.facts, takes=takes, returns=returns)
 
     @property
     def example(self) -> str:
