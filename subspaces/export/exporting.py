@@ -133,12 +133,12 @@ def write(export: Export, target: Path, format: str, progress: Progress) -> Path
     """Write an export and its card, each whole or not at all; the file comes first, so that no card is without one."""
     with torch.random.fork_rng():  # and not seeded anew, so that random outputs fail their check
         export.make(progress)
-        checked = {"safetensors": formats.safetensors, "pt2": formats.pt2, "onnx": formats.onnx}[format](export, target)
-    files.write(target.with_name(f"{target.name}.md"), _card(export, target.name, format, checked).encode())
+        {"safetensors": formats.safetensors, "pt2": formats.pt2, "onnx": formats.onnx}[format](export, target)
+    files.write(target.with_name(f"{target.name}.md"), _card(export, target.name, format).encode())
     return target
 
 
-def _card(export: Export, file: str, format: str, checked: Sequence[str]) -> str:
+def _card(export: Export, file: str, format: str) -> str:
     """Return the card of an export, from the template `card.md.jinja`.
 
     Names come from files and folders of anybody, so whatever the template prints is escaped: neither Markdown nor HTML
@@ -169,7 +169,7 @@ def _card(export: Export, file: str, format: str, checked: Sequence[str]) -> str
         export=export,
         file=file,
         format=format,
-        checks=checked,
+        tolerance=formats.TOLERANCE,
         types=sorted({str(each.dtype).removeprefix("torch.") for each in module.parameters()}),
         uncalibrated=weights and isinstance(network, Subspace) and bool(tracked(network.template)),
     )

@@ -30,8 +30,8 @@ TOLERANCE = 1e-4
 OPSET = 18
 
 
-def safetensors(export: Export, target: Path) -> list[str]:
-    """Write weights, and read them back; return what was checked."""
+def safetensors(export: Export, target: Path) -> None:
+    """Write weights, and read them back."""
     header = export.about.flat()
     if isinstance(export.network, Subspace):
         notes = {f"export.{name}": value for name, value in header.items() if name not in ("format", "version")}
@@ -40,11 +40,10 @@ def safetensors(export: Export, target: Path) -> list[str]:
     else:
         files.write_tensors(target, files.stored(export.network.state_dict()), header)
         files.check(*files.read_tensors(target))
-    return ["Read back: every tensor is the network's, bit for bit."]
 
 
-def pt2(export: Export, target: Path) -> list[str]:
-    """Write a program that `torch.export.load` reads; return what was checked."""
+def pt2(export: Export, target: Path) -> None:
+    """Write a program that `torch.export.load` reads."""
     program, exported = _traced(export)
     buffer = io.BytesIO()
     with quiet():
@@ -56,13 +55,12 @@ def pt2(export: Export, target: Path) -> list[str]:
         args, kwargs = _arguments(program, inputs)
         return run(*args, **kwargs)
 
-    checked = _checked(export, call)
+    _compare(export, call)
     files.write(target, buffer.getvalue())
-    return checked
 
 
-def onnx(export: Export, target: Path) -> list[str]:
-    """Write a program that onnxruntime reads, in one file; return what was checked."""
+def onnx(export: Export, target: Path) -> None:
+    """Write a program that onnxruntime reads, in one file."""
     import onnx as library
 
     model = _translated(export, _traced(export)[1])
@@ -74,10 +72,9 @@ def onnx(export: Export, target: Path) -> list[str]:
         raise ExportError(f"{str(error).removesuffix('use another copy')}use --format pt2") from error
     except ValueError as error:  # of protobuf, from 2 GB on
         raise ExportError(f"the network is too large for one ONNX file ({error}): use --format pt2") from None
-    what = onnx_files.refused(onnx_files.parsed(target, content), len(content))
-    checked = _checked(export, call)
+    export.unread = onnx_files.refused(onnx_files.parsed(target, content), len(content)) or ""
+    _compare(export, call)
     files.write(target, content)
-    return checked if what is None else [*checked, f"subspaces predict does not read it: it holds {what}."]
 
 
 def _translated(export: Export, exported: Any) -> Any:
@@ -143,9 +140,8 @@ def _arguments(program: Program, inputs: Sequence[Tensor]) -> tuple[tuple[Tensor
 
 
 @torch.no_grad()
-def _checked(export: Export, call: Callable[..., Any]) -> list[str]:
+def _compare(export: Export, call: Callable[..., Any]) -> None:
     """Compare the outputs of a file with the module's own, for all examples and for one; refuse other ones."""
-    largest = 0.0
     for inputs, answers in export.trials:
         found = call(*(each.contiguous() for each in inputs))
         outputs = found if isinstance(found, (tuple, list)) else [found]
@@ -157,14 +153,7 @@ def _checked(export: Export, call: Callable[..., Any]) -> list[str]:
                     "nothing was written; use another format, and if the network draws random numbers in eval mode, "
                     "which a program cannot, pass them as an input"
                 )
-            largest = max(largest, off)
-    other = "" if export.fixed else ", and on one" if export.program.inputs.count > 1 else ", and on two"
-    fixed = f"It takes {export.example} at a time, as the example has, and no other number: {export.fixed}."
-    return [
-        f"Read back and run on {export.example}{other}: its outputs differ from the network's by at most "
-        f"{largest:.2g}; more than {TOLERANCE:g} would not have been written.",
-        *([fixed] if export.fixed else []),
-    ]
+            export.difference = max(export.difference, off)
 
 
 def _difference(found: Tensor, expected: Tensor) -> float:

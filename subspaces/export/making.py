@@ -13,7 +13,6 @@ from subspaces.core import batchnorm, checks, devices, functional, nested
 from subspaces.core.ensemble import Ensemble
 from subspaces.core.family import Subspace
 from subspaces.core.randomness import seeded
-from subspaces.core.selection.selection import shown
 from subspaces.errors import ArgumentError, UserError
 from subspaces.evaluation.display import Progress, counted
 from subspaces.evaluation.tasks import Classification, Regression
@@ -45,7 +44,9 @@ class Export:
     trials: list[tuple[tuple[Tensor, ...], dict[str, Tensor]]] = field(default_factory=list)
     # what the program is checked with, inputs and outputs: several examples and, unless `fixed`, one
     fixed: str = ""  # why the number of examples is that of the example; empty where any number will do
-    deviation: str = ""  # how far mixed batch-norm statistics are from measured ones
+    deviation: Mapping[str, Any] = field(default_factory=dict)  # of answers with mixed statistics from measured ones
+    difference: float = 0.0  # of the file's answers from those of the program
+    unread: str = ""  # what the file holds that `subspaces predict` does not read
     seen: int = 0  # examples of the statistics of a point
 
     def make(self, progress: Progress) -> None:
@@ -99,24 +100,17 @@ class Export:
             self.deviation = self._deviation(others, [self._program(each) for each in networks[len(places) :]])
 
     @torch.no_grad()
-    def _deviation(self, alphas: Sequence[Any], fresh: Sequence[Program]) -> str:
-        """Return how far the first output of a family is from those of freshly calibrated networks, in words."""
+    def _deviation(self, alphas: Sequence[Any], fresh: Sequence[Program]) -> dict[str, Any]:
+        """Return how far the first output of a family is from those of freshly calibrated networks."""
         program = self.program
         inputs = [program.tensors(program.inputs, alpha) for alpha in alphas]
         mixed = torch.stack([_first(program.answer(*each)) for each in inputs])  # [points, n, ...]
         measured = torch.stack([_first(other.answer(*each[:-1])) for each, other in zip(inputs, fresh, strict=True)])
-        off, labels = (mixed - measured).abs().float(), ""
+        off, labels = (mixed - measured).abs().float(), None
         if isinstance(program.task, Classification):
             dim = 2 if program.task.of == "pixels" else -1
-            labels = (
-                f"; {100 * (mixed.argmax(dim) != measured.argmax(dim)).float().mean():.2g} % of the labels are others"
-            )
-        return (
-            f"Batch-norm statistics were measured at {self.about.anchors} points and are mixed between them; at those "
-            f"points they are exact. At {' and '.join(map(shown, alphas))}, between them, the "
-            f"{'probabilities' if self.about.classes else 'outputs'} of {self.example} differ from those of freshly "
-            f"calibrated networks by at most {off.max():.2g} and by {off.mean():.2g} on average{labels}."
-        )
+            labels = 100 * float((mixed.argmax(dim) != measured.argmax(dim)).float().mean())
+        return {"alphas": alphas, "largest": float(off.max()), "mean": float(off.mean()), "labels": labels}
 
     def _finish(self, network: nn.Module, anchored: Sequence[nn.Module] = (), **more: Any) -> None:
         """Run the program of a network, and describe it; of weights alone nothing need be known."""
@@ -189,12 +183,6 @@ class Export:
         takes = {name: _form(a, b) for name, a, b in zip(self.program.names, inputs, others, strict=True)}
         returns = {name: _form(a, found.get(name)) for name, a in outputs.items()}
         return Metadata(self.chosen.kind, **self.facts, takes=takes, returns=returns)
-
-    @property
-    def example(self) -> str:
-        """The number of examples, in words."""
-        count = self.program.inputs.count
-        return f"{count} {'image' if self.about.image_shape else 'example'}{'s' if count != 1 else ''}"
 
 
 def _plain(network: nn.Module) -> nn.Module:
