@@ -69,12 +69,7 @@ def between(shape: Shape) -> list[Any]:
 
 
 class WholeFamily(nn.Module):
-    """The network at alpha: theta = c(alpha)^T Omega is computed inside.
-
-    Args:
-        family: whose template is run.
-        networks: at all anchors, with batch-norm statistics of their own.
-    """
+    """A family as a module that takes alpha; `networks` are those at all anchors, with statistics of their own."""
 
     def __init__(self, family: Subspace, networks: Sequence[nn.Module] = ()) -> None:
         super().__init__()
@@ -107,14 +102,9 @@ class WholeFamily(nn.Module):
 class Program(nn.Module):
     """From tensors, under the names of a network's inputs, to the answer of a network: one tensor or several.
 
-    Args:
-        network: an `Ensemble`, whose average is the answer to a task, or of `task=None` any network.
-        inputs: the example, which tells where in a network's arguments the tensors go.
-        task: a classification gives `probabilities`, a regression `mean` and perhaps `variance`, None outputs as they
-            are, under names of their own.
-        mean, std: what images are normalised with, for each channel.
-        several: whether a classification also gives the `disagreement` of members.
-        shape: of a family, whose network takes alpha first; the program takes it last.
+    A classification gives `probabilities`, and of `several` networks `disagreement`; a regression `mean` and perhaps
+    `variance`; `task=None` outputs as they are. `shape` is that of a family, which takes alpha first; the program takes
+    it last.
     """
 
     mean: Tensor | None
