@@ -1,6 +1,5 @@
 """ONNX files of anybody: those that onnxruntime is not shown, and how much memory the others get."""
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -9,28 +8,14 @@ import onnx
 import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
+from production_cases import refused
 from torch import nn
 from typer.testing import CliRunner
 
 import subspaces as ss
 from subspaces.cli import app
-from subspaces.export import ModelError, onnx_files
+from subspaces.export import onnx_files
 from subspaces.export.metadata import Metadata
-
-
-@pytest.fixture
-def image(tmp_path: Path) -> Path:
-    np.save(tmp_path / "image.npy", np.zeros((1, 8, 8), np.uint8))
-    return tmp_path / "image.npy"
-
-
-def predicted(model: Path, image: Path) -> Any:
-    return ss.predict(model, image, progress=False)
-
-
-def refused(model: Path, image: Path, said: str) -> None:
-    with pytest.raises(ModelError, match=re.escape(said)):
-        predicted(model, image)
 
 
 def graph(nodes: Any, tensors: Any = (), **settings: Any) -> Any:
@@ -62,7 +47,7 @@ def sealed(model: Any, path: Path, **changes: str) -> Path:
 
 
 def test_a_graph_of_known_operators_is_read(image: Path, tmp_path: Path) -> None:
-    (found,) = predicted(sealed(graph([*REST, LAST]), tmp_path / "a.onnx"), image).predictions
+    (found,) = ss.predict(sealed(graph([*REST, LAST]), tmp_path / "a.onnx"), image, progress=False).predictions
     assert found.top == (("a", pytest.approx(1 / 3)),)
 
 
@@ -161,7 +146,7 @@ def test_a_file_of_two_formats_is_read_as_the_one_that_was_checked(image: Path, 
     """Bytes 4 to 8 say that it is one of onnxruntime's own, which may hold any operators."""
     path = sealed(graph([*REST, LAST], producer_name="ORTM"), tmp_path / "a.onnx")
     assert path.read_bytes()[4:8] == b"ORTM"
-    assert predicted(path, image).predictions
+    assert ss.predict(path, image, progress=False).predictions
 
 
 @pytest.mark.parametrize("field", [1, 5], ids=["node", "initializer"])

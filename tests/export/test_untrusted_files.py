@@ -4,7 +4,6 @@ import io
 import json
 import os
 import pickle
-import re
 import shutil
 import zipfile
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from production_cases import refused
 from safetensors.torch import save_file
 from torch import nn
 from typer.testing import CliRunner
@@ -26,21 +26,6 @@ from subspaces.export import ModelError
 Files = Callable[[str], Path]
 MODEL, METADATA = "archive/models/model.json", "archive/extra/metadata.json"
 INPUTS = "archive/data/sample_inputs/model.pt"
-
-
-@pytest.fixture
-def image(tmp_path: Path) -> Path:
-    np.save(tmp_path / "image.npy", np.zeros((1, 8, 8), np.uint8))
-    return tmp_path / "image.npy"
-
-
-def predicted(model: Path, image: Path, **settings: Any) -> Any:
-    return ss.predict(model, image, progress=False, **settings)
-
-
-def refused(model: Path, image: Path, said: str, **settings: Any) -> None:
-    with pytest.raises(ModelError, match=re.escape(said)):
-        predicted(model, image, **settings)
 
 
 # Programs of torch, which run what they like
@@ -114,7 +99,7 @@ def test_a_program_is_not_opened_without_trust(evil: Any, exported: Files, image
         refused(path, image, "pass --trust", trust=trust)
     assert not marker.exists()
     with pytest.raises(ModelError, match="cannot be r"):
-        predicted(path, image, trust=True)
+        ss.predict(path, image, trust=True, progress=False)
     assert marker.exists()
 
 
@@ -139,7 +124,7 @@ def test_a_program_that_is_not_what_its_metadata_says(
 def test_metadata_of_a_program_that_is_no_object(content: bytes, exported: Files, image: Path, tmp_path: Path) -> None:
     change = lambda name, old: content if name == METADATA else old  # noqa: E731
     with pytest.raises(ModelError, match=r"was not written by|cannot be read by torch"):
-        predicted(repacked(exported("midpoint.pt2"), tmp_path / "odd.pt2", change), image, trust=True)
+        ss.predict(repacked(exported("midpoint.pt2"), tmp_path / "odd.pt2", change), image, trust=True, progress=False)
 
 
 # Weights
@@ -162,7 +147,8 @@ def test_weights_of_another_precision_are_those_of_the_network(
         tensors |= {name: each.to(dtype) for name, each in tensors.items() if each.is_floating_point()}
 
     path = anew(exported("midpoint.safetensors"), tmp_path / "a.safetensors", cast)
-    (expected,), (found,) = (predicted(each, image).predictions for each in (exported("midpoint.safetensors"), path))
+    files = (exported("midpoint.safetensors"), path)
+    (expected,), (found,) = (ss.predict(file, image, progress=False).predictions for file in files)
     assert found.probability == pytest.approx(expected.probability, abs=0.01)
 
 
@@ -215,7 +201,7 @@ def test_a_network_of_somebody_elses_is_not_imported(exported: Files, image: Pat
     evil = tmp_path / "evil.safetensors"
     anew(exported("midpoint.safetensors"), evil, lambda _: None, network="antigravity:geohash")
     with pytest.raises(ModelError, match=r"would import module 'antigravity' and call 'geohash': pass --trust"):
-        predicted(evil, image)
+        ss.predict(evil, image, progress=False)
 
 
 @pytest.mark.parametrize(
@@ -229,7 +215,7 @@ def test_a_changed_byte_among_the_weights_is_noticed(
     content[content.index(tensors[f"{weight}head.weight"].numpy().tobytes())] ^= 1
     path.write_bytes(content)
     with pytest.raises(ModelError, match="damaged"):
-        predicted(path, image, trust=True)
+        ss.predict(path, image, trust=True, progress=False)
 
 
 @pytest.mark.parametrize("name", ["midpoint.safetensors", "family.onnx", "midpoint.pt2"])
@@ -238,17 +224,17 @@ def test_any_damage_is_an_error_of_the_file(name: str, exported: Files, image: P
     for damaged in (content[: len(content) // 2], content[:100], b"", b"PK\x03\x04", b"\0" * 2000):
         path.write_bytes(damaged)
         with pytest.raises(ModelError, match=r"use another copy|not written by"):
-            predicted(path, image, trust=True)
+            ss.predict(path, image, trust=True, progress=False)
     for _ in range(10):
         damaged = bytearray(content)
         for place in random.integers(0, 3000, 4):
             damaged[place] ^= int(random.integers(1, 256))
         path.write_bytes(damaged)
         with pytest.raises(ModelError):
-            predicted(path, image, trust=True)
+            ss.predict(path, image, trust=True, progress=False)
         path.write_bytes(content[: int(random.integers(len(content)))])
         with pytest.raises(ModelError):
-            predicted(path, image, trust=True)
+            ss.predict(path, image, trust=True, progress=False)
 
 
 def test_files_of_others_are_named(image: Path, tmp_path: Path) -> None:
@@ -256,12 +242,12 @@ def test_files_of_others_are_named(image: Path, tmp_path: Path) -> None:
     torch.export.save(torch.export.export(torch.nn.ReLU(), (torch.zeros(2),)), tmp_path / "plain.pt2")
     for name in ("plain.safetensors", "plain.pt2"):
         with pytest.raises(ModelError, match=r"was not written by `subspaces export`|cannot be read by torch"):
-            predicted(tmp_path / name, image, trust=True)
+            ss.predict(tmp_path / name, image, trust=True, progress=False)
     (tmp_path / "notes.txt").write_text("hello")
     with pytest.raises(ModelError, match="is no model"):
-        predicted(tmp_path / "notes.txt", image)
+        ss.predict(tmp_path / "notes.txt", image, progress=False)
     with pytest.raises(FileNotFoundError):
-        predicted(tmp_path / "nowhere.pt2", image)
+        ss.predict(tmp_path / "nowhere.pt2", image, progress=False)
     os.mkfifo(tmp_path / "pipe.pt2")
     refused(tmp_path / "pipe.pt2", image, "is no file")
 
