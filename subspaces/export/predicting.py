@@ -211,21 +211,8 @@ def _networks(
             f"{path} names the network {about.network!r}; to build it would import module {module!r} and call "
             f"{factory!r}: pass --trust (trust=True) if you trust it"
         )
-    shape: Any = tuple(about.image_shape)
-
-    def built() -> nn.Module:
-        try:
-            return registry.build(
-                about.network, classes=len(about.classes), image_shape=shape, dropout=about.dropout
-            ).eval()
-        except ArgumentError as error:
-            raise ModelError(
-                f"{path} holds the weights of {about.network!r}, which cannot be built here ({error}): load them "
-                "yourself, or export the network as --format pt2 or onnx"
-            ) from None
-
     with torch.device("cpu" if foreign else "meta"):
-        state, left = built().state_dict(), dict(tensors)
+        state, left = _built(path, about).state_dict(), dict(tensors)
     expected = ((f"{prefix}{name}", value) for prefix in prefixes for name, value in state.items())
     for name, value in chain(expected, ((name, None) for name in tensors if name in left)):
         wanted, found = _described(value), _described(left.pop(name, None))
@@ -234,10 +221,22 @@ def _networks(
                 f"{path} holds other weights than those of {about.network!r}: {checks.shown(name)} is {found} in the "
                 f"file and {wanted} in the network; use another copy"
             )
-    networks = [built() for _ in prefixes]
+    networks = [_built(path, about) for _ in prefixes]
     for prefix, network in zip(prefixes, networks, strict=True):
         network.load_state_dict({name: tensors[f"{prefix}{name}"] for name in state}, strict=True)
     return networks
+
+
+def _built(path: Path, about: Metadata) -> nn.Module:
+    shape: Any = tuple(about.image_shape)
+    try:
+        network = registry.build(about.network, classes=len(about.classes), image_shape=shape, dropout=about.dropout)
+    except ArgumentError as error:
+        raise ModelError(
+            f"{path} holds the weights of {about.network!r}, which cannot be built here ({error}): load them "
+            "yourself, or export the network as --format pt2 or onnx"
+        ) from None
+    return network.eval()
 
 
 def _described(value: Tensor | None) -> str:
