@@ -3,8 +3,6 @@
 import io
 import json
 import os
-import struct
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,50 +26,26 @@ GREY, COLOUR = Form(1, 8, 8), Form(3, 8, 8)
 RAMP = (np.arange(64, dtype=np.uint8) * 4).reshape(8, 8)
 
 
-def saved(image: Any, path: Path, **settings: Any) -> Path:
-    (Image.fromarray(image) if isinstance(image, np.ndarray) else image).save(path, **settings)
+def saved(image: Any, path: Path) -> Path:
+    (Image.fromarray(image) if isinstance(image, np.ndarray) else image).save(path)
     return path
 
 
-def transparent(mode: str) -> Any:
-    """Left half red, or black, and the right one transparent."""
-    image = Image.new(mode, (8, 8))
-    image.paste((255, 0, 0, 255) if mode == "RGBA" else (0, 255), (0, 0, 4, 8))
-    return image
-
-
-def palette() -> Any:
-    image = Image.new("P", (8, 8), 1)
-    image.putpalette([0, 0, 0, 255, 128, 0])
-    return image
-
-
-def turned() -> Any:
-    exif = Image.Exif()
-    exif[0x0112] = 6  # to the right
-    return {"exif": exif}
-
-
 COLOURS = np.stack([RAMP, RAMP.T, 255 - RAMP], -1)
-WHITE = np.concatenate([np.zeros((8, 4)), np.full((8, 4), 255)], 1)
-FILES: dict[str, tuple[Any, dict[str, Any], Form, Any]] = {
-    "grey": (RAMP, {}, GREY, RAMP),
-    "grey in colour": (RAMP, {}, COLOUR, np.stack([RAMP] * 3, -1)),
-    "sixteen bits": (Image.fromarray(RAMP.astype(np.uint16) * 257), {}, GREY, RAMP),
-    "colour": (COLOURS, {}, COLOUR, COLOURS),
-    "colour in grey": (COLOURS, {}, GREY, COLOURS @ np.array([0.299, 0.587, 0.114])),
-    "transparent": (transparent("RGBA"), {}, COLOUR, np.stack([np.full((8, 8), 255), WHITE, WHITE], -1)),
-    "transparent grey": (transparent("LA"), {}, GREY, WHITE),
-    "palette": (palette(), {}, COLOUR, np.full((8, 8, 3), [255, 128, 0])),
-    "turned": (RAMP, turned(), GREY, np.rot90(RAMP, -1)),
-    "wide": (np.pad(RAMP, ((0, 0), (8, 8))), {}, GREY, RAMP),
+FILES: dict[str, tuple[Any, Form, Any]] = {  # of other modes see the tests of one's own images
+    "grey": (RAMP, GREY, RAMP),
+    "grey in colour": (RAMP, COLOUR, np.stack([RAMP] * 3, -1)),
+    "sixteen bits": (RAMP.astype(np.uint16) * 257, GREY, RAMP),
+    "colour": (COLOURS, COLOUR, COLOURS),
+    "colour in grey": (COLOURS, GREY, COLOURS @ np.array([0.299, 0.587, 0.114])),
+    "wide": (np.pad(RAMP, ((0, 0), (8, 8))), GREY, RAMP),
 }
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_image_files_of_every_kind(name: str, tmp_path: Path) -> None:
-    image, settings, form, expected = FILES[name]
-    found = read_image(saved(image, tmp_path / "a.png", **settings), form)
+    image, form, expected = FILES[name]
+    found = read_image(saved(image, tmp_path / "a.png"), form)
     wanted = torch.from_numpy(np.ascontiguousarray(expected)).float().reshape(8, 8, -1).permute(2, 0, 1) / 255
     assert_close(found, wanted.expand(form.channels, 8, 8), atol=1e-5, rtol=0)
 
@@ -92,17 +66,6 @@ def test_a_file_is_what_training_on_ones_own_images_makes_of_it(
     assert_close(read_image(path, COLOUR), expected, atol=0, rtol=0)
 
 
-def huge() -> bytes:
-    """Return an image of few bytes that says it has ten billion pixels."""
-
-    def chunk(kind: bytes, content: bytes) -> bytes:
-        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
-
-    header = struct.pack(">IIBBBBB", 100_000, 100_000, 8, 0, 0, 0, 0)
-    parts = [chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(b"")), chunk(b"IEND", b"")]
-    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
-
-
 def written(save: Any, *content: Any, **settings: Any) -> bytes:
     buffer = io.BytesIO()
     save(buffer, *content, **settings)
@@ -115,7 +78,7 @@ UNREADABLE: dict[str, tuple[bytes, str]] = {
     "empty.jpg": (b"", "of no known format"),
     "text.png": (b"hello", "of no known format"),
     "drawing.png": (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n", "of no known format"),  # may run a program
-    "huge.png": (huge(), "scale it down"),
+    "huge.ppm": (b"P6 100000 100000 255\n1", "scale it down"),
     "words.npy": (written(np.save, np.array(["a"])), "expected uint8, or floats"),
     "long.npy": (written(np.save, np.zeros((2, 8, 8), np.int64)), "an array of int64"),
     "flat.npy": (written(np.save, np.zeros(8, np.uint8)), "an array of shape (8,)"),
