@@ -11,7 +11,7 @@ from torch import Tensor
 from subspaces.core import checks
 from subspaces.core.randomness import SEEDS
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.corruptions import blur, digital, jpeg, noise, spatter, weather
+from subspaces.evaluation.corruptions import blur, digital, noise, spatter, weather
 from subspaces.evaluation.corruptions.draws import Draws
 from subspaces.evaluation.corruptions.matrices import rounded
 from subspaces.evaluation.corruptions.parameters import PARAMETERS, Sides
@@ -81,7 +81,7 @@ CORRUPTIONS: Catalogue[Corruption] = Catalogue(
         _known("contrast", "digital", "everything is nearer to the mean", digital.contrast),
         _known("elastic transform", "digital", "the image is stretched", digital.elastic_transform),
         _known("pixelate", "digital", "fewer, larger pixels", digital.pixelate),
-        _known("JPEG compression", "digital", "a small file", jpeg.jpeg_compression, colour=True),
+        _known("JPEG compression", "digital", "a small file", digital.jpeg_compression, colour=True),
         _known("speckle noise", "extra", "noise in proportion to the value", noise.speckle_noise),
         _known("Gaussian blur", "extra", "the mean with weights of a Gaussian", blur.gaussian_blur),
         _known("spatter", "extra", "drops of water or mud on the lens", spatter.spatter, colour=True),
