@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -85,26 +85,13 @@ class Predictions:
 # Models
 
 
-@dataclass(frozen=True)
-class Model:
+class Model(NamedTuple):
     """A classifier of images: a function of images, and of a family alpha, with what is known of it."""
 
     where: Path
     about: Metadata
     call: Callable[..., Any]
     alpha: Tensor | None = None
-
-    @torch.no_grad()
-    def __call__(self, images: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return probabilities [n, classes] and, of an ensemble, disagreement [n]."""
-        found = self.call(images) if self.alpha is None else self.call(images, self.alpha)
-        found = found if isinstance(found, (tuple, list)) else [found]
-        classes, n = len(self.about.classes), len(images)
-        expected = [(n, classes), (n,)][: 2 if self.about.kind == "ensemble" else 1]
-        if [tuple(each.shape) for each in found] != expected or not all(each.is_floating_point() for each in found):
-            shapes = ", ".join(f"{tuple(each.shape)} {each.dtype}" for each in found)
-            raise ModelError(f"{self.where} answers {n} images with {shapes}: expected {expected}; use another copy")
-        return found[0], found[1] if len(found) > 1 else None
 
 
 def read_model(path: str | os.PathLike[str], point: Point | None = None, trust: bool = False) -> Model:
@@ -317,7 +304,15 @@ def _images(
 
 def _batch(model: Model, names: Sequence[str], images: Tensor, top: int) -> Iterator[Prediction]:
     """Yield the predictions for a batch, which have to be distributions over the classes."""
-    probabilities, disagreement = model(images)
+    with torch.no_grad():
+        found = model.call(images) if model.alpha is None else model.call(images, model.alpha)
+    found = found if isinstance(found, (tuple, list)) else [found]
+    n, classes = len(images), model.about.classes
+    expected = [(n, len(classes)), (n,)][: 2 if model.about.kind == "ensemble" else 1]
+    if [tuple(each.shape) for each in found] != expected or not all(each.is_floating_point() for each in found):
+        shapes = ", ".join(f"{tuple(each.shape)} {each.dtype}" for each in found)
+        raise ModelError(f"{model.where} answers {n} images with {shapes}: expected {expected}; use another copy")
+    probabilities, disagreement = found[0], found[1] if len(found) > 1 else None
     finite = probabilities.isfinite().all(1) & (True if disagreement is None else disagreement.isfinite())
     within = ((probabilities >= -OFF) & (probabilities <= 1 + OFF)).all(1)
     good = finite & within & ((probabilities.double().sum(1) - 1).abs() <= OFF)
@@ -330,5 +325,5 @@ def _batch(model: Model, names: Sequence[str], images: Tensor, top: int) -> Iter
     best = probabilities.topk(min(top, probabilities.shape[1]))
     doubts = [None] * len(names) if disagreement is None else disagreement.tolist()
     for name, places, shares, doubt in zip(names, best.indices.tolist(), best.values.tolist(), doubts, strict=True):
-        labels = [model.about.classes[place] for place in places]
+        labels = [classes[place] for place in places]
         yield Prediction(name, tuple(zip(labels, shares, strict=True)), doubt)
