@@ -11,8 +11,7 @@ from subspaces.core import checks
 from subspaces.core.outputs import Outputs
 from subspaces.errors import ArgumentError
 from subspaces.evaluation import evaluation, planning, results
-from subspaces.evaluation.display import bars
-from subspaces.evaluation.images import Progress
+from subspaces.evaluation.display import Progress, bars
 from subspaces.evaluation.metrics import Metric, measured_by
 from subspaces.evaluation.plane import Network
 from subspaces.evaluation.predictor import Forward

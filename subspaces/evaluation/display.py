@@ -3,8 +3,10 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 
-from subspaces.evaluation.images import Progress
 from subspaces.text import printable
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, how much of it is done, and of how much (0: not known)."""
 
 
 @contextmanager

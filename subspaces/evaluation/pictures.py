@@ -12,10 +12,10 @@ from torch.nn import functional as F
 
 from subspaces.core import checks, nested
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.images.decoding import centre_view, decode
-from subspaces.evaluation.images.pixels import grey
-from subspaces.evaluation.images.splits import Files, Images
 from subspaces.evaluation.tasks import Task
+from subspaces.images.decoding import centre_view, decode
+from subspaces.images.pixels import grey
+from subspaces.images.splits import Files, Images
 
 PIXELS = 2000 * 32 * 32  # of a batch on a GPU
 LEAST = 250  # images in one, and on a CPU

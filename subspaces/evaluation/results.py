@@ -7,9 +7,9 @@ from typing import Any
 from subspaces.evaluation import planning
 from subspaces.evaluation.cells import check_statistics, measure_plane, planes_of
 from subspaces.evaluation.choices import choose
+from subspaces.evaluation.display import Progress
 from subspaces.evaluation.evaluation import FILE, Evaluation
 from subspaces.evaluation.examples import SPLIT, examples_of
-from subspaces.evaluation.images import Progress
 from subspaces.evaluation.metrics import Metric
 from subspaces.evaluation.plane import Network, corners
 from subspaces.evaluation.points import kind

@@ -13,11 +13,10 @@ from subspaces.core.files import damaged
 from subspaces.errors import ArgumentError
 from subspaces.evaluation import examples, files, outliers, shifted_data
 from subspaces.evaluation.choices import greedy
-from subspaces.evaluation.display import counted
+from subspaces.evaluation.display import Progress, counted
 from subspaces.evaluation.evaluation import REMEDY, merged
 from subspaces.evaluation.examples import Predicted
 from subspaces.evaluation.frames import OUTLIERS
-from subspaces.evaluation.images import Progress
 from subspaces.evaluation.measurements import FILE, Measurements
 from subspaces.evaluation.measuring import Distances, Metrics, measure, members_of
 from subspaces.evaluation.metrics import Metric

@@ -20,11 +20,11 @@ from subspaces.errors import ArgumentError
 from subspaces.evaluation.answers import Family, usual
 from subspaces.evaluation.environment import environment
 from subspaces.evaluation.examples import same_order
-from subspaces.evaluation.images.splits import Images
 from subspaces.evaluation.pictures import Pictures, Scale, in_batches, pictures_in, small_pictures
 from subspaces.evaluation.points import Place, to_alpha
 from subspaces.evaluation.predictor import Forward, GivenNetworks, Predictor
 from subspaces.evaluation.tasks import Classification, Task, with_outputs
+from subspaces.images.splits import Images
 
 Loaders = Mapping[str, Iterable[Any]]
 """The batches of each split, by its name: "test", and perhaps "validation"."""

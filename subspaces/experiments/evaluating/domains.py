@@ -10,9 +10,9 @@ import torch
 from subspaces.core import checks
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.corruptions import CORRUPTIONS, corrupt, published
-from subspaces.evaluation.images.reading import ANY, DAMAGED, map_array, read_arrays
-from subspaces.evaluation.images.splits import Files, Images, Split, check_label_values
 from subspaces.experiments.data.dataset import DataError, Dataset
+from subspaces.images.reading import ANY, DAMAGED, map_array, read_arrays
+from subspaces.images.splits import Files, Images, Split, check_label_values
 
 ARRAYS = "an .npz file with `images` (uint8 [n, height, width] or [n, height, width, channels]) and `labels`, or a "
 ARRAYS += "folder with images.npy and labels.npy"

@@ -14,8 +14,7 @@ from torch import Tensor
 from subspaces.core import checks
 from subspaces.evaluation.answers import middle_of
 from subspaces.evaluation.classification import log_mean
-from subspaces.evaluation.display import bars, counted
-from subspaces.evaluation.images import Progress
+from subspaces.evaluation.display import Progress, bars, counted
 from subspaces.experiments import locks
 from subspaces.experiments.evaluating.cache import Measured, Shelf
 from subspaces.experiments.evaluating.run_subject import OneRun, RunSubject, run_subjects

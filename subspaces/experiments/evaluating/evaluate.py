@@ -6,9 +6,8 @@ from typing import Any
 from subspaces.core import checks
 from subspaces.errors import ArgumentError
 from subspaces.evaluation import planning, results
-from subspaces.evaluation.display import bars
+from subspaces.evaluation.display import Progress, bars
 from subspaces.evaluation.evaluation import Evaluation
-from subspaces.evaluation.images import Progress
 from subspaces.evaluation.settings import Settings
 from subspaces.experiments.evaluating.planes import network_of
 from subspaces.experiments.evaluating.run_subject import RunSubject, run_subjects, share

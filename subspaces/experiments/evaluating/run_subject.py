@@ -17,8 +17,6 @@ from subspaces.core.family import Subspace
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.answers import Family
 from subspaces.evaluation.frames import OUTLIERS
-from subspaces.evaluation.images.pixels import Normalise
-from subspaces.evaluation.images.splits import Images, Split
 from subspaces.evaluation.pictures import SMALL, Pictures, batch_size, fitted, in_batches, small_pictures
 from subspaces.evaluation.predictor import Predictor
 from subspaces.evaluation.subject import Constants, Data, Subject
@@ -38,6 +36,8 @@ from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.runs import Run, RunError
 from subspaces.experiments.training.sharing import Waiting
 from subspaces.experiments.training.signals import Stop, stop_on_signals
+from subspaces.images.pixels import Normalise
+from subspaces.images.splits import Images, Split
 from subspaces.text import hint
 
 R = TypeVar("R")
