@@ -2,15 +2,18 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from subspaces.core import _compat, distributed
 
-LARGE = 2**22  # numbers of a matrix from which its gradient is made late
-PART = 2**18  # numbers of it that are made at a time on a CPU, so that what lies between stays in its cache
+LARGE = 2**22  # numbers of a matrix from which its gradient waits for that of the network
+_HALF = (torch.float16, torch.bfloat16)
+_Total = Callable[[Tensor], Tensor]
 
 
 class Distances(NamedTuple):
@@ -38,13 +41,49 @@ def mix(coefficients: Tensor, omega: Tensor) -> Tensor:
         mixed = mix(distributed.columns(coefficients, omega), distributed.local(omega))
         return distributed.gathered(mixed, omega)
     compiling, dtype = torch.compiler.is_compiling(), omega.dtype
-    if len(omega) == 1 and not (compiling or coefficients.requires_grad):
+    if omega.shape[0] == 1 and not (compiling or coefficients.requires_grad):
         return omega.squeeze(0)  # as coefficients sum to 1
-    vertices = omega.float() if dtype in (torch.float16, torch.bfloat16) else omega
-    c = coefficients.to(vertices.dtype)
+    vertices = omega.float() if dtype in _HALF else omega
+    c = coefficients if coefficients.dtype == vertices.dtype else coefficients.to(vertices.dtype)
     if c.ndim == 1 and compiling:  # a sum fuses with what follows, a product does not
         c = c[:, None]
-    return (c @ vertices if c.ndim == 1 else (c * vertices).sum(0)).to(dtype)
+    mixed = c @ vertices if c.ndim == 1 else (c * vertices).sum(0)
+    return mixed if mixed.dtype == dtype else mixed.to(dtype)
+
+
+def cos2(rows: Sequence[Tensor], chosen: Tensor | None = None) -> Tensor:
+    """Return cos^2 = <a, b>^2 / (|a|^2 |b|^2) of two vectors, in pieces [2, n] or chosen from [m, n]; 0 if one is 0."""
+    sharded = type(rows[0]) is not nn.Parameter and distributed.mesh_of(rows[0]) is not None
+    total = partial(distributed.total, omega=rows[0]) if sharded else None
+    pieces = [distributed.local(row) for row in rows] if sharded else rows
+    if _in_closed_form(pieces, chosen):
+        value: Tensor = _Cos2.apply(chosen, total, *pieces)  # type: ignore[no-untyped-call]
+        return value
+    return _cos2(pieces, chosen, total)
+
+
+def _in_closed_form(pieces: Sequence[Tensor], chosen: Tensor | None) -> bool:
+    """Return whether the gradient is made in closed form: on a CPU, and of large matrices."""
+    if torch.compiler.is_compiling():
+        return False  # which has its own order
+    first, size = pieces[0], 0
+    for piece in pieces:
+        if piece.dtype not in (torch.float32, torch.float64) or not piece.requires_grad or piece.dtype != first.dtype:
+            return False
+        if _compat.is_transformed(piece):
+            return False
+        size = max(size, piece.numel())
+    if first.is_cpu:
+        return not _compat.is_tracing() and (chosen is None or not _compat.is_transformed(chosen))
+    return size >= LARGE
+
+
+def _cos2(pieces: Sequence[Tensor], chosen: Tensor | None, total: _Total | None) -> Tensor:
+    """Return cos^2 by operations that autograd knows."""
+    with exactly(pieces[0].device):
+        ab, aa, bb = _products([_real(piece) for piece in pieces], chosen, total)
+    u, v = _factors(ab, aa, bb, torch.finfo(ab.dtype).tiny)
+    return u * v
 
 
 def _real(omega: Tensor) -> Tensor:
@@ -54,68 +93,90 @@ def _real(omega: Tensor) -> Tensor:
     return omega if omega.dtype == torch.float64 else omega.float()
 
 
-def _products(rows: Tensor, chosen: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Return <a, b>, <a, a> and <b, b> of the two rows, or of two chosen ones."""
-    if chosen is not None and chosen.is_cpu and not (torch.compiler.is_compiling() or _compat.is_transformed(chosen)):
-        every = rows.unbind()
-        a, b = (_real(every[index]) for index in chosen.tolist())  # no copies
-    else:
-        a, b = _real(rows if chosen is None else rows.index_select(0, chosen)).unbind()
-    return (a * b).sum(), (a * a).sum(), (b * b).sum()
+def _pair(rows: Tensor, chosen: Tensor | None) -> Tensor:
+    """Return the two rows that are chosen: [m, n] -> [2, n], in any order; on a CPU a view, not a copy."""
+    if chosen is None:
+        return rows
+    if not chosen.is_cpu or torch.compiler.is_compiling() or _compat.is_transformed(chosen):
+        return rows.index_select(0, chosen)
+    first, second = sorted(chosen.tolist())
+    return rows[first : second + 1 : second - first]
 
 
-class _Late(torch.autograd.Function):
-    """`_products` of large matrices, with their gradients 2 a, b and 2 b, a in closed form, when nothing else is left.
+def _products(pieces: Sequence[Tensor], chosen: Tensor | None, total: _Total | None) -> Sequence[Tensor]:
+    """Return <a, b>, <a, a> and <b, b> over all pieces."""
+    found = []
+    for piece in pieces:
+        a, b = _pair(piece, chosen).unbind()
+        found.append(((a * b).sum(), (a * a).sum(), (b * b).sum()))
+    if len(found) == 1 and total is None:
+        return found[0]
+    sums = torch.stack([torch.stack(each) for each in found]).sum(0)
+    return (sums if total is None else total(sums)).unbind()
 
-    Autograd would begin with them: the gradient of all vertices would lie beside the activations of the network until
-    that of the network is there. The numbers are the same, to the last bit. For a small matrix autograd is quicker.
+
+def _factors(ab: Any, aa: Any, bb: Any, tiny: Any) -> tuple[Any, Any]:
+    """Return the two factors of cos^2, whose own product may not overflow; `tiny` changes nothing but a 0."""
+    return ab / (aa + tiny), ab / (bb + tiny)
+
+
+class _Cos2(torch.autograd.Function):
+    """cos^2 with its gradient in closed form, g_ab b + 2 g_aa a and g_ab a + 2 g_bb b: the same bits as autograd's.
+
+    On a CPU the scalars are plain numbers. Of a large matrix the gradient is computed when nothing else is left:
+    autograd would begin with it, and it would lie beside the activations of the network until they are used.
     """
 
-    generate_vmap_rule = True
+    @staticmethod
+    def forward(ctx: Any, chosen: Tensor | None, total: _Total | None, *pieces: Tensor) -> Tensor:
+        products = _products(pieces, chosen, total)
+        ctx.save_for_backward(*pieces)
+        ctx.chosen, ctx.total, ctx.tiny = chosen, total, torch.finfo(pieces[0].dtype).tiny
+        if pieces[0].numel() >= LARGE:
+            _compat.run_last(ctx)
+        if not pieces[0].is_cpu:
+            ctx.products = products
+            u, v = _factors(*products, ctx.tiny)
+            return u * v  # type: ignore[no-any-return]
+        real = np.float64 if pieces[0].dtype == torch.float64 else np.float32
+        ctx.products, ctx.tiny = [real(each.item()) for each in products], real(ctx.tiny)
+        with np.errstate(all="ignore"):
+            u, v = _factors(*ctx.products, ctx.tiny)
+            return torch.full((), float(u * v), dtype=pieces[0].dtype)
 
     @staticmethod
-    def forward(rows: Tensor, chosen: Tensor | None) -> Tensor:
-        return torch.stack(_products(rows, chosen))
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor | None], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
-        _compat.run_last(ctx)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Any:
-        rows, chosen = ctx.saved_tensors
-        ab, aa, bb = gradient.unbind()
-        ofa, ofb = torch.stack([2 * aa, ab]), torch.stack([ab, 2 * bb])  # how much of a and b is in both gradients
-        if chosen is not None:
-            ofa, ofb = (ofa.new_zeros(len(rows)).index_add(0, chosen, each) for each in (ofa, ofb))
-        found = torch.empty_like(rows)
-        size = (PART if rows.is_cpu else LARGE) // len(rows) + 1
-        for start in range(0, rows.shape[1], size):
-            part = rows[:, start : start + size]
-            a, b = part if chosen is None else part.index_select(0, chosen)
-            found[:, start : start + size] = (ofa[:, None] * a).add_(ofb[:, None] * b)
-        return found, None
+    def backward(ctx: Any, gradient: Tensor) -> Any:  # type: ignore[override]
+        pieces = ctx.saved_tensors
+        if torch.is_grad_enabled():  # create_graph=True
+            value = _cos2(pieces, ctx.chosen, ctx.total)
+            return None, None, *torch.autograd.grad(value, pieces, gradient, create_graph=True)
+        ab, aa, bb = ctx.products
+        g: Any = type(ab)(gradient.item()) if gradient.is_cpu else gradient
+        with np.errstate(all="ignore"):
+            u, v = _factors(ab, aa, bb, ctx.tiny)
+            of_ab = g * u / (bb + ctx.tiny) + g * v / (aa + ctx.tiny)
+            of_aa, of_bb = -(g * v) * (u / (aa + ctx.tiny)), -(g * u) * (v / (bb + ctx.tiny))
+            scalars = [2 * of_aa, of_ab, of_ab, 2 * of_bb]
+        with exactly(gradient.device):
+            return None, None, *(_spread(scalars, piece, ctx.chosen) for piece in pieces)
 
 
-_late: Callable[[Tensor, Tensor | None], Tensor] = _Late.apply
-
-
-def cos2(rows: Sequence[Tensor], chosen: Tensor | None = None) -> Tensor:
-    """Return cos^2 = <a, b>^2 / (|a|^2 |b|^2) of two vectors, in pieces [2, n] or chosen from [m, n]; 0 if one is 0."""
-    products: list[tuple[Tensor, ...]] = []
-    with exactly(rows[0].device):
-        for row in rows:
-            piece = distributed.local(row)
-            late = piece.numel() >= LARGE and piece.dtype in (torch.float32, torch.float64)
-            late = late and not torch.compiler.is_compiling()  # a compiler has an order of its own
-            products.append(_late(piece, chosen).unbind() if late else _products(piece, chosen))
-    ab, aa, bb = products[0]
-    if len(products) > 1 or distributed.mesh_of(rows[0]) is not None:
-        sums = torch.stack([torch.stack(each) for each in products]).sum(0)
-        ab, aa, bb = distributed.total(sums, rows[0]).unbind()
-    tiny = torch.finfo(ab.dtype).tiny  # which changes nothing but 0, and takes half the time of a clamp
-    return (ab / (aa + tiny)) * (ab / (bb + tiny))  # aa * bb may overflow
+def _spread(scalars: list[Any], rows: Tensor, chosen: Tensor | None) -> Tensor:
+    """Return the gradient of rows [m, n]: of the two chosen ones a matrix [2, 2] of scalars times them, else 0."""
+    if rows.is_cpu:
+        factors = np.zeros((len(rows), 2), type(scalars[0]))
+        factors[[0, 1] if chosen is None else sorted(chosen.tolist())] = np.array(scalars).reshape(2, 2)
+        return torch.from_numpy(factors) @ _pair(rows, chosen)
+    factors = torch.stack(scalars).view(2, 2)
+    if chosen is not None:
+        factors = factors.new_zeros(len(rows), 2).index_copy_(0, chosen, factors)
+    found = torch.empty_like(rows)
+    size = LARGE // len(rows) + 1
+    for start in range(0, rows.shape[1], size):  # in parts, and not by a product, which a device may round to TF32
+        part = rows[:, start : start + size]
+        a, b = _pair(part, chosen)
+        found[:, start : start + size] = (factors[:, :1] * a).add_(factors[:, 1:] * b)
+    return found
 
 
 def distances(rows: Sequence[Tensor]) -> Distances:
