@@ -82,15 +82,17 @@ def _check_domain(alpha: Tensor, shape: Shape, outside: bool, value: Alpha) -> N
 
 def coefficients(alpha: Tensor, shape: Shape, layout: Layout) -> dict[str, Tensor]:
     """Return for each group of weights the coefficients at alpha: [m], or [m, n] where they differ within it."""
-    point, layers = shape.point, len(layout.layers)
+    point, layers, found = shape.point, len(layout.layers), {}
     if alpha.shape == point:
         c = shape.coefficients(alpha)  # [m]
-        return {group.name: c for group in layout.groups}
+        for group in layout.groups:
+            found[group.name] = c
+        return found
     if alpha.shape == (layers, *point):
         by_layer = shape.coefficients(alpha).unbind()  # L of [m]
-        return {
-            group.name: _columns([by_layer[entry.layer] for entry in group.entries], group) for group in layout.groups
-        }
+        for group in layout.groups:
+            found[group.name] = _columns([by_layer[entry.layer] for entry in group.entries], group)
+        return found
     raise ArgumentError(
         f"alpha has shape {tuple(alpha.shape)}: expected {point} for one point of {shape}, "
         f"or {(layers, *point)} for one point in each of the {layers} layers"
@@ -135,8 +137,10 @@ def _per_weight(alpha: Tensor, entry: Entry, shape: Shape) -> Tensor:
 
 def _columns(parts: list[Tensor], group: Group) -> Tensor:
     """Stretch each entry's coefficients ([m], or [numel, m]) over its weights and join them: [m, n]."""
-    sized = zip(parts, group.sizes, strict=True)
-    return torch.cat([part.expand(size, part.shape[-1]).t() for part, size in sized], dim=1)
+    columns = []
+    for part, size in zip(parts, group.sizes, strict=True):
+        columns.append(part.expand(size, part.shape[-1]).t())
+    return torch.cat(columns, dim=1)
 
 
 # Points among the inputs of a network

@@ -181,11 +181,15 @@ class Subspace(KeepingStatistics):
 
         The default is what a training step draws: per layer in a layerwise family, else per network.
         """
-        randomness.refuse_in_backward("checkpoint(family, x, alpha=family.sample(), use_reentrant=False)")
+        if _compat.in_backward():  # activation checkpointing would get another point than before
+            raise RuntimeError(
+                "a point was drawn in a backward pass (activation checkpointing?) and is not the one of the forward "
+                "pass: draw it before, checkpoint(family, x, alpha=family.sample(), use_reentrant=False)"
+            )
         random, dtype = partial(randomness.uniform, self._buffers["rng"]), self._dtype
         if per is None:
             per = "layer" if self.layerwise else "network"
-        if not isinstance(per, str) or per not in ("network", "layer", "weight"):
+        elif not isinstance(per, str) or per not in ("network", "layer", "weight"):
             raise ArgumentError(f"per={checks.shown(per)}: expected 'network', 'layer' or 'weight'")
         if per == "weight":
             entries = (entry for group in self.layout.groups for entry in group.entries)

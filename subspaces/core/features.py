@@ -83,12 +83,13 @@ def in_groups(
     return Sampled(output, alphas, tuple(entered))
 
 
-def similarity(sampled: Sampled, chosen: Tensor, shape: Shape) -> Tensor:
-    """Return |alpha_j - alpha_k| cos^2(phi_j, phi_k) for the two `chosen` groups (int64 [2]).
+def similarity(sampled: Sampled, chosen: geometry.Pair, shape: Shape) -> Tensor:
+    """Return |alpha_j - alpha_k| cos^2(phi_j, phi_k) for the two `chosen` groups.
 
     Examples differ between groups, so the cosine is taken over a whole flattened group; where the
     groups differ in size, over what they share.
     """
+    chosen = torch.as_tensor(chosen, device=sampled.features[0].device)
     size = min(len(group) for group in sampled.features)
     phi = torch.stack([group[:size].flatten() for group in sampled.features]).index_select(0, chosen)
     first, second = torch.stack(sampled.alphas).index_select(0, chosen)

@@ -34,16 +34,6 @@ class Slots:
         self._slots: list[tuple[dict[str, Any], str]] = []
         self._modules: list[tuple[dict[str, Any], str, Any]] = []  # on the way to them
         self._recurrent: list[nn.RNNBase] = []
-        self._known = False
-
-    def _found(self) -> list[tuple[dict[str, Any], str]]:
-        """Return the parameters, or buffers, of the module that holds each tensor, and its key there."""
-        for children, key, child in self._modules:
-            if children.get(key) is not child:
-                self._known = False
-        if not self._known:
-            self._find()
-        return self._slots
 
     def _find(self) -> None:
         watched = _compat.watch_checkpoints(_remembering, _refuse_reentrant)
@@ -62,12 +52,16 @@ class Slots:
                 _compat.refuse_checkpoints(part, key)
         self._modules = list(modules.values())
         self._recurrent = [part for part in parts.values() if isinstance(part, nn.RNNBase)]
-        self._known = True
 
     def put(self, tensors: Iterable[Tensor | None]) -> list[Tensor | None]:
         """Put tensors in their places, and return what was there."""
+        for children, key, child in self._modules:
+            if children.get(key) is not child:
+                self._slots = []
+        if not self._slots:
+            self._find()
         before = []
-        for (kept, key), tensor in zip(self._found(), tensors, strict=True):
+        for (kept, key), tensor in zip(self._slots, tensors, strict=True):
             before.append(kept[key])
             kept[key] = tensor
         for part in self._recurrent:
@@ -77,8 +71,7 @@ class Slots:
     @property
     def filled(self) -> bool:
         """Whether the network has weights at present."""
-        kept, key = self._found()[0]
-        return kept[key] is not None
+        return any(kept[key] is not None for kept, key in self._slots)
 
     @contextmanager
     def emptied(self) -> Iterator[None]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,9 +10,18 @@ from torch import Tensor, nn
 
 from subspaces.core import _compat, distributed
 
-LARGE = 2**22  # numbers of a matrix from which its gradient waits for that of the network
+LARGE = 2**22  # numbers of a matrix from which its gradient is made late
+PART = 2**18  # numbers of it that are made at a time on a CPU, so that what lies between stays in its cache
 _HALF = (torch.float16, torch.bfloat16)
-_Total = Callable[[Tensor], Tensor]
+ONE_THREAD = 2**15  # numbers that torch sums in one thread, and then in the same order one row at a time or both
+_REAL: dict[torch.dtype, tuple[Any, Any]] = {  # with the smallest number, which changes nothing but a norm of 0
+    torch.float32: (np.float32, np.finfo(np.float32).tiny),
+    torch.float64: (np.float64, np.finfo(np.float64).tiny),
+}
+
+
+Pair = Tensor | tuple[int, int]
+"""Which two of several rows: int64 [2], or numbers where they are at hand."""
 
 
 class Distances(NamedTuple):
@@ -51,41 +59,6 @@ def mix(coefficients: Tensor, omega: Tensor) -> Tensor:
     return mixed if mixed.dtype == dtype else mixed.to(dtype)
 
 
-def cos2(rows: Sequence[Tensor], chosen: Tensor | None = None) -> Tensor:
-    """Return cos^2 = <a, b>^2 / (|a|^2 |b|^2) of two vectors, in pieces [2, n] or chosen from [m, n]; 0 if one is 0."""
-    sharded = type(rows[0]) is not nn.Parameter and distributed.mesh_of(rows[0]) is not None
-    total = partial(distributed.total, omega=rows[0]) if sharded else None
-    pieces = [distributed.local(row) for row in rows] if sharded else rows
-    if _in_closed_form(pieces, chosen):
-        value: Tensor = _Cos2.apply(chosen, total, *pieces)  # type: ignore[no-untyped-call]
-        return value
-    return _cos2(pieces, chosen, total)
-
-
-def _in_closed_form(pieces: Sequence[Tensor], chosen: Tensor | None) -> bool:
-    """Return whether the gradient is made in closed form: on a CPU, and of large matrices."""
-    if torch.compiler.is_compiling():
-        return False  # which has its own order
-    first, size = pieces[0], 0
-    for piece in pieces:
-        if piece.dtype not in (torch.float32, torch.float64) or not piece.requires_grad or piece.dtype != first.dtype:
-            return False
-        if _compat.is_transformed(piece):
-            return False
-        size = max(size, piece.numel())
-    if first.is_cpu:
-        return not _compat.is_tracing() and (chosen is None or not _compat.is_transformed(chosen))
-    return size >= LARGE
-
-
-def _cos2(pieces: Sequence[Tensor], chosen: Tensor | None, total: _Total | None) -> Tensor:
-    """Return cos^2 by operations that autograd knows."""
-    with exactly(pieces[0].device):
-        ab, aa, bb = _products([_real(piece) for piece in pieces], chosen, total)
-    u, v = _factors(ab, aa, bb, torch.finfo(ab.dtype).tiny)
-    return u * v
-
-
 def _real(omega: Tensor) -> Tensor:
     """Return real numbers of at least float32: a complex weight counts as two."""
     if omega.is_complex():
@@ -93,90 +66,127 @@ def _real(omega: Tensor) -> Tensor:
     return omega if omega.dtype == torch.float64 else omega.float()
 
 
-def _pair(rows: Tensor, chosen: Tensor | None) -> Tensor:
-    """Return the two rows that are chosen: [m, n] -> [2, n], in any order; on a CPU a view, not a copy."""
-    if chosen is None:
-        return rows
-    if not chosen.is_cpu or torch.compiler.is_compiling() or _compat.is_transformed(chosen):
-        return rows.index_select(0, chosen)
-    first, second = sorted(chosen.tolist())
-    return rows[first : second + 1 : second - first]
+def _products(rows: Tensor, chosen: Pair | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Return <a, b>, <a, a> and <b, b> of the two rows, or of two chosen ones."""
+    if isinstance(chosen, tuple):
+        every = rows.unbind()
+        a, b = (_real(every[index]) for index in chosen)  # no copies
+    else:
+        a, b = _real(rows if chosen is None else rows.index_select(0, chosen)).unbind()
+    return (a * b).sum(), (a * a).sum(), (b * b).sum()
 
 
-def _products(pieces: Sequence[Tensor], chosen: Tensor | None, total: _Total | None) -> Sequence[Tensor]:
-    """Return <a, b>, <a, a> and <b, b> over all pieces."""
-    found = []
-    for piece in pieces:
-        a, b = _pair(piece, chosen).unbind()
-        found.append(((a * b).sum(), (a * a).sum(), (b * b).sum()))
-    if len(found) == 1 and total is None:
-        return found[0]
-    sums = torch.stack([torch.stack(each) for each in found]).sum(0)
-    return (sums if total is None else total(sums)).unbind()
+class _Late(torch.autograd.Function):
+    """`_products` of large matrices, with their gradients 2 a, b and 2 b, a in closed form, when nothing else is left.
 
+    Autograd would begin with them: the gradient of all vertices would lie beside the activations of the network until
+    that of the network is there. The numbers are the same, to the last bit.
+    """
 
-def _factors(ab: Any, aa: Any, bb: Any, tiny: Any) -> tuple[Any, Any]:
-    """Return the two factors of cos^2, whose own product may not overflow; `tiny` changes nothing but a 0."""
-    return ab / (aa + tiny), ab / (bb + tiny)
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(rows: Tensor, chosen: Pair | None) -> Tensor:
+        return torch.stack(_products(rows, chosen))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Pair | None], output: Tensor) -> None:
+        rows, ctx.chosen = inputs
+        ctx.save_for_backward(rows)
+        _compat.run_last(ctx)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        (rows,), chosen = ctx.saved_tensors, ctx.chosen
+        ab, aa, bb = gradient.unbind()
+        ofa, ofb = torch.stack([2 * aa, ab]), torch.stack([ab, 2 * bb])  # how much of a and b is in both gradients
+        if chosen is not None:
+            chosen = torch.as_tensor(chosen, device=rows.device)
+            ofa, ofb = (ofa.new_zeros(len(rows)).index_add(0, chosen, each) for each in (ofa, ofb))
+        found = torch.empty_like(rows)
+        size = (PART if rows.is_cpu else LARGE) // len(rows) + 1
+        for start in range(0, rows.shape[1], size):
+            part = rows[:, start : start + size]
+            a, b = part if chosen is None else part.index_select(0, chosen)
+            found[:, start : start + size] = (ofa[:, None] * a).add_(ofb[:, None] * b)
+        return found, None
 
 
 class _Cos2(torch.autograd.Function):
-    """cos^2 with its gradient in closed form, g_ab b + 2 g_aa a and g_ab a + 2 g_bb b: the same bits as autograd's.
+    """cos^2 of two rows of a matrix on a CPU, with its gradient g_ab b + 2 g_aa a and g_ab a + 2 g_bb b.
 
-    On a CPU the scalars are plain numbers. Of a large matrix the gradient is computed when nothing else is left:
-    autograd would begin with it, and it would lie beside the activations of the network until they are used.
+    Value and gradient have the bits that autograd gives them, in less time: scalars are plain numbers.
     """
 
     @staticmethod
-    def forward(ctx: Any, chosen: Tensor | None, total: _Total | None, *pieces: Tensor) -> Tensor:
-        products = _products(pieces, chosen, total)
-        ctx.save_for_backward(*pieces)
-        ctx.chosen, ctx.total, ctx.tiny = chosen, total, torch.finfo(pieces[0].dtype).tiny
-        if pieces[0].numel() >= LARGE:
+    def forward(ctx: Any, rows: Tensor, first: int, second: int) -> Tensor:
+        pair = rows if len(rows) == 2 else rows[first : second + 1 : second - first]
+        a, b = pair.unbind()
+        if rows.shape[1] <= ONE_THREAD:
+            (aa, ab), bb = (pair * a).sum(1).tolist(), (b * b).sum().item()
+        else:
+            ab, aa, bb = (a * b).sum().item(), (a * a).sum().item(), (b * b).sum().item()
+        ctx.save_for_backward(rows)
+        if rows.numel() >= LARGE:
             _compat.run_last(ctx)
-        if not pieces[0].is_cpu:
-            ctx.products = products
-            u, v = _factors(*products, ctx.tiny)
-            return u * v  # type: ignore[no-any-return]
-        real = np.float64 if pieces[0].dtype == torch.float64 else np.float32
-        ctx.products, ctx.tiny = [real(each.item()) for each in products], real(ctx.tiny)
+        real, tiny = _REAL[rows.dtype]
         with np.errstate(all="ignore"):
-            u, v = _factors(*ctx.products, ctx.tiny)
-            return torch.full((), float(u * v), dtype=pieces[0].dtype)
+            ab, p, q = real(ab), real(aa) + tiny, real(bb) + tiny
+            u, v = ab / p, ab / q
+            ctx.known = first, second, u, v, p, q
+            return torch.full((), float(u * v), dtype=rows.dtype)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:  # type: ignore[override]
-        pieces = ctx.saved_tensors
+        (rows,), (first, second, u, v, p, q) = ctx.saved_tensors, ctx.known
         if torch.is_grad_enabled():  # create_graph=True
-            value = _cos2(pieces, ctx.chosen, ctx.total)
-            return None, None, *torch.autograd.grad(value, pieces, gradient, create_graph=True)
-        ab, aa, bb = ctx.products
-        g: Any = type(ab)(gradient.item()) if gradient.is_cpu else gradient
+            value = _cos2(*_products(rows, (first, second)))
+            return *torch.autograd.grad(value, rows, gradient, create_graph=True), None, None
         with np.errstate(all="ignore"):
-            u, v = _factors(ab, aa, bb, ctx.tiny)
-            of_ab = g * u / (bb + ctx.tiny) + g * v / (aa + ctx.tiny)
-            of_aa, of_bb = -(g * v) * (u / (aa + ctx.tiny)), -(g * u) * (v / (bb + ctx.tiny))
-            scalars = [2 * of_aa, of_ab, of_ab, 2 * of_bb]
-        with exactly(gradient.device):
-            return None, None, *(_spread(scalars, piece, ctx.chosen) for piece in pieces)
+            g = type(u)(gradient.item())
+            of_u, of_v = g * v, g * u
+            of_ab, of_aa, of_bb = of_v / q + of_u / p, -of_u * (u / p), -of_v * (v / q)
+            factors = torch.from_numpy(np.array([[2 * of_aa, of_ab], [of_ab, 2 * of_bb]]))
+        with exactly(rows.device):
+            if len(rows) == 2:
+                return factors @ rows, None, None
+            found, pair = torch.zeros_like(rows), slice(first, second + 1, second - first)
+            torch.mm(factors, rows[pair], out=found[pair])
+            return found, None, None
 
 
-def _spread(scalars: list[Any], rows: Tensor, chosen: Tensor | None) -> Tensor:
-    """Return the gradient of rows [m, n]: of the two chosen ones a matrix [2, 2] of scalars times them, else 0."""
-    if rows.is_cpu:
-        factors = np.zeros((len(rows), 2), type(scalars[0]))
-        factors[[0, 1] if chosen is None else sorted(chosen.tolist())] = np.array(scalars).reshape(2, 2)
-        return torch.from_numpy(factors) @ _pair(rows, chosen)
-    factors = torch.stack(scalars).view(2, 2)
-    if chosen is not None:
-        factors = factors.new_zeros(len(rows), 2).index_copy_(0, chosen, factors)
-    found = torch.empty_like(rows)
-    size = LARGE // len(rows) + 1
-    for start in range(0, rows.shape[1], size):  # in parts, and not by a product, which a device may round to TF32
-        part = rows[:, start : start + size]
-        a, b = _pair(part, chosen)
-        found[:, start : start + size] = (factors[:, :1] * a).add_(factors[:, 1:] * b)
-    return found
+_late: Callable[[Tensor, Pair | None], Tensor] = _Late.apply
+_closed: Callable[[Tensor, int, int], Tensor] = _Cos2.apply
+
+
+def cos2(rows: Sequence[Tensor], chosen: Pair | None = None) -> Tensor:
+    """Return cos^2 = <a, b>^2 / (|a|^2 |b|^2) of two vectors, in pieces [2, n] or chosen from [m, n]; 0 if one is 0."""
+    first = rows[0]
+    if len(rows) == 1 and type(first) is nn.Parameter and first.is_cpu and _is_plain(first, chosen):
+        return _closed(first, *(sorted(chosen) if chosen else (0, 1)))
+    products: list[tuple[Tensor, ...]] = []
+    with exactly(first.device):
+        for row in rows:
+            piece = distributed.local(row)
+            late = piece.numel() >= LARGE and piece.dtype in _REAL
+            late = late and not torch.compiler.is_compiling()  # a compiler has an order of its own
+            products.append(_late(piece, chosen).unbind() if late else _products(piece, chosen))
+    if len(products) > 1 or distributed.mesh_of(first) is not None:
+        sums = torch.stack([torch.stack(each) for each in products]).sum(0)
+        products = [distributed.total(sums, first).unbind()]
+    return _cos2(*products[0])
+
+
+def _is_plain(rows: Tensor, chosen: Pair | None) -> bool:
+    """Return whether a matrix is of real numbers that are at hand: neither compiled, traced nor transformed."""
+    if torch.compiler.is_compiling() or rows.dtype not in _REAL or isinstance(chosen, Tensor):
+        return False
+    return not (_compat.is_transformed(rows) or _compat.is_tracing())
+
+
+def _cos2(ab: Tensor, aa: Tensor, bb: Tensor) -> Tensor:
+    tiny = torch.finfo(ab.dtype).tiny  # which changes nothing but 0, and takes half the time of a clamp
+    return (ab / (aa + tiny)) * (ab / (bb + tiny))  # aa * bb may overflow
 
 
 def distances(rows: Sequence[Tensor]) -> Distances:

@@ -141,17 +141,10 @@ def _few(state: Tensor, count: int) -> list[float]:
     at_hand = state.numpy()
     key, counter = at_hand.tolist()
     at_hand[1] = counter + count
-    words = [(key + index * _INCREMENT) % _WORD for index in range(counter, counter + count)]
-    return [(_hash(word) >> 40) * 2.0**-24 for word in words]
-
-
-def refuse_in_backward(remedy: str) -> None:
-    """Refuse to draw while gradients are computed: activation checkpointing would get other numbers than before."""
-    if _compat.in_backward():
-        raise RuntimeError(
-            "a point was drawn in a backward pass (activation checkpointing?) and is not the one of the forward "
-            f"pass: draw it before, {remedy}"
-        )
+    found = []
+    for index in range(counter, counter + count):
+        found.append((_hash((key + index * _INCREMENT) % _WORD) >> 40) * 2.0**-24)
+    return found
 
 
 @torch.library.custom_op("subspaces::keep", mutates_args=())
@@ -174,12 +167,13 @@ def _(info: Any, dims: tuple[int], numbers: Tensor) -> tuple[Tensor, int]:
     return keep(numbers), dims[0]
 
 
-def pair(state: Tensor, m: int) -> Tensor:
-    """Return two different indices below `m`, every ordered pair equally likely, as int64 [2]."""
-    draw = uniform(state, (2,))
+def pair(state: Tensor, m: int) -> Tensor | tuple[int, int]:
+    """Return two different indices below `m`, every ordered pair equally likely: int64 [2], or numbers at hand."""
     if _is_readable(state):
-        first, step = (draw.numpy() * np.array([m, m - 1], np.float32)).astype(np.int64).tolist()
-        return torch.tensor([first, (first + 1 + step) % m])
+        draws = np.array(_few(state, 2), np.float32)
+        first, step = int(draws[0] * np.float32(m)), int(draws[1] * np.float32(m - 1))
+        return first, (first + 1 + step) % m
+    draw = uniform(state, (2,))
     first, step = (draw[0] * m).long(), (draw[1] * (m - 1)).long()
     return torch.stack([first, (first + 1 + step) % m])
 
