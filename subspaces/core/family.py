@@ -94,8 +94,11 @@ class Subspace(KeepingStatistics):
         self.cast_weights = False
         """Under autocast, cast the weights of all linear layers and convolutions at once: quicker, and the same for a
         network that uses them in their own layers and under autocast alone."""
-        labels, self.options = (None, None) if groups is None else initial.grouped(networks[0], groups)
+        self.options: list[dict[str, Any]] | None = None
         """The options of the optimiser groups that `groups=` made; None without it."""
+        labels: dict[str, str] | None = None
+        if groups is not None:
+            labels, self.options = initial.grouped(networks[0], groups)
         self.layout = Layout.of(networks[0], penalised, labels)
         self.omega = nn.ParameterDict(self._packed(networks))
         self._take(networks[0])
@@ -186,7 +189,8 @@ class Subspace(KeepingStatistics):
                 "a point was drawn in a backward pass (activation checkpointing?) and is not the one of the forward "
                 "pass: draw it before, checkpoint(family, x, alpha=family.sample(), use_reentrant=False)"
             )
-        random, dtype = partial(randomness.uniform, self._buffers["rng"]), self._dtype
+        rng: Any = self._buffers["rng"]
+        random, dtype = partial(randomness.uniform, rng), self._dtype
         if per is None:
             per = "layer" if self.layerwise else "network"
         elif not isinstance(per, str) or per not in ("network", "layer", "weight"):
@@ -238,8 +242,8 @@ class Subspace(KeepingStatistics):
         else:
             c = self.coefficients(point, outside)
             self._check_same(c, self.mesh or (self.averaging if torch.is_grad_enabled() else None))
-        device: Any = self._buffers["rng"]
-        kind = device.device.type
+        rng: Any = self._buffers["rng"]
+        kind = rng.device.type
         if torch.is_autocast_enabled(kind):  # a product in bfloat16 would break batch norm
             cast = torch.get_autocast_dtype(kind) if self.cast_weights else None
             with torch.autocast(kind, enabled=False):
@@ -458,8 +462,12 @@ class Subspace(KeepingStatistics):
 
         Its expectation over the pairs is the paper's regularisation term; with two vertices it is exact.
         """
-        number = isinstance(beta, int | float) and not isinstance(beta, bool) and 0 <= beta < 1e300
-        if not (geometry.is_number(beta) if isinstance(beta, Tensor) else number):
+        if isinstance(beta, Tensor):
+            known = beta.layout == torch.strided and not (beta.is_quantized or beta.is_meta)
+            number = known and beta.numel() == 1 and not beta.is_complex() and beta.dtype != torch.bool
+        else:
+            number = isinstance(beta, int | float) and not isinstance(beta, bool) and 0 <= beta < 1e300
+        if not number:
             raise ArgumentError(f"penalty(beta={checks.shown(beta)}): expected a number of at least 0")
         rows, m = self._penalised(), self.shape.vertices
         if not rows or m < 2 or (not isinstance(beta, Tensor) and beta == 0):
@@ -485,7 +493,11 @@ class Subspace(KeepingStatistics):
 
     def _penalised(self) -> list[Tensor]:
         omega: Any = self._modules["omega"]
-        return [omega._parameters[group.name] for group in self.layout.groups if group.penalised]
+        found = []
+        for group in self.layout.groups:
+            if group.penalised:
+                found.append(omega._parameters[group.name])
+        return found
 
     def distances(self) -> geometry.Distances:
         """Return the L2 distance and cos^2 of all pairs of vertices, over the penalised weights."""

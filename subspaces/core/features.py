@@ -55,16 +55,7 @@ def in_groups(
     point: Callable[[], Any],
     run: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any],
 ) -> Any:
-    """Run a network on each group of a batch at a point of its own, with the features inside on request.
-
-    Args:
-        network: whose module `features` is watched.
-        inputs: positional and named inputs of the whole batch.
-        count: of groups; at most as many as there are examples.
-        features: the name of a module, or None.
-        point: makes the point of a group.
-        run: runs the network at a point on positional and named inputs.
-    """
+    """Run a network on each group of a batch at a point of its own, with the features inside on request."""
     size = (nested.batch_size(inputs) or 1) if count > 1 else 1
     groups = min(count, size)
     parts = nested.split(inputs, size, groups) if groups > 1 else [inputs]

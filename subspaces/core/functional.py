@@ -75,7 +75,7 @@ class Slots:
 
     @contextmanager
     def emptied(self) -> Iterator[None]:
-        """Take the weights out of a network that is filled at present, as inside `with family.point()`."""
+        """Take the weights out of a network for as long as this lasts."""
         before = self.put([None] * len(self.names))
         try:
             yield
@@ -84,7 +84,7 @@ class Slots:
 
 
 class Filled:
-    """A context in which a network has the given weights; `tracking`: its batch norms keep statistics."""
+    """A context in which a network has the given weights; `tracking`: what runs again later keeps statistics."""
 
     def __init__(self, slots: Slots, weights: Mapping[str, Tensor], tracking: bool = True) -> None:
         self.slots, self.weights, self.tracking = slots, weights, tracking
@@ -116,12 +116,8 @@ def call(
 ) -> Any:
     """Run a network with the given weights, and leave none of them behind.
 
-    This is what `functional_call` does, without its look at all parameters and buffers: a tenth of a small step.
-
-    Args:
-        network, weights, args, kwargs: as of `torch.func.functional_call`.
-        tracking: parts of it that run again in a backward pass keep batch-norm statistics.
-        slots: those of the network for the names of the weights, if they are known.
+    This is `functional_call` without its look at all parameters and buffers, a tenth of a small step. `slots` are those
+    of the network for the names of the weights, if they are known.
     """
     if torch.compiler.is_compiling():  # which traces torch's own way, and has the weights in its graph
         return functional_call(network, dict(weights), args, dict(kwargs))

@@ -37,12 +37,6 @@ def exactly(device: torch.device) -> AbstractContextManager[Any]:
     return torch.autocast(device.type, enabled=False) if low else nullcontext()
 
 
-def is_number(value: Tensor) -> bool:
-    """Return whether a tensor is one real number."""
-    plain = value.layout == torch.strided and not value.is_quantized and not value.is_meta
-    return plain and value.numel() == 1 and not value.is_complex() and value.dtype != torch.bool
-
-
 def mix(coefficients: Tensor, omega: Tensor) -> Tensor:
     """Return c^T Omega: [m] or [m, n] times [m, n] -> [n]; half-precision weights are mixed in float32."""
     if type(omega) not in (nn.Parameter, Tensor) and distributed.mesh_of(omega) is not None:
@@ -137,7 +131,7 @@ class _Cos2(torch.autograd.Function):
             return torch.full((), float(u * v), dtype=rows.dtype)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> Any:
         (rows,), (first, second, u, v, p, q) = ctx.saved_tensors, ctx.known
         if torch.is_grad_enabled():  # create_graph=True
             value = _cos2(*_products(rows, (first, second)))
@@ -161,27 +155,21 @@ _closed: Callable[[Tensor, int, int], Tensor] = _Cos2.apply
 
 def cos2(rows: Sequence[Tensor], chosen: Pair | None = None) -> Tensor:
     """Return cos^2 = <a, b>^2 / (|a|^2 |b|^2) of two vectors, in pieces [2, n] or chosen from [m, n]; 0 if one is 0."""
-    first = rows[0]
-    if len(rows) == 1 and type(first) is nn.Parameter and first.is_cpu and _is_plain(first, chosen):
-        return _closed(first, *(sorted(chosen) if chosen else (0, 1)))
+    first, compiling = rows[0], torch.compiler.is_compiling()
+    if len(rows) == 1 and type(first) is nn.Parameter and first.is_cpu and first.dtype in _REAL and not compiling:
+        at_hand = not (isinstance(chosen, Tensor) or _compat.is_transformed(first) or _compat.is_tracing())
+        if at_hand:
+            return _closed(first, *(sorted(chosen) if chosen else (0, 1)))
     products: list[tuple[Tensor, ...]] = []
     with exactly(first.device):
         for row in rows:
             piece = distributed.local(row)
-            late = piece.numel() >= LARGE and piece.dtype in _REAL
-            late = late and not torch.compiler.is_compiling()  # a compiler has an order of its own
+            late = piece.numel() >= LARGE and piece.dtype in _REAL and not compiling  # a compiler has its own order
             products.append(_late(piece, chosen).unbind() if late else _products(piece, chosen))
     if len(products) > 1 or distributed.mesh_of(first) is not None:
         sums = torch.stack([torch.stack(each) for each in products]).sum(0)
         products = [distributed.total(sums, first).unbind()]
     return _cos2(*products[0])
-
-
-def _is_plain(rows: Tensor, chosen: Pair | None) -> bool:
-    """Return whether a matrix is of real numbers that are at hand: neither compiled, traced nor transformed."""
-    if torch.compiler.is_compiling() or rows.dtype not in _REAL or isinstance(chosen, Tensor):
-        return False
-    return not (_compat.is_transformed(rows) or _compat.is_tracing())
 
 
 def _cos2(ab: Tensor, aa: Tensor, bb: Tensor) -> Tensor:

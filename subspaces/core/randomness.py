@@ -171,8 +171,8 @@ def pair(state: Tensor, m: int) -> Tensor | tuple[int, int]:
     """Return two different indices below `m`, every ordered pair equally likely: int64 [2], or numbers at hand."""
     if _is_readable(state):
         draws = np.array(_few(state, 2), np.float32)
-        first, step = int(draws[0] * np.float32(m)), int(draws[1] * np.float32(m - 1))
-        return first, (first + 1 + step) % m
+        index = int(draws[0] * np.float32(m))
+        return index, (index + 1 + int(draws[1] * np.float32(m - 1))) % m
     draw = uniform(state, (2,))
     first, step = (draw[0] * m).long(), (draw[1] * (m - 1)).long()
     return torch.stack([first, (first + 1 + step) % m])
