@@ -214,11 +214,19 @@ class Subspace(KeepingStatistics):
             raise ArgumentError(
                 f"theta({checks.shown(coefficients)}): expected what family.coefficients(alpha) returns"
             )
-        return self._mixed(coefficients, None)
+        return self._mixed(coefficients)
 
-    def _mixed(self, coefficients: Mapping[str, Tensor], cast: torch.dtype | None) -> dict[str, Tensor]:
-        """Return theta; `cast` is the dtype that autocast would give the weights of linear layers and convolutions."""
+    def _mixed(self, coefficients: Mapping[str, Tensor], cast: bool = False) -> dict[str, Tensor]:
+        """Return theta; with `cast` the weights of linear layers and convolutions have the dtype of autocast."""
         omega: Any = self._modules["omega"]
+        rng: Any = self._buffers["rng"]
+        device = rng.device.type
+        if torch.is_autocast_enabled(device):  # a product in bfloat16 would break batch norm
+            with torch.autocast(device, enabled=False):
+                return self._rows(coefficients, omega, torch.get_autocast_dtype(device) if cast else None)
+        return self._rows(coefficients, omega, None)
+
+    def _rows(self, coefficients: Mapping[str, Tensor], omega: Any, cast: torch.dtype | None) -> dict[str, Tensor]:
         weights: dict[str, Tensor] = {}
         for group in self.layout.groups:
             row = geometry.mix(coefficients[group.name], omega._parameters[group.name])
@@ -242,14 +250,7 @@ class Subspace(KeepingStatistics):
         else:
             c = self.coefficients(point, outside)
             self._check_same(c, self.mesh or (self.averaging if torch.is_grad_enabled() else None))
-        rng: Any = self._buffers["rng"]
-        kind = rng.device.type
-        if torch.is_autocast_enabled(kind):  # a product in bfloat16 would break batch norm
-            cast = torch.get_autocast_dtype(kind) if self.cast_weights else None
-            with torch.autocast(kind, enabled=False):
-                weights = self._mixed(c, cast)
-        else:
-            weights = self._mixed(c, None)
+        weights = self._mixed(c, self.cast_weights)
         if len(weights) == len(self.layout.places):  # in the same order
             return weights
         return {name: weights[name] for name in self.layout.places}
@@ -399,7 +400,7 @@ class Subspace(KeepingStatistics):
         coefficients = self.coefficients(alpha, outside)
         self.check_moved()
         self._check_same(coefficients, self.mesh)
-        return self._network(self._mixed(coefficients, None), share)
+        return self._network(self._mixed(coefficients), share)
 
     def _network(self, weights: Mapping[str, Tensor], share: bool = False) -> nn.Module:
         """Return a copy of the network with copies of the weights."""
