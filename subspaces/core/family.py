@@ -234,7 +234,7 @@ class Subspace(KeepingStatistics):
                 row = distributed.averaged(row, self.averaging)
             if cast is not None and group.castable and row.dtype == torch.float32:
                 row = row.to(cast)  # once for all of them
-            group.unpack(row, weights)
+            weights |= group.unpack(row)
         return weights
 
     def _point(self, alpha: Alpha | None) -> Any:
@@ -384,7 +384,7 @@ class Subspace(KeepingStatistics):
             raise IndexError(f"vertex({checks.shown(index)}): {self.shape} has vertices 0 to {m - 1}")
         found: dict[str, Tensor] = {}
         for group in self.layout.groups:
-            group.unpack(distributed.row(self.omega[group.name], index), found)
+            found |= group.unpack(distributed.row(self.omega[group.name], index))
         return found
 
     @torch.inference_mode(False)  # else its tensors could not be trained or recalibrated later
