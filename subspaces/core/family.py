@@ -216,17 +216,14 @@ class Subspace(KeepingStatistics):
             )
         return self._mixed(coefficients)
 
-    def _mixed(self, coefficients: Mapping[str, Tensor], cast: bool = False) -> dict[str, Tensor]:
-        """Return theta; with `cast` the weights of linear layers and convolutions have the dtype of autocast."""
+    def _mixed(self, coefficients: Mapping[str, Tensor], cast: torch.dtype | None = None) -> dict[str, Tensor]:
+        """Return theta; `cast` is the dtype that autocast would give the weights of linear layers and convolutions."""
         omega: Any = self._modules["omega"]
         rng: Any = self._buffers["rng"]
         device = rng.device.type
         if torch.is_autocast_enabled(device):  # a product in bfloat16 would break batch norm
             with torch.autocast(device, enabled=False):
-                return self._rows(coefficients, omega, torch.get_autocast_dtype(device) if cast else None)
-        return self._rows(coefficients, omega, None)
-
-    def _rows(self, coefficients: Mapping[str, Tensor], omega: Any, cast: torch.dtype | None) -> dict[str, Tensor]:
+                return self._mixed(coefficients, cast)
         weights: dict[str, Tensor] = {}
         for group in self.layout.groups:
             row = geometry.mix(coefficients[group.name], omega._parameters[group.name])
@@ -249,15 +246,14 @@ class Subspace(KeepingStatistics):
             c = points.coefficients(point, self.shape, self.layout)
         else:
             c = self.coefficients(point, outside)
-            self._check_same(c, self.mesh or (self.averaging if torch.is_grad_enabled() else None))
-        weights = self._mixed(c, self.cast_weights)
+            mesh = self.mesh or (self.averaging if torch.is_grad_enabled() else None)
+            distributed.check_same({**c, "draws": self.rng[1:]}, mesh)
+        kind = self.rng.device.type if self.cast_weights else ""
+        cast = torch.get_autocast_dtype(kind) if kind and torch.is_autocast_enabled(kind) else None
+        weights = self._mixed(c, cast)
         if len(weights) == len(self.layout.places):  # in the same order
             return weights
         return {name: weights[name] for name in self.layout.places}
-
-    def _check_same(self, coefficients: Mapping[str, Tensor], mesh: "DeviceMesh | None") -> None:
-        if mesh is not None:
-            distributed.check_same({**coefficients, "draws": self.rng[1:]}, mesh)
 
     # Running the network
 
@@ -399,7 +395,7 @@ class Subspace(KeepingStatistics):
         """
         coefficients = self.coefficients(alpha, outside)
         self.check_moved()
-        self._check_same(coefficients, self.mesh)
+        distributed.check_same({**coefficients, "draws": self.rng[1:]}, self.mesh)
         return self._network(self._mixed(coefficients), share)
 
     def _network(self, weights: Mapping[str, Tensor], share: bool = False) -> nn.Module:

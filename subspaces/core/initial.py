@@ -155,9 +155,6 @@ def offsets(weight: Tensor, middle: Tensor, size: float, generator: torch.Genera
     return torch.view_as_complex(steps.contiguous()) if weight.is_complex() else steps
 
 
-# Networks that differ
-
-
 def _check_same(networks: Sequence[nn.Module]) -> None:
     """Refuse networks of other architectures, or with other values in what a family shares."""
     first = _described(networks[0])
@@ -234,7 +231,6 @@ def applied(function: Callable[[nn.Module], None], networks: Sequence[nn.Module]
 
 # Optimiser groups
 
-
 PARAMETERS = ("params", "param_names")
 _EXPECTED = "expected what a torch optimiser takes: dicts {'params': [...], 'lr': …}, or parameters alone"
 
@@ -279,9 +275,7 @@ def _dicts(found: Any) -> list[dict[str, Any]]:
     """Return groups as dicts, whatever form torch takes them in."""
     if isinstance(found, Optimizer):
         raise ArgumentError(f"groups= returned a {type(found).__name__}: return its groups, optimizer.param_groups")
-    if isinstance(found, (Tensor, Mapping, str)) or not isinstance(found, Iterable):
-        raise ArgumentError(f"groups= returned {_shown(found)}: {_EXPECTED}")
-    groups = list(found)
+    groups = _several("groups= returned", found)
     if groups and not isinstance(groups[0], dict):
         groups = [{"params": groups}]
     for index, group in enumerate(groups):
@@ -292,14 +286,18 @@ def _dicts(found: Any) -> list[dict[str, Any]]:
 
 def _members(index: int, params: Any) -> list[Tensor]:
     """Return the parameters of a group: one, several, or several with their names."""
-    if isinstance(params, (str, Mapping)) or not isinstance(params, Iterable):
-        raise ArgumentError(f"'params' of group {index} of groups= is {_shown(params)}: {_EXPECTED}")
-    members = [params] if isinstance(params, Tensor) else list(params)
-    members = [each[1] if isinstance(each, tuple) and len(each) == 2 else each for each in members]
+    found = [params] if isinstance(params, Tensor) else _several(f"'params' of group {index} of groups= is", params)
+    members: list[Any] = [each[1] if isinstance(each, tuple) and len(each) == 2 else each for each in found]
     for each in members:
         if not isinstance(each, Tensor):
             raise ArgumentError(f"'params' of group {index} of groups= holds {_shown(each)}: {_EXPECTED}")
     return members
+
+
+def _several(what: str, value: Any) -> list[Any]:
+    if isinstance(value, (Tensor, Mapping, str)) or not isinstance(value, Iterable):
+        raise ArgumentError(f"{what} {_shown(value)}: {_EXPECTED}")
+    return list(value)
 
 
 def _option(index: int, key: Any, value: Any) -> Any:
