@@ -10,7 +10,7 @@ from torch import nn
 from subspaces.core import checks
 from subspaces.core.outputs import Outputs
 from subspaces.errors import ArgumentError
-from subspaces.evaluation import evaluation, planning, results
+from subspaces.evaluation import evaluation, results
 from subspaces.evaluation.display import bars
 from subspaces.evaluation.images import Progress
 from subspaces.evaluation.metrics import Metric, measured_by
@@ -233,7 +233,7 @@ def evaluate(
     subject = subject_of(networks, chosen, loaders, statistics, name, wanted.precision, forward)
     measured = measured_by(chosen.metrics, metrics)
     others = _networks_of_planes(wanted, runs)
-    planning.check(subject, wanted, others)
+    results.check(subject, wanted, others)
     with bars(progress) as shown, left_alone(networks):
         return Evaluation.of(results.evaluate(subject, measured, wanted, others, shown))
 

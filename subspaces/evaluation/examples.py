@@ -27,7 +27,7 @@ class Predicted(NamedTuple):
 
     @classmethod
     def of(cls, confidence: Tensor, classes: Tensor) -> Self:
-        """Return the most probable classes of a batch, as they are kept."""
+        """Return the most probable classes of a batch."""
         return cls(classes.to("cpu", torch.int32), confidence.float().cpu())
 
     @classmethod
@@ -52,7 +52,7 @@ class Predicted(NamedTuple):
 
 
 def to_text(numbers: Tensor) -> str:
-    """Return whole numbers [n] as text, four bytes each."""
+    """Return integers [n] as text, four bytes each."""
     return base64.b64encode(numbers.to(torch.int32).contiguous().numpy().tobytes()).decode()
 
 

@@ -28,7 +28,7 @@ class Measurements:
 
     def find(self, key: Key, metrics: Iterable[str] = ()) -> Values | None:
         """Return what was measured of a key, with at least these metrics."""
-        _, found = self._found.get(key["of"], {}).get(_name(key), (key, None))
+        _, found = self._found.get(key["of"], {}).get(json.dumps(key, sort_keys=True), (key, None))
         return None if found is None or not set(metrics) <= set(found.get("metrics", ())) else found
 
     def items(self, **parts: Any) -> Iterator[tuple[Key, Values]]:
@@ -46,13 +46,9 @@ class Measurements:
             files.append_line(self.path, entry)
 
     def _keep(self, key: Key, values: Values) -> None:
-        some, name = self._found.setdefault(str(key.get("of")), {}), _name(key)
+        some, name = self._found.setdefault(str(key.get("of")), {}), json.dumps(key, sort_keys=True)
         some.pop(name, None)
         some[name] = key, values
-
-
-def _name(key: Key) -> str:
-    return json.dumps(key, sort_keys=True)
 
 
 def read(path: Path) -> list[tuple[Key, Values]]:

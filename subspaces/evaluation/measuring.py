@@ -1,17 +1,19 @@
 """The one loop over networks and data: what networks predict for each batch is added to all that is wanted of it."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from subspaces.errors import ArgumentError
 from subspaces.evaluation.classification import Classes, temperature
 from subspaces.evaluation.examples import KEPT, Predicted
 from subspaces.evaluation.metrics import Metric, Tally
+from subspaces.evaluation.outliers import scores
 from subspaces.evaluation.points import Item, Place
-from subspaces.evaluation.predictor import Outputs
+from subspaces.evaluation.predictor import Outputs, Predictor
 from subspaces.evaluation.rows import About
 from subspaces.evaluation.tasks import Task
 
@@ -35,37 +37,56 @@ class Batch:
         return self._known[key]
 
 
-class Wanted(Protocol):
-    """What is made of the predictions of some networks."""
+class Data(NamedTuple):
+    """Examples on which networks are measured: a split, by its name, or shifted ones, or outliers."""
 
-    def add(self, batch: Batch) -> None:
-        """Take in a batch."""
+    name: str
+    batches: Callable[[], Iterable[Any]] | None = None
+    severity: int = 0
+    group: str = ""
+    source: str = ""
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """What tells it from other data."""
+        return {"data": self.name, "severity": self.severity, "group": self.group, "source": self.source}
 
 
 @torch.no_grad()
-def measure(task: Task, outputs: Iterable[Outputs], wanted: Sequence[Wanted], joined: bool = False) -> int:
+def measure(
+    predictor: Predictor,
+    points: Sequence[Any],
+    data: Data,
+    wanted: Sequence["Metrics | Scores"],
+    *,
+    joined: bool = False,
+    **how: Any,
+) -> int:
     """Add what networks predict to all that is wanted of it, batch by batch; return the number of examples.
 
     Args:
-        task: which makes predictions of outputs.
-        outputs: of all networks, for each batch.
-        wanted: rows of metrics, distances, scores: each knows which of the networks it is about.
+        predictor: runs the networks.
+        points: of the networks.
+        data: the examples.
+        wanted: metrics or scores of rows: each knows which of the networks it is about.
         joined: whether small batches are joined before: metrics of many examples cost hardly more than of few.
+        how: passes, seed and labelled, as `Predictor.outputs` takes them.
     """
     count = 0
-    for each in in_large_parts(outputs) if joined else outputs:
-        batch = Batch(task, each)
+    outputs = predictor.outputs(points, data.name if data.batches is None else data.batches(), **how)
+    for each in _in_large_parts(outputs) if joined else outputs:
+        batch = Batch(predictor.task, each)
         size = len(batch.predicted((0,)))
-        if not size:  # all labels of the batch are such as do not count
-            continue
-        for one in wanted:
-            one.add(batch)
-        count += size
+        if size:  # else all labels of the batch are such as do not count
+            for one in wanted:
+                one.add(batch)
+            count += size
+    if not count:
+        raise ArgumentError(f"the {data.name} loader has no examples: expected at least one batch")
     return count
 
 
-def in_large_parts(outputs: Iterable[Outputs]) -> Iterator[Outputs]:
-    """Yield the outputs of classifiers in fewer batches."""
+def _in_large_parts(outputs: Iterable[Outputs]) -> Iterator[Outputs]:
     waiting: list[Outputs] = []
     for each in outputs:
         waiting.append(each)
@@ -85,34 +106,11 @@ def _joined(several: Sequence[Outputs]) -> Outputs:
     return Outputs(whole, torch.cat([each.target for each in several]))
 
 
-class Distances:
-    """How differently networks predict: the mean over all pairs of them."""
-
-    def __init__(self, metrics: Sequence[Metric], members: Sequence[int]) -> None:
-        self._pairs = [(pair, Tally(metrics)) for pair in itertools.combinations(members, 2)]
-
-    def add(self, batch: Batch) -> None:
-        """Take in a batch."""
-        for (first, second), tally in self._pairs:
-            tally.add(batch.predicted((first,)), batch.predicted((second,)))
-
-    def found(self) -> dict[str, float] | None:
-        """Return the means by metric; None without pairs."""
-        found = [tally.values() for _, tally in self._pairs]
-        return {name: sum(one[name] for one in found) / len(found) for name in found[0]} if found else None
-
-
 class Metrics:
-    """The metrics of a point, or of several that are averaged, also after temperature scaling.
+    """The metrics of a point, or of several that are averaged; `members` are the numbers of its networks.
 
-    Args:
-        about: what it is about.
-        members: the numbers of its networks.
-        metrics: what is measured.
-        temperature: with which the predictions are scaled too.
-        fits: whether a temperature is fitted to the predictions.
-        keeps: whether the predicted classes are kept.
-        curves: whether curves are made too.
+    With `distances` also how differently two members predict, with a `temperature` also the metrics of the scaled
+    predictions; one `fits` a temperature, `keeps` the predicted classes, and makes `curves` if that is wanted.
     """
 
     def __init__(
@@ -120,6 +118,8 @@ class Metrics:
         about: About,
         members: Sequence[int],
         metrics: Sequence[Metric],
+        *,
+        distances: Sequence[Metric] = (),
         temperature: float | None = None,
         fits: bool = False,
         keeps: bool = False,
@@ -127,8 +127,9 @@ class Metrics:
     ) -> None:
         self.about, self.members, self.temperature = about, members, temperature
         self.fits, self.keeps, self.curves = fits, keeps, curves
-        self.distances: Distances | None = None
         self.tally, self._scaled = Tally(metrics), Tally(metrics)
+        pairs = itertools.combinations(members, 2) if distances else ()
+        self._pairs = [(pair, Tally(distances)) for pair in pairs]
         self._fitted: list[tuple[Tensor, Tensor]] = []  # log-probabilities and labels
         self._kept: list[tuple[Predicted, Tensor]] = []
 
@@ -136,6 +137,8 @@ class Metrics:
         """Take in a batch."""
         prediction, target = batch.predicted(self.members, self.about.average), batch.target
         self.tally.add(prediction, target)
+        for (first, second), tally in self._pairs:
+            tally.add(batch.predicted((first,)), batch.predicted((second,)))
         if self.temperature is not None:
             self._scaled.add(prediction.scaled(self.temperature), target)
         if self.fits and sum(len(labels) for _, labels in self._fitted) < FITTED:
@@ -146,14 +149,19 @@ class Metrics:
     def found(self) -> dict[str, Any]:
         """Return what a row holds of it."""
         made = {"metrics": self.tally.values(), **(self.tally.curves() if self.curves else {})}
-        if self.distances is not None:
-            made["diversity"] = self.distances.found()
         if self.temperature is not None:
             made["scaled"] = self._scaled.values() | {"temperature": self.temperature}
         return made
 
-    def fitted(self) -> float:
-        """Return the temperature that fits best."""
+    def diversity(self) -> dict[str, float] | None:
+        """Return the mean distances between two members; None without pairs."""
+        found = [tally.values() for _, tally in self._pairs]
+        return {name: sum(one[name] for one in found) / len(found) for name in found[0]} if found else None
+
+    def fitted(self) -> float | None:
+        """Return the temperature that fits best, where one is fitted."""
+        if not self._fitted:
+            return None
         logs, target = (torch.cat(values)[:FITTED] for values in zip(*self._fitted, strict=True))
         return temperature(logs, target)
 
@@ -163,6 +171,22 @@ class Metrics:
             return None
         predicted, labels = zip(*self._kept, strict=True)
         return Predicted.joined(predicted), torch.cat(labels)[:KEPT]
+
+
+class Scores:
+    """How familiar every example seems to the networks that answer together."""
+
+    def __init__(self, about: About, members: Sequence[int]) -> None:
+        self.about, self.members = about, members
+        self._found: list[dict[str, Tensor]] = []
+
+    def add(self, batch: Batch) -> None:
+        """Take in a batch."""
+        self._found.append(scores([batch.members[number] for number in self.members]))
+
+    def found(self) -> dict[str, Tensor]:
+        """Return the scores of all examples, by name."""
+        return {name: torch.cat([one[name] for one in self._found]) for name in self._found[0]}
 
 
 def members_of(items: Sequence[Item], averages: Sequence[str]) -> tuple[list[Place], list[tuple[Place, int]], Any]:

@@ -99,12 +99,8 @@ def in_batches(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield images as bytes [n, C, H, W] and their labels, in their order, on a device.
 
-    Args:
-        images: in memory, as they are; or files, of which the middle is taken.
-        device: where they go.
-        workers: threads that read files; by default one per core.
-        side: of the images that are made of files, or of others in the end.
-        resize: to what the shorter side of a file's image is scaled before.
+    Those in memory stay as they are. Of files the shorter side is scaled to `resize` and the middle of `side` x `side`
+    is taken, by so many threads, by default one per core.
     """
     if isinstance(images, Files):
         size, at_once = batch_size(side * side, device), min(os.cpu_count() or 1, 16) if workers is None else workers

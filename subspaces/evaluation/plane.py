@@ -5,8 +5,9 @@ third (Gram and Schmidt, by a QR decomposition). A point of the plane is an affi
 weights are mixed like those of a simplex, off its domain too.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,13 +16,18 @@ from subspaces.core import geometry
 from subspaces.core.family import Subspace
 from subspaces.core.layout import Layout
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.answers import middle_of
-from subspaces.evaluation.points import coefficients, kind, outline, vertex_names
-from subspaces.evaluation.rows import Corner, Drawn, Plane
+from subspaces.evaluation import files
+from subspaces.evaluation.display import counted
+from subspaces.evaluation.measuring import Data, Metrics, measure
+from subspaces.evaluation.points import coefficients, kind, middle_of, outline, plan, vertex_names
+from subspaces.evaluation.predictor import Predictor
+from subspaces.evaluation.rows import About, Check, Corner, Drawn, Plane
+from subspaces.evaluation.session import Session
 from subspaces.evaluation.subject import Subject
 
 MARGIN = 0.2  # of the extent of the three networks, on every side
 SPLIT = "test"
+SIDE = 5  # cells of the plane's grid in each direction, from edge to edge, where statistics are checked
 
 
 @dataclass(frozen=True)
@@ -59,9 +65,13 @@ def corners(subject: Subject, others: Sequence[Network]) -> list[Network]:
     Without others these are its first three vertices; with one other its first and last, with two its midpoint.
     """
     m, shape = subject.shape.vertices, subject.shape
-    for other in others:
-        if other.subject is not None:
-            subject.check_alike(other.subject)
+    for other in (each.subject for each in others if each.subject is not None):
+        for what, ours in subject.alike.items():
+            if (theirs := other.alike.get(what)) != ours:
+                raise ArgumentError(
+                    f"{subject.folder} has the {what} {ours!r} and {other.folder} {theirs!r}: "
+                    f"a plane goes through networks of one {what}"
+                )
     chosen = {0: [0, 1, 2], 1: [0, m - 1]}.get(len(others), [])
     if len(set(chosen)) < len(chosen) or max(chosen, default=0) >= m:
         raise ArgumentError(
@@ -79,14 +89,14 @@ class Span:
     """The plane through three networks of a subject's architecture, and the coordinates in it."""
 
     def __init__(self, subject: Subject, networks: Sequence[Network]) -> None:
-        self.subject, self.networks, self.layout = subject, networks, subject.family.layout
+        self.subject, self.networks, self.groups = subject, networks, subject.family.layout.groups
         with torch.no_grad():
-            found = [network.rows(self.layout) for network in networks]
-            device = found[0][self.layout.groups[0].name].device
+            found = [network.rows(subject.family.layout) for network in networks]
+            device = found[0][self.groups[0].name].device
             self.omega = {  # each [3, n]
-                group.name: torch.stack([rows[group.name].to(device) for rows in found]) for group in self.layout.groups
+                group.name: torch.stack([rows[group.name].to(device) for rows in found]) for group in self.groups
             }
-        rows = _joined(self.omega[group.name] for group in self.layout.groups)
+        rows = _joined(self.omega[group.name] for group in self.groups)
         self.origin = rows[0]
         axes, places = torch.linalg.qr((rows[1:] - rows[0]).T)
         signs = places.diagonal().sign()  # the second is to the right of the first, the third above both
@@ -97,32 +107,16 @@ class Span:
             names = ", ".join(network.label for network in networks)
             raise ArgumentError(f"{names} lie on one line: a plane goes through three networks that do not")
 
-    def coordinates(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Return x and y of networks, float64 [k, n] -> [k, 2], and what of each is off the plane, [k, n]."""
-        steps = rows - self.origin
-        places = steps @ self.axes.T
-        return places, steps - places @ self.axes
-
     @torch.no_grad()
-    def weights(self, x: float, y: float) -> dict[str, Tensor]:
-        """Return the weights at a point of the plane: with c that add up to 1 and lead there."""
-        here = torch.tensor([1.0, x, y], dtype=torch.float64)
+    def weights(self, at: Sequence[float]) -> dict[str, Tensor]:
+        """Return the weights at x and y: with c that add up to 1 and lead there."""
+        here = torch.tensor([1.0, *at], dtype=torch.float64)
         c = torch.linalg.solve(torch.cat([torch.ones_like(here)[None], self.corners.T]), here)
         found: dict[str, Tensor] = {}
-        for group in self.layout.groups:
+        for group in self.groups:
             omega = self.omega[group.name]
             found |= group.unpack(geometry.mix(c.to(omega.device), omega))
         return found
-
-    def projected(self, family: Subspace, rows: Sequence[Sequence[float]]) -> tuple[Tensor, Tensor]:
-        """Return where points of a family, given by coefficients [k, m], fall in the plane, and how far off they lie.
-
-        Both are linear in the vertices: it takes the coordinates of those, and the products of what is off.
-        """
-        places, off = self.coordinates(_joined(family.omega[group.name] for group in self.layout.groups))
-        c = torch.tensor([list(row) for row in rows], dtype=torch.float64)
-        squares = torch.einsum("ki,ij,kj->k", c, off @ off.T, c)
-        return c @ places, squares.clamp_min(0).sqrt()
 
     def plane(self, cells: int, count: int, statistics_images: int, metrics: Sequence[str]) -> Plane:
         """Return the plane with nothing measured yet."""
@@ -159,10 +153,23 @@ class Span:
             found.append(self._drawn(one.family, one.label if single else f"{one.label} midpoint", [middle]))
         return found
 
-    def _drawn(self, family: Subspace, label: str, rows: Sequence[Sequence[float]]) -> Drawn:
-        places, distance = self.projected(family, rows)
-        x, y = places.T.tolist()
-        return Drawn(label, "path" if len(rows) > 1 else "point", x, y, distance.tolist())
+    def _drawn(self, family: Subspace, label: str, points: Sequence[Sequence[float]]) -> Drawn:
+        """Return where points of a family, given by coefficients, fall in the plane, and how far off it they lie.
+
+        Both are linear in the vertices: it takes the coordinates of those, and the products of what is off.
+        """
+        steps = _joined(family.omega[group.name] for group in self.groups) - self.origin  # [m, n]
+        places = steps @ self.axes.T
+        off = steps - places @ self.axes
+        c = torch.tensor([list(point) for point in points], dtype=torch.float64)
+        x, y = (c @ places).T.tolist()
+        distance = torch.einsum("ki,ij,kj->k", c, off @ off.T, c).clamp_min(0).sqrt()
+        return Drawn(label, "path" if len(points) > 1 else "point", x, y, distance.tolist())
+
+
+def _joined(groups: Iterable[Tensor]) -> Tensor:
+    """Return the vertices, given in groups [m, n], as rows of all their weights in float64."""
+    return torch.cat([rows.detach().cpu().double() for rows in groups], dim=1)
 
 
 def begun(plane: Plane) -> bool:
@@ -170,6 +177,88 @@ def begun(plane: Plane) -> bool:
     return any(cell is not None for grid in plane.values.values() for line in grid for cell in line)
 
 
-def _joined(groups: Iterable[Tensor]) -> Tensor:
-    """Return the vertices, given in groups [m, n], as rows of all their weights in float64."""
-    return torch.cat([rows.detach().cpu().double() for rows in groups], dim=1)
+class Places(NamedTuple):
+    """Some places by their numbers, what tells them from others, and what gives the weights at one."""
+
+    where: str
+    identity: Any
+    weights: Callable[[Any], Any]
+    at: list[list[float]]
+
+
+def measure_plane(session: Session, networks: Sequence[Network]) -> Places:
+    """Measure the cells that are missing in a plane; return some of them, from edge to edge."""
+    settings, subject = session.settings, session.subject
+    span = Span(subject, networks)
+    predictor = subject.predictor([SPLIT], settings.plane_statistics_batches, span.weights)
+    count = next((row.count for row in session.rows() if row.data == SPLIT), 0)
+    plane = span.plane(settings.cells, count, predictor.statistics_images, [each.name for each in session.shown])
+    numbers = [f"{value:.6g}" for corner in plane.corners for value in (corner.x, corner.y)]  # up to rounding
+    identity = {"name": plane.name, "corners": numbers, "cells": settings.cells, "count": count}
+    cells = {"of": "cell", **session.family, "statistics": settings.plane_statistics_batches, "plane": identity}
+    session.note({"of": "plane", **session.family, "name": plane.name}, {"plane": files.plain(plane), "cells": cells})
+    places = {(j, i): (x, y) for j, y in enumerate(plane.ys) for i, x in enumerate(plane.xs)}
+    missing = [cell for cell in places if session.find({**cells, "at": cell}, session.shown) is None]
+    tick = counted(session.progress, f"{subject.name}: plane", len(places) - len(missing), len(places))
+    for cell in missing:
+        values = _values(session, predictor, places[cell])
+        session.add({**cells, "at": cell}, {"values": values, "metrics": list(values)})
+        tick(1)
+    chosen = sorted({round(step * (len(plane.xs) - 1) / (SIDE - 1)) for step in range(SIDE)})  # in both directions
+    return Places(plane.name, identity, span.weights, [[plane.xs[i], plane.ys[j]] for j in chosen for i in chosen])
+
+
+def _values(session: Session, predictor: Predictor, point: Any) -> dict[str, float]:
+    """Return the metrics of one network that planes show."""
+    wanted = Metrics(About("point", "cell", []), [0], session.shown)
+    measure(predictor, [point], Data(SPLIT), [wanted])
+    return wanted.tally.values()
+
+
+def check_statistics(session: Session, plane: Places | None) -> None:
+    """Measure ends or vertices, the midpoint, and cells of a plane with statistics of other numbers of batches."""
+    wanted, subject = session.settings.check_statistics, session.subject
+    if not wanted:
+        return
+
+    def weights(at: Sequence[float]) -> Any:
+        return subject.weights(tuple(at) if len(at) > 1 else at[0])
+
+    items = plan(subject.shape, grid=(0.0, 1.0), random=0, triangle=0)
+    alphas = dict.fromkeys(place for item in items if item.role != "edge" for place in item.points)
+    at = [list(place) if isinstance(place, tuple) else [place] for place in alphas]
+    places = [Places("points", "points", weights, at), *([] if plane is None else [plane])]
+    total = len(wanted) * sum(len(each.at) for each in places)
+    tick = counted(session.progress, f"{subject.name}: statistics", 0, total)
+    for batches in wanted:
+        for some in places:
+            key = {"of": "checks", **session.family, "statistics": batches, "where": some.identity}
+            if session.find(key, session.shown) is None:
+                predictor = subject.predictor([SPLIT], batches, some.weights)
+                scores = [_values(session, predictor, tuple(numbers)) for numbers in some.at]
+                values = {name: [each[name] for each in scores] for name in scores[0]}
+                check = Check(some.where, some.at, SPLIT, predictor.statistics_images, values)
+                session.add(key, {"check": files.plain(check), "metrics": list(values)})
+            tick(len(some.at))
+
+
+def planes_of(session: Session) -> tuple[list[Plane], list[Check]]:
+    """Return all planes of the family, with what is measured of their cells, and the checks of statistics."""
+    planes: dict[str, Plane] = {}
+    identities: list[Any] = ["points"]
+    for _, values in session.items(of="plane", **session.family):
+        plane: Plane = session.built(Plane, values["plane"])
+        if set(plane.values) <= {each.name for each in session.metrics}:
+            for j in range(len(plane.ys)):
+                for i in range(len(plane.xs)):
+                    found = session.find({**values["cells"], "at": [j, i]})
+                    for name, grid in plane.values.items():
+                        grid[j][i] = None if found is None else found["values"].get(name)
+            planes[plane.name] = plane
+            identities.append(values["cells"]["plane"])
+    checks: dict[Any, Check] = {}
+    for key, values in session.items(of="checks", **session.family):
+        if key["where"] in identities:
+            check: Check = session.built(Check, values["check"])
+            checks[check.where, check.statistics_images] = check
+    return [planes[name] for name in sorted(planes)], [checks[key] for key in sorted(checks)]

@@ -1,4 +1,4 @@
-"""What networks answer, batch by batch, at any points of a family or among networks that are there already.
+"""What networks answer, batch by batch: points of a family, or networks that are there already.
 
 All points of a family are the same network with other weights, so a network is kept on the device for each of those
 that are asked together, and points are written into them. Batch-norm statistics belong to no point: they are made anew
@@ -16,7 +16,6 @@ from subspaces.core import functional, nested, randomness
 from subspaces.core.batchnorm import renew, tracked
 from subspaces.core.features import watch
 from subspaces.core.outputs import OutputCheck
-from subspaces.core.randomness import seeded
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.tasks import Task
 from subspaces.networks import registry
@@ -35,25 +34,23 @@ class Outputs(NamedTuple):
 
 
 class Predictor:
-    """Predicts at any points of a family, whose weights are written into copies of one network.
+    """Predicts at any points of a family, or with networks that are there already, by their numbers.
 
     Args:
-        network: with the architecture of the family; it is changed.
+        networks: one with the architecture of the family, which is changed; or several, which stay as they are: where
+            there are `statistics`, copies of those with batch norm get these.
         task: takes batches apart, and makes predictions of outputs.
         splits: the batches of each, walked over again and again.
-        statistics: training batches for batch-norm statistics.
-        weights: gives the weights at a point; one may also be passed as its weights.
-        batches: how many batches the statistics are of; by default all.
+        statistics: training batches for batch-norm statistics; `batches` of them, by default all.
+        weights: gives the weights at a point, which may also be passed as its weights; or the number of a network.
         dtype: of autocast.
         seed: of random numbers that are drawn while statistics are made, the same for every point.
         forward: runs a network on a batch; by default as the task takes a batch apart.
     """
 
-    _head: str | None = None
-
     def __init__(
         self,
-        network: nn.Module,
+        networks: nn.Module | Sequence[nn.Module],
         task: Task,
         splits: Mapping[str, Iterable[Any]],
         statistics: Any = None,
@@ -64,30 +61,50 @@ class Predictor:
         seed: int = 0,
         forward: Forward | None = None,
     ) -> None:
+        self._given = not isinstance(networks, nn.Module)
+        self._networks = [networks.eval()] if isinstance(networks, nn.Module) else [each.eval() for each in networks]
+        network = self._networks[0]
         self._forward, self._weights = forward or task.run, weights
         self._output_check = OutputCheck(getattr(task, "outputs", None))
         self.device = next((each.device for each in network.parameters()), torch.device("cpu"))
-        self.task, self.splits, self.seed, self.dtype = task, splits, seed, dtype
+        self.task, self.splits, self.seed, self.dtype, self._batches = task, splits, seed, dtype, batches
         named = network.named_parameters(remove_duplicate=False)
         self._names = {name for name, value in named if value.requires_grad}  # frozen ones are shared
-        self._networks = [network.eval().requires_grad_(False)]
-        self._statistics, self._batches = statistics if tracked(network) else None, batches
+        self._statistics = statistics if tracked(network) else None
+        self._head: str | None = None
         with suppress(ValueError):  # that it has no head which one could name
             self._head = registry.head_name(network)
         sizes: list[int] = [] if self._statistics is None else getattr(statistics, "sizes", [])[:batches]
-        self.expected_images = self.statistics_images = sum(sizes)  # of the statistics; 0 if that is not known yet
+        self.statistics_images = sum(sizes)  # 0 if that is not known yet
         self._known: dict[Any, list[Tensor]] = {}  # the buffers of norms at points
+        if not self._given:
+            network.requires_grad_(False)
+            return
+        if any(self._head not in dict(each.named_modules()) for each in self._networks):
+            self._head = None  # they differ
+        if statistics is not None:
+            self._networks = [self._renewed(each, statistics) for each in self._networks]
+
+    @torch.no_grad()
+    def _renewed(self, network: nn.Module, statistics: Any) -> nn.Module:
+        if not tracked(network):
+            return network
+        renewed = functional.copied(network)
+        self._renew_statistics(renewed, statistics)
+        return renewed
 
     @torch.no_grad()
     def prepare(self, points: Sequence[Any]) -> list[nn.Module]:
         """Return a network at each of these points, with batch-norm statistics of its own."""
+        if self._given:
+            return [self._networks[self._weights(point)] for point in points]
         while len(self._networks) < len(points):
             self._networks.append(functional.copied(self._networks[0]))
         for network, point in zip(self._networks, points, strict=False):
             given = isinstance(point, Mapping)
             self._write(network, point if given else self._weights(point))
             if self._statistics is not None:
-                self._recalibrate(network, self._statistics, None if given else point)
+                self._recalibrate(network, None if given else point)
         return self._networks[: len(points)]
 
     def outputs(
@@ -130,14 +147,14 @@ class Predictor:
     def _ask(self, networks: Sequence[nn.Module], batch: Any, seed: int | None, labelled: bool) -> Outputs:
         """Return what networks answer to a batch, with random numbers that start from a seed."""
         batch = nested.moved(batch, self.device)
-        target = self.task.target(batch) if labelled else self._zeros(batch)
+        if labelled:
+            target = self.task.target(batch)
+        else:
+            size = nested.batch_size(self.task.inputs(batch)) or 0
+            target = torch.zeros(size, dtype=torch.int64, device=self.device)
         with self._settings(seed):
             outputs = [self._run(network, batch) for network in networks]
         return self._parts(outputs, target)
-
-    def _zeros(self, batch: Any) -> Tensor:
-        size = nested.batch_size(self.task.inputs(batch)) or 0
-        return torch.zeros(size, dtype=torch.int64, device=self.device)
 
     def _parts(self, outputs: Sequence[tuple[Any, Tensor | None]], target: Any) -> Outputs:
         if outputs and not self._output_check.done:
@@ -147,8 +164,17 @@ class Predictor:
 
     def _run(self, network: nn.Module, batch: Any) -> tuple[Any, Tensor | None]:
         """Return the output on a batch, and what enters the head."""
-        with watch(network, self._head) as seen:
-            output = self._forward(network, batch)
+        try:
+            with watch(network, self._head) as seen:
+                output = self._forward(network, batch)
+        except RuntimeError as error:
+            number = self._networks.index(network) if self._given else 0
+            if number == 0 or isinstance(error, torch.OutOfMemoryError):
+                raise
+            raise ArgumentError(
+                f"network {number + 1} of {len(self._networks)}, a {type(network).__name__}, fails on a batch that the "
+                f"first one takes ({error}): expected networks that take the same inputs"
+            ) from error
         features = seen[-1].flatten(1).float() if seen and seen[-1].ndim > 1 else None
         return output, features
 
@@ -166,18 +192,18 @@ class Predictor:
         low = torch.autocast(
             self.device.type, self.dtype or torch.bfloat16, enabled=self.dtype is not None, cache_enabled=False
         )
-        with seeded(self.seed if seed is None else seed, self.device), low:
+        with randomness.seeded(self.seed if seed is None else seed, self.device), low:
             yield
 
-    def _recalibrate(self, network: nn.Module, statistics: Any, point: Any) -> None:
+    def _recalibrate(self, network: nn.Module, point: Any) -> None:
         """Make the statistics of a network's norms those of its point, from batches or as they were made before."""
         buffers = [buffer for norm in tracked(network).values() for buffer in norm.buffers(recurse=False)]
         if point is not None and point in self._known:
             torch._foreach_copy_(buffers, self._known[point])
             return
-        self._renew_statistics(network, statistics)
+        self._renew_statistics(network, self._statistics)
         if point is not None:
-            while len(self._known) >= KEPT:
+            if len(self._known) >= KEPT:
                 del self._known[next(iter(self._known))]
             self._known[point] = [buffer.clone() for buffer in buffers]
 
@@ -190,49 +216,3 @@ class Predictor:
 
         with self._settings():
             renew(network, statistics, run, batches=self._batches, seed=self.seed)
-
-
-class GivenNetworks(Predictor):
-    """Predicts with networks that are there already, by their numbers.
-
-    They stay as they are: where there are `statistics`, copies of those with batch norm get these.
-    """
-
-    def __init__(
-        self,
-        networks: Sequence[nn.Module],
-        task: Task,
-        splits: Mapping[str, Iterable[Any]],
-        statistics: Iterable[Any] | None = None,
-        **options: Any,
-    ) -> None:
-        super().__init__(networks[0], task, splits, statistics, **options)
-        self._networks = [network.eval() for network in networks]
-        if any(self._head not in dict(network.named_modules()) for network in networks):
-            self._head = None  # they differ
-        if statistics is not None:
-            self._networks = [self._renewed(network, statistics) for network in self._networks]
-
-    @torch.no_grad()
-    def _renewed(self, network: nn.Module, statistics: Iterable[Any]) -> nn.Module:
-        if not tracked(network):
-            return network
-        renewed = functional.copied(network)
-        self._renew_statistics(renewed, statistics)
-        return renewed
-
-    def prepare(self, points: Sequence[Any]) -> list[nn.Module]:
-        """Return the networks at these vertices."""
-        return [self._networks[self._weights(point)] for point in points]
-
-    def _run(self, network: nn.Module, batch: Any) -> tuple[Any, Tensor | None]:
-        try:
-            return super()._run(network, batch)
-        except RuntimeError as error:
-            number = self._networks.index(network)
-            if number == 0 or isinstance(error, torch.OutOfMemoryError):
-                raise
-            raise ArgumentError(
-                f"network {number + 1} of {len(self._networks)}, a {type(network).__name__}, fails on a batch that the "
-                f"first one takes ({error}): expected networks that take the same inputs"
-            ) from error

@@ -1,26 +1,109 @@
-"""What all measurements of a subject come to: its evaluation."""
+"""What is measured of a subject, and what all measurements come to: its evaluation."""
 
 import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from subspaces.evaluation import planning
-from subspaces.evaluation.cells import check_statistics, measure_plane, planes_of
+from subspaces.errors import ArgumentError
+from subspaces.evaluation import shifted_data
+from subspaces.evaluation.answers import ANSWERS, SOUP
 from subspaces.evaluation.choices import choose
 from subspaces.evaluation.evaluation import FILE, Evaluation
 from subspaces.evaluation.examples import SPLIT, examples_of
 from subspaces.evaluation.images import Progress
 from subspaces.evaluation.metrics import Metric
-from subspaces.evaluation.plane import Network, corners
-from subspaces.evaluation.points import kind
-from subspaces.evaluation.rows import Choice, Examples, Row
+from subspaces.evaluation.plane import Network, check_statistics, corners, measure_plane, planes_of
+from subspaces.evaluation.points import Item, average_of, kind, plan
+from subspaces.evaluation.rows import Answered, Choice, Examples, Row
 from subspaces.evaluation.session import Session
 from subspaces.evaluation.settings import Settings
 from subspaces.evaluation.subject import Subject
+from subspaces.text import listed
+
+PAIRS = 6  # of opposite points along a line or curve on shifted data, the midpoint among them, which are 11 points
 
 
 class PredictionWarning(UserWarning):
     """Predictions that are NaN."""
+
+
+def check(subject: Subject, settings: Settings, others: Sequence[Network]) -> None:
+    """Refuse what cannot be measured of a subject before anything is."""
+    _chosen_on(subject, settings)
+    shifted_data.check(subject, settings.corruptions)
+    shifted_data.outliers_of(subject, settings.outliers)
+    for name, wanted in (("plane", settings.wants_plane), ("check_statistics", settings.check_statistics)):
+        if wanted and subject.networks:
+            raise ArgumentError(
+                f"{name}=…: {subject.name} is no family of networks; expected a Subspace, or a run of one"
+            )
+    if settings.wants_plane:
+        corners(subject, others)
+    if _wants_soup(subject, settings):
+        _check_soup(subject)
+    elif not _items_of(subject, settings)[1]:
+        asked, usual = listed(settings.answers), ", ".join(map(repr, subject.answers))
+        raise ArgumentError(f"answers={asked}: {subject.name} has none of these; expected some such as {usual}")
+
+
+def _chosen_on(subject: Subject, settings: Settings) -> list[str]:
+    """Return the split on which to choose, if there is one."""
+    if settings.choose_on == "auto":
+        return [split for split in subject.splits if split == "validation"]
+    if settings.choose_on not in subject.splits:
+        raise ArgumentError(
+            f"choose_on={settings.choose_on!r}: {subject.name} held no images out; train with --validation (or pass "
+            "validation=), or choose on the test set, which is marked"
+        )
+    return [settings.choose_on]
+
+
+def _wants_soup(subject: Subject, settings: Settings) -> bool:
+    return SOUP in (settings.answers or subject.answers)
+
+
+def _check_soup(subject: Subject) -> None:
+    """Refuse a soup of what cannot be averaged, or without examples to choose by."""
+    if subject.networks:
+        raise ArgumentError(
+            f"answers={SOUP}: {subject.name} is no family of networks; make one of them with "
+            f"Subspace.from_modules(networks, Simplex({subject.shape.vertices}))"
+        )
+    average_of(subject.shape, [0])
+    if "validation" not in subject.splits:
+        raise ArgumentError(
+            f"answers={SOUP}: {subject.name} held no images out, by which it is chosen; train with --validation (or "
+            "pass validation=)"
+        )
+
+
+def _items_of(
+    subject: Subject, settings: Settings, soup: tuple[int, ...] | None = None
+) -> tuple[list[Item], list[Answered]]:
+    """Return everything that is to be measured of a subject, and how it answers, in words."""
+    points: Any = {"grid": settings.grid, "random": settings.random, "triangle": settings.triangle}
+    walk = [] if subject.networks else plan(subject.shape, **points, seed=subject.seed)
+    family = subject.terms._replace(walk=walk, masks=settings.dropout_passes, soup=soup)
+    items, wanted = list(walk), [ANSWERS.find(name) for name in settings.answers or subject.answers]
+    averages = subject.task.averages
+    for item in (answer.item(family) for answer in wanted):
+        if item is not None:
+            known = [row for each in items for row in each.rows(averages)]
+            items += [] if all(row in known for row in item.rows(averages)) else [item]
+    answers = [answer.of(family, averages[0]) for answer in wanted]
+    return items, [each for each in answers if each is not None]
+
+
+def _thinned(subject: Subject, items: Sequence[Item], answers: Sequence[Answered]) -> list[Item]:
+    """Return the items of all answers and some of a walk: pairs along a line or curve, vertices and the midpoint."""
+    averages = subject.task.averages[:1]
+    if kind(subject.shape) == "interval":
+        walk = [item for item in items if item.ensemble == "along"]
+        last = len(walk) - 1
+        kept = [walk[round(step * last / (PAIRS - 1))] for step in range(PAIRS)] if len(walk) > PAIRS else walk
+    else:
+        kept = [item for item in items if item.role in ("vertex", "midpoint")]
+    return [item for item in items if item in kept or any(a.is_of(r) for r in item.rows(averages) for a in answers)]
 
 
 def evaluate(
@@ -36,23 +119,20 @@ def evaluate(
     `command` is the command line that asks for it, which is kept with those before.
     """
     session = Session(subject, metrics, settings, progress)
-    items, answers = planning.items_of(subject, settings)
+    items, answers = _items_of(subject, settings)
     session.walk(items)
-    if planning.wants_soup(subject, settings):
-        items, answers = planning.items_of(subject, settings, session.soup())
+    if _wants_soup(subject, settings):
+        items, answers = _items_of(subject, settings, session.soup())
         session.walk(items)
     plane = measure_plane(session, corners(subject, others)) if settings.wants_plane else None
     check_statistics(session, plane)
-    asked = [*session.shifts(items, answers), *session.outliers(items, answers)]
-    rows = session.rows(asked)
-    earlier = _earlier(session)
-    same = earlier is not None and earlier.statistics.get("batches") == settings.statistics_batches
-    splits = {row.data: row.count for row in rows if not row.group}
+    rows = session.rows(session.others(_thinned(subject, items, answers)))
+    earlier = _earlier(subject)
     dataset = subject.dataset if earlier is None else earlier.dataset
+    splits = {row.data: row.count for row in rows if not row.group}
     planes, checks = planes_of(session)
     statistics = {"images": session.images(), **subject.noted, "batches": settings.statistics_batches}
-    said = "" if earlier is None else earlier.command
-    before = earlier.choices if earlier is not None and same else []
+    commands = [*([] if earlier is None else earlier.command.splitlines()), command]
     found = Evaluation(
         name=subject.name,
         shape={
@@ -69,10 +149,10 @@ def evaluate(
         statistics=statistics,
         rows=rows,
         planes=planes,
-        choices=_choices(session, rows, [each.chosen_on for each in before]),
+        choices=_choices(session, rows, earlier),
         checks=checks,
         examples=_examples(session, rows, earlier),
-        command="\n".join(dict.fromkeys(filter(None, [*said.splitlines(), command]))),
+        command="\n".join(dict.fromkeys(filter(None, commands))),
         **subject.trained(statistics),
     )
     if subject.folder is not None and (session.measured or _content(found) != _content(earlier)):
@@ -87,24 +167,25 @@ def _content(found: Evaluation | None) -> dict[str, Any]:
     return {} if found is None else {name: each for name, each in vars(found).items() if name not in told}
 
 
-def _earlier(session: Session) -> Evaluation | None:
+def _earlier(subject: Subject) -> Evaluation | None:
     """Return the evaluation that is there, of the same family."""
-    folder = session.subject.folder
-    if folder is None or not (folder / FILE).exists():
+    if subject.folder is None or not (subject.folder / FILE).exists():
         return None
-    found = Evaluation.read(folder)
-    return found if found.family == session.subject.checksum else None
+    found = Evaluation.read(subject.folder)
+    return found if found.family == subject.checksum else None
 
 
-def _choices(session: Session, rows: Sequence[Row], before: Sequence[str]) -> list[Choice]:
+def _choices(session: Session, rows: Sequence[Row], earlier: Evaluation | None) -> list[Choice]:
     """Return the choices on the splits that are asked for, and on those on which there are choices already."""
+    same = earlier is not None and earlier.statistics.get("batches") == session.settings.statistics_batches
+    before = [each.chosen_on for each in earlier.choices] if earlier is not None and same else []
     midpoint = next((row for row in rows if row.role == "midpoint" and not row.group), None)
     middle = {}
     for split in dict.fromkeys(row.data for row in rows if not row.group):
         predicted = None if midpoint is None else session.predicted(midpoint.alphas[0], split)
         if predicted is not None:
             middle[split] = predicted.each(session.labels(split))
-    wanted = dict.fromkeys([*before, *session.settings.chosen_on(session.subject)])
+    wanted = dict.fromkeys([*before, *_chosen_on(session.subject, session.settings)])
     return [choice for split in wanted for choice in choose(rows, split, session.shown, middle)]
 
 
@@ -130,7 +211,7 @@ def _warn_of_broken(session: Session) -> None:
     if not session.broken:
         return
     worst = max(session.broken, key=lambda one: (one.broken / one.of, one.data == SPLIT, one.about.kind == "point"))
-    of = f"alpha = {' and '.join(map(str, worst.about.alphas))}" if session.subject.walks else "the network"
+    of = "the network" if session.subject.networks else f"alpha = {' and '.join(map(str, worst.about.alphas))}"
     others = len(session.broken) - 1
     more = f", and some in {others} other measurements" if others else ""
     warnings.warn(

@@ -1,8 +1,8 @@
-"""Measuring what is missing of one subject: lists of networks, averages and data, which are handed to the loop."""
+"""Measuring what is missing of one subject: networks, averages and data, which are handed to the loop."""
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from subspaces.core.files import damaged
 from subspaces.errors import ArgumentError
-from subspaces.evaluation import examples, files, outliers, shifted_data
+from subspaces.evaluation import examples, files, shifted_data
 from subspaces.evaluation.choices import greedy
 from subspaces.evaluation.display import counted
 from subspaces.evaluation.evaluation import REMEDY, merged
@@ -19,14 +19,14 @@ from subspaces.evaluation.examples import Predicted
 from subspaces.evaluation.frames import OUTLIERS
 from subspaces.evaluation.images import Progress
 from subspaces.evaluation.measurements import FILE, Measurements
-from subspaces.evaluation.measuring import Distances, Metrics, measure, members_of
+from subspaces.evaluation.measuring import Data, Metrics, Scores, measure, members_of
 from subspaces.evaluation.metrics import Metric
-from subspaces.evaluation.planning import thinned
-from subspaces.evaluation.points import Item, average_of, row_of, to_alpha
+from subspaces.evaluation.outliers import told_apart
+from subspaces.evaluation.points import Item, Place, average_of, coefficients, to_alpha, to_place
 from subspaces.evaluation.predictor import Predictor
-from subspaces.evaluation.rows import About, Answered, Row
+from subspaces.evaluation.rows import About, Row
 from subspaces.evaluation.settings import Settings
-from subspaces.evaluation.subject import Data, Subject
+from subspaces.evaluation.subject import Subject
 from subspaces.evaluation.tasks import Classification
 
 PRECISIONS = ("float32", "bfloat16")
@@ -54,21 +54,15 @@ class Session:
         # whatever the device chooses by itself may change from one call to the next; what is asked for is kept
         self.precisions = [own] if settings.precision != "auto" else list(dict.fromkeys([own, *PRECISIONS]))
         self.broken: list[Broken] = []
+        self.shown = [each for each in self.metrics if each.name in self.task.shown] or self.metrics[:2]  # by planes
+        self.headlines = [each for each in self.metrics if each.headline] or self.metrics  # on shifted data
 
     @cached_property
     def predictor(self) -> Predictor:
         """What predicts at the points of the subject."""
         return self.subject.predictor(self.subject.splits, self.settings.statistics_batches)
 
-    @property
-    def shown(self) -> list[Metric]:
-        """The metrics that planes show and by which points are chosen: those that the task names, or the first two."""
-        return [each for each in self.metrics if each.name in self.task.shown] or self.metrics[:2]
-
-    @property
-    def headlines(self) -> list[Metric]:
-        """The metrics that are measured on shifted data."""
-        return [each for each in self.metrics if each.headline] or self.metrics
+    # What is known
 
     def find(self, key: Mapping[str, Any], metrics: Sequence[Metric] = ()) -> dict[str, Any] | None:
         """Return what was measured of a key, in a precision that may be taken."""
@@ -76,93 +70,162 @@ class Session:
         found = (self.known.find({**key, "precision": precision}, names) for precision in self.precisions)
         return next((each for each in found if each is not None), None)
 
+    def items(self, **parts: Any) -> Iterator[tuple[Mapping[str, Any], dict[str, Any]]]:
+        """Yield what is known under a key with these parts, what counts more after what counts less."""
+        for precision in reversed(self.precisions):
+            yield from self.known.items(**parts, precision=precision)
+
     def add(self, key: Mapping[str, Any], values: dict[str, Any]) -> None:
         """Keep what was measured, and before the first of it where."""
         precision = {"precision": self.precisions[0]}
         if not self.measured:
-            here = {**self.subject.environment}
-            key_of_place = {"of": "environment", **self.how, **precision, "where": {**here, "time": ""}}
-            if self.known.find(key_of_place) is None:
-                self.known.add(key_of_place, {"time": here.get("time", "")})
+            here = self.subject.environment
+            place = {"of": "environment", **self.how, **precision, "where": {**here, "time": ""}}
+            if self.known.find(place) is None:
+                self.known.add(place, {"time": here.get("time", "")})
             self.measured = True
         self.known.add({**key, **precision}, values)
 
+    def note(self, key: Mapping[str, Any], values: dict[str, Any]) -> None:
+        """Keep what describes measurements, unless it is kept already."""
+        if self.find(key) != json.loads(json.dumps(values)):
+            self.add(key, values)
+
     # Rows
 
-    def key(self, data: Data, about: About) -> dict[str, Any]:
-        """Return what a row is of, and how it is made."""
-        return {"of": "row", **self.how, **data.key, **vars(about)}
-
-    def missing(
-        self, items: Sequence[Item], data: Data, metrics: Sequence[Metric], averages: Sequence[str]
-    ) -> list[Item]:
-        """Return the items that are not, or not wholly, measured; nobody knows what loaders of the user's own hold."""
-        if data.group and data.source == "given":
-            return list(items)
-
-        def whole(item: Item) -> bool:
-            for about in item.rows(averages):
-                found = self.find(self.key(data, about), metrics)
-                keeps = self.task.keeps and not data.group and about.kind == "point"
-                if found is None or (keeps and "predicted" not in found):
-                    return False
-            return True
-
-        return [item for item in items if not whole(item)]
-
-    def walk(self, items: Sequence[Item]) -> bool:
-        """Measure what is missing of items on all splits, and say whether there was any."""
-        splits = [Data(name, source="") for name in sorted(self.subject.splits, key=lambda name: name != "validation")]
-        lacking = [item for split in splits for item in self.missing(items, split, self.metrics, self.task.averages)]
-        missing = [item for item in items if item in lacking]
+    def walk(self, items: Sequence[Item]) -> None:
+        """Measure what is missing of items on all splits."""
+        splits = [Data(name) for name in sorted(self.subject.splits, key=lambda name: name != "validation")]
+        averages = self.task.averages
+        missing = [item for item in items if any(self._lacks(item, split, self.metrics, averages) for split in splits)]
         total, left = (sum(len(item.points) for item in some) for some in (items, missing))
         tick = counted(self.progress, self.subject.name, total - left, total)
         for item in missing:
             self._walk(item, splits)
             tick(len(item.points))
-        return bool(missing)
 
     def _walk(self, item: Item, splits: Sequence[Data]) -> None:
         """Measure an item; a temperature that is fitted on the validation examples is for the others."""
-        temperatures: list[float | None] = [None] * len(item.rows(self.task.averages))
+        averages = self.task.averages
+        temperatures: dict[str, float | None] = {}
         for split in splits:
             fits = split.name == "validation" and isinstance(self.task, Classification)
-            points, passes, asked = members_of([item], self.task.averages)
-            wanted = [
-                Metrics(about, members, self.metrics, known, fits, self.task.keeps and about.kind == "point", True)
-                for (about, members), known in zip(asked, temperatures, strict=True)
-            ]
-            distances = Distances(self.task.distances, wanted[-1].members) if item.ensemble else None
-            for each in wanted:
-                each.distances = distances if each.about.kind == "ensemble" else None
-            outputs = self.predictor.outputs(points, split.name, passes=passes, seed=self.subject.seed)
-            count = measure(self.task, outputs, [*wanted, *([] if distances is None else [distances])])
-            if not count:
-                raise ArgumentError(f"the {split.name} loader has no examples: expected at least one batch")
-            for each in wanted:
-                self._add_row(each, split, count, self.metrics)
-            if fits:
-                temperatures = [each.fitted() for each in wanted]
 
-    def _add_row(self, found: Metrics, data: Data, count: int, metrics: Sequence[Metric]) -> None:
-        if found.tally.broken:
-            self.broken.append(Broken(found.about, data.name, found.tally.broken, count))
-        row = row_of(self.subject.shape, found.about, **data.key, count=count, **found.found())
-        values = {
-            "row": files.plain(row),
-            "metrics": [each.name for each in metrics],
-            "images": self.predictor.statistics_images,
-        }
-        if (kept := found.kept()) is not None:
-            predicted, labels = kept
-            key = {"of": "labels", **self.family, "data": data.name, "precision": self.precisions[0]}
-            earlier = self.known.find(key)
-            if earlier is None:
-                self.known.add(key, {"labels": examples.to_text(labels)})
-            else:
-                examples.same_order(data.name, examples.from_text(earlier["labels"]).long(), labels)
-            values["predicted"] = predicted.to_text()
-        self.add(self.key(data, found.about), values)
+            def wanted(about: About, members: Sequence[int], fits: bool = fits) -> Metrics:
+                return Metrics(
+                    about,
+                    members,
+                    self.metrics,
+                    distances=self.task.distances if about.average == averages[0] else (),
+                    temperature=temperatures.get(str(about)),
+                    fits=fits,
+                    keeps=self.task.keeps and about.kind == "point",
+                    curves=True,
+                )
+
+            rows, count = self._measure([item], split, averages, wanted)
+            diversity = next((found for each in rows if (found := each.diversity()) is not None), None)
+            for each in rows:
+                together = {"diversity": diversity} if each.about.kind == "ensemble" else {}
+                self._add_row(each.about, split, count, self.metrics, {**each.found(), **together}, each)
+                temperatures[str(each.about)] = each.fitted() if fits else None
+
+    def others(self, items: Sequence[Item]) -> list[Data]:
+        """Measure what is missing of items on shifted data and against outliers, and return all of these data."""
+        averages = self.task.averages[:1]
+        inside: dict[str, dict[str, Tensor]] = {}  # the scores of the test examples
+
+        def shift(some: Sequence[Item], data: Data) -> None:
+            def wanted(about: About, members: Sequence[int]) -> Metrics:
+                return Metrics(about, members, self.headlines)
+
+            rows, count = self._measure(some, data, averages, wanted, joined=True)
+            for each in rows:
+                self._add_row(each.about, data, count, self.headlines, each.found(), each)
+
+        def tell_apart(some: Sequence[Item], data: Data) -> None:
+            if not inside:
+                known, _ = self._measure(items, Data("test"), averages, Scores)
+                inside.update({str(each.about): each.found() for each in known})
+            rows, count = self._measure(some, data, averages, Scores, labelled=False)
+            for each in rows:
+                scores = each.found()
+                if broken := int(scores["entropy"].isnan().sum()):
+                    self.broken.append(Broken(each.about, data.name, broken, count))
+                self._add_row(each.about, data, count, (), {"metrics": told_apart(inside[str(each.about)], scores)})
+
+        shifted = shifted_data.sets_of(self.subject, self.settings.corruptions)
+        outliers = shifted_data.outliers_of(self.subject, self.settings.outliers)
+        self._on_each("shifts", shifted, items, self.headlines, shift)
+        self._on_each("outliers", outliers, items, (), tell_apart)
+        return [*shifted, *outliers]
+
+    def _on_each(
+        self,
+        what: str,
+        sets: Sequence[Data],
+        items: Sequence[Item],
+        metrics: Sequence[Metric],
+        work: Callable[[Sequence[Item], Data], None],
+    ) -> None:
+        averages = self.task.averages[:1]
+        missing = {data: [item for item in items if self._lacks(item, data, metrics, averages)] for data in sets}
+        missing = {data: some for data, some in missing.items() if some}
+        if sets:
+            tick = counted(self.progress, f"{self.subject.name}: {what}", len(sets) - len(missing), len(sets))
+        for data, some in missing.items():
+            work(some, data)
+            tick(1)
+
+    def _measure(
+        self, items: Sequence[Item], data: Data, averages: Sequence[str], make: Callable[..., Any], **how: Any
+    ) -> tuple[list[Any], int]:
+        points, passes, asked = members_of(items, averages)
+        wanted = [make(about, members) for about, members in asked]
+        return wanted, measure(self.predictor, points, data, wanted, passes=passes, seed=self.subject.seed, **how)
+
+    def _key(self, data: Data, about: About) -> dict[str, Any]:
+        return {"of": "row", **self.how, **data.key, **vars(about)}
+
+    def _lacks(self, item: Item, data: Data, metrics: Sequence[Metric], averages: Sequence[str]) -> bool:
+        """Say whether an item is not wholly measured; nobody knows what loaders of the user's own hold."""
+        if data.source == "given":
+            return True
+        for about in item.rows(averages):
+            found = self.find(self._key(data, about), metrics)
+            keeps = self.task.keeps and not data.group and about.kind == "point"
+            if found is None or (keeps and "predicted" not in found):
+                return True
+        return False
+
+    def _add_row(
+        self,
+        about: About,
+        data: Data,
+        count: int,
+        metrics: Sequence[Metric],
+        found: dict[str, Any],
+        measured: Metrics | None = None,
+    ) -> None:
+        places = [coefficients(self.subject.shape, to_place(alpha)) for alpha in about.alphas]
+        row = Row(coefficients=places, **vars(about), **data.key, count=count, **found)
+        values = {"row": files.plain(row), "metrics": [each.name for each in metrics] or list(row.metrics)}
+        if measured is not None:
+            values["images"] = self.predictor.statistics_images
+            if measured.tally.broken:
+                self.broken.append(Broken(about, data.name, measured.tally.broken, count))
+            if (kept := measured.kept()) is not None:
+                values["predicted"] = kept[0].to_text()
+                self._keep_labels(data.name, kept[1])
+        self.add(self._key(data, about), values)
+
+    def _keep_labels(self, split: str, labels: Tensor) -> None:
+        key = {"of": "labels", **self.family, "data": split, "precision": self.precisions[0]}
+        earlier = self.known.find(key)
+        if earlier is None:
+            self.known.add(key, {"labels": examples.to_text(labels)})
+        else:
+            examples.same_order(split, examples.from_text(earlier["labels"]).long(), labels)
 
     def soup(self) -> tuple[int, ...]:
         """Return the vertices of the greedy soup; what is tried are points of the family, as measured as the others."""
@@ -171,77 +234,19 @@ class Session:
 
         def merit(vertices: tuple[int, ...]) -> float:
             place = average_of(self.subject.shape, vertices)
-            known = {str(row.alphas): row for row in self.rows() if row.data == "validation" and row.kind == "point"}
-            row = known.get(str([to_alpha(place)]))
-            if row is None:
+            if not (rows := self._validated(place)):
                 self.walk([Item("candidate", (place,))])
-                row = next(row for row in self.rows() if row.data == "validation" and row.alphas == [to_alpha(place)])
+                rows = self._validated(place)
             tick(1)
-            return metric.merit(row.metrics[metric.name])
+            return metric.merit(rows[0].metrics[metric.name])
 
         return greedy(range(count), merit)
 
-    def shifts(self, items: Sequence[Item], answers: Sequence[Answered]) -> list[Data]:
-        """Measure what is missing on shifted data: some points along the walk, and all answers."""
-        sets, averages = shifted_data.sets_of(self.subject, self.settings.corruptions), self.task.averages[:1]
-        chosen = thinned(self.subject, items, answers)
-        missing = [(each, some) for each in sets if (some := self.missing(chosen, each, self.headlines, averages))]
-        if sets:
-            tick = counted(self.progress, f"{self.subject.name}: shifts", len(sets) - len(missing), len(sets))
-        for data, some in missing:
-            points, passes, asked = members_of(some, averages)
-            wanted = [Metrics(about, members, self.headlines) for about, members in asked]
-            outputs = self.predictor.outputs(points, data.batches(), passes=passes, seed=self.subject.seed)
-            count = measure(self.task, outputs, wanted, joined=True)
-            if not count:
-                raise ArgumentError(f"the loader of {data.name!r} has no examples: expected at least one batch")
-            for each in wanted:
-                self._add_row(each, data, count, self.headlines)
-            tick(1)
-        return sets
-
-    def outliers(self, items: Sequence[Item], answers: Sequence[Answered]) -> list[Data]:
-        """Measure what is missing against outliers: some points along the walk, and all answers."""
-        sets = outliers.sets_of(self.subject, self.settings.outliers)
-        chosen = thinned(self.subject, items, answers)
-        missing = [(each, some) for each in sets if (some := self.missing(chosen, each, (), self.task.averages[:1]))]
-        if sets:
-            tick = counted(self.progress, f"{self.subject.name}: outliers", len(sets) - len(missing), len(sets))
-        if missing:
-            inside = self._scores(chosen, self.subject.tested(), labelled=True)
-        for data, some in missing:
-            outside = self._scores(some, data.batches(), labelled=False)
-            for name, (about, scores) in outside.items():
-                unsure = scores["entropy"]
-                if broken := int(unsure.isnan().sum()):
-                    self.broken.append(Broken(about, data.name, broken, len(unsure)))
-                metrics = outliers.told_apart(inside[name][1], scores)
-                row = row_of(self.subject.shape, about, **data.key, count=len(unsure), metrics=metrics)
-                self.add(self.key(data, about), {"row": files.plain(row), "metrics": list(metrics)})
-            tick(1)
-        return sets
-
-    def _scores(
-        self, items: Sequence[Item], batches: Any, labelled: bool
-    ) -> dict[str, tuple[About, dict[str, Tensor]]]:
-        """Return the scores of all examples for every row of items."""
-        points, passes, asked = members_of(items, self.task.averages[:1])
-        wanted = [outliers.Scores(about, members) for about, members in asked]
-        seed = self.subject.seed
-        measure(self.task, self.predictor.outputs(points, batches, passes=passes, seed=seed, labelled=labelled), wanted)
-        return {str(each.about): (each.about, each.found()) for each in wanted}
-
-    def note(self, key: Mapping[str, Any], values: dict[str, Any]) -> None:
-        """Keep what describes measurements, unless it is kept already."""
-        if self.find(key) != json.loads(json.dumps(values)):
-            self.add(key, values)
+    def _validated(self, place: Place) -> list[Row]:
+        rows = (row for row in self.rows() if row.data == "validation" and row.kind == "point")
+        return [row for row in rows if row.alphas == [to_alpha(place)]]
 
     # What it all comes to
-
-    def items(self, **parts: Any) -> Iterator[tuple[Mapping[str, Any], dict[str, Any]]]:
-        """Yield what is known under a key with these parts, what counts more after what counts less."""
-        for precision in reversed(self.precisions):
-            yield from self.known.items(**parts, precision=precision)
 
     def rows(self, asked: Sequence[Data] = ()) -> list[Row]:
         """Return all rows that were made so; of data with one name and severity of one source, that of `asked`."""
@@ -251,17 +256,17 @@ class Session:
         found: list[Row] = []
         for key, values in self.items(of="row", **self.how):
             wanted = names.get(key["group"], headlines)
-            if wanted is not None and not set(wanted) <= set(values["metrics"]):
-                continue
-            row = self._row(values, wanted)
-            found.append(row)
-            sources[row.data, row.severity, row.group == OUTLIERS] = row.source
+            if wanted is None or set(wanted) <= set(values["metrics"]):
+                row = self._row(values, wanted)
+                found.append(row)
+                sources[row.data, row.severity, row.group == OUTLIERS] = row.source
         sources |= {(each.name, each.severity, each.group == OUTLIERS): each.source for each in asked}
         return merged(
             [], (row for row in found if sources[row.data, row.severity, row.group == OUTLIERS] == row.source)
         )
 
     def _row(self, values: dict[str, Any], wanted: Sequence[str] | None) -> Row:
+        """Return a row with the metrics that are wanted."""
         row: Row = self.built(Row, values["row"])
         if wanted is None or len(wanted) == len(values["metrics"]):
             return row

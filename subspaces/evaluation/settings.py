@@ -10,10 +10,9 @@ from torch import nn
 
 from subspaces.core import checks
 from subspaces.errors import ArgumentError
-from subspaces.evaluation import outliers, shifted_data
+from subspaces.evaluation import shifted_data
 from subspaces.evaluation.answers import ANSWERS
 from subspaces.evaluation.points import GRID
-from subspaces.evaluation.subject import Subject
 from subspaces.text import nearest, one_of
 
 ChooseOn = Literal["auto", "validation", "test"]
@@ -85,7 +84,7 @@ class Settings:
         one_of("choose_on", self.choose_on, get_args(ChooseOn))
         one_of("precision", self.precision, get_args(Precision))
         object.__setattr__(self, "corruptions", shifted_data.wanted(self.corruptions))
-        object.__setattr__(self, "outliers", outliers.wanted(self.outliers))
+        object.__setattr__(self, "outliers", shifted_data.wanted_outliers(self.outliers))
         self._set("grid", checks.number, "a list of finite numbers, such as [0, 0.5, 1]", POINTS)
         batches = partial(checks.whole, least=1, most=10**6, beside=" batches each")
         self._set("check_statistics", batches, "a list of numbers of batches, such as [10, 50]", CHECKS)
@@ -103,17 +102,6 @@ class Settings:
     def wants_plane(self) -> bool:
         """Whether a plane is measured."""
         return self.plane or bool(self.through)
-
-    def chosen_on(self, subject: Subject) -> list[str]:
-        """Return the split on which to choose, if there is one."""
-        if self.choose_on == "auto":
-            return [split for split in subject.splits if split == "validation"]
-        if self.choose_on not in subject.splits:
-            raise ArgumentError(
-                f"choose_on={self.choose_on!r}: {subject.name} held no images out; train with --validation (or pass "
-                "validation=), or choose on the test set, which is marked"
-            )
-        return [self.choose_on]
 
 
 def _network(name: str, value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Shifted examples: made of the test images, read from a folder of such, or loaders of the user's own."""
+"""Shifted examples: made of the test images, read from a folder, or loaders of the user's own; and outliers."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,7 +10,9 @@ from typing import Any
 from subspaces.core import checks
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.corruptions import CORRUPTIONS, SEVERITIES, corrupt, names_in, published
-from subspaces.evaluation.subject import Data, Subject
+from subspaces.evaluation.frames import OUTLIERS
+from subspaces.evaluation.measuring import Data
+from subspaces.evaluation.subject import Subject
 from subspaces.text import listed, nearest
 
 EXPECTED = "names such as ['fog', 'snow'], 'all', 'extra', a Corruptions, a folder, or loaders such as {'rain': loader}"
@@ -18,6 +20,8 @@ EXTRA = "extra"  # the group of corruptions that are kept for validation
 ANY = tuple(map(str, range(100_000)))  # classes of the user's own, whose names nobody knows
 Given = dict[tuple[str, int], Iterable[Any]]
 """Loaders by name and severity, 0 where there is none."""
+Outliers = dict[str, Iterable[Any] | str | Path]
+"""Loaders by name, or what names a data set or a folder, as only a run knows it."""
 
 
 @dataclass(frozen=True)
@@ -113,12 +117,10 @@ def _is_folder(text: str) -> bool:
 
 
 def _given(loaders: Mapping[Any, Any]) -> Given:
-    """Return loaders by name and severity."""
     found: Given = {}
     for name, each in loaders.items():
-        by_severity = each if isinstance(each, Mapping) else {0: each}
-        for severity, loader in by_severity.items():
-            where = f"corruptions={{{name!r}: …}}"
+        where = f"corruptions={{{name!r}: …}}"
+        for severity, loader in (each if isinstance(each, Mapping) else {0: each}).items():
             found[str(name), checks.whole(f"{where}: severity", severity, 0)] = checks.batches(where, loader)
     if not found:
         raise ArgumentError("corruptions={}: expected at least one loader, such as {'rain': {1: loader}}")
@@ -135,7 +137,12 @@ def check(subject: Subject, what: Corruptions | Given | None) -> None:
         if lacking:
             held = f"it holds {listed(there)}" if there else "it holds none at all"
             raise FileNotFoundError(f"{what.folder}: found no {lacking[0]}; {held}: expected CIFAR-10-C or the like")
-    subject.check_pictures(what.mean, what.std)
+    if subject.folder is None:
+        next(subject.pictures(what.mean, what.std), None)
+    elif what.mean is not None:
+        raise ArgumentError(
+            f"mean={what.mean}, std={what.std}: {subject.name} is a run, which knows its own; expected none"
+        )
 
 
 def sets_of(subject: Subject, what: Corruptions | Given | None) -> list[Data]:
@@ -145,7 +152,7 @@ def sets_of(subject: Subject, what: Corruptions | Given | None) -> list[Data]:
     if isinstance(what, Corruptions):
         pairs = [(name, severity) for name in what.names or () for severity in what.severities]
         return [_corrupted(subject, what, name, severity) for name, severity in pairs]
-    return [Data(name, partial(iter, loader), severity, "given") for (name, severity), loader in what.items()]
+    return [Data(name, partial(iter, loader), severity, "given", "given") for (name, severity), loader in what.items()]
 
 
 def _corrupted(subject: Subject, how: Corruptions, name: str, severity: int) -> Data:
@@ -156,7 +163,34 @@ def _corrupted(subject: Subject, how: Corruptions, name: str, severity: int) -> 
             first += len(images)
 
     def read() -> Iterable[Any]:
-        images = published(Path(how.folder or ""), name, severity, how.classes or subject.classes or ANY)
+        images = published(Path(how.folder or ""), name, severity, how.classes or subject.dataset["classes"] or ANY)
         return subject.batches(images, how.mean, how.std)
 
     return Data(name, made if how.folder is None else read, severity, CORRUPTIONS[name].group, how.source)
+
+
+def wanted_outliers(value: Any) -> Outliers:
+    """Return what `outliers=` stands for."""
+    if value is None or (isinstance(value, (list, tuple)) and not value):
+        return {}
+    if isinstance(value, Mapping):
+        return {str(name): checks.batches(f"outliers={{{name!r}: …}}", loader) for name, loader in value.items()}
+    several = list(value) if isinstance(value, (list, tuple)) else [value]
+    if all(isinstance(each, (str, os.PathLike)) for each in several):
+        return {str(each): each if isinstance(each, str) else Path(each) for each in several}
+    if not isinstance(value, Iterable):
+        expected = "a loader, loaders such as {'letters': loader}, or for a run a data set such as 'mnist', or a folder"
+        raise ArgumentError(f"outliers={checks.shown(value)}: expected {expected} of images")
+    return {"outliers": checks.batches("outliers", value)}
+
+
+def outliers_of(subject: Subject, sets: Outliers) -> list[Data]:
+    """Return the outliers that are to be measured, or refuse those that cannot be."""
+    if sets and subject.task.name != "classification":
+        raise ArgumentError(f"outliers=…: the task is {subject.task.name}; expected a classification of examples")
+    return [
+        subject.named(found)
+        if isinstance(found, (str, Path))
+        else Data(name, partial(iter, found), 0, OUTLIERS, "given")
+        for name, found in sets.items()
+    ]

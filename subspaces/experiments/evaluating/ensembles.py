@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from subspaces.core import checks, files
-from subspaces.evaluation.answers import middle_of
+from subspaces.evaluation.points import middle_of
 from subspaces.evaluation.classification import log_mean
 from subspaces.evaluation.display import bars, counted
 from subspaces.evaluation.images import Progress

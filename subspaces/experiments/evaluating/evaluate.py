@@ -5,7 +5,7 @@ from typing import Any
 
 from subspaces.core import checks
 from subspaces.errors import ArgumentError
-from subspaces.evaluation import planning, results
+from subspaces.evaluation import results
 from subspaces.evaluation.display import bars
 from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.images import Progress
@@ -56,7 +56,7 @@ def evaluate_runs(
     subjects = list(dict.fromkeys(open_run(run) for run in opened))
     others = [network_of(each, number, open_run) for number, each in enumerate(settings.through, 1)]
     for one in subjects:
-        planning.check(one, settings, others)
+        results.check(one, settings, others)
     with stop_on_signals() as stop, bars(progress, stop.heed) as shown:
 
         def work(one: RunSubject) -> Evaluation:

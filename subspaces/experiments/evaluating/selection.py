@@ -15,7 +15,7 @@ from subspaces.core.alpha import Alpha
 from subspaces.core.selection import Searched, Selection
 from subspaces.core.selection.criteria import CRITERIA
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.measuring import Metrics, measure
+from subspaces.evaluation.measuring import Data, Metrics, measure
 from subspaces.evaluation.metrics import METRICS
 from subspaces.evaluation.points import GRID, kind
 from subspaces.evaluation.predictor import Predictor
@@ -193,5 +193,5 @@ def _rows(subject: RunSubject, selection: Selection, predictor: Predictor) -> It
 def _measure(subject: RunSubject, predictor: Predictor, name: str, alpha: Any) -> Measured:
     weights = subject.family.theta(subject.family.coefficients(alpha))
     wanted = Metrics(About("point", name, []), [0], [METRICS.find(metric) for metric in MEASURED])
-    measure(subject.task, predictor.outputs([weights], "others"), [wanted])
+    measure(predictor, [weights], Data("others"), [wanted])
     return Measured(name, alpha, **wanted.tally.values())

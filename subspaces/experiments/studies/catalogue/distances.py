@@ -7,7 +7,7 @@ import torch
 from subspaces.core.family import Subspace
 from subspaces.core.shapes import Line
 from subspaces.evaluation import curves
-from subspaces.evaluation.answers import middle_of
+from subspaces.evaluation.points import middle_of
 from subspaces.evaluation.classification import DISTANCES, Classes
 from subspaces.evaluation.comparing import heading
 from subspaces.evaluation.metrics import tally
