@@ -158,10 +158,8 @@ class Metrics:
         found = [tally.values() for _, tally in self._pairs]
         return {name: sum(one[name] for one in found) / len(found) for name in found[0]} if found else None
 
-    def fitted(self) -> float | None:
-        """Return the temperature that fits best, where one is fitted."""
-        if not self._fitted:
-            return None
+    def fitted(self) -> float:
+        """Return the temperature that fits best."""
         logs, target = (torch.cat(values)[:FITTED] for values in zip(*self._fitted, strict=True))
         return temperature(logs, target)
 

@@ -5,9 +5,9 @@ third (Gram and Schmidt, by a QR decomposition). A point of the plane is an affi
 weights are mixed like those of a simplex, off its domain too.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -19,15 +19,13 @@ from subspaces.errors import ArgumentError
 from subspaces.evaluation import files
 from subspaces.evaluation.display import counted
 from subspaces.evaluation.measuring import Data, Metrics, measure
-from subspaces.evaluation.points import coefficients, kind, middle_of, outline, plan, vertex_names
-from subspaces.evaluation.predictor import Predictor
-from subspaces.evaluation.rows import About, Check, Corner, Drawn, Plane
+from subspaces.evaluation.points import coefficients, kind, middle_of, outline, vertex_names
+from subspaces.evaluation.rows import About, Corner, Drawn, Plane
 from subspaces.evaluation.session import Session
 from subspaces.evaluation.subject import Subject
 
 MARGIN = 0.2  # of the extent of the three networks, on every side
 SPLIT = "test"
-SIDE = 5  # cells of the plane's grid in each direction, from edge to edge, where statistics are checked
 
 
 @dataclass(frozen=True)
@@ -177,17 +175,8 @@ def begun(plane: Plane) -> bool:
     return any(cell is not None for grid in plane.values.values() for line in grid for cell in line)
 
 
-class Places(NamedTuple):
-    """Some places by their numbers, what tells them from others, and what gives the weights at one."""
-
-    where: str
-    identity: Any
-    weights: Callable[[Any], Any]
-    at: list[list[float]]
-
-
-def measure_plane(session: Session, networks: Sequence[Network]) -> Places:
-    """Measure the cells that are missing in a plane; return some of them, from edge to edge."""
+def measure_plane(session: Session, networks: Sequence[Network]) -> None:
+    """Measure the cells that are missing in a plane."""
     settings, subject = session.settings, session.subject
     span = Span(subject, networks)
     predictor = subject.predictor([SPLIT], settings.plane_statistics_batches, span.weights)
@@ -198,67 +187,25 @@ def measure_plane(session: Session, networks: Sequence[Network]) -> Places:
     cells = {"of": "cell", **session.family, "statistics": settings.plane_statistics_batches, "plane": identity}
     session.note({"of": "plane", **session.family, "name": plane.name}, {"plane": files.plain(plane), "cells": cells})
     places = {(j, i): (x, y) for j, y in enumerate(plane.ys) for i, x in enumerate(plane.xs)}
-    missing = [cell for cell in places if session.find({**cells, "at": cell}, session.shown) is None]
+    missing = [cell for cell in places if session.known.find({**cells, "at": cell}, session.shown) is None]
     tick = counted(session.progress, f"{subject.name}: plane", len(places) - len(missing), len(places))
     for cell in missing:
-        values = _values(session, predictor, places[cell])
+        wanted = Metrics(About("point", "cell", []), [0], session.shown)
+        measure(predictor, [places[cell]], Data(SPLIT), [wanted])
+        values = wanted.tally.values()
         session.add({**cells, "at": cell}, {"values": values, "metrics": list(values)})
         tick(1)
-    chosen = sorted({round(step * (len(plane.xs) - 1) / (SIDE - 1)) for step in range(SIDE)})  # in both directions
-    return Places(plane.name, identity, span.weights, [[plane.xs[i], plane.ys[j]] for j in chosen for i in chosen])
 
 
-def _values(session: Session, predictor: Predictor, point: Any) -> dict[str, float]:
-    """Return the metrics of one network that planes show."""
-    wanted = Metrics(About("point", "cell", []), [0], session.shown)
-    measure(predictor, [point], Data(SPLIT), [wanted])
-    return wanted.tally.values()
-
-
-def check_statistics(session: Session, plane: Places | None) -> None:
-    """Measure ends or vertices, the midpoint, and cells of a plane with statistics of other numbers of batches."""
-    wanted, subject = session.settings.check_statistics, session.subject
-    if not wanted:
-        return
-
-    def weights(at: Sequence[float]) -> Any:
-        return subject.weights(tuple(at) if len(at) > 1 else at[0])
-
-    items = plan(subject.shape, grid=(0.0, 1.0), random=0, triangle=0)
-    alphas = dict.fromkeys(place for item in items if item.role != "edge" for place in item.points)
-    at = [list(place) if isinstance(place, tuple) else [place] for place in alphas]
-    places = [Places("points", "points", weights, at), *([] if plane is None else [plane])]
-    total = len(wanted) * sum(len(each.at) for each in places)
-    tick = counted(session.progress, f"{subject.name}: statistics", 0, total)
-    for batches in wanted:
-        for some in places:
-            key = {"of": "checks", **session.family, "statistics": batches, "where": some.identity}
-            if session.find(key, session.shown) is None:
-                predictor = subject.predictor([SPLIT], batches, some.weights)
-                scores = [_values(session, predictor, tuple(numbers)) for numbers in some.at]
-                values = {name: [each[name] for each in scores] for name in scores[0]}
-                check = Check(some.where, some.at, SPLIT, predictor.statistics_images, values)
-                session.add(key, {"check": files.plain(check), "metrics": list(values)})
-            tick(len(some.at))
-
-
-def planes_of(session: Session) -> tuple[list[Plane], list[Check]]:
-    """Return all planes of the family, with what is measured of their cells, and the checks of statistics."""
+def planes_of(session: Session) -> list[Plane]:
+    """Return all planes of the family, with what is measured of their cells."""
     planes: dict[str, Plane] = {}
-    identities: list[Any] = ["points"]
-    for _, values in session.items(of="plane", **session.family):
+    for _, values in session.known.items(of="plane", **session.family):
         plane: Plane = session.built(Plane, values["plane"])
         if set(plane.values) <= {each.name for each in session.metrics}:
-            for j in range(len(plane.ys)):
-                for i in range(len(plane.xs)):
-                    found = session.find({**values["cells"], "at": [j, i]})
-                    for name, grid in plane.values.items():
-                        grid[j][i] = None if found is None else found["values"].get(name)
+            for j, i in itertools.product(range(len(plane.ys)), range(len(plane.xs))):
+                found = session.known.find({**values["cells"], "at": [j, i]})
+                for name, grid in plane.values.items():
+                    grid[j][i] = None if found is None else found["values"].get(name)
             planes[plane.name] = plane
-            identities.append(values["cells"]["plane"])
-    checks: dict[Any, Check] = {}
-    for key, values in session.items(of="checks", **session.family):
-        if key["where"] in identities:
-            check: Check = session.built(Check, values["check"])
-            checks[check.where, check.statistics_images] = check
-    return [planes[name] for name in sorted(planes)], [checks[key] for key in sorted(checks)]
+    return [planes[name] for name in sorted(planes)]

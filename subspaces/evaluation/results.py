@@ -12,7 +12,7 @@ from subspaces.evaluation.evaluation import FILE, Evaluation
 from subspaces.evaluation.examples import SPLIT, examples_of
 from subspaces.evaluation.images import Progress
 from subspaces.evaluation.metrics import Metric
-from subspaces.evaluation.plane import Network, check_statistics, corners, measure_plane, planes_of
+from subspaces.evaluation.plane import Network, corners, measure_plane, planes_of
 from subspaces.evaluation.points import Item, average_of, kind, plan
 from subspaces.evaluation.rows import Answered, Choice, Examples, Row
 from subspaces.evaluation.session import Session
@@ -32,12 +32,11 @@ def check(subject: Subject, settings: Settings, others: Sequence[Network]) -> No
     _chosen_on(subject, settings)
     shifted_data.check(subject, settings.corruptions)
     shifted_data.outliers_of(subject, settings.outliers)
-    for name, wanted in (("plane", settings.wants_plane), ("check_statistics", settings.check_statistics)):
-        if wanted and subject.networks:
-            raise ArgumentError(
-                f"{name}=…: {subject.name} is no family of networks; expected a Subspace, or a run of one"
-            )
     if settings.wants_plane:
+        if subject.networks:
+            raise ArgumentError(
+                f"plane=…: {subject.name} is no family of networks; expected a Subspace, or a run of one"
+            )
         corners(subject, others)
     if _wants_soup(subject, settings):
         _check_soup(subject)
@@ -124,13 +123,12 @@ def evaluate(
     if _wants_soup(subject, settings):
         items, answers = _items_of(subject, settings, session.soup())
         session.walk(items)
-    plane = measure_plane(session, corners(subject, others)) if settings.wants_plane else None
-    check_statistics(session, plane)
+    if settings.wants_plane:
+        measure_plane(session, corners(subject, others))
     rows = session.rows(session.others(_thinned(subject, items, answers)))
     earlier = _earlier(subject)
     dataset = subject.dataset if earlier is None else earlier.dataset
     splits = {row.data: row.count for row in rows if not row.group}
-    planes, checks = planes_of(session)
     statistics = {"images": session.images(), **subject.noted, "batches": settings.statistics_batches}
     commands = [*([] if earlier is None else earlier.command.splitlines()), command]
     found = Evaluation(
@@ -148,23 +146,16 @@ def evaluate(
         dataset={**dataset, "splits": {**dataset["splits"], **splits}},
         statistics=statistics,
         rows=rows,
-        planes=planes,
+        planes=planes_of(session),
         choices=_choices(session, rows, earlier),
-        checks=checks,
         examples=_examples(session, rows, earlier),
         command="\n".join(dict.fromkeys(filter(None, commands))),
         **subject.trained(statistics),
     )
-    if subject.folder is not None and (session.measured or _content(found) != _content(earlier)):
+    if subject.folder is not None and found != earlier:
         found.write(subject.folder)
     _warn_of_broken(session)
     return found
-
-
-def _content(found: Evaluation | None) -> dict[str, Any]:
-    """Return an evaluation without what a run says anew when it is read, such as the name of its folder."""
-    told = ("name", "training", "environment")
-    return {} if found is None else {name: each for name, each in vars(found).items() if name not in told}
 
 
 def _earlier(subject: Subject) -> Evaluation | None:
@@ -210,12 +201,14 @@ def _warn_of_broken(session: Session) -> None:
     """Warn once of all predictions that were NaN."""
     if not session.broken:
         return
-    worst = max(session.broken, key=lambda one: (one.broken / one.of, one.data == SPLIT, one.about.kind == "point"))
-    of = "the network" if session.subject.networks else f"alpha = {' and '.join(map(str, worst.about.alphas))}"
+    about, data, broken, count = max(
+        session.broken, key=lambda one: (one[2] / one[3], one[1] == SPLIT, one[0].kind == "point")
+    )
+    of = "the network" if session.subject.networks else f"alpha = {' and '.join(map(str, about.alphas))}"
     others = len(session.broken) - 1
     more = f", and some in {others} other measurements" if others else ""
     warnings.warn(
-        f"{session.subject.name}: {worst.broken} of {worst.of} predictions on the {worst.data} examples are NaN at "
+        f"{session.subject.name}: {broken} of {count} predictions on the {data} examples are NaN at "
         f"{of}{more}. They count as wrong, and NLL, calibration and the like are NaN there: check the inputs for NaN "
         "and the weights for a training that diverged",
         PredictionWarning,

@@ -2,10 +2,10 @@
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import Tensor
 
@@ -32,28 +32,19 @@ from subspaces.evaluation.tasks import Classification
 PRECISIONS = ("float32", "bfloat16")
 
 
-class Broken(NamedTuple):
-    """Predictions that are NaN: whose, on what, how many of how many."""
-
-    about: About
-    data: str
-    broken: int
-    of: int
-
-
 class Session:
     """Measures one subject; of the run in a folder what is there already is not measured again."""
 
     def __init__(self, subject: Subject, metrics: Sequence[Metric], settings: Settings, progress: Progress) -> None:
         self.subject, self.task, self.metrics, self.settings = subject, subject.task, list(metrics), settings
         self.progress, self.measured = progress, False
-        self.known = Measurements(None if subject.folder is None else subject.folder / FILE)
-        self.family = {"family": subject.checksum}
-        self.how = {**self.family, "statistics": settings.statistics_batches}
         own = str(subject.settings["precision"])
         # whatever the device chooses by itself may change from one call to the next; what is asked for is kept
-        self.precisions = [own] if settings.precision != "auto" else list(dict.fromkeys([own, *PRECISIONS]))
-        self.broken: list[Broken] = []
+        precisions = [own] if settings.precision != "auto" else list(dict.fromkeys([own, *PRECISIONS]))
+        self.known = Measurements(None if subject.folder is None else subject.folder / FILE, precisions)
+        self.family = {"family": subject.checksum}
+        self.how = {**self.family, "statistics": settings.statistics_batches}
+        self.broken: list[tuple[About, str, int, int]] = []  # NaN: whose, on what, how many of how many
         self.shown = [each for each in self.metrics if each.name in self.task.shown] or self.metrics[:2]  # by planes
         self.headlines = [each for each in self.metrics if each.headline] or self.metrics  # on shifted data
 
@@ -62,36 +53,20 @@ class Session:
         """What predicts at the points of the subject."""
         return self.subject.predictor(self.subject.splits, self.settings.statistics_batches)
 
-    # What is known
-
-    def find(self, key: Mapping[str, Any], metrics: Sequence[Metric] = ()) -> dict[str, Any] | None:
-        """Return what was measured of a key, in a precision that may be taken."""
-        names = [each.name for each in metrics]
-        found = (self.known.find({**key, "precision": precision}, names) for precision in self.precisions)
-        return next((each for each in found if each is not None), None)
-
-    def items(self, **parts: Any) -> Iterator[tuple[Mapping[str, Any], dict[str, Any]]]:
-        """Yield what is known under a key with these parts, what counts more after what counts less."""
-        for precision in reversed(self.precisions):
-            yield from self.known.items(**parts, precision=precision)
-
     def add(self, key: Mapping[str, Any], values: dict[str, Any]) -> None:
         """Keep what was measured, and before the first of it where."""
-        precision = {"precision": self.precisions[0]}
         if not self.measured:
             here = self.subject.environment
-            place = {"of": "environment", **self.how, **precision, "where": {**here, "time": ""}}
+            place = {"of": "environment", **self.how, "where": {**here, "time": ""}}
             if self.known.find(place) is None:
                 self.known.add(place, {"time": here.get("time", "")})
             self.measured = True
-        self.known.add({**key, **precision}, values)
+        self.known.add(key, values)
 
     def note(self, key: Mapping[str, Any], values: dict[str, Any]) -> None:
         """Keep what describes measurements, unless it is kept already."""
-        if self.find(key) != json.loads(json.dumps(values)):
+        if self.known.find(key) != json.loads(json.dumps(values)):
             self.add(key, values)
-
-    # Rows
 
     def walk(self, items: Sequence[Item]) -> None:
         """Measure what is missing of items on all splits."""
@@ -107,28 +82,23 @@ class Session:
     def _walk(self, item: Item, splits: Sequence[Data]) -> None:
         """Measure an item; a temperature that is fitted on the validation examples is for the others."""
         averages = self.task.averages
-        temperatures: dict[str, float | None] = {}
+        temperatures: dict[str, float] = {}
         for split in splits:
             fits = split.name == "validation" and isinstance(self.task, Classification)
 
             def wanted(about: About, members: Sequence[int], fits: bool = fits) -> Metrics:
-                return Metrics(
-                    about,
-                    members,
-                    self.metrics,
-                    distances=self.task.distances if about.average == averages[0] else (),
-                    temperature=temperatures.get(str(about)),
-                    fits=fits,
-                    keeps=self.task.keeps and about.kind == "point",
-                    curves=True,
-                )
+                distances = self.task.distances if about.average == averages[0] else ()
+                keeps = self.task.keeps and about.kind == "point"
+                how: dict[str, Any] = {"distances": distances, "fits": fits, "keeps": keeps, "curves": True}
+                return Metrics(about, members, self.metrics, temperature=temperatures.get(str(about)), **how)
 
             rows, count = self._measure([item], split, averages, wanted)
             diversity = next((found for each in rows if (found := each.diversity()) is not None), None)
             for each in rows:
                 together = {"diversity": diversity} if each.about.kind == "ensemble" else {}
                 self._add_row(each.about, split, count, self.metrics, {**each.found(), **together}, each)
-                temperatures[str(each.about)] = each.fitted() if fits else None
+                if fits:
+                    temperatures[str(each.about)] = each.fitted()
 
     def others(self, items: Sequence[Item]) -> list[Data]:
         """Measure what is missing of items on shifted data and against outliers, and return all of these data."""
@@ -136,10 +106,7 @@ class Session:
         inside: dict[str, dict[str, Tensor]] = {}  # the scores of the test examples
 
         def shift(some: Sequence[Item], data: Data) -> None:
-            def wanted(about: About, members: Sequence[int]) -> Metrics:
-                return Metrics(about, members, self.headlines)
-
-            rows, count = self._measure(some, data, averages, wanted, joined=True)
+            rows, count = self._measure(some, data, averages, lambda *row: Metrics(*row, self.headlines), joined=True)
             for each in rows:
                 self._add_row(each.about, data, count, self.headlines, each.found(), each)
 
@@ -151,31 +118,23 @@ class Session:
             for each in rows:
                 scores = each.found()
                 if broken := int(scores["entropy"].isnan().sum()):
-                    self.broken.append(Broken(each.about, data.name, broken, count))
+                    self.broken.append((each.about, data.name, broken, count))
                 self._add_row(each.about, data, count, (), {"metrics": told_apart(inside[str(each.about)], scores)})
 
         shifted = shifted_data.sets_of(self.subject, self.settings.corruptions)
         outliers = shifted_data.outliers_of(self.subject, self.settings.outliers)
-        self._on_each("shifts", shifted, items, self.headlines, shift)
-        self._on_each("outliers", outliers, items, (), tell_apart)
+        for what, sets, metrics, work in (
+            ("shifts", shifted, self.headlines, shift),
+            ("outliers", outliers, [], tell_apart),
+        ):
+            lacking = [(data, [each for each in items if self._lacks(each, data, metrics, averages)]) for data in sets]
+            missing = [(data, some) for data, some in lacking if some]
+            if sets:
+                tick = counted(self.progress, f"{self.subject.name}: {what}", len(sets) - len(missing), len(sets))
+            for data, some in missing:
+                work(some, data)
+                tick(1)
         return [*shifted, *outliers]
-
-    def _on_each(
-        self,
-        what: str,
-        sets: Sequence[Data],
-        items: Sequence[Item],
-        metrics: Sequence[Metric],
-        work: Callable[[Sequence[Item], Data], None],
-    ) -> None:
-        averages = self.task.averages[:1]
-        missing = {data: [item for item in items if self._lacks(item, data, metrics, averages)] for data in sets}
-        missing = {data: some for data, some in missing.items() if some}
-        if sets:
-            tick = counted(self.progress, f"{self.subject.name}: {what}", len(sets) - len(missing), len(sets))
-        for data, some in missing.items():
-            work(some, data)
-            tick(1)
 
     def _measure(
         self, items: Sequence[Item], data: Data, averages: Sequence[str], make: Callable[..., Any], **how: Any
@@ -192,7 +151,7 @@ class Session:
         if data.source == "given":
             return True
         for about in item.rows(averages):
-            found = self.find(self._key(data, about), metrics)
+            found = self.known.find(self._key(data, about), metrics)
             keeps = self.task.keeps and not data.group and about.kind == "point"
             if found is None or (keeps and "predicted" not in found):
                 return True
@@ -213,14 +172,14 @@ class Session:
         if measured is not None:
             values["images"] = self.predictor.statistics_images
             if measured.tally.broken:
-                self.broken.append(Broken(about, data.name, measured.tally.broken, count))
+                self.broken.append((about, data.name, measured.tally.broken, count))
             if (kept := measured.kept()) is not None:
                 values["predicted"] = kept[0].to_text()
                 self._keep_labels(data.name, kept[1])
         self.add(self._key(data, about), values)
 
     def _keep_labels(self, split: str, labels: Tensor) -> None:
-        key = {"of": "labels", **self.family, "data": split, "precision": self.precisions[0]}
+        key = {"of": "labels", **self.family, "data": split}
         earlier = self.known.find(key)
         if earlier is None:
             self.known.add(key, {"labels": examples.to_text(labels)})
@@ -250,39 +209,36 @@ class Session:
 
     def rows(self, asked: Sequence[Data] = ()) -> list[Row]:
         """Return all rows that were made so; of data with one name and severity of one source, that of `asked`."""
-        names = {"": [each.name for each in self.metrics], OUTLIERS: None}
-        headlines = [each.name for each in self.headlines]
         sources: dict[Any, str] = {}
         found: list[Row] = []
-        for key, values in self.items(of="row", **self.how):
-            wanted = names.get(key["group"], headlines)
-            if wanted is None or set(wanted) <= set(values["metrics"]):
-                row = self._row(values, wanted)
-                found.append(row)
-                sources[row.data, row.severity, row.group == OUTLIERS] = row.source
+        for key, values in self.known.items(of="row", **self.how):
+            wanted = {each.name for each in (self.headlines if key["group"] else self.metrics)}
+            if key["group"] != OUTLIERS and not wanted <= set(values["metrics"]):
+                continue
+            row: Row = self.built(Row, values["row"])
+            if key["group"] != OUTLIERS:
+                metrics = {name: value for name, value in row.metrics.items() if name in wanted}
+                scaled = row.scaled and {
+                    name: value for name, value in row.scaled.items() if name in wanted or name == "temperature"
+                }
+                row = dataclasses.replace(row, metrics=metrics, scaled=scaled)
+            found.append(row)
+            sources[row.data, row.severity, row.group == OUTLIERS] = row.source
         sources |= {(each.name, each.severity, each.group == OUTLIERS): each.source for each in asked}
         return merged(
             [], (row for row in found if sources[row.data, row.severity, row.group == OUTLIERS] == row.source)
         )
 
-    def _row(self, values: dict[str, Any], wanted: Sequence[str] | None) -> Row:
-        """Return a row with the metrics that are wanted."""
-        row: Row = self.built(Row, values["row"])
-        if wanted is None or len(wanted) == len(values["metrics"]):
-            return row
-        scaled = row.scaled and {name: row.scaled[name] for name in (*wanted, "temperature") if name in row.scaled}
-        metrics = {name: row.metrics[name] for name in wanted if name in row.metrics}
-        return dataclasses.replace(row, metrics=metrics, scaled=scaled)
-
     def predicted(self, alpha: Any, split: str) -> Predicted | None:
         """Return what a point predicts for the examples of a split."""
         wanted = {"data": split, "group": "", "kind": "point", "alphas": [alpha]}
-        found = [each["predicted"] for _, each in self.items(of="row", **self.how, **wanted) if "predicted" in each]
+        rows = self.known.items(of="row", **self.how, **wanted)
+        found = [values["predicted"] for _, values in rows if "predicted" in values]
         return Predicted.from_text(found[-1]) if found else None
 
     def labels(self, split: str) -> Tensor:
         """Return the labels of a split, as far as they are kept."""
-        *_, (_, found) = self.items(of="labels", **self.family, data=split)
+        *_, (_, found) = self.known.items(of="labels", **self.family, data=split)
         return examples.from_text(found["labels"]).long()
 
     def built(self, kind: Any, value: Any) -> Any:
@@ -294,12 +250,13 @@ class Session:
 
     def images(self) -> int:
         """Return of how many images the batch-norm statistics are; 0 of none."""
-        found = [values["images"] for _, values in self.items(of="row", **self.how) if "images" in values]
+        found = [values["images"] for _, values in self.known.items(of="row", **self.how) if "images" in values]
         return int(found[-1]) if found else 0
 
     def environment(self) -> dict[str, Any]:
         """Return where, and with which versions, the first was measured; "later" has where it went on."""
-        found = [{**key["where"], **values} for key, values in self.known.items(of="environment", **self.how)]
-        known = found or [self.subject.environment]
+        found = [(key, {**key["where"], **each}) for key, each in self.known.items(of="environment", **self.how)]
+        found.sort(key=lambda entry: self.known.precisions.index(entry[0]["precision"]))
+        known = [each for _, each in found] or [self.subject.environment]
         family = {} if self.subject.checksum is None else self.family
         return {**known[0], **family, **({"later": known[1:]} if known[1:] else {})}

@@ -20,7 +20,6 @@ Precision = Literal["auto", "float32", "bfloat16"]
 PASSES = 20  # of MC-dropout
 POINTS = 10_001  # of a grid, or drawn at random: days on any device
 TRIANGLE = 140  # pieces of an edge, which are 10,011 points
-CHECKS = 100
 BATCHES = (1, 10**6)
 
 POINTS_PANEL = "Points: where the subspace is measured"
@@ -61,9 +60,6 @@ class Settings:
     statistics_batches: int | None = _setting(
         None, "Batches for the batch-norm statistics of a point; by default all training images.", BATCHES
     )
-    check_statistics: Sequence[int] = _setting(
-        (), "Measure some points and cells again with this many batches, to see whether that matters: 10 50 200."
-    )
     precision: Precision = _setting("auto", "auto: bfloat16 on a GPU, or whatever the numbers that are there have.")
 
     @classmethod
@@ -86,8 +82,6 @@ class Settings:
         object.__setattr__(self, "corruptions", shifted_data.wanted(self.corruptions))
         object.__setattr__(self, "outliers", shifted_data.wanted_outliers(self.outliers))
         self._set("grid", checks.number, "a list of finite numbers, such as [0, 0.5, 1]", POINTS)
-        batches = partial(checks.whole, least=1, most=10**6, beside=" batches each")
-        self._set("check_statistics", batches, "a list of numbers of batches, such as [10, 50]", CHECKS)
         self._set("answers", lambda _, name: ANSWERS.find(name).name, "a list of answers, such as ['midpoint']", None)
         self._set("through", _network, "a list of run folders, such as ['runs/a', 'runs/b:0.3']", None)
         if len(self.through) > 3:

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from subspaces.core import checks, files
-from subspaces.evaluation.points import middle_of
 from subspaces.evaluation.classification import log_mean
 from subspaces.evaluation.display import bars, counted
 from subspaces.evaluation.images import Progress
+from subspaces.evaluation.points import middle_of
 from subspaces.experiments.evaluating.cache import Measured, Shelf
 from subspaces.experiments.evaluating.run_subject import OneRun, RunSubject, run_subjects
 from subspaces.experiments.training import sharing
