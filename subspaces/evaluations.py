@@ -242,7 +242,7 @@ def _networks_of_planes(settings: Settings, runs: Mapping[str, Any]) -> list[Net
     """Return the networks that a plane goes through, of which some may be those of runs."""
     if all(isinstance(each, nn.Module) for each in settings.through):
         return [Network(f"network {number}", module=each) for number, each in enumerate(settings.through, 1)]
-    from subspaces.experiments.evaluating.planes import networks_of
+    from subspaces.experiments.evaluating.evaluate import networks_of
 
     return networks_of(settings, **runs)
 

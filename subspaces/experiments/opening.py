@@ -14,8 +14,7 @@ from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.metrics import of_task
 from subspaces.evaluation.points import kind
 from subspaces.evaluation.rows import Answered, Row
-from subspaces.experiments.evaluating.cache import Measured, Shelf
-from subspaces.experiments.evaluating.ensembles import FILE, evaluate_together
+from subspaces.experiments.evaluating.ensembles import FILE, Measured, ensembles_in, evaluate_together
 from subspaces.experiments.evaluating.integrity import measured_of
 from subspaces.experiments.evaluating.training import seconds_of, training_of
 from subspaces.experiments.training.recipe import Recipe
@@ -111,7 +110,7 @@ def ensembles_beside(evaluations: Sequence[Evaluation], *folders: Path) -> list[
     """Return the ensembles of these runs that `ensembles.json` holds, in the folders of the runs and in these."""
     around = [Path(each.training.folder).parent for each in evaluations if each.training and each.training.folder]
     places = dict.fromkeys(folder.resolve() for folder in (*around, *folders))
-    measured = [one for place in places for one in Shelf(place / FILE).read()]
+    measured = [one for place in places for one in ensembles_in(place / FILE)]
     return [made for made in (together(one, evaluations) for one in measured) if made is not None]
 
 

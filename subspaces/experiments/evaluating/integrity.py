@@ -47,7 +47,7 @@ def checked(folder: Path) -> Iterator[tuple[Path, list[str]]]:
     if (trunks := sorted((folder / TRUNKS).glob("*.safetensors"))) and runs:
         remedy = "remove it, and the trunk is trained again"
         checks = [partial(seals.read_tensors, path, path.name.partition("-")[0], remedy) for path in trunks]
-        yield folder / TRUNKS, list(_wrong(checks))
+        yield folder / TRUNKS, _wrong(checks)
     if not runs:
         yield folder, [f"{folder} is no run folder and holds none: expected one of a run, or of several"]
 
@@ -65,19 +65,21 @@ def _complaints(folder: Path) -> list[str]:
                 return [f"{folder} is in use by {holder}: check it when that has ended"]
         except RunError as error:
             return [f"{error}: check it when that has ended"]
-    return list(_wrong(_of_run(folder)))
+    return _wrong(_of_run(folder))
 
 
-def _wrong(checks: Iterable[Callable[[], object]]) -> Iterator[str]:
-    """Yield what each of some checks complains about, and why there are no more of them."""
+def _wrong(checks: Iterable[Callable[[], object]]) -> list[str]:
+    """Return what each of some checks complains about, and why there are no more of them."""
+    found = []
     try:
         for check in checks:
             try:
                 check()
             except (RunError, files.FileError, OSError) as error:
-                yield str(error)
+                found.append(str(error))
     except (RunError, OSError) as error:  # of a file that tells which others there are
-        yield str(error)
+        found.append(str(error))
+    return found
 
 
 def _of_run(folder: Path) -> Iterator[Callable[[], object]]:
@@ -85,12 +87,12 @@ def _of_run(folder: Path) -> Iterator[Callable[[], object]]:
     run = Run.open(folder)  # which tells what else there is
     yield run.starts
     yield run.log
-    if (run.folder / "result.json").exists() and not run.finished:
-        yield lambda: seals.there(run.family_file, "put it back")
-        yield lambda: _without_family(run)
     if run.finished:
         yield partial(run.check_family, run.family_file)
         yield partial(run.check_family, run.trained_file)
+    elif (run.folder / "result.json").exists():
+        yield partial(seals.there, run.family_file, "put it back")
+        yield partial(_refuse, f"{folder} has a result without its networks: put {FAMILY} back to evaluate it")
     special = {"config.json", "environment.json", FAMILY, TRAINED, FILE}
     readers = {".json": seals.read_json, ".safetensors": seals.read_tensors}
     for path in sorted(run.folder.iterdir()):
@@ -102,10 +104,8 @@ def _of_run(folder: Path) -> Iterator[Callable[[], object]]:
         yield partial(measurements.read, run.folder / measurements.FILE)
 
 
-def _without_family(run: Run) -> None:
-    raise RunError(
-        f"{run.folder} has a result without its networks: put {FAMILY} back to evaluate it, or train it anew"
-    )
+def _refuse(why: str) -> None:
+    raise RunError(f"{why}, or train it anew")
 
 
 def measured_of(run: Run) -> Evaluation:
