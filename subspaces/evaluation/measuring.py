@@ -12,7 +12,7 @@ from subspaces.evaluation.classification import Classes, temperature
 from subspaces.evaluation.examples import KEPT, Predicted
 from subspaces.evaluation.metrics import Metric, Tally
 from subspaces.evaluation.outliers import scores
-from subspaces.evaluation.points import Item, Place
+from subspaces.evaluation.points import Item, Place, to_place
 from subspaces.evaluation.predictor import Outputs, Predictor
 from subspaces.evaluation.rows import About
 from subspaces.evaluation.tasks import Task
@@ -64,13 +64,8 @@ def measure(
 ) -> int:
     """Add what networks predict to all that is wanted of it, batch by batch; return the number of examples.
 
-    Args:
-        predictor: runs the networks.
-        points: of the networks.
-        data: the examples.
-        wanted: metrics or scores of rows: each knows which of the networks it is about.
-        joined: whether small batches are joined before: metrics of many examples cost hardly more than of few.
-        how: passes, seed and labelled, as `Predictor.outputs` takes them.
+    Each of `wanted` knows which of the networks at `points` it is about. Small batches may be `joined` before: metrics
+    of many examples cost hardly more than of few. `how` are more arguments of `Predictor.outputs`.
     """
     count = 0
     outputs = predictor.outputs(points, data.name if data.batches is None else data.batches(), **how)
@@ -118,7 +113,6 @@ class Metrics:
         about: About,
         members: Sequence[int],
         metrics: Sequence[Metric],
-        *,
         distances: Sequence[Metric] = (),
         temperature: float | None = None,
         fits: bool = False,
@@ -194,12 +188,11 @@ def members_of(items: Sequence[Item], averages: Sequence[str]) -> tuple[list[Pla
     rows: list[tuple[About, list[int]]] = []
     first = len(points)
     for item in items:
+        members = [points.index(place) for place in item.places] if not item.masks else []
         if item.masks:
             members = list(range(first, first + item.masks))
             first += item.masks
-        else:
-            members = [points.index(place) for place in item.places]
-        alone = [points.index(place) for place in item.points] if not item.masks else []
-        for about, number in itertools.zip_longest(item.rows(averages), alone):
-            rows.append((about, members if number is None else [number]))
+        for about in item.rows(averages):
+            alone = about.kind == "point"
+            rows.append((about, [points.index(to_place(about.alphas[0]))] if alone else members))
     return points, passes, rows

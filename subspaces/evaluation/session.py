@@ -3,7 +3,7 @@
 import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +106,7 @@ class Session:
         inside: dict[str, dict[str, Tensor]] = {}  # the scores of the test examples
 
         def shift(some: Sequence[Item], data: Data) -> None:
-            rows, count = self._measure(some, data, averages, lambda *row: Metrics(*row, self.headlines), joined=True)
+            rows, count = self._measure(some, data, averages, partial(Metrics, metrics=self.headlines), joined=True)
             for each in rows:
                 self._add_row(each.about, data, count, self.headlines, each.found(), each)
 
