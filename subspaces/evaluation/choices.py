@@ -22,19 +22,18 @@ def choose(rows: Sequence[Row], split: str, by: Sequence[Description], middle: M
     `middle` are on each split the confidences of the midpoint, and whether its predictions are right, [n, 2].
     """
     there = [row for row in rows if row.data == split and not row.group]
-    points, pairs = [row for row in there if row.kind == "point"], [row for row in there if _is_pair(row)]
+    points = [row for row in there if row.kind == "point"]
+    pairs = [
+        row
+        for row in there
+        if row.average not in (None, "logits") and len(row.alphas) == 2 and row.alphas[0] != row.alphas[1]
+    ]
     found = [choice("point", metric, rows, points, split) for metric in by]
     found.append(choice("pair", by[0], rows, pairs, split))
     midpoint = next((row for row in there if row.role == "midpoint"), None)
     if midpoint is not None and split in middle:
         found.append(_threshold(1 - midpoint.metrics["accuracy"], middle, split))
     return [each for each in found if each is not None]
-
-
-def _is_pair(row: Row) -> bool:
-    """Say whether a row is the usual ensemble of two different points."""
-    two = len(row.alphas) == 2 and row.alphas[0] != row.alphas[1]
-    return row.average not in (None, "logits") and two
 
 
 def _threshold(error: float, middle: Mapping[str, Tensor], split: str) -> Choice | None:
@@ -46,11 +45,7 @@ def _threshold(error: float, middle: Mapping[str, Tensor], split: str) -> Choice
     return Choice("threshold", "risk", split, split == "test", threshold, reported)
 
 
-Merit = Callable[[tuple[int, ...]], float]
-"""Of the uniform average of some vertices: the higher, the better."""
-
-
-def greedy(vertices: Sequence[int], merit: Merit) -> tuple[int, ...]:
+def greedy(vertices: Sequence[int], merit: Callable[[tuple[int, ...]], float]) -> tuple[int, ...]:
     """Return the vertices of the greedy soup (Wortsman et al., 2022), the best on held-out examples.
 
     From the best vertex on, each is kept with which the average does not get worse. A vertex whose merit is NaN is not
@@ -58,10 +53,9 @@ def greedy(vertices: Sequence[int], merit: Merit) -> tuple[int, ...]:
     """
     alone = {vertex: merit((vertex,)) for vertex in vertices}
     ranked = sorted((vertex for vertex in alone if alone[vertex] > -math.inf), key=lambda vertex: -alone[vertex])
-    first, *others = ranked or list(alone)[:1]  # equals stay in their order
-    kept: tuple[int, ...] = (first,)
-    reached = alone[first]
-    for vertex in others:
+    ranked = ranked or list(alone)[:1]  # equals stay in their order
+    kept, reached = (ranked[0],), alone[ranked[0]]
+    for vertex in ranked[1:]:
         tried = tuple(sorted((*kept, vertex)))
         found = merit(tried)
         if found >= reached:

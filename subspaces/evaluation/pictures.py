@@ -32,11 +32,7 @@ class Pictures(NamedTuple):
 
 
 class Scale:
-    """Between bytes and the numbers that a network gets: x = (bytes/255 - mean) / std.
-
-    Args:
-        mean, std: of each channel, or one number for all; by default the numbers are in [0, 1].
-    """
+    """Between bytes and the numbers that a network gets: x = (bytes/255 - mean) / std, by default in [0, 1]."""
 
     def __init__(self, mean: Sequence[float] | None = None, std: Sequence[float] | None = None) -> None:
         self.mean = torch.tensor(list(mean or (0.0,))).view(-1, 1, 1)
@@ -44,7 +40,14 @@ class Scale:
 
     def to_bytes(self, x: Tensor) -> Tensor:
         """Return numbers as bytes, or say that they are none of images."""
-        self._check_channels(x.shape[-3])
+        channels, sizes = x.shape[-3], {len(self.mean), len(self.std)}
+        if not sizes <= {1, channels}:  # neither one for each channel nor one for all
+            mean, std = (tuple(each.double().round(decimals=6).flatten().tolist()) for each in (self.mean, self.std))
+            several = "" if channels == 1 else "s"
+            raise ArgumentError(
+                f"corruptions=…: mean={mean}, std={std}: the images have {channels} channel{several}; expected "
+                f"{channels} number{several} in each, or one for all channels"
+            )
         if x.dtype == torch.uint8:
             return x
         found = x.float() * self.std.to(x.device) + self.mean.to(x.device)
@@ -55,16 +58,6 @@ class Scale:
                 "0 to 1: pass ss.Corruptions(mean=…, std=…) with the constants that your loader normalises with"
             )
         return (255 * found).round().clamp(0, 255).to(torch.uint8)
-
-    def _check_channels(self, channels: int) -> None:
-        """Refuse constants that are neither one for each channel nor one for all."""
-        if not {len(self.mean), len(self.std)} <= {1, channels}:
-            mean, std = (tuple(each.double().round(decimals=6).flatten().tolist()) for each in (self.mean, self.std))
-            several = "" if channels == 1 else "s"
-            raise ArgumentError(
-                f"corruptions=…: mean={mean}, std={std}: the images have {channels} channel{several}; expected "
-                f"{channels} number{several} in each, or one for all channels"
-            )
 
     def to_numbers(self, images: Tensor, dtype: torch.dtype) -> Tensor:
         """Return bytes as the numbers that a network gets; uint8 stays as it is."""
