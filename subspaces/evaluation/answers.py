@@ -77,14 +77,6 @@ def _vertices(family: Family) -> Item | None:
     return Item("vertex", tuple(average_of(family.shape, [index]) for index in range(m)), "vertex")
 
 
-def _random(family: Family) -> Item | None:
-    return next((item for item in family.walk if item.ensemble == "random"), None)
-
-
-def _soup(family: Family) -> Item | None:
-    return None if family.soup is None else Item(SOUP, (average_of(family.shape, family.soup),))
-
-
 def _soup_words(family: Family, item: Item) -> str:
     kept = [str(vertex + 1) for vertex in family.soup or ()]
     return f"greedy soup of {len(kept)} of {family.shape.vertices} {family.vertices}: {listed(kept)}"
@@ -120,7 +112,7 @@ ANSWERS: Catalogue[Answer] = Catalogue(
         Answer(
             "random",
             "random points of a simplex, averaged",
-            _random,
+            lambda family: next((item for item in family.walk if item.ensemble == "random"), None),
             lambda family, item: f"ensemble of {len(item.places)} random points",
         ),
         Answer(
@@ -132,7 +124,7 @@ ANSWERS: Catalogue[Answer] = Catalogue(
         Answer(
             SOUP,
             "the average of the weights of vertices that does best on validation examples (greedy soup)",
-            _soup,
+            lambda family: None if family.soup is None else Item(SOUP, (average_of(family.shape, family.soup),)),
             _soup_words,
         ),
         Answer(

@@ -68,7 +68,10 @@ class Scale:
 
 def pictures_in(batch: Any, task: Task, scale: Scale) -> Pictures:
     """Return the first images among the inputs of a batch."""
-    found = next((each for each in nested.tensors(task.inputs(batch)) if _are_images(each)), None)
+    numbers = [
+        each for each in nested.tensors(task.inputs(batch)) if each.dtype == torch.uint8 or each.is_floating_point()
+    ]
+    found = next((each for each in numbers if each.ndim == 4 and each.shape[1] in (1, 3)), None)
     if found is None:
         raise ArgumentError(
             f"corruptions=…: a batch is {checks.shown(type(batch).__name__)} without images; expected a tensor "
@@ -80,11 +83,6 @@ def pictures_in(batch: Any, task: Task, scale: Scale) -> Pictures:
         return nested.apply(lambda tensor: changed if tensor is found else tensor, batch)
 
     return Pictures(scale.to_bytes(found), found.dtype, rebuild)
-
-
-def _are_images(tensor: Tensor) -> bool:
-    numbers = tensor.dtype == torch.uint8 or tensor.is_floating_point()
-    return tensor.ndim == 4 and tensor.shape[1] in (1, 3) and numbers
 
 
 def in_batches(

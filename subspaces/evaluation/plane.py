@@ -138,7 +138,6 @@ class Span:
         )
 
     def _drawings(self) -> list[Drawn]:
-        """Return the subject's subspace and those that the three networks come from, in the plane's coordinates."""
         found = []
         owners = [network.subject for network in self.networks if network.subject is not None]
         for one in dict.fromkeys([self.subject, *owners]):

@@ -82,16 +82,10 @@ class Predictor:
             return
         if any(self._head not in dict(each.named_modules()) for each in self._networks):
             self._head = None  # they differ
-        if statistics is not None:
-            self._networks = [self._renewed(each, statistics) for each in self._networks]
-
-    @torch.no_grad()
-    def _renewed(self, network: nn.Module, statistics: Any) -> nn.Module:
-        if not tracked(network):
-            return network
-        renewed = functional.copied(network)
-        self._renew_statistics(renewed, statistics)
-        return renewed
+        for number, each in enumerate(self._networks):
+            if statistics is not None and tracked(each):
+                self._networks[number] = functional.copied(each)
+                self._renew_statistics(self._networks[number], statistics)
 
     @torch.no_grad()
     def prepare(self, points: Sequence[Any]) -> list[nn.Module]:
@@ -116,16 +110,11 @@ class Predictor:
         seed: int = 0,
         labelled: bool = True,
     ) -> Iterable[Outputs]:
-        """Yield what networks answer, batch by batch.
+        """Yield what the networks at some points answer to a split, by its name, or to batches.
 
-        Args:
-            points: of the networks.
-            data: the name of a split, or batches.
-            passes: points that are asked so many times, each time with other parts dropped, and batch norm as at test
-                time: p(y | x) = 1/n sum_i softmax(f(x; theta * mask_i)), MC-dropout (Gal and Ghahramani, 2016). The
-                passes are members after those of `points`.
-            seed: of what is dropped.
-            labelled: the labels of batches that are not are not looked at: all of them are 0.
+        After them come the members of `passes`: points that are asked so many times, each time with other parts
+        dropped, and batch norm as at test time: p(y | x) = 1/n sum_i softmax(f(x; theta * mask_i)), MC-dropout (Gal and
+        Ghahramani, 2016); `seed` is of what is dropped. Labels of batches that are not `labelled` are all 0.
         """
         networks = self.prepare([*points, *(point for point, _ in passes)])
         batches = self.splits[data] if isinstance(data, str) else data
@@ -163,7 +152,6 @@ class Predictor:
         return Outputs([part for part, _ in parts], parts[0][1])
 
     def _run(self, network: nn.Module, batch: Any) -> tuple[Any, Tensor | None]:
-        """Return the output on a batch, and what enters the head."""
         try:
             with watch(network, self._head) as seen:
                 output = self._forward(network, batch)

@@ -46,7 +46,6 @@ def check(subject: Subject, settings: Settings, others: Sequence[Network]) -> No
 
 
 def _chosen_on(subject: Subject, settings: Settings) -> list[str]:
-    """Return the split on which to choose, if there is one."""
     if settings.choose_on == "auto":
         return [split for split in subject.splits if split == "validation"]
     if settings.choose_on not in subject.splits:
@@ -62,7 +61,6 @@ def _wants_soup(subject: Subject, settings: Settings) -> bool:
 
 
 def _check_soup(subject: Subject) -> None:
-    """Refuse a soup of what cannot be averaged, or without examples to choose by."""
     if subject.networks:
         raise ArgumentError(
             f"answers={SOUP}: {subject.name} is no family of networks; make one of them with "
@@ -79,7 +77,6 @@ def _check_soup(subject: Subject) -> None:
 def _items_of(
     subject: Subject, settings: Settings, soup: tuple[int, ...] | None = None
 ) -> tuple[list[Item], list[Answered]]:
-    """Return everything that is to be measured of a subject, and how it answers, in words."""
     points: Any = {"grid": settings.grid, "random": settings.random, "triangle": settings.triangle}
     walk = [] if subject.networks else plan(subject.shape, **points, seed=subject.seed)
     family = subject.terms._replace(walk=walk, masks=settings.dropout_passes, soup=soup)
@@ -159,7 +156,6 @@ def evaluate(
 
 
 def _earlier(subject: Subject) -> Evaluation | None:
-    """Return the evaluation that is there, of the same family."""
     if subject.folder is None or not (subject.folder / FILE).exists():
         return None
     found = Evaluation.read(subject.folder)
@@ -198,7 +194,6 @@ def _points(rows: Sequence[Row]) -> list[Row]:
 
 
 def _warn_of_broken(session: Session) -> None:
-    """Warn once of all predictions that were NaN."""
     if not session.broken:
         return
     about, data, broken, count = max(

@@ -80,9 +80,8 @@ class Session:
             tick(len(item.points))
 
     def _walk(self, item: Item, splits: Sequence[Data]) -> None:
-        """Measure an item; a temperature that is fitted on the validation examples is for the others."""
         averages = self.task.averages
-        temperatures: dict[str, float] = {}
+        temperatures: dict[str, float] = {}  # that are fitted on the validation examples, for the others
         for split in splits:
             fits = split.name == "validation" and isinstance(self.task, Classification)
 
@@ -175,16 +174,12 @@ class Session:
                 self.broken.append((about, data.name, measured.tally.broken, count))
             if (kept := measured.kept()) is not None:
                 values["predicted"] = kept[0].to_text()
-                self._keep_labels(data.name, kept[1])
+                key = {"of": "labels", **self.family, "data": data.name}
+                if (earlier := self.known.find(key)) is None:
+                    self.known.add(key, {"labels": examples.to_text(kept[1])})
+                else:
+                    examples.same_order(data.name, examples.from_text(earlier["labels"]).long(), kept[1])
         self.add(self._key(data, about), values)
-
-    def _keep_labels(self, split: str, labels: Tensor) -> None:
-        key = {"of": "labels", **self.family, "data": split}
-        earlier = self.known.find(key)
-        if earlier is None:
-            self.known.add(key, {"labels": examples.to_text(labels)})
-        else:
-            examples.same_order(split, examples.from_text(earlier["labels"]).long(), labels)
 
     def soup(self) -> tuple[int, ...]:
         """Return the vertices of the greedy soup; what is tried are points of the family, as measured as the others."""

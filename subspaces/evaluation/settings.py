@@ -28,7 +28,6 @@ SHIFT_PANEL = "Shift: test images that are corrupted, or none of the classes"
 
 
 def _setting(default: Any, text: str, limits: tuple[int, int] | None = None, **more: Any) -> Any:
-    """Return a field with its help text, and the limits of a whole number."""
     return dataclasses.field(default=default, metadata={"help": text, "limits": limits, **more})
 
 
@@ -88,7 +87,6 @@ class Settings:
             raise ArgumentError(f"through={list(map(str, self.through))}: a plane goes through three networks")
 
     def _set(self, name: str, check: Callable[[str, Any], Any], expected: str, most: int | None) -> None:
-        """Keep a setting that has several values as a tuple of them, each checked."""
         found = checks.several(name, getattr(self, name), expected, most)
         object.__setattr__(self, name, tuple(check(name, each) for each in found))
 
@@ -99,5 +97,4 @@ class Settings:
 
 
 def _network(name: str, value: Any) -> Any:
-    """Return what names a network of a plane: a run folder, with or without a point, or a module."""
     return value if isinstance(value, nn.Module) else checks.folder(name, value)

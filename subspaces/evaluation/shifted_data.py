@@ -70,7 +70,6 @@ class Corruptions:
             object.__setattr__(self, name, value)
 
     def _named(self, folder: Path | None) -> tuple[str, ...]:
-        """Return the names in the order of the catalogue."""
         if self.names is None and folder is not None:
             return tuple(names_in(folder))
         given = "all" if self.names is None else self.names

@@ -52,7 +52,6 @@ class CapturedPredictor(Predictor):
         return output.clone(), None if features is None else features.clone(), target
 
     def _joined(self, split: str) -> tuple[Tensor, Tensor | None, Tensor]:
-        """Return the outputs on all batches of a split."""
         found = [(*self._run(self._networks[0], (x, y)), y) for x, y in self.splits[split]]
         outputs, features, targets = zip(*found, strict=True)
         entered = None if features[0] is None else torch.cat(features)
@@ -86,6 +85,5 @@ class CapturedPredictor(Predictor):
 
 
 def _running(network: nn.Module) -> list[Tensor]:
-    """Return the means and variances of a network's batch norms."""
     pairs = ((norm.running_mean, norm.running_var) for norm in tracked(network).values())
     return [value for pair in pairs for value in pair if value is not None]

@@ -57,7 +57,6 @@ def check_domain(corruption: str | None, severity: int, images: Path | None) -> 
 
 
 def _arrays(path: Path, classes: int) -> Split:
-    """Read labelled images from arrays."""
     try:
         found: dict[str, Any]
         if path.is_dir():
@@ -85,7 +84,6 @@ def _arrays(path: Path, classes: int) -> Split:
 
 
 def _fitting(images: Images, dataset: Dataset, path: Path) -> Images:
-    """Return images, unless they are of another size than those that the network was trained on."""
     if isinstance(images, Split) and tuple(images.images.shape[1:]) != dataset.image_shape:
         found, wanted = (" × ".join(map(str, each)) for each in (images.images.shape[1:], dataset.image_shape))
         raise DataError(f"{path}: images of {found} (channels × height × width); {dataset.name} has {wanted}")

@@ -114,7 +114,6 @@ def evaluate_together(
 
 
 def _values(first: RunSubject, members: Sequence[Mapping[str, Tensor]]) -> dict[str, Any]:
-    """Return what is kept of an ensemble, from the logits of its members."""
     metrics, images = {}, {}
     for split in first.splits:
         answer = log_mean(torch.stack([each[split] for each in members]))
@@ -130,7 +129,6 @@ def _key(group: Sequence[RunSubject], statistics: int | None) -> dict[str, Any]:
 
 
 def _check(group: Sequence[RunSubject]) -> None:
-    """Refuse ensembles of less than two different runs, or of runs on other data."""
     if len({one.checksum for one in group}) < max(2, len(group)):
         names = ", ".join(one.run.folder.name for one in group) or "no run"
         raise RunError(f"an ensemble of {names}: expected two or more runs that differ")

@@ -53,7 +53,6 @@ def checked(folder: Path) -> Iterator[tuple[Path, list[str]]]:
 
 
 def _begun(folder: Path) -> bool:
-    """Say whether there is more of a run in a folder than a lock, whatever of it is left."""
     return any((folder / name).exists() or (folder / name).is_symlink() for name in OF_A_RUN)
 
 
@@ -83,7 +82,6 @@ def _wrong(checks: Iterable[Callable[[], object]]) -> list[str]:
 
 
 def _of_run(folder: Path) -> Iterator[Callable[[], object]]:
-    """Yield the checks of one run."""
     run = Run.open(folder)  # which tells what else there is
     yield run.starts
     yield run.log

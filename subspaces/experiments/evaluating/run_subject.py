@@ -140,7 +140,6 @@ class RunSubject(Subject):
 
     @cached_property
     def _tested(self) -> Images:
-        """The test images, on the device if they fit."""
         test = self.images_of.test
         if isinstance(test, Split) and fits_memory(test, 0, self.execution):
             return Split(test.images.to(self.execution.device), test.labels.to(self.execution.device))
@@ -218,7 +217,6 @@ def known_data(name: str | os.PathLike[str]) -> str | Path:
 
 
 def _shrunk(images: Tensor) -> Tensor:
-    """Return uint8 images whose sides are at most those of a small picture."""
     (height, width), most = images.shape[-2:], math.isqrt(SMALL)
     longer = max(height, width)
     if longer <= most:
@@ -256,7 +254,6 @@ def run_subjects(
 
 
 def _until_trained(run: Run) -> None:
-    """Wait for a run that is not finished if another process is at it."""
     wait = sharing.Waiting("training")
     with stop_on_signals() as stop:
         while not run.finished and (holder := run.holder()) is not None:

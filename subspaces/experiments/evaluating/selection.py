@@ -131,7 +131,6 @@ def read_selection(run: OneRun) -> RunSelection:
 def _select(
     subject: RunSubject, domain: Domain, examples: int, batches: int | None, seed: int, how: Mapping[str, Any]
 ) -> RunSelection:
-    """Choose on some of the images and measure on the others."""
     n = len(domain.images)
     if examples >= n:
         raise ArgumentError(f"examples={examples}: there are {n} images; expected fewer, the others are measured")
@@ -158,7 +157,6 @@ def _select(
 
 
 def _rows(subject: RunSubject, selection: Selection, predictor: Predictor) -> Iterator[Measured]:
-    """Yield the midpoint, the choice, and the best and worst of the walk by what was chosen by."""
     middle = subject.shape.midpoint().tolist()
     walk: list[Any] = list(GRID)
     if subject.shape.point:
