@@ -104,8 +104,9 @@ def _joined(several: Sequence[Outputs]) -> Outputs:
 class Metrics:
     """The metrics of a point, or of several that are averaged; `members` are the numbers of its networks.
 
-    With `distances` also how differently two members predict, with a `temperature` also the metrics of the scaled
-    predictions; one `fits` a temperature, `keeps` the predicted classes, and makes `curves` if that is wanted.
+    On a split, where the `task` is passed, also how differently two members of an ensemble predict, curves, what a
+    point predicts for each example, and with a `temperature` the metrics of the scaled predictions; `fits`: one is
+    fitted to them.
     """
 
     def __init__(
@@ -113,15 +114,14 @@ class Metrics:
         about: About,
         members: Sequence[int],
         metrics: Sequence[Metric],
-        distances: Sequence[Metric] = (),
-        temperature: float | None = None,
+        task: Task | None = None,
         fits: bool = False,
-        keeps: bool = False,
-        curves: bool = False,
+        temperature: float | None = None,
     ) -> None:
-        self.about, self.members, self.temperature = about, members, temperature
-        self.fits, self.keeps, self.curves = fits, keeps, curves
-        self.tally, self._scaled = Tally(metrics), Tally(metrics)
+        self.about, self.members, self.temperature, self._fits = about, members, temperature, fits
+        self.tally, self._scaled, self._curves = Tally(metrics), Tally(metrics), task is not None
+        self._keeps = task is not None and task.keeps and about.kind == "point"
+        distances = task.distances if task is not None and about.average == task.averages[0] else ()
         pairs = itertools.combinations(members, 2) if distances else ()
         self._pairs = [(pair, Tally(distances)) for pair in pairs]
         self._fitted: list[tuple[Tensor, Tensor]] = []  # log-probabilities and labels
@@ -135,14 +135,14 @@ class Metrics:
             tally.add(batch.predicted((first,)), batch.predicted((second,)))
         if self.temperature is not None:
             self._scaled.add(prediction.scaled(self.temperature), target)
-        if self.fits and sum(len(labels) for _, labels in self._fitted) < FITTED:
+        if self._fits and sum(len(labels) for _, labels in self._fitted) < FITTED:
             self._fitted.append((prediction.logs.float(), target))  # of which many are kept
-        if self.keeps and sum(len(labels) for _, labels in self._kept) < KEPT:
+        if self._keeps and sum(len(labels) for _, labels in self._kept) < KEPT:
             self._kept.append((Predicted.of(*prediction.top), target.cpu()))
 
     def found(self) -> dict[str, Any]:
         """Return what a row holds of it."""
-        made = {"metrics": self.tally.values(), **(self.tally.curves() if self.curves else {})}
+        made = {"metrics": self.tally.values(), **(self.tally.curves() if self._curves else {})}
         if self.temperature is not None:
             made["scaled"] = self._scaled.values() | {"temperature": self.temperature}
         return made

@@ -39,13 +39,14 @@ class Network:
 
     def rows(self, layout: Layout) -> dict[str, Tensor]:
         """Return the weights by group, [n] each."""
-        if self.subject is not None:
-            family = self.subject.family
-            same, c = family.layout == layout, torch.tensor(self.coefficients, dtype=torch.float64)
-            named = family.theta(dict.fromkeys(family.omega, c.to(family.device)))
-        else:
-            named = dict(self.module.named_parameters(remove_duplicate=False)) if self.module is not None else {}
+        named: dict[str, Tensor] = {}
+        if self.module is not None:
+            named = dict(self.module.named_parameters(remove_duplicate=False))
             same = named.keys() >= layout.entries.keys()
+        elif self.subject is not None:
+            family, c = self.subject.family, torch.tensor(self.coefficients, dtype=torch.float64)
+            named = family.theta(dict.fromkeys(family.omega, c.to(family.device)))
+            same = family.layout == layout
         if not same:
             what = next((f"no {name}" for name in layout.entries if name not in named), "another network")
             raise ArgumentError(f"{self.label} has {what}: a plane goes through networks of one architecture")
@@ -184,7 +185,9 @@ def measure_plane(session: Session, networks: Sequence[Network]) -> None:
     numbers = [f"{value:.6g}" for corner in plane.corners for value in (corner.x, corner.y)]  # up to rounding
     identity = {"name": plane.name, "corners": numbers, "cells": settings.cells, "count": count}
     cells = {"of": "cell", **session.family, "statistics": settings.plane_statistics_batches, "plane": identity}
-    session.note({"of": "plane", **session.family, "name": plane.name}, {"plane": files.plain(plane), "cells": cells})
+    key = {"of": "plane", **session.family, "name": plane.name}
+    if session.known.find(key) != (known := {"plane": files.plain(plane), "cells": cells}):
+        session.add(key, known)
     places = {(j, i): (x, y) for j, y in enumerate(plane.ys) for i, x in enumerate(plane.xs)}
     missing = [cell for cell in places if session.known.find({**cells, "at": cell}, session.shown) is None]
     tick = counted(session.progress, f"{subject.name}: plane", len(places) - len(missing), len(places))

@@ -1,25 +1,27 @@
 """What is measured of a subject, and what all measurements come to: its evaluation."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from torch import Tensor
+
 from subspaces.errors import ArgumentError
-from subspaces.evaluation import shifted_data
+from subspaces.evaluation import selective, shifted_data
 from subspaces.evaluation.answers import ANSWERS, SOUP
-from subspaces.evaluation.choices import choose
-from subspaces.evaluation.evaluation import FILE, Evaluation
+from subspaces.evaluation.evaluation import FILE, Evaluation, choice
 from subspaces.evaluation.examples import SPLIT, examples_of
 from subspaces.evaluation.images import Progress
 from subspaces.evaluation.metrics import Metric
 from subspaces.evaluation.plane import Network, corners, measure_plane, planes_of
 from subspaces.evaluation.points import Item, average_of, kind, plan
-from subspaces.evaluation.rows import Answered, Choice, Examples, Row
+from subspaces.evaluation.rows import Answered, Choice, Description, Examples, Row
 from subspaces.evaluation.session import Session
 from subspaces.evaluation.settings import Settings
 from subspaces.evaluation.subject import Subject
 from subspaces.text import listed
 
+SHARE = 0.5  # of the midpoint's error is what the threshold aims at
 PAIRS = 6  # of opposite points along a line or curve on shifted data, the midpoint among them, which are 11 points
 
 
@@ -38,11 +40,22 @@ def check(subject: Subject, settings: Settings, others: Sequence[Network]) -> No
                 f"plane=…: {subject.name} is no family of networks; expected a Subspace, or a run of one"
             )
         corners(subject, others)
-    if _wants_soup(subject, settings):
-        _check_soup(subject)
+    asked = settings.answers or subject.answers
+    if SOUP in asked:
+        if subject.networks:
+            raise ArgumentError(
+                f"answers={SOUP}: {subject.name} is no family of networks; make one of them with "
+                f"Subspace.from_modules(networks, Simplex({subject.shape.vertices}))"
+            )
+        average_of(subject.shape, [0])  # which refuses a shape that does not hold it
+        if "validation" not in subject.splits:
+            raise ArgumentError(
+                f"answers={SOUP}: {subject.name} held no images out, by which it is chosen; train with --validation "
+                "(or pass validation=)"
+            )
     elif not _items_of(subject, settings)[1]:
-        asked, usual = listed(settings.answers), ", ".join(map(repr, subject.answers))
-        raise ArgumentError(f"answers={asked}: {subject.name} has none of these; expected some such as {usual}")
+        usual = ", ".join(map(repr, subject.answers))
+        raise ArgumentError(f"answers={listed(asked)}: {subject.name} has none of these; expected some such as {usual}")
 
 
 def _chosen_on(subject: Subject, settings: Settings) -> list[str]:
@@ -54,24 +67,6 @@ def _chosen_on(subject: Subject, settings: Settings) -> list[str]:
             "validation=), or choose on the test set, which is marked"
         )
     return [settings.choose_on]
-
-
-def _wants_soup(subject: Subject, settings: Settings) -> bool:
-    return SOUP in (settings.answers or subject.answers)
-
-
-def _check_soup(subject: Subject) -> None:
-    if subject.networks:
-        raise ArgumentError(
-            f"answers={SOUP}: {subject.name} is no family of networks; make one of them with "
-            f"Subspace.from_modules(networks, Simplex({subject.shape.vertices}))"
-        )
-    average_of(subject.shape, [0])
-    if "validation" not in subject.splits:
-        raise ArgumentError(
-            f"answers={SOUP}: {subject.name} held no images out, by which it is chosen; train with --validation (or "
-            "pass validation=)"
-        )
 
 
 def _items_of(
@@ -117,13 +112,16 @@ def evaluate(
     session = Session(subject, metrics, settings, progress)
     items, answers = _items_of(subject, settings)
     session.walk(items)
-    if _wants_soup(subject, settings):
+    if SOUP in (settings.answers or subject.answers):
         items, answers = _items_of(subject, settings, session.soup())
         session.walk(items)
     if settings.wants_plane:
         measure_plane(session, corners(subject, others))
     rows = session.rows(session.others(_thinned(subject, items, answers)))
-    earlier = _earlier(subject)
+    folder = subject.folder
+    earlier = Evaluation.read(folder) if folder is not None and (folder / FILE).exists() else None
+    if earlier is not None and earlier.family != subject.checksum:
+        earlier = None
     dataset = subject.dataset if earlier is None else earlier.dataset
     splits = {row.data: row.count for row in rows if not row.group}
     statistics = {"images": session.images(), **subject.noted, "batches": settings.statistics_batches}
@@ -149,31 +147,46 @@ def evaluate(
         command="\n".join(dict.fromkeys(filter(None, commands))),
         **subject.trained(statistics),
     )
-    if subject.folder is not None and found != earlier:
-        found.write(subject.folder)
+    if folder is not None and found != earlier:
+        found.write(folder)
     _warn_of_broken(session)
     return found
-
-
-def _earlier(subject: Subject) -> Evaluation | None:
-    if subject.folder is None or not (subject.folder / FILE).exists():
-        return None
-    found = Evaluation.read(subject.folder)
-    return found if found.family == subject.checksum else None
 
 
 def _choices(session: Session, rows: Sequence[Row], earlier: Evaluation | None) -> list[Choice]:
     """Return the choices on the splits that are asked for, and on those on which there are choices already."""
     same = earlier is not None and earlier.statistics.get("batches") == session.settings.statistics_batches
     before = [each.chosen_on for each in earlier.choices] if earlier is not None and same else []
-    midpoint = next((row for row in rows if row.role == "midpoint" and not row.group), None)
     middle = {}
-    for split in dict.fromkeys(row.data for row in rows if not row.group):
-        predicted = None if midpoint is None else session.predicted(midpoint.alphas[0], split)
-        if predicted is not None:
-            middle[split] = predicted.each(session.labels(split))
+    for row in rows:
+        if row.kind == "point" and row.role == "midpoint" and not row.group:
+            predicted = session.predicted(row.alphas[0], row.data)
+            if predicted is not None:
+                middle[row.data] = predicted.each(session.labels(row.data))
     wanted = dict.fromkeys([*before, *_chosen_on(session.subject, session.settings)])
-    return [choice for split in wanted for choice in choose(rows, split, session.shown, middle)]
+    return [each for split in wanted for each in choose(rows, split, session.shown, middle)]
+
+
+def choose(rows: Sequence[Row], split: str, by: Sequence[Description], middle: Mapping[str, Tensor]) -> list[Choice]:
+    """Return what is chosen on a split, held-out examples or the test set, which is marked.
+
+    The best point by each metric, the best pair by the first of them, and for classifiers the lowest confidence from
+    which the midpoint's predictions have at most half of its error; `middle` are its confidences on each split, and
+    whether it is right, [n, 2].
+    """
+    there = [row for row in rows if row.data == split and not row.group]
+    points = [row for row in there if row.kind == "point"]
+    pairs = [row for row in there if row.average not in (None, "logits") and len(row.alphas) == 2]
+    pairs = [row for row in pairs if row.alphas[0] != row.alphas[1]]
+    found = [choice("point", metric, rows, points, split) for metric in by]
+    found.append(choice("pair", by[0], rows, pairs, split))
+    midpoint = next((row for row in there if row.role == "midpoint"), None)
+    error = 1 - midpoint.metrics["accuracy"] if midpoint is not None and split in middle else 0
+    threshold = selective.threshold(middle[split], SHARE * error) if error else None
+    if threshold is not None:
+        reported = {name: selective.answered(each, threshold) for name, each in middle.items()}
+        found.append(Choice("threshold", "risk", split, split == "test", threshold, reported))
+    return [each for each in found if each is not None]
 
 
 def _examples(session: Session, rows: Sequence[Row], earlier: Evaluation | None) -> Examples | None:

@@ -1,7 +1,7 @@
 """Measuring what is missing of one subject: networks, averages and data, which are handed to the loop."""
 
 import dataclasses
-import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -12,7 +12,6 @@ from torch import Tensor
 from subspaces.core.files import damaged
 from subspaces.errors import ArgumentError
 from subspaces.evaluation import examples, files, shifted_data
-from subspaces.evaluation.choices import greedy
 from subspaces.evaluation.display import counted
 from subspaces.evaluation.evaluation import REMEDY, merged
 from subspaces.evaluation.examples import Predicted
@@ -30,6 +29,24 @@ from subspaces.evaluation.subject import Subject
 from subspaces.evaluation.tasks import Classification
 
 PRECISIONS = ("float32", "bfloat16")
+
+
+def greedy(vertices: Sequence[int], merit: Callable[[tuple[int, ...]], float]) -> tuple[int, ...]:
+    """Return the vertices of the greedy soup (Wortsman et al., 2022), the best on held-out examples.
+
+    `merit` is that of the average of some vertices: the higher, the better. From the best vertex on, each is kept with
+    which it does not get worse. A vertex whose merit is NaN is not added to others, nor one with which it becomes NaN.
+    """
+    alone = {vertex: merit((vertex,)) for vertex in vertices}
+    ranked = sorted((vertex for vertex in alone if alone[vertex] > -math.inf), key=lambda vertex: -alone[vertex])
+    ranked = ranked or list(alone)[:1]  # equals stay in their order
+    kept, reached = (ranked[0],), alone[ranked[0]]
+    for vertex in ranked[1:]:
+        tried = tuple(sorted((*kept, vertex)))
+        found = merit(tried)
+        if found >= reached:
+            kept, reached = tried, found
+    return kept
 
 
 class Session:
@@ -63,11 +80,6 @@ class Session:
             self.measured = True
         self.known.add(key, values)
 
-    def note(self, key: Mapping[str, Any], values: dict[str, Any]) -> None:
-        """Keep what describes measurements, unless it is kept already."""
-        if self.known.find(key) != json.loads(json.dumps(values)):
-            self.add(key, values)
-
     def walk(self, items: Sequence[Item]) -> None:
         """Measure what is missing of items on all splits."""
         splits = [Data(name) for name in sorted(self.subject.splits, key=lambda name: name != "validation")]
@@ -80,18 +92,14 @@ class Session:
             tick(len(item.points))
 
     def _walk(self, item: Item, splits: Sequence[Data]) -> None:
-        averages = self.task.averages
         temperatures: dict[str, float] = {}  # that are fitted on the validation examples, for the others
         for split in splits:
             fits = split.name == "validation" and isinstance(self.task, Classification)
 
             def wanted(about: About, members: Sequence[int], fits: bool = fits) -> Metrics:
-                distances = self.task.distances if about.average == averages[0] else ()
-                keeps = self.task.keeps and about.kind == "point"
-                how: dict[str, Any] = {"distances": distances, "fits": fits, "keeps": keeps, "curves": True}
-                return Metrics(about, members, self.metrics, temperature=temperatures.get(str(about)), **how)
+                return Metrics(about, members, self.metrics, self.task, fits, temperatures.get(str(about)))
 
-            rows, count = self._measure([item], split, averages, wanted)
+            rows, count = self._measure([item], split, self.task.averages, wanted)
             diversity = next((found for each in rows if (found := each.diversity()) is not None), None)
             for each in rows:
                 together = {"diversity": diversity} if each.about.kind == "ensemble" else {}

@@ -10,7 +10,7 @@ import torch
 
 import subspaces as ss
 from subspaces.core import randomness
-from subspaces.evaluation import choices, points
+from subspaces.evaluation import points, results
 from subspaces.evaluation.evaluation import merged
 from subspaces.evaluation.examples import Predicted
 from subspaces.evaluation.metrics import of_task
@@ -76,7 +76,7 @@ def those(found: list[Row], split: str, what: str) -> list[Any]:
 @pytest.mark.parametrize("split", SPLITS)
 def test_the_best_of_each_kind_on_its_split(split: str) -> None:
     made, middle = answered(rows())
-    found = by_name(choices.choose(made, split, SHOWN, middle))
+    found = by_name(results.choose(made, split, SHOWN, middle))
     best = {
         ("point", "accuracy"): max(those(made, split, "point"), key=lambda row: row.metrics["accuracy"]),
         ("point", "nll"): min(those(made, split, "point"), key=lambda row: row.metrics["nll"]),
@@ -96,7 +96,7 @@ def test_the_best_of_each_kind_on_its_split(split: str) -> None:
 @pytest.mark.parametrize("split", SPLITS)
 def test_the_threshold_halves_the_error_on_its_split_and_is_applied_to_both(split: str) -> None:
     made, middle = answered(rows())
-    choice = by_name(choices.choose(made, split, SHOWN, middle))["threshold", "risk"]
+    choice = by_name(results.choose(made, split, SHOWN, middle))["threshold", "risk"]
     assert (choice.chosen_on, choice.on_test) == (split, split == "test")
 
     def kept(name: str, threshold: float) -> tuple[float, float]:
@@ -115,13 +115,13 @@ def test_the_threshold_halves_the_error_on_its_split_and_is_applied_to_both(spli
 def test_the_first_among_equals_and_no_threshold_without_errors() -> None:
     made, middle = answered(rows())
     same = [dataclasses.replace(row, metrics=drawn("same", row.data) | {"accuracy": 1.0}) for row in made]
-    found = choices.choose(same, "test", SHOWN, middle)
+    found = results.choose(same, "test", SHOWN, middle)
     assert [one.what for one in found] == ["point", "point", "pair"]
     for key in (("point", "nll"), ("pair", "accuracy")):
         first = those(same, "test", key[0])[0].alphas
         assert by_name(found)[key].value == (first if key[0] == "pair" else first[0])
     alone = [row for row in made if row.role == "midpoint"]
-    assert [one.what for one in choices.choose(alone, "test", SHOWN, middle)] == ["threshold"]
+    assert [one.what for one in results.choose(alone, "test", SHOWN, middle)] == ["threshold"]
 
 
 # Random numbers that nothing else draws from the same seed
