@@ -60,7 +60,7 @@ def parts(run: Run, dataset: data.Dataset, execution: Execution) -> dict[str, fl
         list(predictor.outputs(item.points, "test"))
         points.append(clock.lap() / len(item.points))
         places, _, asked = members_of([item], subject.task.averages)
-        wanted = [Metrics(about, members, subject.task.metrics, curves=True) for about, members in asked]
+        wanted = [Metrics(about, members, subject.task.metrics, subject.task) for about, members in asked]
         measure(predictor, places, Data("test"), wanted)
         wholes.append(clock.lap())
     rows = [whole - len(item.points) * point for whole, point, item in zip(wholes, points, pairs, strict=True)]

@@ -40,7 +40,8 @@ def greedy(vertices: Sequence[int], merit: Callable[[tuple[int, ...]], float]) -
     alone = {vertex: merit((vertex,)) for vertex in vertices}
     ranked = sorted((vertex for vertex in alone if alone[vertex] > -math.inf), key=lambda vertex: -alone[vertex])
     ranked = ranked or list(alone)[:1]  # equals stay in their order
-    kept, reached = (ranked[0],), alone[ranked[0]]
+    kept: tuple[int, ...] = (ranked[0],)
+    reached = alone[ranked[0]]
     for vertex in ranked[1:]:
         tried = tuple(sorted((*kept, vertex)))
         found = merit(tried)

@@ -28,7 +28,7 @@ from subspaces.experiments import data as datasets
 from subspaces.experiments.data import NAMES, Dataset, ResidentLoader, unlabelled
 from subspaces.experiments.data.loading import OWN
 from subspaces.experiments.evaluating.captured import CapturedPredictor
-from subspaces.experiments.evaluating.training import seconds_of, training_of
+from subspaces.experiments.evaluating.training import training_of_run
 from subspaces.experiments.training import sharing
 from subspaces.experiments.training.batches import evaluation_batches, fits_memory, statistics_batches, statistics_seed
 from subspaces.experiments.training.engine import build_family
@@ -87,13 +87,7 @@ class RunSubject(Subject):
 
     def trained(self, statistics: dict[str, Any]) -> dict[str, Any]:
         """Return the recipe, and how the run was trained."""
-        log = self.run.log()
-        training = training_of(self.recipe, log=log, seconds=seconds_of(statistics, log))
-        starts = self.run.starts()
-        return {
-            "recipe": self.recipe.to_dict(),
-            "training": dataclasses.replace(training, folder=str(self.folder), starts=starts),
-        }
+        return {"recipe": self.recipe.to_dict(), "training": training_of_run(self.run, statistics)}
 
     @cached_property
     def images_of(self) -> Dataset:
@@ -145,14 +139,11 @@ class RunSubject(Subject):
             return Split(test.images.to(self.execution.device), test.labels.to(self.execution.device))
         return test
 
-    @cached_property
-    def _normalise(self) -> Normalise:
-        dtype = torch.bfloat16 if self.execution.precision == "bfloat16" else torch.float32
-        data, how = self.images_of, self.execution
-        return Normalise(data.mean, data.std, how.device, how.channels_last, dtype)
-
     def _batch(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        return self._normalise(images.permute(0, 2, 3, 1)), labels
+        data, how = self.images_of, self.execution
+        dtype = torch.bfloat16 if how.precision == "bfloat16" else torch.float32
+        normalise = Normalise(data.mean, data.std, how.device, how.channels_last, dtype)
+        return normalise(images.permute(0, 2, 3, 1)), labels
 
     def _in_batches(self, images: Images, resize: int) -> Iterator[tuple[Tensor, Tensor]]:
         side = max(self.images_of.image_shape[1:])

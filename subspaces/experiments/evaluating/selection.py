@@ -74,19 +74,11 @@ def select_run(
 ) -> RunSelection:
     """Choose the point of a finished run for a new domain, and keep it in the run's folder.
 
-    Args:
-        run: a finished run, or its folder.
-        corruption: corrupt the run's test images so.
-        severity: how much, from 1 to 5.
-        images: other images: the folder of published ones of that corruption, or arrays.
-        examples: choose on so many, drawn at random; all others are measured.
-        by: "nll", "accuracy" or "entropy", which looks at no labels.
-        per: one point for the "network", or one for each "layer".
-        statistics_batches: batch-norm statistics are made of at most this many training batches; None: of all.
-        seed: of the drawing.
-        data: the folder with the data sets.
-        execution: where it runs.
-        trust: also build the network of a run that somebody else has trained.
+    The domain is a `corruption` of the run's test images, of a `severity` from 1 to 5, or other `images`: the folder of
+    published ones of that corruption, or arrays. So many `examples` of it are drawn with the `seed`. The point is chosen
+    on these, by "nll", "accuracy" or "entropy", which looks at no labels, one for the "network" or for each "layer",
+    and measured on all others, with batch-norm statistics of at most `statistics_batches` training batches. With
+    `trust` the network of a run that somebody else has trained is built too.
     """
     check(corruption, severity, images, examples, by, per)
     opened = run if isinstance(run, Run) else Run.open(checks.folder("run", run))
