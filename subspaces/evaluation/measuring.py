@@ -21,22 +21,6 @@ FITTED = 10_000  # validation examples to which a temperature is fitted, at most
 NUMBERS = 2**22  # of a network's outputs that wait for their metrics
 
 
-class Batch:
-    """The outputs of several networks for the examples of a batch, and the targets of these."""
-
-    def __init__(self, task: Task, outputs: Outputs) -> None:
-        self.task, self.members, self.target = task, outputs.members, outputs.target
-        self._known: dict[Any, Any] = {}
-
-    def predicted(self, members: Sequence[int], average: str | None = None) -> Any:
-        """Return the prediction of networks, by their numbers: of one, or of several that are averaged."""
-        key = (*members, average)
-        if key not in self._known:
-            several = [self.members[number] for number in members]
-            self._known[key] = self.task.combine(several, average or self.task.averages[0])
-        return self._known[key]
-
-
 class Data(NamedTuple):
     """Examples on which networks are measured: a split, by its name, or shifted ones, or outliers."""
 
@@ -69,8 +53,7 @@ def measure(
     """
     count = 0
     outputs = predictor.outputs(points, data.name if data.batches is None else data.batches(), **how)
-    for each in _in_large_parts(outputs) if joined else outputs:
-        batch = Batch(predictor.task, each)
+    for batch in _in_large_parts(outputs) if joined else outputs:
         size = len(batch.predicted((0,)))
         if size:  # else all labels of the batch are such as do not count
             for one in wanted:
@@ -98,7 +81,7 @@ def _joined(several: Sequence[Outputs]) -> Outputs:
         return several[0]
     members = zip(*(each.members for each in several), strict=True)
     whole: list[Any] = [Classes(torch.cat([part.logs for part in parts])) for parts in members]
-    return Outputs(whole, torch.cat([each.target for each in several]))
+    return Outputs(several[0].task, whole, torch.cat([each.target for each in several]))
 
 
 class Metrics:
@@ -127,7 +110,7 @@ class Metrics:
         self._fitted: list[tuple[Tensor, Tensor]] = []  # log-probabilities and labels
         self._kept: list[tuple[Predicted, Tensor]] = []
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: Outputs) -> None:
         """Take in a batch."""
         prediction, target = batch.predicted(self.members, self.about.average), batch.target
         self.tally.add(prediction, target)
@@ -172,7 +155,7 @@ class Scores:
         self.about, self.members = about, members
         self._found: list[dict[str, Tensor]] = []
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: Outputs) -> None:
         """Take in a batch."""
         self._found.append(scores([batch.members[number] for number in self.members]))
 

@@ -7,7 +7,7 @@ for each, once, as `recalibrate` does it, from the same training batches in the 
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,11 +26,20 @@ Forward = Callable[[Any, Any], Any]
 """Runs a network on a batch and returns its output: forward(network, batch)."""
 
 
-class Outputs(NamedTuple):
+class Outputs:
     """What several networks answer to the examples of a batch, as parts of predictions, and the targets."""
 
-    members: Sequence[Any]
-    target: Any
+    def __init__(self, task: Task, members: Sequence[Any], target: Any) -> None:
+        self.task, self.members, self.target = task, members, target
+        self._known: dict[Any, Any] = {}
+
+    def predicted(self, members: Sequence[int], average: str | None = None) -> Any:
+        """Return the prediction of networks, by their numbers: of one, or of several that are averaged."""
+        key = (*members, average)
+        if key not in self._known:
+            several = [self.members[number] for number in members]
+            self._known[key] = self.task.combine(several, average or self.task.averages[0])
+        return self._known[key]
 
 
 class Predictor:
@@ -119,12 +128,12 @@ class Predictor:
         networks = self.prepare([*points, *(point for point, _ in passes)])
         batches = self.splits[data] if isinstance(data, str) else data
         for number, batch in enumerate(batch for batch in batches if not nested.is_empty(batch)):
-            members, target = self._ask(networks[: len(points)], batch, None, labelled) if points else ([], None)
+            parts = [self._ask(networks[: len(points)], batch, None, labelled)] if points else []
             for network, (_, count) in zip(networks[len(points) :], passes, strict=True):
                 with dropping(network):
-                    part = self._ask([network] * count, batch, randomness.number(seed, "dropout", number), labelled)
-                members, target = [*members, *part.members], part.target
-            yield Outputs(members, target)
+                    drawn = randomness.number(seed, "dropout", number)
+                    parts.append(self._ask([network] * count, batch, drawn, labelled))
+            yield Outputs(self.task, [member for part in parts for member in part.members], parts[-1].target)
 
     def whole(self, point: Any) -> dict[str, Tensor]:
         """Return the logits of one network for each split as a whole."""
@@ -149,7 +158,7 @@ class Predictor:
         if outputs and not self._output_check.done:
             self.task.check_output(outputs[0][0], self._output_check)
         parts = [self.task.parts(output, target, features) for output, features in outputs]
-        return Outputs([part for part, _ in parts], parts[0][1])
+        return Outputs(self.task, [part for part, _ in parts], parts[0][1])
 
     def _run(self, network: nn.Module, batch: Any) -> tuple[Any, Tensor | None]:
         try:

@@ -102,22 +102,15 @@ def wanted(value: Any) -> Corruptions | Given | None:
         return value or None
     if value is True:
         return Corruptions()
-    if isinstance(value, Mapping):
-        return _given(value)
-    if isinstance(value, os.PathLike) or (isinstance(value, str) and _is_folder(value)):
+    text = isinstance(value, str) and value not in ("all", EXTRA, *CORRUPTIONS)
+    if isinstance(value, os.PathLike) or (text and (os.sep in value or Path(value).is_dir())):
         return Corruptions(folder=value)
     if isinstance(value, str) or checks.listed(value):
         return Corruptions(value)
-    raise ArgumentError(f"corruptions={checks.shown(value)}: expected {EXPECTED}")
-
-
-def _is_folder(text: str) -> bool:
-    return text not in ("all", EXTRA, *CORRUPTIONS) and (os.sep in text or Path(text).is_dir())
-
-
-def _given(loaders: Mapping[Any, Any]) -> Given:
+    if not isinstance(value, Mapping):
+        raise ArgumentError(f"corruptions={checks.shown(value)}: expected {EXPECTED}")
     found: Given = {}
-    for name, each in loaders.items():
+    for name, each in value.items():
         where = f"corruptions={{{name!r}: …}}"
         for severity, loader in (each if isinstance(each, Mapping) else {0: each}).items():
             found[str(name), checks.whole(f"{where}: severity", severity, 0)] = checks.batches(where, loader)

@@ -75,10 +75,10 @@ def select_run(
     """Choose the point of a finished run for a new domain, and keep it in the run's folder.
 
     The domain is a `corruption` of the run's test images, of a `severity` from 1 to 5, or other `images`: the folder of
-    published ones of that corruption, or arrays. So many `examples` of it are drawn with the `seed`. The point is chosen
-    on these, by "nll", "accuracy" or "entropy", which looks at no labels, one for the "network" or for each "layer",
-    and measured on all others, with batch-norm statistics of at most `statistics_batches` training batches. With
-    `trust` the network of a run that somebody else has trained is built too.
+    published ones of that corruption, or arrays. So many `examples` of it are drawn with the `seed`. The point is
+    chosen on these, by "nll", "accuracy" or "entropy", which looks at no labels, one for the "network" or for each
+    "layer", and measured on all others, with batch-norm statistics of at most so many training batches. With `trust`
+    the network of a run that somebody else has trained is built too.
     """
     check(corruption, severity, images, examples, by, per)
     opened = run if isinstance(run, Run) else Run.open(checks.folder("run", run))
