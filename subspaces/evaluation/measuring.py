@@ -123,6 +123,11 @@ class Metrics:
         if self._keeps and sum(len(labels) for _, labels in self._kept) < KEPT:
             self._kept.append((Predicted.of(*prediction.top), target.cpu()))
 
+    @property
+    def broken(self) -> int:
+        """How many of the predictions are NaN."""
+        return self.tally.broken
+
     def found(self) -> dict[str, Any]:
         """Return what a row holds of it."""
         made = {"metrics": self.tally.values(), **(self.tally.curves() if self._curves else {})}
@@ -158,6 +163,11 @@ class Scores:
     def add(self, batch: Outputs) -> None:
         """Take in a batch."""
         self._found.append(scores([batch.members[number] for number in self.members]))
+
+    @property
+    def broken(self) -> int:
+        """How many of the predictions are NaN."""
+        return int(self.found()["entropy"].isnan().sum())
 
     def found(self) -> dict[str, Tensor]:
         """Return the scores of all examples, by name."""

@@ -84,110 +84,100 @@ class Session:
     def walk(self, items: Sequence[Item]) -> None:
         """Measure what is missing of items on all splits."""
         splits = [Data(name) for name in sorted(self.subject.splits, key=lambda name: name != "validation")]
-        averages = self.task.averages
-        missing = [item for item in items if any(self._lacks(item, split, self.metrics, averages) for split in splits)]
+        missing = [item for item in items if any(self._lacks(item, split) for split in splits)]
         total, left = (sum(len(item.points) for item in some) for some in (items, missing))
         tick = counted(self.progress, self.subject.name, total - left, total)
         for item in missing:
-            self._walk(item, splits)
+            temperatures: dict[str, float] = {}  # that are fitted on the validation examples, for the others
+            for split in splits:
+                self._walk(item, split, temperatures)
             tick(len(item.points))
 
-    def _walk(self, item: Item, splits: Sequence[Data]) -> None:
-        temperatures: dict[str, float] = {}  # that are fitted on the validation examples, for the others
-        for split in splits:
-            fits = split.name == "validation" and isinstance(self.task, Classification)
+    def _walk(self, item: Item, split: Data, temperatures: dict[str, float]) -> None:
+        fits = split.name == "validation" and isinstance(self.task, Classification)
 
-            def wanted(about: About, members: Sequence[int], fits: bool = fits) -> Metrics:
-                return Metrics(about, members, self.metrics, self.task, fits, temperatures.get(str(about)))
+        def wanted(about: About, members: Sequence[int]) -> Metrics:
+            return Metrics(about, members, self.metrics, self.task, fits, temperatures.get(str(about)))
 
-            rows, count = self._measure([item], split, self.task.averages, wanted)
-            diversity = next((found for each in rows if (found := each.diversity()) is not None), None)
-            for each in rows:
-                together = {"diversity": diversity} if each.about.kind == "ensemble" else {}
-                self._add_row(each.about, split, count, self.metrics, {**each.found(), **together}, each)
-                if fits:
-                    temperatures[str(each.about)] = each.fitted()
+        rows, count = self._measure([item], split, wanted)
+        diversity = next((found for each in rows if (found := each.diversity()) is not None), None)
+        for each in rows:
+            together = {"diversity": diversity} if each.about.kind == "ensemble" else {}
+            self._add_row(each, split, count, {**each.found(), **together})
+            if fits:
+                temperatures[str(each.about)] = each.fitted()
 
     def others(self, items: Sequence[Item]) -> list[Data]:
         """Measure what is missing of items on shifted data and against outliers, and return all of these data."""
-        averages = self.task.averages[:1]
-        inside: dict[str, dict[str, Tensor]] = {}  # the scores of the test examples
-
-        def shift(some: Sequence[Item], data: Data) -> None:
-            rows, count = self._measure(some, data, averages, partial(Metrics, metrics=self.headlines), joined=True)
-            for each in rows:
-                self._add_row(each.about, data, count, self.headlines, each.found(), each)
-
-        def tell_apart(some: Sequence[Item], data: Data) -> None:
-            if not inside:
-                known, _ = self._measure(items, Data("test"), averages, Scores)
-                inside.update({str(each.about): each.found() for each in known})
-            rows, count = self._measure(some, data, averages, Scores, labelled=False)
-            for each in rows:
-                scores = each.found()
-                if broken := int(scores["entropy"].isnan().sum()):
-                    self.broken.append((each.about, data.name, broken, count))
-                self._add_row(each.about, data, count, (), {"metrics": told_apart(inside[str(each.about)], scores)})
-
         shifted = shifted_data.sets_of(self.subject, self.settings.corruptions)
         outliers = shifted_data.outliers_of(self.subject, self.settings.outliers)
-        for what, sets, metrics, work in (
-            ("shifts", shifted, self.headlines, shift),
-            ("outliers", outliers, [], tell_apart),
-        ):
-            lacking = [(data, [each for each in items if self._lacks(each, data, metrics, averages)]) for data in sets]
-            missing = [(data, some) for data, some in lacking if some]
+        inside: dict[str, dict[str, Tensor]] = {}  # the scores of the test examples
+        for what, sets in (("shifts", shifted), ("outliers", outliers)):
+            missing = [(data, some) for data in sets if (some := [item for item in items if self._lacks(item, data)])]
             if sets:
                 tick = counted(self.progress, f"{self.subject.name}: {what}", len(sets) - len(missing), len(sets))
             for data, some in missing:
-                work(some, data)
+                if sets is shifted:
+                    rows, count = self._measure(some, data, partial(Metrics, metrics=self.headlines), joined=True)
+                    for each in rows:
+                        self._add_row(each, data, count, each.found())
+                else:
+                    self._tell_apart(items, some, data, inside)
                 tick(1)
         return [*shifted, *outliers]
 
+    def _tell_apart(
+        self, items: Sequence[Item], some: Sequence[Item], data: Data, inside: dict[str, dict[str, Tensor]]
+    ) -> None:
+        if not inside:
+            test = Data("test", partial(iter, self.predictor.splits["test"]), group=OUTLIERS)
+            inside |= {str(each.about): each.found() for each in self._measure(items, test, Scores)[0]}
+        rows, count = self._measure(some, data, Scores, labelled=False)
+        for each in rows:
+            self._add_row(each, data, count, {"metrics": told_apart(inside[str(each.about)], each.found())})
+
+    def _averages(self, data: Data) -> Sequence[str]:
+        return self.task.averages[:1] if data.group else self.task.averages
+
+    def _metrics(self, data: Data) -> Sequence[Metric]:
+        if data.group == OUTLIERS:
+            return ()
+        return self.headlines if data.group else self.metrics
+
     def _measure(
-        self, items: Sequence[Item], data: Data, averages: Sequence[str], make: Callable[..., Any], **how: Any
+        self, items: Sequence[Item], data: Data, make: Callable[..., Any], **how: Any
     ) -> tuple[list[Any], int]:
-        points, passes, asked = members_of(items, averages)
+        points, passes, asked = members_of(items, self._averages(data))
         wanted = [make(about, members) for about, members in asked]
         return wanted, measure(self.predictor, points, data, wanted, passes=passes, seed=self.subject.seed, **how)
 
     def _key(self, data: Data, about: About) -> dict[str, Any]:
         return {"of": "row", **self.how, **data.key, **vars(about)}
 
-    def _lacks(self, item: Item, data: Data, metrics: Sequence[Metric], averages: Sequence[str]) -> bool:
+    def _lacks(self, item: Item, data: Data) -> bool:
         """Say whether an item is not wholly measured; nobody knows what loaders of the user's own hold."""
-        if data.source == "given":
-            return True
-        for about in item.rows(averages):
-            found = self.known.find(self._key(data, about), metrics)
+        for about in item.rows(self._averages(data)):
+            found = self.known.find(self._key(data, about), self._metrics(data))
             keeps = self.task.keeps and not data.group and about.kind == "point"
-            if found is None or (keeps and "predicted" not in found):
+            if found is None or data.source == "given" or (keeps and "predicted" not in found):
                 return True
         return False
 
-    def _add_row(
-        self,
-        about: About,
-        data: Data,
-        count: int,
-        metrics: Sequence[Metric],
-        found: dict[str, Any],
-        measured: Metrics | None = None,
-    ) -> None:
+    def _add_row(self, measured: Metrics | Scores, data: Data, count: int, found: dict[str, Any]) -> None:
+        about = measured.about
         places = [coefficients(self.subject.shape, to_place(alpha)) for alpha in about.alphas]
         row = Row(coefficients=places, **vars(about), **data.key, count=count, **found)
-        values = {"row": files.plain(row), "metrics": [each.name for each in metrics] or list(row.metrics)}
-        if measured is not None:
-            values["images"] = self.predictor.statistics_images
-            if measured.tally.broken:
-                self.broken.append((about, data.name, measured.tally.broken, count))
-            if (kept := measured.kept()) is not None:
-                values["predicted"] = kept[0].to_text()
-                key = {"of": "labels", **self.family, "data": data.name}
-                if (earlier := self.known.find(key)) is None:
-                    self.known.add(key, {"labels": examples.to_text(kept[1])})
-                else:
-                    examples.same_order(data.name, examples.from_text(earlier["labels"]).long(), kept[1])
+        metrics = [each.name for each in self._metrics(data)] or list(row.metrics)
+        values = {"row": files.plain(row), "metrics": metrics, "images": self.predictor.statistics_images}
+        if measured.broken:
+            self.broken.append((about, data.name, measured.broken, count))
+        if isinstance(measured, Metrics) and (kept := measured.kept()) is not None:
+            values["predicted"] = kept[0].to_text()
+            key = {"of": "labels", **self.family, "data": data.name}
+            if (earlier := self.known.find(key)) is None:
+                self.known.add(key, {"labels": examples.to_text(kept[1])})
+            else:
+                examples.same_order(data.name, examples.from_text(earlier["labels"]).long(), kept[1])
         self.add(self._key(data, about), values)
 
     def soup(self) -> tuple[int, ...]:
