@@ -97,6 +97,19 @@ def _thinned(subject: Subject, items: Sequence[Item], answers: Sequence[Answered
     return [item for item in items if item in kept or any(a.is_of(r) for r in item.rows(averages) for a in answers)]
 
 
+def _measured(session: Session, others: Sequence[Network]) -> tuple[list[Row], list[Answered]]:
+    """Measure all that is missing, and return the rows, and how the subject answers."""
+    subject, settings = session.subject, session.settings
+    items, answers = _items_of(subject, settings)
+    session.walk(items)
+    if SOUP in (settings.answers or subject.answers):
+        items, answers = _items_of(subject, settings, session.soup())
+        session.walk(items)
+    if settings.wants_plane:
+        measure_plane(session, corners(subject, others))
+    return session.rows(session.others(_thinned(subject, items, answers))), answers
+
+
 def evaluate(
     subject: Subject,
     metrics: Sequence[Metric],
@@ -109,16 +122,8 @@ def evaluate(
 
     `command` is the command line that asks for it, which is kept with those before.
     """
-    session = Session(subject, metrics, settings, progress)
-    items, answers = _items_of(subject, settings)
-    session.walk(items)
-    if SOUP in (settings.answers or subject.answers):
-        items, answers = _items_of(subject, settings, session.soup())
-        session.walk(items)
-    if settings.wants_plane:
-        measure_plane(session, corners(subject, others))
-    rows = session.rows(session.others(_thinned(subject, items, answers)))
-    folder = subject.folder
+    session, folder = Session(subject, metrics, settings, progress), subject.folder
+    rows, answers = _measured(session, others)
     earlier = Evaluation.read(folder) if folder is not None and (folder / FILE).exists() else None
     if earlier is not None and earlier.family != subject.checksum:
         earlier = None
