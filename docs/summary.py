@@ -104,7 +104,7 @@ def main() -> None:
     together = read(arguments.ensembles).get("measured", [])
     summary = {
         "runs": {folder.name: of_run(folder) for folder in sorted(arguments.folders)},
-        "ensembles": [of_ensemble(entry) for entry in together],
+        "ensembles": [of_ensemble({"key": entry["key"], **entry["value"]}) for entry in together],
     }
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.write_text(json.dumps(rounded(summary), indent=1) + "\n")

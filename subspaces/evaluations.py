@@ -10,13 +10,13 @@ from torch import nn
 from subspaces.core import checks
 from subspaces.core.outputs import Outputs
 from subspaces.errors import ArgumentError
-from subspaces.evaluation import evaluation, planning, results
+from subspaces.evaluation import evaluation, results
 from subspaces.evaluation.display import Progress, bars
 from subspaces.evaluation.metrics import Metric, measured_by
 from subspaces.evaluation.plane import Network
 from subspaces.evaluation.predictor import Forward
 from subspaces.evaluation.settings import Settings
-from subspaces.evaluation.subject import left_alone, subject_of
+from subspaces.evaluation.subject import restoring, subject_of
 from subspaces.evaluation.tasks import Task, task_of, with_outputs
 from subspaces.text import one_of
 
@@ -232,8 +232,8 @@ def evaluate(
     subject = subject_of(networks, chosen, loaders, statistics, name, wanted.precision, forward)
     measured = measured_by(chosen.metrics, metrics)
     others = _networks_of_planes(wanted, runs)
-    planning.check(subject, wanted, others)
-    with bars(progress) as shown, left_alone(networks):
+    results.check(subject, wanted, others)
+    with bars(progress) as shown, restoring(networks):
         return Evaluation.of(results.evaluate(subject, measured, wanted, others, shown))
 
 
@@ -241,7 +241,7 @@ def _networks_of_planes(settings: Settings, runs: Mapping[str, Any]) -> list[Net
     """Return the networks that a plane goes through, of which some may be those of runs."""
     if all(isinstance(each, nn.Module) for each in settings.through):
         return [Network(f"network {number}", module=each) for number, each in enumerate(settings.through, 1)]
-    from subspaces.experiments.evaluating.planes import networks_of
+    from subspaces.experiments.evaluating.evaluate import networks_of
 
     return networks_of(settings, **runs)
 

@@ -117,7 +117,7 @@ def evaluate(
         check_output(quiet, as_json)
         execution = Execution(**{name: fields.pop(name) for name in DEVICE})
         execution.resolved()  # which refuses what is not there
-        fields |= {name: fields[name] or () for name in ("check_statistics", "answers")}
+        fields["answers"] = fields["answers"] or ()
         fields |= {} if grid is None else {"grid": _steps(*grid)}
         fields["outliers"] = [known_data(each) and each for each in outliers or ()]
         fields |= {"corruptions": _shifted(corruptions, severities, corrupted, corruption_seed)}

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
-
 from subspaces.core import files
+from subspaces.experiments import locks
 from subspaces.experiments.training.runs import RunError
 
 
@@ -24,10 +23,14 @@ class Kept:
 
     def add(self, key: Mapping[str, Any], value: Any) -> None:
         """Add an entry, in place of an earlier one with the same key."""
-        with FileLock(self.path.with_name(f".{self.path.name}.lock")):  # or what others add meanwhile would be lost
+        with locks.waited(self.path.with_name(f".{self.path.name}.lock")):  # or what others add would be lost
             entries = [each for each in self._read() if each["key"] != key]
             entries.append(json.loads(files.to_json({"key": key, "value": value})))
             files.write_json(self.path, {"measured": entries, "sha256": _sha256(entries)})
+
+    def items(self) -> list[tuple[dict[str, Any], Any]]:
+        """Return all keys, and what was measured of them."""
+        return [(each["key"], files.from_json(each["value"])) for each in self._read()]
 
     def _read(self) -> list[dict[str, Any]]:
         if not self.path.exists():

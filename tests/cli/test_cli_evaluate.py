@@ -68,7 +68,7 @@ def received(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def test_help_names_every_option() -> None:
     output = call("evaluate", "--help").output
     options = "grid random triangle choose-on plane plane-through cells plane-statistics-batches data device precision"
-    for option in [*options.split(), "workers", "statistics-batches", "check-statistics", "quiet", "json"]:
+    for option in [*options.split(), "workers", "statistics-batches", "quiet", "json"]:
         assert f"--{option} " in output
     for option in ("corruptions", "severities", "corrupted", "corruption-seed", "outliers"):
         assert f"--{option} " in output
@@ -121,7 +121,7 @@ def test_every_option_arrives(received: dict[str, Any]) -> None:
         "--grid -0.1 1.1 0.3 --random 3 --triangle 4 --choose-on test --answers midpoint --dropout-passes 8 "
         "--plane --plane-through a --plane-through b:0.5 --corruptions all --severities 2 4 --corruption-seed 3 "
         "--outliers mnist "
-        "--cells 5 --plane-statistics-batches 7 --statistics-batches 9 --check-statistics 1 2 3 --data there "
+        "--cells 5 --plane-statistics-batches 7 --statistics-batches 9 --data there "
         "--device cpu --precision float32 --workers 3 --trust"
     )
     result = call("evaluate", "one", "two", *options.split())
@@ -142,7 +142,6 @@ def test_every_option_arrives(received: dict[str, Any]) -> None:
         "cells": 5,
         "plane_statistics_batches": 7,
         "statistics_batches": 9,
-        "check_statistics": (1, 2, 3),
         "data": Path("there"),
         "device": "cpu",
         "precision": "float32",
@@ -312,7 +311,6 @@ def test_a_signal_stops_and_the_same_command_continues(
         ("run --choose-on tset", "'--choose-on': 'tset': did you mean 'test'?"),
         ("run --cells 1", "--cells=1: expected at least 2"),
         ("run --statistics-batches 0", "--statistics-batches=0: expected at least 1"),
-        ("run --check-statistics 3 0", "--check-statistics=0: expected at least 1"),
         ("run --grid 0 1 0", "--grid 0 1 0: expected FROM, TO"),
         ("run --grid 0 1", "--grid"),
         ("run --grid 0 1 1e-9", "--grid 0 1 1e-09: 1e+09 steps; expected at most 10,000, take a larger STEP"),
@@ -323,7 +321,6 @@ def test_a_signal_stops_and_the_same_command_continues(
         ("run --cells 999999999999", "--cells=999999999999: expected at least 2 and at most 501"),
         ("run --random 999999999999", "--random=999999999999"),
         ("run --triangle 999999999999", "--triangle=999999999999"),
-        ("run --check-statistics 999999999999", "--check-statistics=999999999999"),
         ("run --workers -1", "--workers=-1: expected at least 0"),
         ("run --plane-through a --plane-through b --plane-through c --plane-through d", "--plane-through="),
         ("run --device gpu", "--device='gpu': expected auto, cpu, cuda or cuda:N"),

@@ -2,9 +2,8 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 from subspaces.core import checks, files
 from subspaces.errors import ArgumentError
@@ -38,74 +37,68 @@ def checked(folder: Path) -> Iterator[tuple[Path, list[str]]]:
     if not folder.is_dir():
         yield folder, [f"{folder} is no folder: expected one of a run, or of several"]
         return
-    if _begun(folder):
-        yield folder, _complaints(folder)
-        return
-    runs = [path for path in sorted(folder.iterdir()) if path.is_dir() and path.name != TRUNKS and _begun(path)]
+    inside = [path for path in sorted(folder.iterdir()) if path.is_dir() and path.name != TRUNKS and _begun(path)]
+    runs = [folder] if _begun(folder) else inside
     for path in runs:
-        yield path, _complaints(path)
-    if (trunks := sorted((folder / TRUNKS).glob("*.safetensors"))) and runs:
-        remedy = "remove it, and the trunk is trained again"
-        checks = [partial(seals.read_tensors, path, path.name.partition("-")[0], remedy) for path in trunks]
-        yield folder / TRUNKS, list(_wrong(checks))
+        yield path, _in_use(path) or _complaints(path)
+    if (trunks := sorted((folder / TRUNKS).glob("*.safetensors"))) and runs and runs != [folder]:
+        problems: list[str] = []
+        for path in trunks:
+            key = path.name.partition("-")[0]
+            _attempt(problems, seals.read_tensors, path, key, "remove it, and the trunk is trained again")
+        yield folder / TRUNKS, problems
     if not runs:
         yield folder, [f"{folder} is no run folder and holds none: expected one of a run, or of several"]
 
 
 def _begun(folder: Path) -> bool:
-    """Say whether there is more of a run in a folder than a lock, whatever of it is left."""
     return any((folder / name).exists() or (folder / name).is_symlink() for name in OF_A_RUN)
 
 
-def _complaints(folder: Path) -> list[str]:
-    """Return what is wrong with a run, unless another process works on it: then its files change under our eyes."""
-    with suppress(OSError):  # a folder that cannot be written to has nobody at work
-        try:
-            if (holder := Run(folder, Recipe()).holder()) is not None:
-                return [f"{folder} is in use by {holder}: check it when that has ended"]
-        except RunError as error:
-            return [f"{error}: check it when that has ended"]
-    return list(_wrong(_of_run(folder)))
-
-
-def _wrong(checks: Iterable[Callable[[], object]]) -> Iterator[str]:
-    """Yield what each of some checks complains about, and why there are no more of them."""
+def _in_use(folder: Path) -> list[str]:
+    """Return a sentence if another process is writing to a run."""
     try:
-        for check in checks:
-            try:
-                check()
-            except (RunError, files.FileError, OSError) as error:
-                yield str(error)
+        holder = Run(folder, Recipe()).holder()
+    except RunError as error:
+        return [f"{error}: check it when that has ended"]
+    except OSError:  # a folder that cannot be written to is not in use
+        return []
+    return [] if holder is None else [f"{folder} is in use by {holder}: check it when that has ended"]
+
+
+def _attempt(problems: list[str], check: Callable[..., object], *args: Any) -> None:
+    try:
+        check(*args)
+    except (RunError, files.FileError, OSError) as error:
+        problems.append(str(error))
+
+
+def _complaints(folder: Path) -> list[str]:
+    """Return what is wrong with the files of a run."""
+    problems: list[str] = []
+    try:
+        run = Run.open(folder)  # which tells what else there is
+        _attempt(problems, run.starts)
+        _attempt(problems, run.log)
+        if run.finished:
+            _attempt(problems, run.check_family, run.family_file)
+            _attempt(problems, run.check_family, run.trained_file)
+        elif (folder / "result.json").exists():
+            _attempt(problems, seals.there, run.family_file, "put it back")
+            lacking = f"put {FAMILY} back to evaluate it, or train it anew"
+            problems.append(f"{folder} has a result without its networks: {lacking}")
+        special = {"config.json", "environment.json", FAMILY, TRAINED, FILE}
+        readers = {".json": seals.read_json, ".safetensors": seals.read_tensors}
+        for path in sorted(folder.iterdir()):
+            if path.name not in special and path.suffix in readers:
+                _attempt(problems, readers[path.suffix], path, run.recipe.key, "remove it")
+        if (folder / FILE).exists():
+            _attempt(problems, measured_of, run)
+        if (folder / measurements.FILE).exists():
+            _attempt(problems, measurements.read, folder / measurements.FILE)
     except (RunError, OSError) as error:  # of a file that tells which others there are
-        yield str(error)
-
-
-def _of_run(folder: Path) -> Iterator[Callable[[], object]]:
-    """Yield the checks of one run."""
-    run = Run.open(folder)  # which tells what else there is
-    yield run.starts
-    yield run.log
-    if (run.folder / "result.json").exists() and not run.finished:
-        yield lambda: seals.there(run.family_file, "put it back")
-        yield lambda: _without_family(run)
-    if run.finished:
-        yield partial(run.check_family, run.family_file)
-        yield partial(run.check_family, run.trained_file)
-    special = {"config.json", "environment.json", FAMILY, TRAINED, FILE}
-    readers = {".json": seals.read_json, ".safetensors": seals.read_tensors}
-    for path in sorted(run.folder.iterdir()):
-        if path.name not in special and path.suffix in readers:
-            yield partial(readers[path.suffix], path, run.recipe.key, "remove it")
-    if (run.folder / FILE).exists():
-        yield partial(measured_of, run)
-    if (run.folder / measurements.FILE).exists():
-        yield partial(measurements.read, run.folder / measurements.FILE)
-
-
-def _without_family(run: Run) -> None:
-    raise RunError(
-        f"{run.folder} has a result without its networks: put {FAMILY} back to evaluate it, or train it anew"
-    )
+        problems.append(str(error))
+    return problems
 
 
 def measured_of(run: Run) -> Evaluation:
