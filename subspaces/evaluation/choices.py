@@ -11,12 +11,13 @@ from torch import Tensor
 
 from subspaces.evaluation import selective
 from subspaces.evaluation.evaluation import choice
-from subspaces.evaluation.rows import Choice, Description, Row
+from subspaces.evaluation.metrics import Metric
+from subspaces.evaluation.rows import Choice, Row
 
 SHARE = 0.5  # of the midpoint's error is what the threshold aims at
 
 
-def choose(rows: Sequence[Row], split: str, by: Sequence[Description], middle: Mapping[str, Tensor]) -> list[Choice]:
+def choose(rows: Sequence[Row], split: str, by: Sequence[Metric], middle: Mapping[str, Tensor]) -> list[Choice]:
     """Return everything that can be chosen on a split by these metrics.
 
     `middle` are on each split the confidences of the midpoint, and whether its predictions are right, [n, 2].

@@ -19,9 +19,9 @@ from torch import Tensor
 from subspaces.core import checks
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.classification import Classes, log_mean
-from subspaces.evaluation.frames import OUTLIERS
 from subspaces.evaluation.measuring import Batch
-from subspaces.evaluation.rows import About, Description
+from subspaces.evaluation.metrics import Metric
+from subspaces.evaluation.rows import OUTLIERS, About
 from subspaces.evaluation.subject import Data, Subject
 
 KEPT = 95  # percent of the test examples
@@ -110,7 +110,7 @@ MEASURES = (
     ),
 )
 METRICS = [
-    Description(
+    Metric(
         f"{measure.name}_{score.name}",
         f"{measure.label}, {score.label}",
         f"{measure.meaning}, by {score.meaning}",

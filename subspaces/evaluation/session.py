@@ -16,7 +16,6 @@ from subspaces.evaluation.choices import greedy
 from subspaces.evaluation.display import counted
 from subspaces.evaluation.evaluation import REMEDY, merged
 from subspaces.evaluation.examples import Predicted
-from subspaces.evaluation.frames import OUTLIERS
 from subspaces.evaluation.images import Progress
 from subspaces.evaluation.measurements import FILE, Measurements
 from subspaces.evaluation.measuring import Distances, Metrics, measure, members_of
@@ -24,7 +23,7 @@ from subspaces.evaluation.metrics import Metric
 from subspaces.evaluation.planning import thinned
 from subspaces.evaluation.points import Item, average_of, row_of, to_alpha
 from subspaces.evaluation.predictor import Predictor
-from subspaces.evaluation.rows import About, Answered, Row
+from subspaces.evaluation.rows import OUTLIERS, About, Answered, Row
 from subspaces.evaluation.settings import Settings
 from subspaces.evaluation.subject import Data, Subject
 from subspaces.evaluation.tasks import Classification
@@ -149,7 +148,7 @@ class Session:
             self.broken.append(Broken(found.about, data.name, found.tally.broken, count))
         row = row_of(self.subject.shape, found.about, **data.key, count=count, **found.found())
         values = {
-            "row": files.plain(row),
+            "row": dataclasses.asdict(row),
             "metrics": [each.name for each in metrics],
             "images": self.predictor.statistics_images,
         }
@@ -217,7 +216,7 @@ class Session:
                     self.broken.append(Broken(about, data.name, broken, len(unsure)))
                 metrics = outliers.told_apart(inside[name][1], scores)
                 row = row_of(self.subject.shape, about, **data.key, count=len(unsure), metrics=metrics)
-                self.add(self.key(data, about), {"row": files.plain(row), "metrics": list(metrics)})
+                self.add(self.key(data, about), {"row": dataclasses.asdict(row), "metrics": list(metrics)})
             tick(1)
         return sets
 

@@ -59,7 +59,7 @@ class Shelf:
     def _parsed(self) -> list[Measured]:
         values = files.read_json(self.path, REMEDY)
         try:
-            found: list[Measured] = files.build(list[Measured], values.get("measured"), "measured")
+            found: list[Measured] = files.build(list[Measured], values.get("measured"))
             return found if values.get("schema") == SCHEMA else []
         except ArgumentError as error:
             raise damaged(self.path, error, REMEDY) from None

@@ -16,11 +16,11 @@ from subspaces.core import checks, storage
 from subspaces.core.family import Subspace
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.answers import Family
-from subspaces.evaluation.frames import OUTLIERS
 from subspaces.evaluation.images.pixels import Normalise
 from subspaces.evaluation.images.splits import Images, Split
 from subspaces.evaluation.pictures import SMALL, Pictures, batch_size, fitted, in_batches, small_pictures
 from subspaces.evaluation.predictor import Predictor
+from subspaces.evaluation.rows import OUTLIERS
 from subspaces.evaluation.subject import Constants, Data, Subject
 from subspaces.evaluation.tasks import Classification
 from subspaces.experiments import data as datasets
