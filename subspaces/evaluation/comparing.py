@@ -224,14 +224,13 @@ def place(record: Evaluation) -> str:
 
 def standard_for(group: Group, groups: Iterable[Group]) -> Group | None:
     """Return the standard training that differs from a method's in nothing but the method."""
-    if group.training is None:
+    if (ours := group.training) is None:
         return None
-    ours = group.training
     for other in groups:
-        if other is not group and other.training is not None and other.training.settings.get("method") == "standard":
-            theirs = other.training.recipe
-            shared = ours.settings.keys() & theirs.keys() - {"method", "trunk"}
-            if all(ours.settings[name] == theirs[name] for name in shared):
+        theirs = other.training
+        if other is not group and theirs is not None and theirs.settings.get("method") == "standard":
+            shared = ours.settings.keys() & theirs.recipe.keys() - {"method", "trunk"}
+            if all(ours.settings[name] == theirs.recipe[name] for name in shared):
                 return other
     return None
 

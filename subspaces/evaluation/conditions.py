@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from subspaces.evaluation.comparing import ANSWER, SPLIT, Group, of_seeds, seeds_of
 from subspaces.evaluation.corruptions import CORRUPTIONS
 from subspaces.evaluation.curves import along, described
@@ -97,23 +99,22 @@ def severities(found: Iterable[Condition]) -> str:
 
 def on(group: Group, wanted: Sequence[Condition]) -> Group:
     """Return a group as it was measured on shifted data, on average over them, in place of the test examples."""
-    frame = shifted_rows(group)
-    keys = {
-        (each.name, each.group, each.source, each.count, severity) for each in wanted for severity in each.severities
-    }
-    frame = frame.loc[[key in keys for key in zip(*(frame[name] for name in (*SET, "severity")), strict=True)]]
-    grouped = frame.groupby([*ANSWER, "kind"], sort=False)
-    metrics = frame.columns.drop(["method", "seeds", *ABOUT])
-    means = grouped[list(metrics)].sum(min_count=len(keys)) / len(keys)  # NaN where one is
+    import pandas as pd
+
+    names = [*SET, "severity"]
+    sets = [(one.name, one.group, one.source, one.count, severity) for one in wanted for severity in one.severities]
+    frame = shifted_rows(group).merge(pd.DataFrame(sets, columns=names), on=names)
+    grouped, metrics = frame.groupby([*ANSWER, "kind"], sort=False), frame.columns.drop(["method", "seeds", *ABOUT])
+    means = grouped[list(metrics)].sum(min_count=len(sets)) / len(sets)  # NaN where one is
     about = grouped[["method", "answer", "alpha", "count"]].first().assign(data=SPLIT, severity=0, group="", source="")
-    return replace(group, rows=about.join(means)[grouped.size() == len(keys)].reset_index(), ensembles=[])
+    return replace(group, rows=about.join(means)[grouped.size() == len(sets)].reset_index(), ensembles=[])
 
 
 def against(group: Group, outliers: tuple[Any, ...]) -> Group:
     """Return a group as it was measured against outliers of that name, count and source."""
-    rows = outlier_rows(group)
-    inside = [key == outliers for key in zip(rows["data"], rows["count"], rows["source"], strict=True)]
-    return replace(group, rows=rows.loc[inside].assign(data=SPLIT), ensembles=[])
+    (name, count, source), rows = outliers, outlier_rows(group)
+    inside = (rows["data"] == name) & (rows["count"] == count) & (rows["source"] == source)
+    return replace(group, rows=rows[inside].assign(data=SPLIT), ensembles=[])
 
 
 def outlier_metrics(groups: Sequence[Group]) -> list[Metric]:
@@ -160,13 +161,11 @@ def best_along(group: Group, wanted: Sequence[Condition], metric: Metric) -> dic
     For each kind of shifted data it is the point with the best relative change, chosen on these very examples, as in
     Figure 20 of the paper.
     """
-    clean, every = along(group, metric.name), [along(on(group, [each]), metric.name) for each in wanted]
-    found: dict[tuple[int, ...], float] = {}
-    for place, one in enumerate(group.evaluations):
-        plain, best = dict(zip(clean.grid, clean.values[place], strict=True)), []
-        for curve in every:
-            both = zip(curve.grid, curve.values[place], strict=True)
-            changes = [relative(float(plain[alpha]), float(value)) for alpha, value in both if alpha in plain]
-            best.append(max(changes, key=metric.merit))
-        found[seeds_of(one)] = fmean(best)
-    return found
+    clean, best = along(group, metric.name), []
+    for each in wanted:
+        curve = along(on(group, [each]), metric.name)
+        before = clean.values[:, np.isin(clean.grid, curve.grid)]
+        after = curve.values[:, np.isin(curve.grid, clean.grid)]
+        changes = np.vectorize(relative, otypes=[float])(before, after)
+        best.append((np.fmin if metric.lower_is_better else np.fmax).reduce(changes, axis=1))
+    return {seeds_of(one): fmean(each) for one, each in zip(group.evaluations, np.transpose(best), strict=True)}
