@@ -27,14 +27,6 @@ SAVED = ("name", "label", "meaning", "lower_is_better", "percent", "headline", "
 """What a file keeps of a metric."""
 
 
-def _nothing(prediction: Any, target: Any) -> None:
-    """Return no step."""
-
-
-def _sums(sums: Tensor) -> Tensor:
-    return sums
-
-
 @dataclass(frozen=True)
 class Metric:
     """One metric; everything that names, explains, orders or draws it is derived from here.
@@ -52,8 +44,8 @@ class Metric:
     percent: bool = False  # a share, shown in percent
     headline: bool = False  # which stands in short tables
     goal: float | None = None  # the value that it should have, where neither more nor less is better
-    step: Step = field(default=_nothing, repr=False)  # makes a tensor of a batch
-    value: Callable[[Tensor], Tensor] = field(default=_sums, repr=False)  # of what the steps add up to
+    step: Step | None = field(default=None, repr=False)  # makes a tensor of a batch
+    value: Callable[[Tensor], Tensor] | None = field(default=None, repr=False)  # of what the steps add up to
     gathers: bool = False  # the steps are joined, [n, …], instead of added
     curve: tuple[str, Callable[[Tensor], Any]] | None = None  # what else a row holds, and what makes it of the same
     tasks: tuple[str, ...] = ("classification",)  # the names of those that it is for
@@ -162,7 +154,7 @@ class Tally:
         self._counters = {each.name: copy.deepcopy(each.counter) for each in self.metrics if each.counter is not None}
         for counter in self._counters.values():
             counter.reset()
-        self._joins = {each.step: each.gathers for each in self.metrics if each.counter is None}
+        self._joins = {each.step: each.gathers for each in self.metrics if each.step is not None}
         self._states: dict[Step, list[Tensor]] = {}
         self._broken = torch.zeros((), dtype=torch.int64)
 
@@ -187,7 +179,7 @@ class Tally:
 
     def _state(self, metric: Metric) -> Tensor | None:
         """Return what a metric's step came to over all batches; None where it does not apply."""
-        found = self._states.get(metric.step)
+        found = None if metric.step is None else self._states.get(metric.step)
         return None if found is None else torch.cat(found) if len(found) > 1 else found[0]
 
     def curves(self) -> dict[str, Any]:
@@ -208,7 +200,7 @@ class Tally:
                 value = value.reshape(()).double().cpu()
                 found[each.name] = torch.full_like(value, math.nan) if self.broken else value  # what it makes of NaN
             elif (state := self._state(each)) is not None:
-                found[each.name] = each.value(state).double()
+                found[each.name] = (each.value(state) if each.value is not None else state).double()
         return dict(zip(found, torch.stack(list(found.values())).tolist(), strict=True)) if found else {}
 
 
