@@ -1,6 +1,5 @@
 """Evaluations of several runs as one table: grouped by what was trained, a row for each answer and seed."""
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -139,14 +138,20 @@ def groups_of(evaluations: Iterable[Evaluation]) -> list[Group]:
 
 
 def labels_of(trainings: Sequence[Training]) -> list[str]:
-    """Return the method of each in words, with the settings in which it is not as usual among them.
+    """Return the method of each in words, with the settings in which it differs from most of them, or that are not 0.
 
     A setting has one usual value at most, so of two that differ in it one label or both name it.
     """
+
+    def unusual(name: str, value: Any) -> bool:
+        values = [str(each.settings[name]) for each in trainings if name in each.settings]
+        if name in ABSENT and len(set(values)) > 1:
+            return bool(value)
+        return 2 * values.count(str(value)) <= len(values)
+
     names = list(dict.fromkeys(name for each in trainings for name in each.settings if name != "method"))
-    usual = {name: _usual(name, [each.settings[name] for each in trainings if name in each.settings]) for name in names}
     return [
-        in_words(each, [name for name in names if name in each.settings and each.settings[name] not in usual[name]])
+        in_words(each, [name for name in names if name in each.settings and unusual(name, each.settings[name])])
         for each in trainings
     ]
 
@@ -157,16 +162,7 @@ def in_words(training: Training, names: Iterable[str]) -> str:
     return ", ".join([training.label, *told])
 
 
-def _usual(name: str, values: Sequence[Any]) -> list[Any]:
-    """Return the value that is not named: that of all, 0 of what is absent then, or that of more than half."""
-    if name in ABSENT and len(set(map(str, values))) > 1:
-        return [0]
-    counts = Counter(map(str, values))
-    return [value for value in values if 2 * counts[str(value)] > len(values)][:1]
-
-
 def _short(setting: Any) -> str:
-    """Return a setting as short as it can be written exactly."""
     return f"{setting:g}" if isinstance(setting, float) and float(f"{setting:g}") == setting else str(setting)
 
 

@@ -61,11 +61,7 @@ class Evaluation:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Return the evaluation of a file that `save` wrote, or of a run folder."""
-        return cls.read(checks.folder("path", path))
-
-    @classmethod
-    def read(cls, path: Path) -> Self:
-        """Return the evaluation of a run folder, or of a file."""
+        path = checks.folder("path", path)
         file = path / FILE if path.is_dir() else path
         if not file.exists() and not file.is_symlink():
             raise FileError(f"{path} has no {FILE}: run `subspaces evaluate {path}` first")
@@ -79,16 +75,12 @@ class Evaluation:
         return found
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write everything to a JSON file, which `plot`, `report` and `Evaluation.load` take; return its path."""
-        target = checks.folder("path", path)
-        self.write(target)
-        return target
-
-    def write(self, path: Path) -> None:
-        """Write the evaluation into a run folder or a file, whole or not at all."""
+        """Write everything to a JSON file, or into a run folder; return the path that was given."""
+        path = checks.folder("path", path)
         content = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
         content["metrics"] = [{name: getattr(each, name) for name in SAVED} for each in self.metrics]
         files.write_json(path / FILE if path.is_dir() else path, content)
+        return path
 
     @property
     def frame(self) -> "pd.DataFrame":

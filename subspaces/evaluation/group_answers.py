@@ -51,7 +51,7 @@ def answers(
         parts.append(_scaled(own, names))
     if together:
         parts.append(_disjoint(rows[rows["answer"] == RUNS], group.seeds))
-    found = pd.concat(parts)[[*KEYS, *names]]
+    found = pd.concat([part for part in parts if len(part)] or [own])[[*KEYS, *names]]
     return found.groupby(KEYS, sort=False).agg(lambda values: values.mean(skipna=False)).reset_index()
 
 
@@ -74,7 +74,7 @@ def _scaled(rows: "pd.DataFrame", names: Sequence[str]) -> "pd.DataFrame":
     scaled = {name: f"scaled_{name}" for name in names if f"scaled_{name}" in rows}
     if not scaled:
         return rows.iloc[:0]
-    found = rows[rows[scaled[names[0]]].notna().groupby(rows["answer"]).transform("all")]
+    found = rows[rows[next(iter(scaled.values()))].notna().groupby(rows["answer"]).transform("all")]
     after = {name: found[column] for name, column in scaled.items()}
     return found.assign(answer=SCALED, words=found["words"] + ", temperature-scaled", **after)
 

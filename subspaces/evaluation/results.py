@@ -76,7 +76,7 @@ def evaluate(
         **subject.trained(statistics),
     )
     if subject.folder is not None and (session.measured or _content(found) != _content(earlier)):
-        found.write(subject.folder)
+        found.save(subject.folder)
     _warn_of_broken(session)
     return found
 
@@ -92,7 +92,7 @@ def _earlier(session: Session) -> Evaluation | None:
     folder = session.subject.folder
     if folder is None or not (folder / FILE).exists():
         return None
-    found = Evaluation.read(folder)
+    found = Evaluation.load(folder)
     return found if found.family == session.subject.checksum else None
 
 

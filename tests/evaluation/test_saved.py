@@ -83,8 +83,8 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     few = dataclasses.replace(evaluation(), recipe=None, examples=None, planes=[], choices=[], checks=[])
     for made in (evaluation(), few, dataclasses.replace(few, training=training, command="subspaces evaluate x")):
         for target in (tmp_path, tmp_path / "mine.json"):  # a run folder, and a file of the user's
-            made.write(target)
-            assert Evaluation.read(target) == made
+            made.save(target)
+            assert Evaluation.load(target) == made
     assert sorted(path.name for path in tmp_path.iterdir()) == ["evaluation.json", "mine.json"]
 
 
@@ -93,8 +93,8 @@ def test_numbers_that_are_not_finite_are_kept(tmp_path: Path) -> None:
     for value in (math.nan, math.inf, -math.inf):
         made.rows = [dataclasses.replace(one, metrics={"accuracy": 0.5, "nll": value}) for one in made.rows]
         made.planes[0].values["nll"][0][0] = value
-        made.write(tmp_path)
-        found = Evaluation.read(tmp_path)
+        made.save(tmp_path)
+        found = Evaluation.load(tmp_path)
         assert repr(found) == repr(made)  # which tells nan from nan, where == does not
 
 
@@ -123,23 +123,23 @@ DAMAGES: list[tuple[Callable[[Any], Any], str]] = [
 
 @pytest.mark.parametrize(("damage", "message"), DAMAGES)
 def test_what_is_damaged_is_named(damage: Callable[[Any], Any], message: str, tmp_path: Path) -> None:
-    evaluation().write(tmp_path)
+    evaluation().save(tmp_path)
     resealed(tmp_path / "evaluation.json", damage)
     with pytest.raises(ss.FileError, match=rf"evaluation\.json is damaged \(.*{message}.*\): remove it and evaluate"):
-        Evaluation.read(tmp_path)
+        Evaluation.load(tmp_path)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", "1", "[" * 10**5])
 def test_what_is_no_evaluation_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "evaluation.json").write_text(text)
     with pytest.raises(ss.FileError, match=r"evaluation\.json is damaged"):
-        Evaluation.read(tmp_path)
+        Evaluation.load(tmp_path)
     with pytest.raises(ss.FileError, match=r"has no evaluation\.json: run `subspaces evaluate"):
-        Evaluation.read(tmp_path / "none")
+        Evaluation.load(tmp_path / "none")
 
 
 def test_another_schema_is_said_to_be_one(tmp_path: Path) -> None:
-    evaluation().write(tmp_path)
+    evaluation().save(tmp_path)
     resealed(tmp_path / "evaluation.json", lambda values: values.update(schema=1))
     with pytest.raises(ss.FileError, match="has schema 1, this version reads 3: remove it and evaluate anew"):
-        Evaluation.read(tmp_path)
+        Evaluation.load(tmp_path)
