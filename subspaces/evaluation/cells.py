@@ -1,9 +1,9 @@
 """Metrics in the cells of a plane, and whether it matters how many batches the batch-norm statistics are of."""
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from subspaces.evaluation import files
 from subspaces.evaluation.display import counted
 from subspaces.evaluation.measuring import Metrics, measure
 from subspaces.evaluation.plane import SPLIT, Network, Span
@@ -39,7 +39,7 @@ def measure_plane(session: Session, networks: Sequence[Network]) -> Points:
     identity = {"name": plane.name, "corners": numbers, "cells": settings.cells, "count": count}
     cells = {"of": "cell", **session.family, "statistics": settings.plane_statistics_batches, "plane": identity}
     session.note(
-        {"of": "plane", **session.family, "name": plane.name}, {"plane": dataclasses.asdict(plane), "cells": cells}
+        {"of": "plane", **session.family, "name": plane.name}, {"plane": files.plain(plane), "cells": cells}
     )
     places = {(j, i): (x, y) for j, y in enumerate(plane.ys) for i, x in enumerate(plane.xs)}
     missing = [cell for cell in places if session.find({**cells, "at": cell}, session.shown) is None]
@@ -89,7 +89,7 @@ def check_statistics(session: Session, plane: Points | None) -> None:
             values = {name: [each["values"][name] for each in scores] for name in scores[0]["values"]}
             images = predictor.expected_images or scores[0]["images"]
             check = Check(some.where, some.at, SPLIT, images, values)
-            session.note({"of": "checks", **key}, {"check": dataclasses.asdict(check)})
+            session.note({"of": "checks", **key}, {"check": files.plain(check)})
 
 
 def planes_of(session: Session) -> tuple[list[Plane], list[Check]]:

@@ -36,6 +36,11 @@ def read_json(path: Path, remedy: str) -> dict[str, Any]:
     return content
 
 
+def plain(made: Any) -> Any:
+    """Return a dataclass, and those in it, as dictionaries."""
+    return dataclasses.asdict(made)
+
+
 def build(kind: Any, value: Any) -> Any:
     """Return what a file holds as a dataclass, or as a list of such; other types are as they were written."""
     made: Any = next((each for each in (kind, *get_args(kind)) if dataclasses.is_dataclass(each)), None)

@@ -148,7 +148,7 @@ class Session:
             self.broken.append(Broken(found.about, data.name, found.tally.broken, count))
         row = row_of(self.subject.shape, found.about, **data.key, count=count, **found.found())
         values = {
-            "row": dataclasses.asdict(row),
+            "row": files.plain(row),
             "metrics": [each.name for each in metrics],
             "images": self.predictor.statistics_images,
         }
@@ -216,7 +216,7 @@ class Session:
                     self.broken.append(Broken(about, data.name, broken, len(unsure)))
                 metrics = outliers.told_apart(inside[name][1], scores)
                 row = row_of(self.subject.shape, about, **data.key, count=len(unsure), metrics=metrics)
-                self.add(self.key(data, about), {"row": dataclasses.asdict(row), "metrics": list(metrics)})
+                self.add(self.key(data, about), {"row": files.plain(row), "metrics": list(metrics)})
             tick(1)
         return sets
 
