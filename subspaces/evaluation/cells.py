@@ -38,9 +38,7 @@ def measure_plane(session: Session, networks: Sequence[Network]) -> Points:
     numbers = [f"{value:.6g}" for corner in plane.corners for value in (corner.x, corner.y)]  # up to rounding
     identity = {"name": plane.name, "corners": numbers, "cells": settings.cells, "count": count}
     cells = {"of": "cell", **session.family, "statistics": settings.plane_statistics_batches, "plane": identity}
-    session.note(
-        {"of": "plane", **session.family, "name": plane.name}, {"plane": files.plain(plane), "cells": cells}
-    )
+    session.note({"of": "plane", **session.family, "name": plane.name}, {"plane": files.plain(plane), "cells": cells})
     places = {(j, i): (x, y) for j, y in enumerate(plane.ys) for i, x in enumerate(plane.xs)}
     missing = [cell for cell in places if session.find({**cells, "at": cell}, session.shown) is None]
     tick = counted(session.progress, f"{subject.name}: plane", len(places) - len(missing), len(places))
