@@ -38,7 +38,6 @@ class Classes:
 
     @cached_property
     def probabilities(self) -> Tensor:
-        """The probabilities, [n, classes]."""
         return self.logs.exp()
 
     @cached_property
@@ -49,7 +48,6 @@ class Classes:
 
     @property
     def broken(self) -> Tensor:
-        """How many of the predictions are NaN."""
         return (self.top[1] < 0).sum()
 
     @property

@@ -50,7 +50,6 @@ class Group:
 
     @property
     def single(self) -> bool:
-        """Whether it is one network."""
         return bool(self.shape["kind"] == "single")
 
     @property
@@ -158,12 +157,12 @@ def labels_of(trainings: Sequence[Training]) -> list[str]:
 
 def in_words(training: Training, names: Iterable[str]) -> str:
     """Return the method in words, with some of its settings, unless they are in these words already."""
-    told = [f"{training.words[name]} = {_short(training.settings[name])}" for name in names if name in training.words]
+
+    def short(setting: Any) -> str:
+        return f"{setting:g}" if isinstance(setting, float) and float(f"{setting:g}") == setting else str(setting)
+
+    told = [f"{training.words[name]} = {short(training.settings[name])}" for name in names if name in training.words]
     return ", ".join([training.label, *told])
-
-
-def _short(setting: Any) -> str:
-    return f"{setting:g}" if isinstance(setting, float) and float(f"{setting:g}") == setting else str(setting)
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,6 @@ class Condition:
 
     @property
     def label(self) -> str:
-        """What it is called."""
         return CORRUPTIONS[self.name].label if self.name in CORRUPTIONS else self.name.replace("_", " ")
 
     def at(self, severity: int) -> "Condition":
@@ -144,7 +143,6 @@ class Changed:
         return {seeds: relative(value, after[seeds]) for seeds, value in self.before.by_seeds(metric).items()}
 
     def spread(self, metric: str) -> Spread:
-        """Return the relative change over the seeds."""
         return spread(list(self.relative(metric).values()))
 
 

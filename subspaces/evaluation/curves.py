@@ -28,7 +28,6 @@ class Curve:
 
     @property
     def mean(self) -> Array:
-        """The mean over seeds."""
         return np.asarray(self.values.mean(0))
 
     @property

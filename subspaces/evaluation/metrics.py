@@ -164,7 +164,6 @@ class Tally:
         return int(self._broken)
 
     def add(self, prediction: Any, target: Any) -> None:
-        """Take in a batch."""
         broken = getattr(prediction, "broken", None)
         if isinstance(broken, Tensor):
             self._broken = self._broken.to(broken.device) + broken

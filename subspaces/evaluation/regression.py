@@ -22,7 +22,6 @@ class Normal:
 
     @property
     def broken(self) -> Tensor:
-        """How many of the predictions hold NaN."""
         unknown = self.mean.isnan() if self.variance is None else self.mean.isnan() | self.variance.isnan()
         return unknown.any(1).sum()
 

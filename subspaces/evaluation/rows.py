@@ -110,7 +110,6 @@ class Answered:
     average: str | None
 
     def is_of(self, row: Row | About) -> bool:
-        """Say whether a row is of this answer."""
         found = (row.role, row.alphas, row.average, row.networks)
         return found == (self.role, self.alphas, self.average, self.networks)
 
