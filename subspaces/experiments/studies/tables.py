@@ -90,7 +90,7 @@ class Result:
         for place, content in texts.items():
             files.write(place, content.encode())
         reasons = self.undrawn()
-        drawn, left_out = ([], reasons) if reasons is not None else _draw(self, path)
+        drawn, left_out = _draw(self, path) if reasons is None else ([], reasons)
         for place in {path.with_suffix(ending) for ending in FORMATS} - set(drawn):
             place.unlink(missing_ok=True)  # of an earlier table
         return dataclasses.replace(self, files=[path.with_suffix(".json"), *texts, *drawn], left_out=left_out)
