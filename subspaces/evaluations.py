@@ -39,13 +39,6 @@ class Evaluation(evaluation.Evaluation):
         >>> network = family.at(evaluation.best(by="nll", on="validation"))
     """
 
-    @classmethod
-    def of(cls, found: evaluation.Evaluation) -> "Evaluation":
-        """Return an evaluation with all that can be done with it."""
-        made = cls.__new__(cls)
-        made.__dict__ = found.__dict__
-        return made
-
     def table(self, split: str = "test") -> str:
         """Return a table of the answers, and of what was chosen, as text."""
         from subspaces.reports.table import text_table
@@ -198,7 +191,8 @@ def evaluate(
         from subspaces.experiments.evaluating.evaluate import evaluate as evaluate_runs
 
         found = evaluate_runs(what, wanted, progress=progress, **runs)
-        return [Evaluation.of(each) for each in found] if isinstance(found, list) else Evaluation.of(found)
+        made = [Evaluation(**vars(each)) for each in (found if isinstance(found, list) else [found])]
+        return made if isinstance(found, list) else made[0]
     if test is None:
         raise ArgumentError("evaluate got a network without test=: expected the loader that it is measured on")
     alone = all(isinstance(each, nn.Module) for each in wanted.through)
@@ -220,7 +214,7 @@ def evaluate(
         others = networks_of(wanted, **runs)
     planning.check(subject, wanted, others)
     with bars(progress) as shown, left_alone(networks):
-        return Evaluation.of(results.evaluate(subject, measured, wanted, others, shown))
+        return Evaluation(**vars(results.evaluate(subject, measured, wanted, others, shown)))
 
 
 def _refuse(options: Mapping[str, Any], usual: Mapping[str, Any], why: str) -> None:
