@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from subspaces.evaluation.classification import DISTANCES
 from subspaces.evaluation.evaluation import Evaluation
-from subspaces.evaluation.frames import ABOUT
+from subspaces.evaluation.rows import ABOUT
 from subspaces.experiments.opening import opened
 from subspaces.experiments.training import Run
 

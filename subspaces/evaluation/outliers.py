@@ -13,7 +13,7 @@ from torch import Tensor
 
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.classification import Classes, log_mean
-from subspaces.evaluation.rows import Description
+from subspaces.evaluation.metrics import Metric
 
 KEPT = 95  # percent of the test examples
 
@@ -56,7 +56,7 @@ MEASURES = {
 }
 """Label and meaning of each metric of two sets of scores, and the function that computes it."""
 METRICS = [
-    Description(
+    Metric(
         f"{measure}_{score}",
         f"{label}, {words}",
         f"{meaning}, by {what}",

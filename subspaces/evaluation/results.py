@@ -15,7 +15,7 @@ from subspaces.evaluation.examples import SPLIT, examples_of
 from subspaces.evaluation.metrics import Metric
 from subspaces.evaluation.plane import Network, corners, measure_plane, planes_of
 from subspaces.evaluation.points import Item, average_of, kind, plan
-from subspaces.evaluation.rows import Answered, Choice, Description, Examples, Row
+from subspaces.evaluation.rows import Answered, Choice, Examples, Row
 from subspaces.evaluation.session import Session
 from subspaces.evaluation.settings import Settings
 from subspaces.evaluation.subject import Subject
@@ -124,7 +124,7 @@ def evaluate(
     """
     session, folder = Session(subject, metrics, settings, progress), subject.folder
     rows, answers = _measured(session, others)
-    earlier = Evaluation.read(folder) if folder is not None and (folder / FILE).exists() else None
+    earlier = Evaluation.load(folder) if folder is not None and (folder / FILE).exists() else None
     if earlier is not None and earlier.family != subject.checksum:
         earlier = None
     dataset = subject.dataset if earlier is None else earlier.dataset
@@ -153,7 +153,7 @@ def evaluate(
         **subject.trained(statistics),
     )
     if folder is not None and found != earlier:
-        found.write(folder)
+        found.save(folder)
     _warn_of_broken(session)
     return found
 
@@ -172,7 +172,7 @@ def _choices(session: Session, rows: Sequence[Row], earlier: Evaluation | None) 
     return [each for split in wanted for each in choose(rows, split, session.shown, middle)]
 
 
-def choose(rows: Sequence[Row], split: str, by: Sequence[Description], middle: Mapping[str, Tensor]) -> list[Choice]:
+def choose(rows: Sequence[Row], split: str, by: Sequence[Metric], middle: Mapping[str, Tensor]) -> list[Choice]:
     """Return what is chosen on a split, held-out examples or the test set, which is marked.
 
     The best point by each metric, the best pair by the first of them, and for classifiers the lowest confidence from

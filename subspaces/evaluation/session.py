@@ -15,14 +15,13 @@ from subspaces.evaluation import examples, files, shifted_data
 from subspaces.evaluation.display import Progress, counted
 from subspaces.evaluation.evaluation import REMEDY, merged
 from subspaces.evaluation.examples import Predicted
-from subspaces.evaluation.frames import OUTLIERS
 from subspaces.evaluation.measurements import FILE, Measurements
 from subspaces.evaluation.measuring import Data, Metrics, Scores, measure, members_of
 from subspaces.evaluation.metrics import Metric
 from subspaces.evaluation.outliers import outlier_metrics
 from subspaces.evaluation.points import Item, Place, average_of, coefficients, to_alpha, to_place
 from subspaces.evaluation.predictor import Predictor
-from subspaces.evaluation.rows import About, Row
+from subspaces.evaluation.rows import OUTLIERS, About, Row
 from subspaces.evaluation.settings import Settings
 from subspaces.evaluation.subject import Subject
 from subspaces.evaluation.tasks import Classification

@@ -10,8 +10,8 @@ from typing import Any
 from subspaces.core import checks
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.corruptions import CORRUPTIONS, SEVERITIES, corrupt, names_in, published
-from subspaces.evaluation.frames import OUTLIERS
 from subspaces.evaluation.measuring import Data
+from subspaces.evaluation.rows import OUTLIERS
 from subspaces.evaluation.subject import Subject
 from subspaces.text import listed, nearest
 

@@ -51,7 +51,7 @@ def opened(sources: Source | Iterable[Source], *, alike: bool = True) -> list[Ev
         elif isinstance(source, Run):
             found.setdefault(source.folder.resolve(), _evaluation_of(source, alike))
         elif Path(source).is_file():
-            found.setdefault(Path(source).resolve(), _with_training(Evaluation.read(Path(source))))
+            found.setdefault(Path(source).resolve(), _with_training(Evaluation.load(Path(source))))
         else:
             for folder in Run.begun([source]):
                 found.setdefault(folder.resolve(), _evaluation_of(Run.open(folder.resolve()), alike))

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from subspaces.evaluation.answers import CHOSEN_ON, named
-from subspaces.evaluation.comparing import Group, of_answer
+from subspaces.evaluation.comparing import Group
 from subspaces.evaluation.conditions import (
     Changed,
     averaged_over,
@@ -24,8 +24,7 @@ from subspaces.evaluation.conditions import (
 )
 from subspaces.evaluation.curves import shared
 from subspaces.evaluation.evaluation import Evaluation
-from subspaces.evaluation.frames import ABOUT
-from subspaces.evaluation.rows import Answered, Choice, Description
+from subspaces.evaluation.rows import ABOUT, Answered, Choice, Description
 
 CAPTION = "{split} examples{averaged}; * chosen on the very examples it is reported on"
 AVERAGED = {"probabilities": ", mean of probabilities", "mixture": ", mixture of what is predicted"}
@@ -136,14 +135,16 @@ Measured = tuple[dict[str, Any], Answered, dict[str, float]]
 
 def _each(record: Evaluation, wanted: Callable[[Group], Any]) -> Iterator[Measured]:
     """Yield what was measured of each answer on each set, but for metrics that were not."""
-    group = Group(record.name, [record])
-    for key, rows in wanted(group).groupby(["data", "severity", "group", "source"], sort=False):
+    found = wanted(Group(record.name, [record]))
+    for key, part in found.groupby(["data", "severity", "group", "source"], sort=False):
         about = dict(zip(("name", "severity", "group", "source"), key, strict=True)) | {"severity": int(key[1])}
         for answered in record.answers:
-            part = of_answer(group, rows, answered.name).drop(columns=["method", "seeds", *ABOUT])
-            for found in part.to_dict("records"):
-                metrics = {str(name): float(value) for name, value in found.items() if not math.isnan(value)}
-                yield {**about, "what": answered.words, "networks": answered.networks}, answered, metrics
+            metrics = part[[answered.is_of(record.rows[at]) for at in part.index]].drop(
+                columns=["method", "seeds", *ABOUT]
+            )
+            for one in metrics.to_dict("records"):
+                values = {str(name): float(value) for name, value in one.items() if not math.isnan(value)}
+                yield {**about, "what": answered.words, "networks": answered.networks}, answered, values
 
 
 def shift_table(records: Sequence[Evaluation]) -> Table:

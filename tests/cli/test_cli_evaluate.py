@@ -228,7 +228,7 @@ def test_other_points_are_not_taken_for_checkpoints(tmp_path: Path) -> None:
     assert [line["what"] for line in json.loads(result.stdout)["results"]] == [
         *("average of 2", "ensemble of 2 checkpoints")
     ]
-    (both,) = (answer for answer in Evaluation.read(run.folder).answers if answer.name == "vertices")
+    (both,) = (answer for answer in Evaluation.load(run.folder).answers if answer.name == "vertices")
     assert both.alphas == [0.0, 1.0]  # not the nearest of the grid
 
 
@@ -237,7 +237,7 @@ def test_a_table_at_the_end(runs: list[Path]) -> None:
     assert result.exit_code == 0, result.output
     assert result.stderr == ""
     lines = [line.strip() for line in result.stdout.splitlines()]
-    records = [Evaluation.read(folder) for folder in runs]
+    records = [Evaluation.load(folder) for folder in runs]
     for record, center in zip(records, ("network", "midpoint", "midpoint"), strict=True):
         line = lines[lines.index(record.name) + 1]  # which is a line of its own
         row = next(row for row in record.rows if row.role == "midpoint" and row.split == "test")
@@ -258,7 +258,7 @@ def test_a_table_at_the_end(runs: list[Path]) -> None:
 def test_a_choice_on_the_test_set_is_marked(runs: list[Path]) -> None:
     result = evaluate(runs[1], "--choose-on", "test", "--triangle", "2", "--quiet")
     marked = [line for line in result.stdout.splitlines() if re.search(r"\btest \*", line)]
-    assert len(marked) == len(Evaluation.read(runs[1]).choices) == 3
+    assert len(marked) == len(Evaluation.load(runs[1]).choices) == 3
     assert "* chosen on the very examples it is reported on" in result.stdout
 
 
@@ -267,7 +267,7 @@ def test_json_is_all_there_is_on_standard_output(runs: list[Path]) -> None:
     assert result.exit_code == 0, result.output
     assert result.stderr == ""
     for line, folder in zip(result.stdout.splitlines(), runs, strict=True):
-        found, record = json.loads(line), Evaluation.read(folder)
+        found, record = json.loads(line), Evaluation.load(folder)
         assert (found["run"], found["folder"]) == (folder.name, str(folder))
         assert (found["recipe"], found["seed"]) == (record.recipe["name"], 0)
         middle = next(row for row in record.rows if row.role == "midpoint" and row.split == "test")
@@ -296,10 +296,10 @@ def test_a_signal_stops_and_the_same_command_continues(
     assert seen == [9]
     assert not (runs[1] / "evaluation.json").exists()
     assert evaluate(*command).exit_code == 0
-    cells = [cell for line in Evaluation.read(runs[1]).planes[0].values["nll"] for cell in line]
+    cells = [cell for line in Evaluation.load(runs[1]).planes[0].values["nll"] for cell in line]
     assert None not in cells
     asked = seen[0]
-    assert asked == len(Evaluation.read(runs[1]).splits) * 6 + 9
+    assert asked == len(Evaluation.load(runs[1]).splits) * 6 + 9
     assert evaluate(*command).exit_code == 0
     assert seen[0] == asked  # nothing is measured twice
 

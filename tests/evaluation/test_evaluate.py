@@ -96,7 +96,7 @@ def test_examples_are_the_images_that_change(runs: Callable[..., list[Path]]) ->
     (record,) = evaluate(folder, grid=(0.0, 0.2))
     examples = record.examples
     assert examples is not None
-    assert Evaluation.read(folder).examples == examples
+    assert Evaluation.load(folder).examples == examples
     assert examples.alphas == [row.alphas[0] for row in record.rows if row.kind == "point"] == [0.0, 0.2, 0.5, 0.8, 1.0]
     truth = Independent(folder)
     p = np.stack([softmax(truth.predict(alpha, "test")[0]) for alpha in examples.alphas])  # [p, n, classes]

@@ -56,7 +56,7 @@ def test_two_processes_share_runs_and_each_network_is_asked_once(runs: Runs, tmp
     assert (first.end(), second.end()) == ("asked\n", "")
     alone = ss.evaluate(copies, progress=False, **SMALL)
     for folder, record in zip(folders, alone, strict=True):
-        assert without_environment(Evaluation.read(folder)) == without_environment(record)
+        assert without_environment(Evaluation.load(folder)) == without_environment(record)
 
 
 def trains(pause: Pause, folder: Path) -> None:

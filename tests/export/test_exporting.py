@@ -126,7 +126,7 @@ def test_no_file_holds_a_pickle_or_where_the_code_was(exported: Files) -> None:
 
 @pytest.mark.parametrize(("name", "alphas"), [("midpoint.pt2", [0.5]), ("pair.onnx", [0.1, 0.9])])
 def test_a_card_holds_the_numbers_of_the_evaluation(name: str, alphas: Any, exported: Files, trained: Files) -> None:
-    rows = Evaluation.read(trained("line")).rows
+    rows = Evaluation.load(trained("line")).rows
     average = "probabilities" if len(alphas) > 1 else None
     row = next(row for row in rows if row.alphas == alphas and row.average == average)
     tables = [line for line in card(exported(name)).splitlines() if line.startswith("| ") and "|" in line[2:]]

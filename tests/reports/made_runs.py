@@ -41,7 +41,7 @@ def run(
     seals.write_json(folder / "environment.json", {"starts": [start]}, recipe.key)
     log = logged(recipe)
     made.begin_log(log)
-    evaluated(recipe, folder.name, start, splits or {"test": 297}, planes).write(folder)
+    evaluated(recipe, folder.name, start, splits or {"test": 297}, planes).save(folder)
     accuracies = {f"{split}_accuracy": 0.7 for split in splits or ("test",)}
     made.finish({**log[-1], **accuracies}, {})
     return folder

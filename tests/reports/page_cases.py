@@ -40,12 +40,12 @@ class Recorded:
     def __init__(self, out: Path) -> None:
         self.runs = {name: [self._made(out, name, seed) for seed in SEEDS] for name in LABELS}
         self.folders = [folder for folders in self.runs.values() for folder in folders]
-        self.records = {name: [Evaluation.read(folder) for folder in folders] for name, folders in self.runs.items()}
+        self.records = {name: [Evaluation.load(folder) for folder in folders] for name, folders in self.runs.items()}
         self.trained_on = made_environment(out)
 
     def _made(self, out: Path, name: str, seed: int) -> Path:
         folder = made_runs.run(out, name, splits=dict(IMAGES), planes=False, validation=60, seed=seed)
-        record = Evaluation.read(folder)
+        record = Evaluation.load(folder)
         record.dataset["classes"] = CLASSES
         record.environment = {**record.environment, "hardware": "another machine"}
         if (name, seed) == ("line", 0):
@@ -58,7 +58,7 @@ class Recorded:
             record.checks += checks(record.planes[0], seed)
         if (name, seed) == ("curve", 1):
             record.examples = without(record.examples, 3)
-        record.write(folder)
+        record.save(folder)
         return folder
 
     def rows(self, name: str, seed: int, wanted: Callable[[Row], bool], split: str = "test") -> list[Row]:
@@ -203,4 +203,4 @@ def without(examples: Examples | None, place: int) -> Examples:
 
 def made_environment(out: Path) -> dict[str, Any]:
     """Return what made_runs says of the machine."""
-    return Evaluation.read(made_runs.run(out / "plain", "standard")).environment
+    return Evaluation.load(made_runs.run(out / "plain", "standard")).environment

@@ -74,11 +74,11 @@ def groups_of_these(sources):
 
 
 def points(folder: Path) -> list[Row]:
-    return [row for row in Evaluation.read(folder).rows if row.kind == "point" and not row.group]
+    return [row for row in Evaluation.load(folder).rows if row.kind == "point" and not row.group]
 
 
 def pairs(folder: Path) -> list[Row]:
-    rows = [row for row in Evaluation.read(folder).rows if not row.group]
+    rows = [row for row in Evaluation.load(folder).rows if not row.group]
     return [row for row in rows if row.average == "probabilities" and row.role == "along"]
 
 
@@ -195,7 +195,7 @@ def test_a_legend_that_is_too_wide_takes_fewer_columns_and_then_more_lines():
 @pytest.mark.parametrize(("splits", "hollow"), [({"test": 90}, True), ({"validation": 60, "test": 90}, False)])
 def test_what_was_chosen_on_the_images_shown_is_marked(splits, hollow, tmp_path: Path):
     folder = made_runs.run(tmp_path, "line", splits=splits)
-    (choice,) = Evaluation.read(folder).choices
+    (choice,) = Evaluation.load(folder).choices
     figure = draw_these("along", [folder])
     (star,) = (line for line in figure.axes[0].lines if line.get_marker() == "*")
     assert star.get_xdata() == [choice.value]
@@ -208,7 +208,7 @@ def test_what_was_chosen_on_the_images_shown_is_marked(splits, hollow, tmp_path:
 
 
 def test_labels_of_corners_lie_inside_and_apart(made, tmp_path: Path):
-    (old,) = Evaluation.read(made["line"][0]).planes
+    (old,) = Evaluation.load(made["line"][0]).planes
     names = ("α = 0", "digits-standard seed 1", "digits-line seed 0 at 0.5")
     corners = [dataclasses.replace(corner, label=label) for corner, label in zip(old.corners, names, strict=True)]
     folder = changed(made["line"][0], tmp_path / "run", planes=[dataclasses.replace(old, corners=corners)])
@@ -264,7 +264,7 @@ def test_methods_that_are_ensembles_are_drawn_as_such(made, counted):
     assert draw(made, "vertices").axes[-1].get_xlabel() == "number of vertices m"
     for bars, (method, folder) in zip(figure.axes[0].containers[1:], counted.items(), strict=True):
         role, average = ("midpoint", None) if method.startswith("swa-") else ("vertex", "probabilities")
-        rows = Evaluation.read(folder).rows
+        rows = Evaluation.load(folder).rows
         (shown,) = (row for row in rows if row.role == role and row.average == average)
         assert bars.lines[0].get_ydata() == [100 * shown.metrics["accuracy"]]
         assert shown.metrics != next(row for row in rows if row.role == "midpoint").metrics or average is None
@@ -272,7 +272,7 @@ def test_methods_that_are_ensembles_are_drawn_as_such(made, counted):
 
 def test_diversity_is_of_the_ends_also_where_the_grid_goes_beyond_them(made, tmp_path: Path):
     folder = made["line"][0]
-    rows = Evaluation.read(folder).rows
+    rows = Evaluation.load(folder).rows
     ends = pairs(folder)[0]
     assert ends.alphas == [0.0, 1.0]
     beyond = dataclasses.replace(ends, alphas=[-0.2, 1.2], diversity={**ends.diversity, "tv": 0.9})
@@ -305,7 +305,7 @@ def test_long_labels_leave_room_for_the_drawing(name, tmp_path: Path):
 def changed(folder: Path, to: Path, **fields) -> Path:
     """Copy a run with another evaluation."""
     shutil.copytree(folder, to)
-    dataclasses.replace(Evaluation.read(folder), **fields).write(to)
+    dataclasses.replace(Evaluation.load(folder), **fields).save(to)
     return to
 
 
@@ -335,7 +335,7 @@ def test_what_cannot_be_drawn_is_refused(name, runs, options, error, message, ma
 
 
 def test_a_plane_that_was_not_computed_yet_is_named(made, tmp_path: Path):
-    (old,) = Evaluation.read(made["line"][0]).planes
+    (old,) = Evaluation.load(made["line"][0]).planes
     empty = dataclasses.replace(old, values=dict.fromkeys(("accuracy", "nll"), [[None] * 13] * 13))
     folder = changed(made["line"][0], tmp_path / "run", planes=[empty])
     with pytest.raises(UserError, match=re.escape(f"the plane {empty.name!r} of {folder} is empty")):

@@ -105,14 +105,14 @@ def test_metrics_along_the_subspace(recorded: Recorded, metric, split):
 def test_a_chosen_pair_is_marked_at_its_smaller_point(recorded: Recorded, tmp_path: Path):
     folder = recorded.runs["line"][0]
     shutil.copytree(folder, tmp_path / folder.name)
-    record = Evaluation.read(folder)
+    record = Evaluation.load(folder)
     reported = {"test": {"accuracy": 0.61}, "validation": {"accuracy": 0.67}}
     record.choices[:] = [
         Choice("pair", "accuracy", "validation", False, [0.85, 0.15], reported),
         Choice("threshold", "risk", "validation", False, 0.4, {"test": {"coverage": 0.5, "risk": 0.1}}),
         Choice("point", "nll", "validation", False, 0.35, reported),
     ]
-    record.write(tmp_path / folder.name)
+    record.save(tmp_path / folder.name)
     for split, height in (("test", 61), ("validation", 67)):
         figure = draw("along", [tmp_path / folder.name], split=split)
         (star,) = (line for line in figure.axes[0].lines if line.get_marker() == "*")
@@ -134,7 +134,7 @@ def test_strengths_of_the_penalty(recorded: Recorded, tmp_path: Path):
     assert colours == [weaker, weaker, stronger, stronger]
     assert weaker != stronger
     assert axes.get_ylabel() == "ECE (%)"
-    rows = [[row for row in Evaluation.read(folder).rows if row.split == "test"] for folder in weak]
+    rows = [[row for row in Evaluation.load(folder).rows if row.split == "test"] for folder in weak]
     first = [line for line in axes.lines if len(line.get_xdata()) == 21][:2]
     for line, wanted in zip(first, (is_point, lambda row: row.average == "probabilities"), strict=True):
         values = 100 * np.array([[row.metrics["ece"] for row in each if wanted(row)] for each in rows])

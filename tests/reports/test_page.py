@@ -95,10 +95,10 @@ def test_text_in_json_can_not_leave_its_element():
 
 def test_names_from_records_and_recipes_are_escaped(tmp_path):
     folder = made_runs.run(tmp_path, "line", network=EVIL)
-    record = Evaluation.read(folder)
+    record = Evaluation.load(folder)
     record.dataset["classes"] = [EVIL] * 10
     record.environment["hardware"] = record.command = EVIL
-    record.write(folder)
+    record.save(folder)
     path = write([folder], tmp_path / "evil.html")
     assert "<img" not in path.read_text().split("<script>")[0]
     assert data_of(path)["classes"] == [EVIL] * 10
@@ -116,7 +116,7 @@ def test_many_runs_stay_below_the_limit(tmp_path):
 def test_every_point_and_ensemble_has_the_numbers_of_its_row(folders, written):
     shown = dict(zip((one.name for _, one in page_of(folders).evaluations), data_of(written)["runs"], strict=True))
     for folder in folders:
-        record, run = Evaluation.read(folder), shown[folder.name]
+        record, run = Evaluation.load(folder), shown[folder.name]
         for at, point in enumerate(run["points"]):
             row = next(row for row in record.rows if row.kind == "point" and row.alphas == [point["alpha"]])
             assert point["metrics"] == pytest.approx([row.metrics[name] for name in METRICS], rel=1e-5)
@@ -197,11 +197,11 @@ def test_notes_say_what_has_to_be_known(recorded: Recorded):
 
 def test_a_check_of_a_plane_stands_below_it(tmp_path):
     folder = made_runs.run(tmp_path, "line")
-    record = Evaluation.read(folder)
+    record = Evaluation.load(folder)
     name = record.planes[0].name
     for images, accuracy in ((128, [0.3, 0.2]), (1200, [0.3, 0.234])):
         record.checks.append(Check(name, [[0.0], [1.0]], "test", images, {"accuracy": accuracy, "nll": [1.0, 1.0]}))
-    record.write(folder)
+    record.save(folder)
     states = data_of(write([folder], tmp_path / "r.html"))["charts"]["planes"]["states"]
     assert "the accuracy of 2 cells of" in states["0|0"]["caption"]
     assert states["0|0"]["caption"].endswith("differs by at most 3.4 points.")
@@ -209,9 +209,9 @@ def test_a_check_of_a_plane_stands_below_it(tmp_path):
 
 def test_only_held_out_images_in_common_are_shown(recorded: Recorded, tmp_path: Path):
     other = made_runs.run(tmp_path, "line", splits={"validation": 60, "test": 120}, validation=60, beta=0.25)
-    record = Evaluation.read(other)
+    record = Evaluation.load(other)
     record.rows[:] = [row for row in record.rows if row.split == "validation"]
-    record.write(other)
+    record.save(other)
     page = page_of([recorded.runs["line"][0], other])
     assert (page.split, page.images) == ("validation", 60)
     assert any("were held out of training" in note for note in content.notes(page))
@@ -275,14 +275,14 @@ def test_nothing_is_said_of_what_was_not_measured():
 def test_an_evaluation_without_a_point_and_runs_without_a_common_split(tmp_path):
     folder = made_runs.run(tmp_path, "line", splits={"test": 60}, planes=False)
     other = made_runs.run(tmp_path, "curve", splits={"test": 60, "validation": 50}, validation=50, planes=False)
-    record = Evaluation.read(other)
+    record = Evaluation.load(other)
     record.rows[:] = [row for row in record.rows if row.split == "validation"]
-    record.write(other)
+    record.save(other)
     with pytest.raises(UserError, match="different splits"):
         write([folder, other], tmp_path / "report.html")
-    record = Evaluation.read(folder)
+    record = Evaluation.load(folder)
     record.rows.clear()
-    record.write(folder)
+    record.save(folder)
     with pytest.raises(UserError, match="has no evaluated point: run `subspaces evaluate"):
         write([folder], tmp_path / "report.html")
 

@@ -59,7 +59,7 @@ def page(visit, opened):
 
 def rows_of(folder: Path, kind: str = "point") -> dict[str, Row]:
     """Return the rows of a run by their alphas."""
-    rows = [row for row in Evaluation.read(folder).rows if row.kind == kind and row.average != "logits"]
+    rows = [row for row in Evaluation.load(folder).rows if row.kind == kind and row.average != "logits"]
     return {json.dumps(row.alphas): row for row in reversed(rows)}
 
 
@@ -292,13 +292,13 @@ def test_the_keyboard_reaches_everything_and_is_seen(visit, report):
 def test_names_from_outside_stay_text(visit, tmp_path):
     folders = [made_runs.run(tmp_path, "line", network=EVIL), made_runs.run(tmp_path, "simplex", network="mlp")]
     for folder in folders:
-        record = Evaluation.read(folder)
+        record = Evaluation.load(folder)
         record.dataset["classes"] = [EVIL + str(index) for index in range(10)]
         record.environment["hardware"] = EVIL
         for plane in record.planes:
             plane.drawn[0] = type(plane.drawn[0])(EVIL, *list(vars(plane.drawn[0]).values())[1:])
             plane.corners[0] = type(plane.corners[0])(EVIL, 0.0, 0.0)
-        record.write(folder)
+        record.save(folder)
     page = visit(write_report(folders, tmp_path / "evil.html"))
     assert page.locator("img[src='x']").count() == 0
     assert page.locator("#walk-strip li .truth").first.inner_text().startswith(f"is {EVIL}")

@@ -104,7 +104,7 @@ def _complaints(folder: Path) -> list[str]:
 def measured_of(run: Run) -> Evaluation:
     """Return the evaluation of a run, which must be of this run and of the family that it has now."""
     try:
-        found = Evaluation.read(run.folder)
+        found = Evaluation.load(run.folder)
         same = found.recipe is not None and Recipe.from_dict(found.recipe).key == run.recipe.key
     except files.FileError as error:
         raise RunError(str(error)) from None

@@ -16,10 +16,10 @@ from subspaces.core import checks, storage
 from subspaces.core.family import Subspace
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.answers import Family
-from subspaces.evaluation.frames import OUTLIERS
 from subspaces.evaluation.measuring import Data
 from subspaces.evaluation.pictures import SMALL, Pictures, batch_size, fitted, in_batches, small_pictures
 from subspaces.evaluation.predictor import Predictor
+from subspaces.evaluation.rows import OUTLIERS
 from subspaces.evaluation.subject import Constants, Subject
 from subspaces.evaluation.tasks import Classification
 from subspaces.experiments import data as datasets

@@ -138,14 +138,12 @@ def started(run: Run) -> dict[str, Any]:
 
 def environments(runs: Iterable[Run]) -> list[dict[str, Any]]:
     """Return every environment in which a run was started, once, without times and in an order of their own."""
-    found = {json.dumps(_environment(start)) for run in runs for start in run.starts()}
+    found = set()
+    for start in (start for run in runs for start in run.starts()):
+        versions = {name: start.get(name) for name in ("commit", "hardware", "torch", "python", "subspaces")}
+        used = {name: start.get("execution", {}).get(name) for name in ("device", "precision")}
+        found.add(json.dumps({**versions, **used}))
     return [json.loads(text) for text in sorted(found)]
-
-
-def _environment(start: dict[str, Any]) -> dict[str, Any]:
-    execution = start.get("execution", {})
-    versions = {name: start.get(name) for name in ("commit", "hardware", "torch", "python", "subspaces")}
-    return {**versions, "device": execution.get("device"), "precision": execution.get("precision")}
 
 
 def rows_as_csv(rows: Sequence[dict[str, Any]]) -> str:
