@@ -17,7 +17,7 @@ from subspaces.evaluation.metrics import Metric, measured_by
 from subspaces.evaluation.plane import Network
 from subspaces.evaluation.predictor import Forward
 from subspaces.evaluation.settings import Settings
-from subspaces.evaluation.subject import left_alone, subject_of
+from subspaces.evaluation.subject import restoring, subject_of
 from subspaces.evaluation.tasks import Task, task_of, with_outputs
 from subspaces.text import one_of
 
@@ -234,7 +234,7 @@ def evaluate(
     measured = measured_by(chosen.metrics, metrics)
     others = _networks_of_planes(wanted, runs)
     results.check(subject, wanted, others)
-    with bars(progress) as shown, left_alone(networks):
+    with bars(progress) as shown, restoring(networks):
         return Evaluation.of(results.evaluate(subject, measured, wanted, others, shown))
 
 

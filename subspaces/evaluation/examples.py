@@ -1,7 +1,7 @@
-"""What every measured point predicts, example by example, and the images whose predicted class changes along them.
+"""The predictions of each point, and the images whose predicted class changes along the points.
 
-The predictions are kept with the measurements of each point, so that choices and images can be made again without the
-networks. Of long splits the first examples are kept.
+Predictions are stored with the measurements of each point, so that choices and images need no networks. Of long splits
+the first examples are kept.
 """
 
 import base64

@@ -1,7 +1,7 @@
-"""What was measured, by what it was measured of and how: in memory, and for a run in a file that is only added to.
+"""Measurements by key: in memory, and for a run in an append-only file.
 
-`measurements.jsonl` has a line for each measurement: its key, its values and a checksum of both. An evaluation that
-was interrupted continues from it; what has another key, such as another number of batches for the statistics, stays.
+Each line of `measurements.jsonl` is a measurement: its key (what was measured, and how), its values, and a checksum of
+both. An interrupted evaluation continues from it; what has another key, such as other statistics, stays.
 """
 
 import json

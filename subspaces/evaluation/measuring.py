@@ -1,4 +1,4 @@
-"""The one loop over networks and data: what networks predict for each batch is added to all that is wanted of it."""
+"""The one loop that runs networks over data, and the accumulators of their predictions."""
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,7 +22,7 @@ NUMBERS = 2**22  # of a network's outputs that wait for their metrics
 
 
 class Data(NamedTuple):
-    """Examples on which networks are measured: a split, by its name, or shifted ones, or outliers."""
+    """Examples on which networks are measured: a split (by its name alone), shifted data or outliers."""
 
     name: str
     batches: Callable[[], Iterable[Any]] | None = None
@@ -32,7 +32,7 @@ class Data(NamedTuple):
 
     @property
     def key(self) -> dict[str, Any]:
-        """What tells it from other data."""
+        """The fields that identify it."""
         return {"data": self.name, "severity": self.severity, "group": self.group, "source": self.source}
 
 
@@ -46,16 +46,16 @@ def measure(
     joined: bool = False,
     **how: Any,
 ) -> int:
-    """Add what networks predict to all that is wanted of it, batch by batch; return the number of examples.
+    """Run networks over data and add their predictions to accumulators; return the number of examples.
 
-    Each of `wanted` knows which of the networks at `points` it is about. Small batches may be `joined` before: metrics
-    of many examples cost hardly more than of few. `how` are more arguments of `Predictor.outputs`.
+    Each accumulator in `wanted` has the numbers of its members among the networks at `points`. `joined`: join small
+    batches first, which is faster for cheap networks. `how` are further arguments of `Predictor.outputs`.
     """
     count = 0
     outputs = predictor.outputs(points, data.name if data.batches is None else data.batches(), **how)
     for batch in _in_large_parts(outputs) if joined else outputs:
         size = len(batch.predicted((0,)))
-        if size:  # else all labels of the batch are such as do not count
+        if size:  # else all labels of the batch are ignored
             for one in wanted:
                 one.add(batch)
             count += size
@@ -85,11 +85,10 @@ def _joined(several: Sequence[Outputs]) -> Outputs:
 
 
 class Metrics:
-    """The metrics of a point, or of several that are averaged; `members` are the numbers of its networks.
+    """Accumulate the metrics of a point, or of an ensemble of the networks with the numbers in `members`.
 
-    On a split, where the `task` is passed, also how differently two members of an ensemble predict, curves, what a
-    point predicts for each example, and with a `temperature` the metrics of the scaled predictions; `fits`: one is
-    fitted to them.
+    With a `task`, as on a split, also the diversity of the members, curves, and the predictions of a point. With a
+    `temperature` also the metrics of the scaled predictions; with `fits` the temperature that fits best.
     """
 
     def __init__(
@@ -111,7 +110,7 @@ class Metrics:
         self._kept: list[tuple[Predicted, Tensor]] = []
 
     def add(self, batch: Outputs) -> None:
-        """Take in a batch."""
+        """Add a batch."""
         prediction, target = batch.predicted(self.members, self.about.average), batch.target
         self.tally.add(prediction, target)
         for (first, second), tally in self._pairs:
@@ -129,7 +128,7 @@ class Metrics:
         return self.tally.broken
 
     def found(self) -> dict[str, Any]:
-        """Return what a row holds of it."""
+        """Return the entries of a row."""
         made = {"metrics": self.tally.values(), **(self.tally.curves() if self._curves else {})}
         if self.temperature is not None:
             made["scaled"] = self._scaled.values() | {"temperature": self.temperature}
@@ -154,14 +153,14 @@ class Metrics:
 
 
 class Scores:
-    """How familiar every example seems to the networks that answer together."""
+    """Accumulate the scores that tell outliers from test examples."""
 
     def __init__(self, about: About, members: Sequence[int]) -> None:
         self.about, self.members = about, members
         self._found: list[dict[str, Tensor]] = []
 
     def add(self, batch: Outputs) -> None:
-        """Take in a batch."""
+        """Add a batch."""
         self._found.append(scores([batch.members[number] for number in self.members]))
 
     @property
@@ -175,7 +174,7 @@ class Scores:
 
 
 def members_of(items: Sequence[Item], averages: Sequence[str]) -> tuple[list[Place], list[tuple[Place, int]], Any]:
-    """Return the points of items, those that are asked with dropout on and how often, and each row's members."""
+    """Return the points of items, those with dropout and their numbers of passes, and the members of each row."""
     points = list(dict.fromkeys(place for item in items if not item.masks for place in item.points))
     passes = [(item.points[0], item.masks) for item in items if item.masks]
     rows: list[tuple[About, list[int]]] = []

@@ -1,7 +1,7 @@
-"""Telling examples of no known class from those of the test: a score of each example, and how well it parts the two.
+"""Out-of-distribution detection: scores of examples, and how well they separate outliers from test examples.
 
-A score is higher the more familiar an example seems to be. Of two sets of scores, AUROC is the probability that a test
-example has the higher one, and FPR95 the share of outliers that are taken for test examples by the highest threshold
+A score is higher for examples like those of the test set. AUROC is the probability that a test example has a higher
+score than an outlier, and FPR95 the share of outliers that are taken for test examples by the highest threshold
 that keeps 95 % of these.
 """
 
@@ -54,7 +54,7 @@ MEASURES = {
     "auroc": ("AUROC", "how often a test example scores higher than an outlier", auroc),
     "fpr95": ("FPR95", "share of outliers that pass a threshold which 95 % of the test examples pass", fpr95),
 }
-"""Label and meaning of each number that says how well scores part two sets, and what computes it."""
+"""Label and meaning of each metric of two sets of scores, and the function that computes it."""
 METRICS = [
     Description(
         f"{measure}_{score}",
@@ -82,7 +82,7 @@ def mutual_information(members: Tensor, mean: Tensor) -> Tensor:
 
 
 def scores(members: Sequence[Classes]) -> dict[str, Tensor]:
-    """Return the scores of examples by name, float64 [n], from what networks say that answer together."""
+    """Return the scores of examples by name, float64 [n], from the logits of the members of an ensemble."""
     logits = torch.stack([member.logs for member in members])
     mean = log_mean(logits)
     found = {"probability": mean.amax(-1).exp(), "entropy": -entropy(mean)}
@@ -91,7 +91,7 @@ def scores(members: Sequence[Classes]) -> dict[str, Tensor]:
     return found
 
 
-def told_apart(inside: dict[str, Tensor], outside: dict[str, Tensor]) -> dict[str, float]:
+def outlier_metrics(inside: dict[str, Tensor], outside: dict[str, Tensor]) -> dict[str, float]:
     """Return all measures of all scores, by the names of `METRICS`; NaN where a score is."""
     found = {}
     for name, familiar in inside.items():

@@ -65,8 +65,8 @@ def corners(subject: Subject, others: Sequence[Network]) -> list[Network]:
     """
     m, shape = subject.shape.vertices, subject.shape
     for other in (each.subject for each in others if each.subject is not None):
-        for what, ours in subject.alike.items():
-            if (theirs := other.alike.get(what)) != ours:
+        for what, ours in subject.common.items():
+            if (theirs := other.common.get(what)) != ours:
                 raise ArgumentError(
                     f"{subject.folder} has the {what} {ours!r} and {other.folder} {theirs!r}: "
                     f"a plane goes through networks of one {what}"

@@ -1,8 +1,8 @@
-"""What networks answer, batch by batch: points of a family, or networks that are there already.
+"""The outputs of networks, batch by batch: at points of a family, or of given networks.
 
-All points of a family are the same network with other weights, so a network is kept on the device for each of those
-that are asked together, and points are written into them. Batch-norm statistics belong to no point: they are made anew
-for each, once, as `recalibrate` does it, from the same training batches in the same order.
+The points of a family are one network with other weights, so as many copies of it are kept on the device as points are
+evaluated together, and weights are written into them. Batch-norm statistics are recomputed once for each point, as
+`recalibrate` does it, from the same training batches in the same order.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,14 +27,14 @@ Forward = Callable[[Any, Any], Any]
 
 
 class Outputs:
-    """What several networks answer to the examples of a batch, as parts of predictions, and the targets."""
+    """The outputs of several networks for a batch, as parts of predictions (see `Task.parts`), and the targets."""
 
     def __init__(self, task: Task, members: Sequence[Any], target: Any) -> None:
         self.task, self.members, self.target = task, members, target
         self._known: dict[Any, Any] = {}
 
     def predicted(self, members: Sequence[int], average: str | None = None) -> Any:
-        """Return the prediction of networks, by their numbers: of one, or of several that are averaged."""
+        """Return the prediction of one network, or the average of several, by their numbers."""
         key = (*members, average)
         if key not in self._known:
             several = [self.members[number] for number in members]
@@ -43,7 +43,7 @@ class Outputs:
 
 
 class Predictor:
-    """Predicts at any points of a family, or with networks that are there already, by their numbers.
+    """Runs the networks at points of a family, or given networks.
 
     Args:
         networks: one with the architecture of the family, which is changed; or several, which stay as they are: where
@@ -119,11 +119,11 @@ class Predictor:
         seed: int = 0,
         labelled: bool = True,
     ) -> Iterable[Outputs]:
-        """Yield what the networks at some points answer to a split, by its name, or to batches.
+        """Yield the outputs of the networks at some points, on a split (by its name) or on batches.
 
-        After them come the members of `passes`: points that are asked so many times, each time with other parts
-        dropped, and batch norm as at test time: p(y | x) = 1/n sum_i softmax(f(x; theta * mask_i)), MC-dropout (Gal and
-        Ghahramani, 2016); `seed` is of what is dropped. Labels of batches that are not `labelled` are all 0.
+        After them come those of MC-dropout (Gal and Ghahramani, 2016): for each (point, n) of `passes` n outputs with
+        dropout on, p(y | x) = 1/n sum_i softmax(f(x; theta * mask_i)), with masks that `seed` draws, and batch norm in
+        eval mode. Targets of batches that are not `labelled` are 0.
         """
         networks = self.prepare([*points, *(point for point, _ in passes)])
         batches = self.splits[data] if isinstance(data, str) else data
@@ -143,7 +143,7 @@ class Predictor:
 
     @torch.no_grad()
     def _ask(self, networks: Sequence[nn.Module], batch: Any, seed: int | None, labelled: bool) -> Outputs:
-        """Return what networks answer to a batch, with random numbers that start from a seed."""
+        """Return the outputs of networks on a batch."""
         batch = nested.moved(batch, self.device)
         if labelled:
             target = self.task.target(batch)
@@ -185,7 +185,7 @@ class Predictor:
 
     @contextmanager
     def _settings(self, seed: int | None = None) -> Iterator[None]:
-        """Compute as in training, with random numbers (of dropout, of loaders) that are the same for every point."""
+        """Set autocast, and random numbers (of dropout, of loaders) that are the same for every point."""
         low = torch.autocast(
             self.device.type, self.dtype or torch.bfloat16, enabled=self.dtype is not None, cache_enabled=False
         )
@@ -193,7 +193,7 @@ class Predictor:
             yield
 
     def _recalibrate(self, network: nn.Module, point: Any) -> None:
-        """Make the statistics of a network's norms those of its point, from batches or as they were made before."""
+        """Set the batch-norm statistics of a network to those of a point, which are computed once."""
         buffers = [buffer for norm in tracked(network).values() for buffer in norm.buffers(recurse=False)]
         if point is not None and point in self._known:
             torch._foreach_copy_(buffers, self._known[point])

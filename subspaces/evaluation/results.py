@@ -1,4 +1,4 @@
-"""What is measured of a subject, and what all measurements come to: its evaluation."""
+"""Plan what is measured of a subject, and build its evaluation from the measurements."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ class PredictionWarning(UserWarning):
 
 
 def check(subject: Subject, settings: Settings, others: Sequence[Network]) -> None:
-    """Refuse what cannot be measured of a subject before anything is."""
+    """Raise for settings that do not fit a subject, before anything is measured."""
     _chosen_on(subject, settings)
     shifted_data.check(subject, settings.corruptions)
     shifted_data.outliers_of(subject, settings.outliers)
@@ -86,7 +86,7 @@ def _items_of(
 
 
 def _thinned(subject: Subject, items: Sequence[Item], answers: Sequence[Answered]) -> list[Item]:
-    """Return the items of all answers and some of a walk: pairs along a line or curve, vertices and the midpoint."""
+    """Return the items measured on shifted data: all answers, and some pairs of a line, or vertices and midpoint."""
     averages = subject.task.averages[:1]
     if kind(subject.shape) == "interval":
         walk = [item for item in items if item.ensemble == "along"]
@@ -98,7 +98,7 @@ def _thinned(subject: Subject, items: Sequence[Item], answers: Sequence[Answered
 
 
 def _measured(session: Session, others: Sequence[Network]) -> tuple[list[Row], list[Answered]]:
-    """Measure all that is missing, and return the rows, and how the subject answers."""
+    """Measure what is missing; return all rows, and the answers."""
     subject, settings = session.subject, session.settings
     items, answers = _items_of(subject, settings)
     session.walk(items)
@@ -107,7 +107,7 @@ def _measured(session: Session, others: Sequence[Network]) -> tuple[list[Row], l
         session.walk(items)
     if settings.wants_plane:
         measure_plane(session, corners(subject, others))
-    return session.rows(session.others(_thinned(subject, items, answers))), answers
+    return session.rows(session.measure_other_data(_thinned(subject, items, answers))), answers
 
 
 def evaluate(
@@ -118,9 +118,9 @@ def evaluate(
     progress: Progress,
     command: str = "",
 ) -> Evaluation:
-    """Measure what is missing of one subject, choose, and return its evaluation; that of a run is also written.
+    """Measure what is missing of one subject and return its evaluation; that of a run is also written to its folder.
 
-    `command` is the command line that asks for it, which is kept with those before.
+    `command` is the command line, which is stored with the earlier ones.
     """
     session, folder = Session(subject, metrics, settings, progress), subject.folder
     rows, answers = _measured(session, others)
@@ -129,7 +129,7 @@ def evaluate(
         earlier = None
     dataset = subject.dataset if earlier is None else earlier.dataset
     splits = {row.data: row.count for row in rows if not row.group}
-    statistics = {"images": session.images(), **subject.noted, "batches": settings.statistics_batches}
+    statistics = {"images": session.images(), **subject.extra, "batches": settings.statistics_batches}
     commands = [*([] if earlier is None else earlier.command.splitlines()), command]
     found = Evaluation(
         name=subject.name,
@@ -159,7 +159,7 @@ def evaluate(
 
 
 def _choices(session: Session, rows: Sequence[Row], earlier: Evaluation | None) -> list[Choice]:
-    """Return the choices on the splits that are asked for, and on those on which there are choices already."""
+    """Return the choices on the split of the settings, and on those of the earlier evaluation."""
     same = earlier is not None and earlier.statistics.get("batches") == session.settings.statistics_batches
     before = [each.chosen_on for each in earlier.choices] if earlier is not None and same else []
     middle = {}
@@ -195,7 +195,7 @@ def choose(rows: Sequence[Row], split: str, by: Sequence[Description], middle: M
 
 
 def _examples(session: Session, rows: Sequence[Row], earlier: Evaluation | None) -> Examples | None:
-    """Return the examples whose predictions differ, which are those that there are where the points are the same."""
+    """Return the examples whose predicted class changes; those of the earlier evaluation if its points are the same."""
     points = _points(rows)
     if earlier is not None and _points(earlier.rows) == points:
         return earlier.examples

@@ -1,4 +1,4 @@
-"""Measuring what is missing of one subject: networks, averages and data, which are handed to the loop."""
+"""Measure what is missing of one subject: hand networks, averages and data to the loop, and keep the rows."""
 
 import dataclasses
 import math
@@ -20,7 +20,7 @@ from subspaces.evaluation.images import Progress
 from subspaces.evaluation.measurements import FILE, Measurements
 from subspaces.evaluation.measuring import Data, Metrics, Scores, measure, members_of
 from subspaces.evaluation.metrics import Metric
-from subspaces.evaluation.outliers import told_apart
+from subspaces.evaluation.outliers import outlier_metrics
 from subspaces.evaluation.points import Item, Place, average_of, coefficients, to_alpha, to_place
 from subspaces.evaluation.predictor import Predictor
 from subspaces.evaluation.rows import About, Row
@@ -51,13 +51,13 @@ def greedy(vertices: Sequence[int], merit: Callable[[tuple[int, ...]], float]) -
 
 
 class Session:
-    """Measures one subject; of the run in a folder what is there already is not measured again."""
+    """The measurements of one subject; those that the folder of a run holds already are not repeated."""
 
     def __init__(self, subject: Subject, metrics: Sequence[Metric], settings: Settings, progress: Progress) -> None:
         self.subject, self.task, self.metrics, self.settings = subject, subject.task, list(metrics), settings
         self.progress, self.measured = progress, False
         own = str(subject.settings["precision"])
-        # whatever the device chooses by itself may change from one call to the next; what is asked for is kept
+        # "auto" accepts what was measured in another precision before, on another device
         precisions = [own] if settings.precision != "auto" else list(dict.fromkeys([own, *PRECISIONS]))
         self.known = Measurements(None if subject.folder is None else subject.folder / FILE, precisions)
         self.family = {"family": subject.checksum}
@@ -68,11 +68,11 @@ class Session:
 
     @cached_property
     def predictor(self) -> Predictor:
-        """What predicts at the points of the subject."""
+        """Runs the networks of the subject."""
         return self.subject.predictor(self.subject.splits, self.settings.statistics_batches)
 
     def add(self, key: Mapping[str, Any], values: dict[str, Any]) -> None:
-        """Keep what was measured, and before the first of it where."""
+        """Store a measurement, and before the first one the environment."""
         if not self.measured:
             here = self.subject.environment
             place = {"of": "environment", **self.how, "where": {**here, "time": ""}}
@@ -84,7 +84,7 @@ class Session:
     def walk(self, items: Sequence[Item]) -> None:
         """Measure what is missing of items on all splits."""
         splits = [Data(name) for name in sorted(self.subject.splits, key=lambda name: name != "validation")]
-        missing = [item for item in items if any(self._lacks(item, split) for split in splits)]
+        missing = [item for item in items if any(self._is_missing(item, split) for split in splits)]
         total, left = (sum(len(item.points) for item in some) for some in (items, missing))
         tick = counted(self.progress, self.subject.name, total - left, total)
         for item in missing:
@@ -107,13 +107,15 @@ class Session:
             if fits:
                 temperatures[str(each.about)] = each.fitted()
 
-    def others(self, items: Sequence[Item]) -> list[Data]:
-        """Measure what is missing of items on shifted data and against outliers, and return all of these data."""
+    def measure_other_data(self, items: Sequence[Item]) -> list[Data]:
+        """Measure what is missing of items on shifted data and outliers, and return these data."""
         shifted = shifted_data.sets_of(self.subject, self.settings.corruptions)
         outliers = shifted_data.outliers_of(self.subject, self.settings.outliers)
         inside: dict[str, dict[str, Tensor]] = {}  # the scores of the test examples
         for what, sets in (("shifts", shifted), ("outliers", outliers)):
-            missing = [(data, some) for data in sets if (some := [item for item in items if self._lacks(item, data)])]
+            missing = [
+                (data, some) for data in sets if (some := [item for item in items if self._is_missing(item, data)])
+            ]
             if sets:
                 tick = counted(self.progress, f"{self.subject.name}: {what}", len(sets) - len(missing), len(sets))
             for data, some in missing:
@@ -122,11 +124,11 @@ class Session:
                     for each in rows:
                         self._add_row(each, data, count, each.found())
                 else:
-                    self._tell_apart(items, some, data, inside)
+                    self._measure_outliers(items, some, data, inside)
                 tick(1)
         return [*shifted, *outliers]
 
-    def _tell_apart(
+    def _measure_outliers(
         self, items: Sequence[Item], some: Sequence[Item], data: Data, inside: dict[str, dict[str, Tensor]]
     ) -> None:
         if not inside:
@@ -134,7 +136,7 @@ class Session:
             inside |= {str(each.about): each.found() for each in self._measure(items, test, Scores)[0]}
         rows, count = self._measure(some, data, Scores, labelled=False)
         for each in rows:
-            self._add_row(each, data, count, {"metrics": told_apart(inside[str(each.about)], each.found())})
+            self._add_row(each, data, count, {"metrics": outlier_metrics(inside[str(each.about)], each.found())})
 
     def _averages(self, data: Data) -> Sequence[str]:
         return self.task.averages[:1] if data.group else self.task.averages
@@ -154,8 +156,8 @@ class Session:
     def _key(self, data: Data, about: About) -> dict[str, Any]:
         return {"of": "row", **self.how, **data.key, **vars(about)}
 
-    def _lacks(self, item: Item, data: Data) -> bool:
-        """Say whether an item is not wholly measured; nobody knows what loaders of the user's own hold."""
+    def _is_missing(self, item: Item, data: Data) -> bool:
+        """Return whether a row of an item is not known; loaders of the user may have changed, so theirs never are."""
         for about in item.rows(self._averages(data)):
             found = self.known.find(self._key(data, about), self._metrics(data))
             keeps = self.task.keeps and not data.group and about.kind == "point"
@@ -181,7 +183,7 @@ class Session:
         self.add(self._key(data, about), values)
 
     def soup(self) -> tuple[int, ...]:
-        """Return the vertices of the greedy soup; what is tried are points of the family, as measured as the others."""
+        """Return the vertices of the greedy soup, by the first of the shown metrics on the validation examples."""
         count, (metric, *_) = self.subject.shape.vertices, self.shown
         tick = counted(self.progress, f"{self.subject.name}: soup", 0, 2 * count)
 
@@ -199,10 +201,10 @@ class Session:
         rows = (row for row in self.rows() if row.data == "validation" and row.kind == "point")
         return [row for row in rows if row.alphas == [to_alpha(place)]]
 
-    # What it all comes to
+    # Results
 
-    def rows(self, asked: Sequence[Data] = ()) -> list[Row]:
-        """Return all rows that were made so; of data with one name and severity of one source, that of `asked`."""
+    def rows(self, current: Sequence[Data] = ()) -> list[Row]:
+        """Return all rows with these settings; of data with the same name and severity, those of the current source."""
         sources: dict[Any, str] = {}
         found: list[Row] = []
         for key, values in self.known.items(of="row", **self.how):
@@ -218,37 +220,37 @@ class Session:
                 row = dataclasses.replace(row, metrics=metrics, scaled=scaled)
             found.append(row)
             sources[row.data, row.severity, row.group == OUTLIERS] = row.source
-        sources |= {(each.name, each.severity, each.group == OUTLIERS): each.source for each in asked}
+        sources |= {(each.name, each.severity, each.group == OUTLIERS): each.source for each in current}
         return merged(
             [], (row for row in found if sources[row.data, row.severity, row.group == OUTLIERS] == row.source)
         )
 
     def predicted(self, alpha: Any, split: str) -> Predicted | None:
-        """Return what a point predicts for the examples of a split."""
+        """Return the predictions of a point on a split, if they are kept."""
         wanted = {"data": split, "group": "", "kind": "point", "alphas": [alpha]}
         rows = self.known.items(of="row", **self.how, **wanted)
         found = [values["predicted"] for _, values in rows if "predicted" in values]
         return Predicted.from_text(found[-1]) if found else None
 
     def labels(self, split: str) -> Tensor:
-        """Return the labels of a split, as far as they are kept."""
+        """Return the labels of a split for which predictions are kept."""
         *_, (_, found) = self.known.items(of="labels", **self.family, data=split)
         return examples.from_text(found["labels"]).long()
 
     def built(self, kind: Any, value: Any) -> Any:
-        """Return what a file holds as a type."""
+        """Build a dataclass from a measurement; a damaged one is an error that names the file."""
         try:
             return files.build(kind, value)
         except ArgumentError as error:
             raise damaged(self.known.path or Path("measurements"), error, REMEDY) from None
 
     def images(self) -> int:
-        """Return of how many images the batch-norm statistics are; 0 of none."""
+        """Return the number of images behind the batch-norm statistics; 0 without batch norm."""
         found = [values["images"] for _, values in self.known.items(of="row", **self.how) if "images" in values]
         return int(found[-1]) if found else 0
 
     def environment(self) -> dict[str, Any]:
-        """Return where, and with which versions, the first was measured; "later" has where it went on."""
+        """Return the environment of the first measurement; "later" has those of continued evaluations."""
         found = [(key, {**key["where"], **each}) for key, each in self.known.items(of="environment", **self.how)]
         found.sort(key=lambda entry: self.known.precisions.index(entry[0]["precision"]))
         known = [each for _, each in found] or [self.subject.environment]

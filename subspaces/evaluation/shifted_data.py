@@ -120,7 +120,7 @@ def wanted(value: Any) -> Corruptions | Given | None:
 
 
 def check(subject: Subject, what: Corruptions | Given | None) -> None:
-    """Refuse what cannot be made of a subject's test examples, or read, before anything is measured."""
+    """Raise for corruptions that cannot be made of the test examples, or read, before anything is measured."""
     if not isinstance(what, Corruptions):
         return
     if what.folder is not None:
@@ -138,7 +138,7 @@ def check(subject: Subject, what: Corruptions | Given | None) -> None:
 
 
 def sets_of(subject: Subject, what: Corruptions | Given | None) -> list[Data]:
-    """Return every set of shifted examples that is to be measured."""
+    """Return the sets of shifted examples."""
     if what is None:
         return []
     if isinstance(what, Corruptions):
@@ -177,7 +177,7 @@ def wanted_outliers(value: Any) -> Outliers:
 
 
 def outliers_of(subject: Subject, sets: Outliers) -> list[Data]:
-    """Return the outliers that are to be measured, or refuse those that cannot be."""
+    """Return the sets of outliers; raise for those that a subject cannot be measured on."""
     if sets and subject.task.name != "classification":
         raise ArgumentError(f"outliers=…: the task is {subject.task.name}; expected a classification of examples")
     return [

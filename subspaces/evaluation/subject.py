@@ -1,4 +1,4 @@
-"""What is measured: a family, or networks, with its data and its task."""
+"""What is evaluated: a family or networks, with task and data."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -47,8 +47,8 @@ class Subject:
     label: str = ""  # in planes
     answers: tuple[str, ...] = ()  # by name
     terms: Family = Family(Point())  # what answers may depend on
-    noted: dict[str, Any] = field(default_factory=dict)  # beside the number of batches that statistics are of
-    alike: dict[str, Any] = field(default_factory=dict)  # what all networks of a plane have in common
+    extra: dict[str, Any] = field(default_factory=dict)  # entries for the statistics of the evaluation
+    common: dict[str, Any] = field(default_factory=dict)  # what the networks of a plane must have in common
     checksum: str | None = None  # tells a family from another one that was trained with the same settings
     folder: Path | None = None  # where its evaluation is kept
 
@@ -59,7 +59,7 @@ class Subject:
 
     @cached_property
     def environment(self) -> dict[str, Any]:
-        """Versions, commit and hardware, asked for once: they are the same for all that a process measures."""
+        """Versions, commit and hardware."""
         return environment(self.settings)
 
     @property
@@ -73,15 +73,15 @@ class Subject:
         return {"name": "", "classes": [], "splits": dict.fromkeys(self.splits, 0)}
 
     def trained(self, statistics: dict[str, Any]) -> dict[str, Any]:
-        """Return how a run was trained, as its evaluation keeps it."""
+        """Return the fields of an evaluation that say how a run was trained."""
         return {}
 
     def predictor(
         self, splits: Sequence[str], statistics: int | None, weights: Callable[[Any], Any] | None = None
     ) -> Predictor:
-        """Return what predicts on these splits, with batch-norm statistics of so many batches.
+        """Return a predictor for these splits, with batch-norm statistics of so many batches.
 
-        `weights` gives those at a point, by default of the family.
+        `weights` returns those of a point, by default of the family.
         """
         return Predictor(
             self.networks or self.family.midpoint(),
@@ -96,7 +96,7 @@ class Subject:
 
     @torch.no_grad()
     def weights(self, place: Place) -> Any:
-        """Return the weights at a point; of networks that are there already, the number of the one at a vertex."""
+        """Return the weights at a point; of given networks, the number of the one at a vertex."""
         if self.networks:
             return list(place).index(1.0) if isinstance(place, tuple) else 0
         return self.family.theta(self.family.coefficients(to_alpha(place), outside=True))
@@ -158,7 +158,7 @@ def subject_of(
         batchnorm.check_given(alone.template, statistics)
         settings = {"device": str(alone.device), "precision": precision}
         how |= {"answers": usual(alone.shape), "terms": Family(alone.shape), "label": name or "family"}
-        how["noted"] = dict(zip(("l2", "cos2"), spread(alone).tolist(), strict=True))  # how far apart vertices are
+        how["extra"] = dict(zip(("l2", "cos2"), spread(alone).tolist(), strict=True))  # how far apart vertices are
         made = Subject(name or "family", alone.shape, task, loaders, settings, **how)
         made.family = alone
         return made
@@ -186,8 +186,8 @@ def spread(family: Subspace) -> Tensor:
 
 
 @contextmanager
-def left_alone(networks: Sequence[nn.Module]) -> Iterator[None]:
-    """Give modules back as they came: in their modes, with the gradients that they wanted; and the random numbers."""
+def restoring(networks: Sequence[nn.Module]) -> Iterator[None]:
+    """Restore the modes and `requires_grad` of modules, and the state of the random numbers, in the end."""
     modes = {part: part.training for network in networks for part in network.modules()}
     trained = {value: value.requires_grad for network in networks for value in network.parameters()}
     try:

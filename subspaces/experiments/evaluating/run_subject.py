@@ -72,8 +72,8 @@ class RunSubject(Subject):
             label=f"{recipe.name} seed {recipe.seed}",
             answers=tuple(recipe.answers),
             terms=Family(shape, middle=definition.middle(), vertices=definition.members),
-            noted={"batch": recipe.batch},
-            alike={"data set": recipe.dataset, "fingerprint": recipe.fingerprint, "network": recipe.network},
+            extra={"batch": recipe.batch},
+            common={"data set": recipe.dataset, "fingerprint": recipe.fingerprint, "network": recipe.network},
             checksum=run.family_checksum,
             folder=run.folder,
         )
