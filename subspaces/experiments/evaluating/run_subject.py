@@ -30,7 +30,7 @@ from subspaces.experiments.data.loading import OWN
 from subspaces.experiments.evaluating.captured import CapturedPredictor
 from subspaces.experiments.evaluating.training import training_of_run
 from subspaces.experiments.training import sharing
-from subspaces.experiments.training.batches import evaluation_batches, fits_memory, statistics_batches, statistics_seed
+from subspaces.experiments.training.batches import evaluation_batches, statistics_batches, statistics_seed
 from subspaces.experiments.training.engine import build_family
 from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.feasible import data_of
@@ -128,16 +128,8 @@ class RunSubject(Subject):
         )
 
     def release(self) -> None:
-        """Let go of the family, and of the test images on the device."""
+        """Free the family; it is read again when it is needed."""
         self.__dict__.pop("family", None)
-        self.__dict__.pop("_tested", None)
-
-    @cached_property
-    def _tested(self) -> Images:
-        test = self.images_of.test
-        if isinstance(test, Split) and fits_memory(test, 0, self.execution):
-            return Split(test.images.to(self.execution.device), test.labels.to(self.execution.device))
-        return test
 
     def _batch(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         data, how = self.images_of, self.execution
@@ -152,7 +144,7 @@ class RunSubject(Subject):
     def pictures(self, mean: Constants = None, std: Constants = None) -> Iterator[Pictures]:
         """Yield the test images in large batches."""
         side = self.images_of.image_shape[-1]
-        for images, labels in self._in_batches(self._tested, round(side * VIEW)):
+        for images, labels in self._in_batches(self.images_of.test, round(side * VIEW)):
             yield Pictures(images, torch.uint8, partial(self._batch, labels=labels))
 
     def batches(self, images: Images, mean: Constants = None, std: Constants = None) -> Iterator[Any]:
@@ -176,23 +168,23 @@ class RunSubject(Subject):
         found = known_data(name)
         if found in (self.images_of.name, self.recipe.dataset):
             raise ArgumentError(f"outliers={found!r}: {self.name} was trained on it; expected another data set")
-        shape = self.images_of.image_shape
-        side = max(shape[1:])
         if isinstance(found, Path):
-            batches: Callable[[], Iterator[Any]] = partial(self._of_folder, found, unlabelled.find(found), side)
-            return Data(found.name, batches, 0, OUTLIERS, f"folder {found}")
-        test = self._others(found).test
+            return Data(
+                found.name, partial(self._folder, found, unlabelled.find(found)), 0, OUTLIERS, f"folder {found}"
+            )
+        return Data(found, partial(self._fitted, self._others(found).test), 0, OUTLIERS, "data")
 
-        def of_data() -> Iterator[Any]:
-            return (self._batch(fitted(x, shape), labels) for x, labels in self._in_batches(test, side))
+    def _fitted(self, images: Images) -> Iterator[Any]:
+        shape = self.images_of.image_shape
+        for x, labels in self._in_batches(images, max(shape[1:])):
+            yield self._batch(fitted(x, shape), labels)
 
-        return Data(found, of_data, 0, OUTLIERS, "data")
-
-    def _of_folder(self, folder: Path, paths: Sequence[Path], side: int) -> Iterator[Any]:
-        device = self.execution.device
+    def _folder(self, folder: Path, paths: Sequence[Path]) -> Iterator[Any]:
+        shape, device = self.images_of.image_shape, self.execution.device
+        side = max(shape[1:])
         for x in unlabelled.in_batches(folder, paths, side, batch_size(side * side, device)):
-            labels = torch.zeros(len(x), dtype=torch.int64, device=device)  # which mean nothing
-            yield self._batch(fitted(x.to(device), self.images_of.image_shape), labels)
+            labels = torch.zeros(len(x), dtype=torch.int64, device=device)  # are ignored
+            yield self._batch(fitted(x.to(device), shape), labels)
 
 
 def known_data(name: str | os.PathLike[str]) -> str | Path:
