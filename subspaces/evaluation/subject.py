@@ -51,11 +51,7 @@ class Subject:
     common: dict[str, Any] = field(default_factory=dict)  # what the networks of a plane must have in common
     checksum: str | None = None  # tells a family from another one that was trained with the same settings
     folder: Path | None = None  # where its evaluation is kept
-
-    @cached_property
-    def family(self) -> Subspace:
-        """The family, where it is one."""
-        raise ArgumentError(f"{self.name} is no family of networks")
+    family: Subspace = field(init=False, repr=False)  # unless there are networks
 
     @cached_property
     def environment(self) -> dict[str, Any]:

@@ -28,6 +28,12 @@ class CapturedPredictor(Predictor):
         self._graph: tuple[torch.cuda.CUDAGraph, list[Tensor]] | None = None
         self._passes: dict[str, tuple[torch.cuda.CUDAGraph, tuple[Any, ...]]] = {}
 
+    def prepare(self, points: Sequence[Any]) -> list[nn.Module]:
+        """Return a network at each of these points; the graph makes the statistics of the first network alone."""
+        for point in points if len(points) > 1 else ():
+            super().prepare([point])
+        return super().prepare(points)
+
     def outputs(self, points: Sequence[Any], data: str | Iterable[Any], **how: Any) -> Iterable[Outputs]:
         """Return a split as one batch: the networks take turns in one, which the graphs know."""
         if how.get("passes") or not isinstance(data, str):

@@ -18,8 +18,7 @@ from subspaces.evaluation.plane import Network
 from subspaces.evaluation.points import Place, coefficients, kind
 from subspaces.evaluation.settings import Settings
 from subspaces.experiments.evaluating.run_subject import RunSubject, run_subjects, share
-from subspaces.experiments.training.execution import Execution
-from subspaces.experiments.training.runs import Run
+from subspaces.experiments.training import Execution, Run
 from subspaces.experiments.training.signals import stop_on_signals
 
 

@@ -29,14 +29,11 @@ from subspaces.experiments.data import NAMES, Dataset, ResidentLoader, unlabelle
 from subspaces.experiments.data.loading import OWN
 from subspaces.experiments.evaluating.captured import CapturedPredictor
 from subspaces.experiments.evaluating.training import training_of_run
-from subspaces.experiments.training import sharing
+from subspaces.experiments.training import Execution, Recipe, Run, RunError, sharing
 from subspaces.experiments.training.batches import evaluation_batches, statistics_batches, statistics_seed
 from subspaces.experiments.training.engine import build_family
-from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.feasible import data_of
 from subspaces.experiments.training.images import load_data
-from subspaces.experiments.training.recipe import Recipe
-from subspaces.experiments.training.runs import Run, RunError
 from subspaces.experiments.training.signals import Stop, stop_on_signals
 from subspaces.text import hint
 
@@ -101,7 +98,7 @@ class RunSubject(Subject):
         return {"name": self.images_of.name, "classes": list(self.images_of.classes), "splits": sizes}
 
     @cached_property
-    def family(self) -> Subspace:
+    def family(self) -> Subspace:  # type: ignore[override]
         """The trained family."""
         self.run.check_family(self.run.family_file)
         network = build_family(self.recipe, self.images_of, self.execution).midpoint()
