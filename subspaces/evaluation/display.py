@@ -1,4 +1,4 @@
-"""How far it is: a progress bar for each thing that is measured."""
+"""Progress bars."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,10 +9,10 @@ from subspaces.text import printable
 
 @contextmanager
 def bars(wanted: bool | Progress, between: Callable[[], None] = lambda: None) -> Iterator[Progress]:
-    """Yield a function that is told what is measured, how much of it is done and how much there is of it.
+    """Yield a function of (what, done, total) that moves progress bars on standard error.
 
-    With True it moves bars on standard error, with False nothing; a function of the caller's is told the same. After
-    each piece `between` is called, which may stop the work.
+    With False there are no bars; a function of the caller is called instead of them. `between` is called after each
+    step, and may raise to stop the work.
     """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
@@ -35,7 +35,7 @@ def bars(wanted: bool | Progress, between: Callable[[], None] = lambda: None) ->
 
 
 def counted(progress: Progress, what: str, done: int, total: int) -> Callable[[int], None]:
-    """Return a function that is told of each further piece; the first `done` of them are shown at once."""
+    """Return a function that advances a progress bar, which starts at `done`, by a number of steps."""
     reached = done
     progress(what, reached, total)
 

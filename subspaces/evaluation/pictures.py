@@ -1,4 +1,4 @@
-"""Images as bytes: read in large batches, and found in the batches of a user's loader and put back there."""
+"""Images as bytes: read in large batches, or taken from the batches of a loader and put back."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +24,7 @@ ROUNDING = 0.01  # by which numbers may leave [0, 1]: those of bfloat16 do
 
 
 class Pictures(NamedTuple):
-    """Images of a batch as bytes [n, C, H, W], of which type they were, and what makes the batch with others."""
+    """Images of a batch as bytes [n, C, H, W], their dtype, and a function that rebuilds the batch with other images."""
 
     images: Tensor
     dtype: torch.dtype
@@ -32,14 +32,14 @@ class Pictures(NamedTuple):
 
 
 class Scale:
-    """Between bytes and the numbers that a network gets: x = (bytes/255 - mean) / std, by default in [0, 1]."""
+    """Convert between bytes and normalised images, x = (bytes/255 - mean) / std, by default in [0, 1]."""
 
     def __init__(self, mean: Sequence[float] | None = None, std: Sequence[float] | None = None) -> None:
         self.mean = torch.tensor(list(mean or (0.0,))).view(-1, 1, 1)
         self.std = torch.tensor(list(std or (1.0,))).view(-1, 1, 1)
 
     def to_bytes(self, x: Tensor) -> Tensor:
-        """Return numbers as bytes, or say that they are none of images."""
+        """Return images as bytes; raise if they are not normalised with these constants."""
         channels, sizes = x.shape[-3], {len(self.mean), len(self.std)}
         if not sizes <= {1, channels}:  # neither one for each channel nor one for all
             mean, std = (tuple(each.double().round(decimals=6).flatten().tolist()) for each in (self.mean, self.std))
@@ -60,7 +60,7 @@ class Scale:
         return (255 * found).round().clamp(0, 255).to(torch.uint8)
 
     def to_numbers(self, images: Tensor, dtype: torch.dtype) -> Tensor:
-        """Return bytes as the numbers that a network gets; uint8 stays as it is."""
+        """Return bytes as normalised images of a dtype; uint8 stays as it is."""
         if dtype == torch.uint8:
             return images
         return ((images.float() / 255 - self.mean.to(images.device)) / self.std.to(images.device)).to(dtype)

@@ -59,9 +59,9 @@ class Network:
 
 
 def corners(subject: Subject, others: Sequence[Network]) -> list[Network]:
-    """Return the three networks of a subject's plane: its own, as many as are needed, before the others.
+    """Return the three networks of a subject's plane: as many of its own as are needed, before the others.
 
-    Without others these are its first three vertices; with one other its first and last, with two its midpoint.
+    Its own are the first three vertices; the first and the last beside one other; or the midpoint beside two.
     """
     m, shape = subject.shape.vertices, subject.shape
     for other in (each.subject for each in others if each.subject is not None):
@@ -171,7 +171,7 @@ def _joined(groups: Iterable[Tensor]) -> Tensor:
 
 
 def begun(plane: Plane) -> bool:
-    """Say whether any cell was measured."""
+    """Return whether any cell was measured."""
     return any(cell is not None for grid in plane.values.values() for line in grid for cell in line)
 
 

@@ -1,4 +1,4 @@
-"""What an evaluation measures, checked before anything is."""
+"""The settings of an evaluation, with help texts for the command line."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -36,7 +36,7 @@ _point, _plane, _shift = (partial(_setting, panel=panel) for panel in (POINTS_PA
 
 @dataclass(frozen=True)
 class Settings:
-    """The points, the plane, and the split on which anything is chosen; `evaluate` says what each of them is."""
+    """The settings of `evaluate`: points, planes, shifted data, and the split to choose on."""
 
     grid: Sequence[float] = _point(GRID, "Points of a line or curve, each with its opposite 1 - alpha.")
     random: int = _point(6, "Random points of a simplex, and in their ensemble.", (0, POINTS))
@@ -63,7 +63,7 @@ class Settings:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> "Settings":
-        """Return settings by their names; one that there is not is an error that names the nearest."""
+        """Return settings by name; an unknown one is an error that names the nearest."""
         known = [entry.name for entry in dataclasses.fields(cls)]
         for name in given:
             if name not in known:

@@ -17,11 +17,11 @@ from subspaces.text import listed, nearest
 
 EXPECTED = "names such as ['fog', 'snow'], 'all', 'extra', a Corruptions, a folder, or loaders such as {'rain': loader}"
 EXTRA = "extra"  # the group of corruptions that are kept for validation
-ANY = tuple(map(str, range(100_000)))  # classes of the user's own, whose names nobody knows
+ANY = tuple(map(str, range(100_000)))  # classes without known names
 Given = dict[tuple[str, int], Iterable[Any]]
 """Loaders by name and severity, 0 where there is none."""
 Outliers = dict[str, Iterable[Any] | str | Path]
-"""Loaders by name, or what names a data set or a folder, as only a run knows it."""
+"""Loaders by name, or for runs names of data sets and folders."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Corruptions:
 
     @property
     def source(self) -> str:
-        """Where the images come from, as a record says it."""
+        """The origin of the images, for the `source` column."""
         if self.folder is not None:
             return Path(self.folder).resolve().name
         return "made" if self.seed == 0 else f"made, seed {self.seed}"
@@ -97,7 +97,7 @@ def _some(name: str, value: Any, example: str) -> list[Any]:
 
 
 def wanted(value: Any) -> Corruptions | Given | None:
-    """Return what `corruptions=` stands for."""
+    """Parse `corruptions=`."""
     if value is None or value is False or isinstance(value, Corruptions) or (isinstance(value, tuple) and not value):
         return value or None
     if value is True:
@@ -162,7 +162,7 @@ def _corrupted(subject: Subject, how: Corruptions, name: str, severity: int) -> 
 
 
 def wanted_outliers(value: Any) -> Outliers:
-    """Return what `outliers=` stands for."""
+    """Parse `outliers=`."""
     if value is None or (isinstance(value, (list, tuple)) and not value):
         return {}
     if isinstance(value, Mapping):

@@ -30,9 +30,9 @@ Constants = Sequence[float] | None
 
 @dataclass(eq=False)
 class Subject:
-    """A family, or networks that answer alone and together, with its task and the batches of its splits.
+    """A family, or networks that are evaluated alone and as an ensemble, with task and data.
 
-    What a run folder brings differs from this in the properties and methods alone (`experiments.evaluating`).
+    A subclass (`experiments.evaluating`) makes family and data when they are first needed.
     """
 
     name: str  # in tables
@@ -40,10 +40,10 @@ class Subject:
     task: Task
     loaders: Mapping[str, Iterable[Any]]  # "test", and perhaps "validation"
     settings: Mapping[str, Any]  # at least "device" and "precision"
-    networks: Sequence[nn.Module] = ()  # those that are there already, in place of a family
+    networks: Sequence[nn.Module] = ()  # given ones, in place of a family
     statistics: Iterable[Any] | None = None  # training batches for batch-norm statistics
     forward: Forward | None = None
-    seed: int = 0  # of random points and of what is dropped
+    seed: int = 0  # of random points and of dropout masks
     label: str = ""  # in planes
     answers: tuple[str, ...] = ()  # by name
     terms: Family = Family(Point())  # what answers may depend on
@@ -98,7 +98,7 @@ class Subject:
         return self.family.theta(self.family.coefficients(to_alpha(place), outside=True))
 
     def images(self, split: str, indices: Sequence[int], labels: Tensor) -> Tensor | None:
-        """Return pictures of examples with these labels, uint8 [k, C, H, W]; None if they are no small pictures."""
+        """Return small pictures of some examples, uint8 [k, C, H, W], or None; `labels` are those of the whole split."""
         first = 0
         found: dict[int, Tensor] = {}
         for batch in self.loaders[split]:
@@ -118,20 +118,20 @@ class Subject:
         return small_pictures(torch.stack([found[index] for index in indices])) if found else None
 
     def pictures(self, mean: Constants, std: Constants) -> Iterator[Pictures]:
-        """Yield the test images as bytes, each batch with what makes it of others; the constants are the loader's."""
+        """Yield the test images as bytes, with functions that rebuild their batches; `mean` and `std` are the loader's."""
         for batch in self.loaders["test"]:
             here = nested.apply(lambda tensor: tensor.to(self.settings["device"]), batch)
             yield pictures_in(here, self.task, Scale(mean, std))
 
     def batches(self, images: Images, mean: Constants, std: Constants) -> Iterator[Any]:
-        """Yield other images, in the size of the test images, and their labels as the network gets them."""
+        """Yield other images, resized and normalised as the test images are, and their labels."""
         first = next(self.pictures(mean, std))
         side = first.images.shape[-1]
         for x, y in in_batches(images, self.settings["device"], side=side, resize=side):
             yield Scale(mean, std).to_numbers(x, first.dtype), y
 
     def named(self, name: str | Path) -> Data:
-        """Return the images of another data set, or those of a folder, which only a run knows."""
+        """Return outliers by the name of a data set or folder, which only runs have."""
         called = Path(name).name
         raise ArgumentError(
             f"outliers={called!r}: {self.name} is no run; expected loaders such as {{{called!r}: loader}}"
@@ -147,7 +147,7 @@ def subject_of(
     precision: str = "auto",
     forward: Forward | None = None,
 ) -> Subject:
-    """Return a family, an ensemble, a network or several of them as what is measured on loaders."""
+    """Return the subject of a family, an ensemble, a network or several networks."""
     several, alone = list(networks), distributed.unwrapped(networks[0]) if len(networks) == 1 else None
     how: dict[str, Any] = {"statistics": statistics, "forward": forward}
     if isinstance(alone, Subspace):

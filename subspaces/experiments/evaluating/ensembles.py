@@ -32,7 +32,7 @@ FILE = "ensembles.json"
 
 @dataclass(frozen=True)
 class Measured:
-    """How good an ensemble is on each split; `key` says what it is of, and how it was made."""
+    """The metrics of an ensemble on each split; `key` has its runs and settings."""
 
     key: dict[str, Any]
     environment: dict[str, Any]
@@ -90,8 +90,8 @@ def evaluate_together(
         if _find(kept, keys[index], precisions) is None:  # no other process has done so by now
             for one in group:
                 if one not in logits:
-                    said = one.predictor(one.splits, statistics_batches).whole(middle_of(one.shape))
-                    logits[one] = {split: each.cpu() for split, each in said.items()}
+                    whole = one.predictor(one.splits, statistics_batches).whole(middle_of(one.shape))
+                    logits[one] = {split: each.cpu() for split, each in whole.items()}
                     one.release()
                     tick(0)
             key = {**keys[index], "precision": execution.precision}
@@ -123,7 +123,7 @@ def _values(first: RunSubject, members: Sequence[Mapping[str, Tensor]]) -> dict[
 
 
 def _key(group: Sequence[RunSubject], statistics: int | None) -> dict[str, Any]:
-    """Return what tells one measurement of this kind from another; the order of the runs does not matter."""
+    """Return the key of an ensemble, whatever the order of its runs."""
     runs = {one.checksum: one.run.folder.name for one in sorted(group, key=lambda one: one.run.folder.name)}
     return {"runs": list(runs.values()), "families": list(runs), "batches": statistics}
 

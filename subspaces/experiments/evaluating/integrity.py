@@ -56,12 +56,12 @@ def _begun(folder: Path) -> bool:
 
 
 def _in_use(folder: Path) -> list[str]:
-    """Return who works on a run, if another process does: then its files change under our eyes."""
+    """Return a sentence if another process is writing to a run."""
     try:
         holder = Run(folder, Recipe()).holder()
     except RunError as error:
         return [f"{error}: check it when that has ended"]
-    except OSError:  # a folder that cannot be written to has nobody at work
+    except OSError:  # a folder that cannot be written to is not in use
         return []
     return [] if holder is None else [f"{folder} is in use by {holder}: check it when that has ended"]
 
