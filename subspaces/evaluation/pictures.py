@@ -24,7 +24,7 @@ ROUNDING = 0.01  # by which numbers may leave [0, 1]: those of bfloat16 do
 
 
 class Pictures(NamedTuple):
-    """Images of a batch as bytes [n, C, H, W], their dtype, and a function that rebuilds the batch with other images."""
+    """Images of a batch as bytes [n, C, H, W], their dtype, and a function that puts other images in their place."""
 
     images: Tensor
     dtype: torch.dtype

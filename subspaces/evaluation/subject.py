@@ -98,7 +98,7 @@ class Subject:
         return self.family.theta(self.family.coefficients(to_alpha(place), outside=True))
 
     def images(self, split: str, indices: Sequence[int], labels: Tensor) -> Tensor | None:
-        """Return small pictures of some examples, uint8 [k, C, H, W], or None; `labels` are those of the whole split."""
+        """Return small pictures of some examples, uint8 [k, C, H, W], or None; `labels` are those of the split."""
         first = 0
         found: dict[int, Tensor] = {}
         for batch in self.loaders[split]:
@@ -118,7 +118,7 @@ class Subject:
         return small_pictures(torch.stack([found[index] for index in indices])) if found else None
 
     def pictures(self, mean: Constants, std: Constants) -> Iterator[Pictures]:
-        """Yield the test images as bytes, with functions that rebuild their batches; `mean` and `std` are the loader's."""
+        """Yield the test images as bytes, with functions that rebuild their batches."""
         for batch in self.loaders["test"]:
             here = nested.apply(lambda tensor: tensor.to(self.settings["device"]), batch)
             yield pictures_in(here, self.task, Scale(mean, std))
