@@ -52,7 +52,9 @@ def _html(page: Page, library: str) -> str:
     from subspaces.reports.page import charts
 
     here = resources.files(__name__) / "templates"
-    texts = {name: (here / name).read_text(encoding="utf-8") for name in ("page.html", "page.js", "walk.js", "style.css")}
+    texts = {
+        name: (here / name).read_text(encoding="utf-8") for name in ("page.html", "page.js", "walk.js", "style.css")
+    }
     own = f'(() => {{\n"use strict";\n{texts["page.js"]}\n{texts["walk.js"]}\n}})();\n'
     scripts = [_inline(library), _inline(own)]
     shifted = tables.Shifted(page)
@@ -88,6 +90,7 @@ def _html(page: Page, library: str) -> str:
         charts=drawn,
         shifted=shifted,
         somewhere=any(run["middle"] for run in runs),
+        reliable=all(point["reliability"] for run in runs for point in run["points"]),
         content=content,
         tables=tables,
         style=texts["style.css"],

@@ -59,8 +59,13 @@ def template() -> dict[str, Any]:
     axis |= {"title": {"standoff": 10, "font": {"size": 13, "color": MUTED}}}
     return {
         "font": {"family": "system-ui, sans-serif", "size": 13, "color": TEXT},
-        **{"showlegend": False, "hovermode": "x unified", "xaxis": axis, "yaxis": axis},
-        **{"paper_bgcolor": CLEAR, "plot_bgcolor": CLEAR, "margin": {"l": 56, "r": 12, "t": 28, "b": 46}},
+        "showlegend": False,
+        "hovermode": "x unified",
+        "xaxis": axis,
+        "yaxis": axis,
+        "paper_bgcolor": CLEAR,
+        "plot_bgcolor": CLEAR,
+        "margin": {"l": 56, "r": 12, "t": 28, "b": 46},
         "hoverlabel": {"bgcolor": GROUND, "bordercolor": MUTED, "font": {"color": TEXT}},
         "modebar": {"bgcolor": CLEAR, "color": MUTED, "activecolor": TEXT},
     }
@@ -148,7 +153,7 @@ def _along(page: Page) -> Chart | None:
         caption = f"{capital(metric.label)}: {metric.meaning}{better(metric)}{several}."
         layout = {"xaxis_title_text": "α", "xaxis_hoverformat": ".3~g", "yaxis_title_text": _axis(metric)}
         for number, average in enumerate(averages or [""]):
-            found = series.along(page.groups, metric, page.split, average, together=True)
+            found = series.along(page.groups, metric, page.split, average, every=True)
             traces = [trace for one in found for trace in _along_line(one, found, form, unit(metric))]
             states[f"{at}|{number}" if len(averages) > 1 else f"{at}"] = _state(caption, (traces, layout))
             how = f", mean of {average}" * (len(averages) > 1)
@@ -240,7 +245,8 @@ def _training(page: Page) -> Chart | None:
 def _selective(page: Page) -> Chart | None:
     """Return the error over the coverage; None where nothing has one."""
     found = [
-        replace(one, curve=Curve(one.curve.grid, one.curve.mean[None])) for one in series.selective(page.groups, page.split)
+        replace(one, curve=Curve(one.curve.grid, one.curve.mean[None]))
+        for one in series.selective(page.groups, page.split)
     ]
     if not found:
         return None
@@ -304,7 +310,8 @@ def _planes(page: Page) -> Chart | None:
     metrics = [each for each in page.metrics if all(each.name in plane.values for _, _, plane in every)]
     states = {
         f"{number}|{at}": _state(
-            _plane_caption(page, one, plane, metric), ([_surface(page, plane, metric), *_drawn_in(plane)], _sides(plane))
+            _plane_caption(page, one, plane, metric),
+            ([_surface(page, plane, metric), *_drawn_in(plane)], _sides(plane)),
         )
         for number, (_, one, plane) in enumerate(every)
         for at, metric in enumerate(metrics)
