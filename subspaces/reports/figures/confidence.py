@@ -35,7 +35,7 @@ def reliability(groups: Sequence[Group], metric: str | None, split: str) -> Figu
     for k in range(down * across):
         pair = panels[2 * (k // across) : 2 * (k // across) + 2, k % across]
         if k < len(shown):
-            _diagram(*pair, shown[k], split)
+            _diagram(pair[0], pair[1], shown[k], split)
         else:
             for axes in pair:
                 axes.set_axis_off()

@@ -126,8 +126,9 @@ def _decorate(axes: Axes, plane: Plane, dataset: str) -> None:
 
 def _name(axes: Axes, plane: Plane, words: str, x: float, y: float) -> None:
     """Write a name beside a corner, on the side where the panel has more room."""
-    right, up = (x < (plane.xs[0] + plane.xs[-1]) / 2), (y < (plane.ys[0] + plane.ys[-1]) / 2)
-    aligned: dict[str, Any] = {"ha": "left" if right else "right", "va": "bottom" if up else "top"}
-    offset = (4 if right else -4, 4 if up else -4)
+    across, up = 2 * (x - plane.xs[0]) / (plane.xs[-1] - plane.xs[0]) - 1, y < (plane.ys[0] + plane.ys[-1]) / 2
+    side = 0 if abs(across) < 0.3 else -int(np.sign(across))
+    aligned: dict[str, Any] = {"ha": ("center", "left", "right")[side], "va": "bottom" if up else "top"}
+    offset = (4 * side, 4 if up else -4)
     label = axes.annotate(words, (x, y), offset, textcoords="offset points", zorder=5, **aligned)
     label.set(multialignment="center", path_effects=list(HALO), in_layout=False)  # a long name makes no axes small

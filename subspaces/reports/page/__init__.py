@@ -49,7 +49,7 @@ def _html(page: Page, library: str) -> str:
     """Return the page; its policy lets it run these two scripts and load nothing."""
     import jinja2
 
-    from subspaces.reports.page import charts
+    from subspaces.reports.page import charts, planes
 
     here = resources.files(__name__) / "templates"
     texts = {
@@ -59,6 +59,8 @@ def _html(page: Page, library: str) -> str:
     scripts = [_inline(library), _inline(own)]
     shifted = tables.Shifted(page)
     drawn = charts.charts(page, shifted)
+    if plane := planes.planes(page):
+        drawn["planes"] = plane
     runs = walks(page)
     data: dict[str, Any] = {
         "split": page.split,

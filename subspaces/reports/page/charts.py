@@ -11,13 +11,12 @@ from plotly import graph_objects as go
 from subspaces.evaluation.comparing import Group
 from subspaces.evaluation.curves import Curve, described
 from subspaces.evaluation.evaluation import Evaluation
-from subspaces.evaluation.plane import begun
-from subspaces.evaluation.rows import Description, Plane, Row
+from subspaces.evaluation.rows import Description, Row
 from subspaces.evaluation.statistics import spread
 from subspaces.reports import series
-from subspaces.reports.page.content import Page, better, capital, rounded, trained_on, unit
+from subspaces.reports.page.content import Page, better, capital, rounded, unit
 from subspaces.reports.page.tables import CHANGE, Shifted, head, severity_name
-from subspaces.reports.page.walk import ensemble_name, middle, run_name, shown_rows, vertex
+from subspaces.reports.page.walk import ensemble_name, middle, shown_rows, vertex
 from subspaces.reports.series import Series
 from subspaces.reports.table import Table
 
@@ -26,7 +25,7 @@ DARK = ("#56b4e9", "#f0a04b", "#3ccf9f", "#e79ac8", "#e8dc5a", "#c3c8d0")
 TEXT, MUTED, GRID, GROUND = "#1b1e24", "#59606b", "#e4e7eb", "#ffffff"
 THEME = {**dict(zip(LIGHT, DARK, strict=True)), TEXT: "#e6e8ec", MUTED: "#a3abb8", GRID: "#2d323b", GROUND: "#1e2127"}
 """What each colour is in the dark theme."""
-WHITE, BLACK, CLEAR = "rgb(255,255,255)", "rgb(0,0,0)", "rgba(0,0,0,0)"  # in both themes
+CLEAR = "rgba(0,0,0,0)"
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x")
 LEVELS = {"network": "dot", "midpoint": "dashdot", "dropout": "dash", "random": "longdashdot"}
 RISKS = {"network": "dot", "midpoint": "dash", "average": "dash"}
@@ -47,22 +46,28 @@ class Chart:
 
 def charts(page: Page, shifted: Shifted) -> dict[str, Chart]:
     """Return all charts by the section that they stand in."""
-    made = {"along": _along(page), "roles": _roles(page), "planes": _planes(page), "training": _training(page)}
+    made = {"along": _along(page), "roles": _roles(page), "training": _training(page)}
     made |= {"selective": _selective(page), "shift": _shift(shifted)}
     return {name: chart for name, chart in made.items() if chart is not None}
 
 
 def template() -> dict[str, Any]:
     """Return what all charts have in common."""
-    axis = {"gridcolor": GRID, "linecolor": MUTED, "showline": True, "tickcolor": GRID, "zeroline": False}
-    axis |= {"automargin": True, "tickfont": {"size": 12, "color": MUTED}}
-    axis |= {"title": {"standoff": 10, "font": {"size": 13, "color": MUTED}}}
+    side: dict[str, Any] = {
+        "gridcolor": GRID,
+        "linecolor": MUTED,
+        "showline": True,
+        "tickcolor": GRID,
+        "zeroline": False,
+    }
+    side |= {"automargin": True, "tickfont": {"size": 12, "color": MUTED}}
+    side |= {"title": {"standoff": 10, "font": {"size": 13, "color": MUTED}}}
     return {
         "font": {"family": "system-ui, sans-serif", "size": 13, "color": TEXT},
         "showlegend": False,
         "hovermode": "x unified",
-        "xaxis": axis,
-        "yaxis": axis,
+        "xaxis": side,
+        "yaxis": side,
         "paper_bgcolor": CLEAR,
         "plot_bgcolor": CLEAR,
         "margin": {"l": 56, "r": 12, "t": 28, "b": 46},
@@ -71,14 +76,14 @@ def template() -> dict[str, Any]:
     }
 
 
-def _state(caption: str, *plots: tuple[list[Any], dict[str, Any]]) -> dict[str, Any]:
+def state(caption: str, *plots: tuple[list[Any], dict[str, Any]]) -> dict[str, Any]:
     """Return traces and layout of each plot, and what is said below, as plain data."""
     made = [go.Figure(traces, layout, skip_invalid=False).to_plotly_json() for traces, layout in plots]
     both = [{"data": each["data"], "layout": each["layout"] | {"template": None}} for each in made]
     return {"caption": caption, "plots": rounded(both)}
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Return text in which plotly sees no markup."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
@@ -92,7 +97,8 @@ def _symbol(index: int) -> str:
     return SYMBOLS[(index + index // len(SYMBOLS)) % len(SYMBOLS)]
 
 
-def _axis(metric: Description) -> str:
+def axis(metric: Description) -> str:
+    """Return the title of an axis."""
     return capital(metric.label) + (" (%)" if metric.percent else "")
 
 
@@ -101,7 +107,7 @@ def _line(one: Series, form: str, suffix: str = "", dash: str = "solid", band: b
     curve, paint, several = one.curve, _colour(one.group), len(one.curve.values) > 1
     x, mean, std = curve.grid.tolist(), curve.mean, curve.std
     around = f" ± %{{customdata:{form}}}" * several
-    line = go.Scatter(x=x, y=mean.tolist(), name=_plain(one.label), legendgroup=one.label, mode="lines")
+    line = go.Scatter(x=x, y=mean.tolist(), name=plain(one.label), legendgroup=one.label, mode="lines")
     line.update(line_color=paint, line_dash=dash, line_width=2, customdata=std.tolist() if several else None)
     line.update(marker_color=paint, marker_size=6)
     line.update(hovertemplate=f"%{{y:{form}}}{around}{suffix}<extra>%{{fullData.name}}</extra>")
@@ -151,11 +157,11 @@ def _along(page: Page) -> Chart | None:
     for at, metric in enumerate(page.metrics):
         form, column = f".{page.places(metric)}f", []
         caption = f"{capital(metric.label)}: {metric.meaning}{better(metric)}{several}."
-        layout = {"xaxis_title_text": "α", "xaxis_hoverformat": ".3~g", "yaxis_title_text": _axis(metric)}
+        layout = {"xaxis_title_text": "α", "xaxis_hoverformat": ".3~g", "yaxis_title_text": axis(metric)}
         for number, average in enumerate(averages or [""]):
             found = series.along(page.groups, metric, page.split, average, every=True)
             traces = [trace for one in found for trace in _along_line(one, found, form, unit(metric))]
-            states[f"{at}|{number}" if len(averages) > 1 else f"{at}"] = _state(caption, (traces, layout))
+            states[f"{at}|{number}" if len(averages) > 1 else f"{at}"] = state(caption, (traces, layout))
             how = f", mean of {average}" * (len(averages) > 1)
             column += [replace(one, label=one.label + how) for one in found if one.kind == "pairs"]
             column += [one for one in found if one.kind == "points" and not number]
@@ -189,7 +195,7 @@ def _roles(page: Page) -> Chart | None:
     names, members = list(dict.fromkeys(row[1] for row in rows)), list(dict.fromkeys(row[0] for row in rows))
     rows.sort(key=lambda row: (row[0], names.index(row[1])))
     layout: dict[str, Any] = {"hovermode": "closest", "yaxis_tickvals": list(range(len(names)))}
-    layout |= {"yaxis_ticktext": [_plain(name).replace("ensemble of ", "ensemble of<br>") for name in names]}
+    layout |= {"yaxis_ticktext": [plain(name).replace("ensemble of ", "ensemble of<br>") for name in names]}
     layout |= {"yaxis_range": [len(names) - 0.4, -0.6]}
     states = {}
     for at, metric in enumerate(page.metrics):
@@ -199,12 +205,12 @@ def _roles(page: Page) -> Chart | None:
             apart = 0.5 * (number / (len(members) - 1) - 0.5) if len(members) > 1 else 0.0
             values = [metrics.get(metric.name, math.nan) * metric.scale for _, _, metrics in mine]
             marks = go.Scatter(x=values, y=[names.index(name) + apart for _, name, _ in mine], mode="markers")
-            marks.update(name=_plain(label), legendgroup=label, text=[_plain(name) for _, name, _ in mine])
+            marks.update(name=plain(label), legendgroup=label, text=[plain(name) for _, name, _ in mine])
             marks.update(marker_color=_colour(index), marker_symbol=f"{_symbol(index)}-open", marker_size=9)
             said = f"%{{text}}: %{{x:.{page.places(metric)}f}}{unit(metric)}<extra>%{{fullData.name}}</extra>"
             traces.append(marks.update(marker_line_width=1.6, hovertemplate=said))
         caption = f"{capital(metric.label)} of every run: of single networks by where they are, then of ensembles."
-        states[str(at)] = _state(caption, (traces, layout | {"xaxis_title_text": _axis(metric)}))
+        states[str(at)] = state(caption, (traces, layout | {"xaxis_title_text": axis(metric)}))
     numbers = [
         [page.groups[at].label, name, *(page.shown(found.get(each.name), each) for each in page.metrics)]
         for at, name, found in rows
@@ -237,9 +243,9 @@ def _training(page: Page) -> Chart | None:
     several = any(len(one.curve.values) > 1 for one in found[0])
     names, labels = ["Subspace", "Epoch"], [part.label for part in parts]
     table = _numbers("The vertices over the epochs", names + labels, [(lines, ".4g") for lines in found], "g")
-    state = _state("Bands: one standard deviation over seeds." * several, *plots)
+    made = state("Bands: one standard deviation over seeds." * several, *plots)
     beside = tuple(f"{label} of the vertices over the epochs" for label in labels)
-    return Chart("the vertices over the epochs", {"": state}, numbers=table, plots=beside)
+    return Chart("the vertices over the epochs", {"": made}, numbers=table, plots=beside)
 
 
 def _selective(page: Page) -> Chart | None:
@@ -258,7 +264,7 @@ def _selective(page: Page) -> Chart | None:
     caption = "AURC, in the tables, is the mean height of such a curve. Mean over seeds where there are several."
     names = ["Answer", "Coverage\u00a0%", "Error\u00a0%"]
     table = _numbers(f"Risk over coverage, {page.split} split", names, [(found, ".1f")], ".1f")
-    return Chart("risk over coverage", {"": _state(caption, (traces, layout))}, numbers=table)
+    return Chart("risk over coverage", {"": state(caption, (traces, layout))}, numbers=table)
 
 
 # Shifted data
@@ -267,11 +273,11 @@ def _selective(page: Page) -> Chart | None:
 def _shift(shifted: Shifted) -> Chart | None:
     """Return a metric by kind and severity of shifted data, or its relative change; None where there are none."""
     page, states = shifted.page, {}
-    names = [_plain(each.label) for each in shifted.found]
+    names = [plain(each.label) for each in shifted.found]
     strengths = [severity_name(each) for each in shifted.severities]
     layout: dict[str, Any] = {"xaxis_title_text": "Severity", "yaxis_range": [len(names) - 0.5, -0.5]}
-    layout |= {f"{axis}_type": "category" for axis in ("xaxis", "yaxis")} | {"hovermode": "closest"}
-    layout |= {f"{axis}_showgrid": False for axis in ("xaxis", "yaxis")}
+    layout |= {f"{side}_type": "category" for side in ("xaxis", "yaxis")} | {"hovermode": "closest"}
+    layout |= {f"{side}_showgrid": False for side in ("xaxis", "yaxis")}
     for number, answer in enumerate(one.before for one in shifted.answers):
         every = [found.get(answer.words) for _, _, found in shifted.cells[answer.group.label]]
         for at, metric in enumerate(shifted.metrics):
@@ -288,9 +294,9 @@ def _shift(shifted: Shifted) -> Chart | None:
                 heat.update(colorscale="Cividis", reversescale=metric.lower_is_better, textfont_size=12)
                 heat.update(colorbar_thickness=14, colorbar_outlinewidth=0, colorbar_tickfont_color=MUTED)
                 said = f"%{{y}}, severity %{{x}}: %{{z{form}}}%{{customdata}}{unit(known)}<extra></extra>"
-                what = f"Relative change of {capital(metric.label)} in %" if kind else _axis(metric)
+                what = f"Relative change of {capital(metric.label)} in %" if kind else axis(metric)
                 caption = f"{answer.label}: {what}.{' Brighter is better.' * (metric.goal is None)}"
-                states[f"{number}|{at}|{kind}"] = _state(caption, ([heat.update(hovertemplate=said)], layout))
+                states[f"{number}|{at}|{kind}"] = state(caption, ([heat.update(hovertemplate=said)], layout))
     selects = [
         ("shift-answer", "Answer", [one.before.label for one in shifted.answers]),
         ("shift-metric", "Metric", [capital(each.label) for each in shifted.metrics]),
@@ -298,84 +304,3 @@ def _shift(shifted: Shifted) -> Chart | None:
     ]
     label = "a metric by kind and severity of shifted data"
     return Chart(label, states, selects, shifted.numbers(), 8 + 1.8 * len(names)) if states else None
-
-
-# Planes
-
-
-def _planes(page: Page) -> Chart | None:
-    """Return the planes through three networks with a metric as height; None where there are none."""
-    every = [(group, one, plane) for group, one in page.evaluations for plane in one.planes if begun(plane)]
-    every.sort(key=lambda each: each[0].single)
-    metrics = [each for each in page.metrics if all(each.name in plane.values for _, _, plane in every)]
-    states = {
-        f"{number}|{at}": _state(
-            _plane_caption(page, one, plane, metric),
-            ([_surface(page, plane, metric), *_drawn_in(plane)], _sides(plane)),
-        )
-        for number, (_, one, plane) in enumerate(every)
-        for at, metric in enumerate(metrics)
-    }
-    selects = [
-        ("planes-plane", "Plane", [f"{run_name(group, one)}: {plane.name}" for group, one, plane in every]),
-        ("planes-metric", "Height", [capital(each.label) for each in metrics]),
-    ]
-    return Chart("the plane", states, selects) if states else None
-
-
-def _surface(page: Page, plane: Plane, metric: Description) -> Any:
-    z = metric.scale * np.array(plane.values[metric.name], float)
-    known = np.sort(z[np.isfinite(z)])
-    low, high, median = float(known[0]), float(known[-1]), float(known[len(known) // 2])
-    top = min(high, max(4 * low, median)) if metric.lower_is_better else high  # far off, the loss knows no bounds
-    made = go.Contour(x=plane.xs, y=plane.ys, z=z.tolist(), zauto=False, zmin=low, zmax=top, ncontours=16)
-    made.update(colorscale="Cividis", reversescale=metric.lower_is_better, contours_coloring="heatmap")
-    made.update(line_width=0.6, line_color="rgba(255,255,255,0.35)", colorbar_title_font_color=MUTED)
-    made.update(colorbar_title_text=_axis(metric), colorbar_title_side="right", colorbar_title_font_size=13)
-    made.update(colorbar_thickness=14, colorbar_outlinewidth=0, colorbar_tickfont_color=MUTED)
-    return made.update(hovertemplate=f"%{{z:.{page.places(metric)}f}}{unit(metric)}<extra></extra>")
-
-
-def _drawn_in(plane: Plane) -> list[Any]:
-    """Return the subspaces and the corners in a plane."""
-    found: list[Any] = []
-    for drawn in plane.drawn:
-        words = [_plain(drawn.label) + f", {each:.3g} off the plane" * (each > 0.01) for each in drawn.distance]
-        named = go.Scatter(x=drawn.x, y=drawn.y, text=words, hovertemplate="%{text}<extra></extra>", mode="lines")
-        if drawn.kind == "point":
-            named.update(mode="markers", marker_color=WHITE, marker_size=9, marker_symbol="diamond")
-            named.update(marker_line_color=BLACK, marker_line_width=1.5)
-        else:
-            casing = go.Scatter(x=drawn.x, y=drawn.y, mode="lines", line_color=BLACK, line_width=6, hoverinfo="skip")
-            found.append(casing)
-            named.update(line_color=WHITE, line_width=3)
-        found.append(named)
-    corners = go.Scatter(x=[each.x for each in plane.corners], y=[each.y for each in plane.corners], mode="markers")
-    corners.update(marker_color=BLACK, marker_size=11, marker_line_color=WHITE, marker_line_width=2)
-    corners.update(text=[_plain(each.label) for each in plane.corners], hovertemplate="%{text}<extra></extra>")
-    return [*found, corners]
-
-
-def _sides(plane: Plane) -> dict[str, Any]:
-    """Return axes of one scale, and the names of the corners."""
-    ratio = (plane.ys[-1] - plane.ys[0]) / (plane.xs[-1] - plane.xs[0])
-    side: dict[str, Any] = {"title": {"text": "L2 distance of weights"}, "showgrid": False, "constrain": "domain"}
-    named = {"showarrow": False, "yshift": 18, "font": {"color": WHITE, "size": 12}, "bgcolor": "rgba(0,0,0,0.65)"}
-    corners = [{"x": each.x, "y": each.y, "text": _plain(each.label), "borderpad": 3} for each in plane.corners]
-    return {
-        "margin": {"l": 48, "r": 8, "t": 28, "b": 46},
-        "hovermode": "closest",
-        "xaxis": {**side, "range": [plane.xs[0], plane.xs[-1]]},
-        "yaxis": {**side, "range": [plane.ys[0], plane.ys[-1]], "scaleanchor": "x"},
-        "annotations": [each | named for each in corners],
-        "meta": {"ratio": min(max(ratio, 0.5), 1.3)},  # so high that one unit is as long upwards as sideways
-    }
-
-
-def _plane_caption(page: Page, one: Evaluation, plane: Plane, metric: Description) -> str:
-    missing = any(value is None for line in plane.values[metric.name] for value in line)
-    return (
-        f"{capital(metric.label)} on {len(plane.xs)} × {len(plane.ys)} cells; {plane.split} split, {plane.count:,} "
-        f"{page.what}; batch-norm statistics of {plane.statistics_images:,} training {trained_on(one)} in every cell."
-        f"{' Some cells are not computed yet.' * missing}"
-    )

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from subspaces.errors import UserError
-from subspaces.evaluation.comparing import Group, compare, place, standard_for
+from subspaces.evaluation.comparing import Group, compare, heading, place, standard_for
 from subspaces.evaluation.curves import shared, usual
 from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.group_answers import GroupAnswer, each_answer
@@ -86,19 +86,16 @@ class Page:
     def subtitle(self) -> str:
         """How it was trained and measured."""
         runs = [group.training for group in self.groups if group.training is not None]
-        networks, epochs, noises = (
-            list(dict.fromkeys(getattr(one, name) for one in runs)) for name in ("network", "epochs", "label_noise")
-        )
-        noise = listed(f"{each:.0%}" for each in noises if each)
+        about = heading(runs if len(runs) == len(self.groups) else [])
+        epochs = listed(str(each) for each in dict.fromkeys(one.epochs for one in runs))
         count = len(self.evaluations)
         parts = [
-            *([f"network {listed(networks)}", f"{listed(map(str, epochs))} epochs"] if runs else []),
-            *([f"{noise} of the training labels random"] if noise else []),
+            *([about, f"{epochs} epochs"] if runs else []),
             f"{count} {'run' if runs else 'evaluation'}{'s' if count > 1 else ''}",
             f"{self.split} split, {self.images:,} {self.what}",
             f"made {datetime.now(UTC):%Y-%m-%d} by subspaces {__version__}",
         ]
-        return " · ".join(parts)
+        return " · ".join(filter(None, parts))
 
     def shown(self, values: Spread | float | None, metric: Description) -> str:
         """Return mean ± standard deviation without the unit; a dash of what is not known."""
