@@ -18,13 +18,6 @@ from page_cases import (
 from visiting import HEADS, PERCENT, chart, legend, near, reads, table, unfolded
 
 
-@pytest.fixture
-def page(opened_report):
-    opened_report.select_option("#along-metric", label="Accuracy")
-    opened_report.select_option("#along-average", label="probabilities")
-    return opened_report
-
-
 # The summary's table
 
 

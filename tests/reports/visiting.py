@@ -173,15 +173,10 @@ EVERYWHERE = f"""() => {{
   const count = control.max === undefined ? control.options.length : Number(control.max) + 1;
   return [...Array(count).keys()].map((place) => {{
     control.value = place;
-    control.dispatchEvent(new Event(control.max === undefined ? "change" : "input"));
+    control.dispatchEvent(new Event("input"));
     return snapshot();
   }});
 }}"""
-
-
-def walked(page) -> dict[str, Any]:
-    """Return all that is shown at the point of a run where the page is."""
-    return page.evaluate(SNAPSHOT)
 
 
 def everywhere_in(page) -> list[dict[str, Any]]:
