@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 import torch
 from rich.console import Console
-from test_page import data_of
 from torch import Tensor, nn
 from typer.testing import CliRunner
-from visiting import reads, table
+from visiting import data_of, reads, table
 
 import subspaces as ss
 from subspaces.cli import app

@@ -102,9 +102,7 @@ def test_a_phone_zooms_by_buttons_and_is_never_wider_than_its_screen(phone):
         phone.select_option("#walk-run", label=run)
         for width in (320, 390, 768):
             phone.set_viewport_size({**PHONE, "width": width})
-            eventually(
-                lambda width=width: phone.evaluate("document.documentElement.scrollWidth") == width, phone
-            )
+            eventually(lambda width=width: phone.evaluate("document.documentElement.scrollWidth") == width, phone)
 
 
 def test_tables_scroll_in_their_own_box(phone, page):
