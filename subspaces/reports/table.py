@@ -106,11 +106,6 @@ def _chosen(record: Evaluation, choice: Choice, split: str) -> str:
     return f"best {choice.what} by {record.metric(choice.by).label}: {named(points)}"
 
 
-def text_table(records: Sequence[Evaluation], split: str = "test") -> str:
-    """Return the table of some evaluations as plain text."""
-    return as_text(filled(records, split))
-
-
 def filled(records: Sequence[Evaluation], split: str = "test") -> RichTable:
     """Return the table of some evaluations."""
     metrics = _headlines(records)

@@ -49,7 +49,7 @@ KINDS = {
         evaluated=False,
     ),
     "vertices": Kind(
-        "vertices",
+        "along",
         "Accuracy and ECE of the midpoint (or the first two metrics) against the number of vertices m; a single "
         "network is m = 1. An ensemble method is shown by the ensemble of its m members.",
         "--metric draws another.",

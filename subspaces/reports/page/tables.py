@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import Any
 
 from subspaces.evaluation import conditions
@@ -47,7 +46,7 @@ def facts(page: Page) -> Table:
         ["Answer", *head(page.metrics), "Networks at test", *(["Training time"] if page.trained else [])],
         rows,
         [_heading(each.group, page.common) for each in answers],
-        _best(page, answers, rows),
+        _best(page, answers),
         {name: each.meaning for name, each in zip(head(page.metrics), page.metrics, strict=True)},
     )
 
@@ -63,16 +62,16 @@ def _way(answer: GroupAnswer) -> str:
     return answer.words if answer.seeds == answer.group.seeds else f"{answer.words} ({seeded(answer.seeds)})"
 
 
-def _best(page: Page, answers: list[GroupAnswer], rows: list[list[str]]) -> set[tuple[int, int]]:
+def _best(page: Page, answers: list[GroupAnswer]) -> set[tuple[int, int]]:
     """Return which cells are the best of their metric as they are shown, among answers with the same seeds."""
     found: set[tuple[int, int]] = set()
     compared = [at for at, each in enumerate(answers) if set(each.seeds) == page.common]
     for column, metric in enumerate(page.metrics, 1):
-        shown_as = replace(metric, goal=None if metric.goal is None else metric.scale * metric.goal)
-        texts = {at: rows[at][column].partition(" ")[0] for at in compared}
-        merits = {at: shown_as.merit(float(text)) for at, text in texts.items() if text != NONE}
-        if len(answers) > 1:
-            found |= {(at, column) for at, merit in merits.items() if merit == max(merits.values())}
+        digits = page.places(metric) + (2 if metric.percent else 0)
+        merits = {at: metric.merit(round(answers[at].spread(metric.name).mean, digits)) for at in compared}
+        best = max(merits.values(), default=-math.inf)
+        if len(answers) > 1 and best > -math.inf:
+            found |= {(at, column) for at, merit in merits.items() if math.isclose(merit, best, abs_tol=1e-12)}
     return found
 
 
