@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import json
 import os
 from collections.abc import Iterable
 from importlib import resources
@@ -85,6 +84,8 @@ def _html(page: Page, library: str) -> str:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    # in the order of the keys, which is that of the colours; a filter of jinja2 escapes what would end the element
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "ensure_ascii": False, "allow_nan": False}
     return environment.from_string(texts["page.html"]).render(
         policy=f"default-src 'none'; script-src {' '.join(map(_digest, scripts))}; "
         "style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'",
@@ -96,7 +97,7 @@ def _html(page: Page, library: str) -> str:
         content=content,
         tables=tables,
         style=texts["style.css"],
-        data=embedded(data),
+        data=content.rounded(data),
         scripts=scripts,
     )
 
@@ -108,11 +109,3 @@ def _inline(script: str) -> str:
 
 def _digest(script: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
-
-
-def embedded(values: Any) -> str:
-    """Return JSON that means the same inside of an HTML element, whatever text is in it."""
-    text = json.dumps(content.rounded(values), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
