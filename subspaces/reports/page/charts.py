@@ -78,9 +78,11 @@ def template() -> dict[str, Any]:
 
 def state(caption: str, *plots: tuple[list[Any], dict[str, Any]]) -> dict[str, Any]:
     """Return traces and layout of each plot, and what is said below, as plain data."""
-    made = [go.Figure(traces, layout, skip_invalid=False).to_plotly_json() for traces, layout in plots]
-    both = [{"data": each["data"], "layout": each["layout"] | {"template": None}} for each in made]
-    return {"caption": caption, "plots": rounded(both)}
+    made = [
+        {"data": [trace.to_plotly_json() for trace in traces], "layout": go.Layout(layout).to_plotly_json()}
+        for traces, layout in plots
+    ]
+    return {"caption": caption, "plots": rounded(made)}
 
 
 def plain(text: str) -> str:
