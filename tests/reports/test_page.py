@@ -116,7 +116,7 @@ def test_what_the_page_is_of(recorded: Recorded, report_of_all):
     assert page.subtitle.startswith(about)
     text = report_of_all.read_text()
     assert all(note in text for note in ("on the 120 images of the test split", "from 1,200 training images"))
-    uneven = tables.facts(page_of([*recorded.runs["line"], *recorded.runs["curve"][:2]]))
+    uneven = tables.answers(page_of([*recorded.runs["line"], *recorded.runs["curve"][:2]]))
     assert uneven.caption.endswith("bold: the best of those with seeds 0, 1 and 2")
     assert uneven.groups[-1] == "curve – seeds 0 and 1, not compared"
 

@@ -165,7 +165,7 @@ def _shades(count: int) -> list[Look]:
 
 
 def vertices(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
-    """Draw the two metrics that are told first, or the one that is named, one above the other."""
+    """Draw the two metrics that come first, or the one that is named, one above the other."""
     metrics = usual(groups) if metric is None else [described(metric, groups)]
     methods: dict[str, list[Group]] = {}  # groups that differ in the number of vertices only, in its order
     for group in sorted(groups, key=lambda group: group.vertices):

@@ -75,7 +75,7 @@ def looks(groups: Sequence[Group]) -> list[Look]:
 
 
 def looks_of(grey: Sequence[bool]) -> list[Look]:
-    """Return greys or colours, as is told; the first grey has a star, the others have hollow markers."""
+    """Return greys where asked for and colours elsewhere; the first grey has a star, the others have hollow markers."""
     shade, found = shading(sum(not each for each in grey)), []
     for at, kind in enumerate(grey):
         place = sum(each == kind for each in grey[:at])

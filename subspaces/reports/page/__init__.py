@@ -74,7 +74,7 @@ def _html(page: Page, library: str) -> str:
             }
             for each in page.metrics
         ],
-        "told": [page.metrics.index(each) for each in page.told],
+        "headline": [page.metrics.index(each) for each in page.headline],
         "runs": runs,
         "points": tables.points(page),
         "template": charts.template(),
@@ -92,7 +92,7 @@ def _html(page: Page, library: str) -> str:
         page=page,
         charts=drawn,
         shifted=shifted,
-        somewhere=any(run["middle"] for run in runs),
+        walkable=any(run["middle"] for run in runs),
         reliable=all(point["reliability"] for run in runs for point in run["points"]),
         content=content,
         tables=tables,

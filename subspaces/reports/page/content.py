@@ -28,7 +28,7 @@ class Page:
     images: int
     what: str  # of which there are so many: images, examples, tokens or pixels
     metrics: list[Description]
-    told: list[Description]  # the two that come first
+    headline: list[Description]  # the two that come first
 
     @classmethod
     def of(cls, groups: list[Group]) -> "Page":
@@ -163,7 +163,7 @@ def tiles(page: Page) -> list[tuple[str, list[tuple[str, str, str]]]]:
                 page.shown(mine.spread(metric.name).mean, metric) + unit(metric),
                 "" if other is None else f"{what} {_against(page, mine, other, metric)}",
             )
-            for metric in page.told
+            for metric in page.headline
         ]
         found.append((capital(group.label), parts))
     return found

@@ -26,10 +26,10 @@ def head(metrics: Iterable[Description]) -> list[str]:
     return [capital(each.label) + unit(each) for each in metrics]
 
 
-def facts(page: Page) -> Table:
+def answers(page: Page) -> Table:
     """Return how good each answer is, and what it costs."""
     wanted = {"alone": True, "scaled": True, "together": True}
-    answers = [each for group in page.groups for each in each_answer(group, page.split, **wanted)]
+    found = [each for group in page.groups for each in each_answer(group, page.split, **wanted)]
     rows = [
         [
             _way(each),
@@ -37,7 +37,7 @@ def facts(page: Page) -> Table:
             str(each.networks),
             *([_duration(_seconds(each))] if page.trained else []),
         ]
-        for each in answers
+        for each in found
     ]
     alike = all(set(group.seeds) == page.common for group in page.groups)
     caption = "How good each answer is, and what it costs" + ", mean ± standard deviation over seeds" * page.several
@@ -45,8 +45,8 @@ def facts(page: Page) -> Table:
         f"{caption}; bold: the best{'' if alike else f' of those with {seeded(page.common)}'}",
         ["Answer", *head(page.metrics), "Networks at test", *(["Training time"] if page.trained else [])],
         rows,
-        [_heading(each.group, page.common) for each in answers],
-        _best(page, answers),
+        [_heading(each.group, page.common) for each in found],
+        _best(page, found),
         {name: each.meaning for name, each in zip(head(page.metrics), page.metrics, strict=True)},
     )
 
@@ -149,12 +149,12 @@ def choices(page: Page) -> Table | None:
             f"{CHOSEN[choice.what]}: {value_of(choice.value)}",
             labels.get(choice.by, choice.by),
             MARK if choice.on_test else f"the {choice.chosen_on} split",
-            *(page.shown(reported.get(each.name), each) for each in page.told),
+            *(page.shown(reported.get(each.name), each) for each in page.headline),
             *(page.shown(reported.get(key), SHARE) for key in more),
         ]
         for name, choice, reported in found
     ]
-    names = ["Run", "Chosen", "By", "On", *head(page.told), *more.values()]
+    names = ["Run", "Chosen", "By", "On", *head(page.headline), *more.values()]
     return Table(f"What was chosen, and its numbers on the {page.split} split", names, rows) if rows else None
 
 
@@ -198,7 +198,7 @@ class Shifted:
 
     def table(self) -> Table:
         """Return the answers on average over all sets."""
-        known = [each for each in self.page.told if each in self.metrics] or self.metrics[:2]
+        known = [each for each in self.page.headline if each in self.metrics] or self.metrics[:2]
         rows = [
             [_way(one.before), *(text for metric in known for text in self._compared(one, metric))]
             for one in self.answers
@@ -250,8 +250,8 @@ def _source(source: str, what: str) -> str:
 
 def _counted(found: list[Condition]) -> str:
     one = "corruption" if all(each.group != "given" for each in found) else "set"
-    told = conditions.severities(found)
-    return f"{len(found)} {one}{'' if len(found) == 1 else 's'}{told and f' at {told}'}"
+    severities = conditions.severities(found)
+    return f"{len(found)} {one}{'' if len(found) == 1 else 's'}{severities and f' at {severities}'}"
 
 
 def outliers(page: Page) -> tuple[Table, list[Description]] | None:

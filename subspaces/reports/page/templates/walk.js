@@ -32,7 +32,7 @@ function update() {
   showNumbers();
   drawReliability();
   showStrip();
-  const values = ({ metrics }) => data.told.map((at) => `${data.metrics[at].label} ${shown(data.metrics[at], metrics[at])}`);
+  const values = ({ metrics }) => data.headline.map((at) => `${data.metrics[at].label} ${shown(data.metrics[at], metrics[at])}`);
   announce(shownRows().map((row) => `${row.name}: ${values(row).join(", ")}`).join("; "));
 }
 
