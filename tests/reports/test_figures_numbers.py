@@ -8,15 +8,16 @@ import made_runs
 import numpy as np
 import pytest
 from matplotlib.contour import QuadContourSet
-from page_cases import LABELS, METRICS, SEEDS, Recorded, deviation, is_ensemble, is_middle, is_pair, is_point, scale
+from page_cases import LABELS, METRICS, SEEDS, Recorded, deviation, is_ensemble, is_middle, is_pair, is_point
 
 from subspaces.evaluation.comparing import groups_of
+from subspaces.evaluation.curves import described
 from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.rows import Choice
 from subspaces.experiments import training
 from subspaces.experiments.opening import opened
 from subspaces.experiments.training import RECIPES
-from subspaces.reports import figures
+from subspaces.reports import figures, series
 from subspaces.reports.figures import distances
 
 NAMES = tuple(LABELS)
@@ -45,38 +46,49 @@ def walked(axes) -> list:
     return [line for line in axes.lines if len(line.get_xdata()) == 21]
 
 
-# Along the subspace
+# Lines: the numbers are those of the series, which the page shows too and where they are compared with the records
 
 
-@pytest.mark.parametrize(("metric", "split", "words"), [("ece", "test", "ECE (%)"), ("nll", "validation", "NLL")])
-def test_metrics_along_the_subspace(recorded: Recorded, metric, split, words):
-    figure = draw("along", recorded.folders, metric=metric, split=split)
-    (axes,), at, times = figure.axes, list(METRICS).index(metric), scale(metric)
-    assert (axes.get_ylabel(), axes.get_xlabel()) == (words, "α")
-    assert axes.get_title(loc="left") == f"digits, 40 % label noise · mlp · {split} set"
-    full = walked(axes)
-    for number, name in enumerate(("line", "curve")):
-        dashed, solid = full[2 * number : 2 * number + 2]
-        alphas = [row.alphas[0] for row in recorded.rows(name, 0, is_point, split)]
-        pairs = [recorded.each(name, is_pair(a, "probabilities"), split)[:, 0, at] for a in alphas]
-        every = (recorded.each(name, is_point, split)[..., at], np.stack(pairs, 1))
-        for place, (line, values) in enumerate(zip((dashed, solid), every, strict=True)):
-            assert np.allclose(line.get_xdata(), alphas)
-            assert np.allclose(line.get_ydata(), times * values.mean(0))
-            assert_band(axes, 2 * number + place, times * values)
-        assert (dashed.is_dashed(), solid.is_dashed()) == (True, False)
-        assert dashed.get_color() == solid.get_color()
+@pytest.mark.parametrize("name", ["along", "training", "selective"])
+def test_lines_and_bands_are_the_series(recorded: Recorded, name: str):
+    groups, metric = groups_of(opened(recorded.folders)), {"along": "ece", "training": "l2"}.get(name)
+    figure = figures.draw_groups(name, groups, None if name == "selective" else metric, "test")
+    every = {
+        "along": lambda: series.along(groups, described("ece"), "test"),
+        "training": lambda: series.logged(groups, described("l2")),
+        "selective": lambda: series.selective(groups, "test"),
+    }[name]()
+    axes = figure.axes[0]
+    lines = [line for line in axes.lines if len(line.get_xdata()) > 2]
+    assert len(lines) == sum(one.kind != "level" for one in every)
+    curved = [one for one in every if one.kind != "level"]
+    for at, (one, line) in enumerate(zip(curved, lines, strict=True)):
+        assert np.allclose([line.get_xdata(), line.get_ydata()], [one.curve.grid, one.curve.mean])
+        assert_band(axes, at, one.curve.values)
+        assert line.is_dashed() is (one.kind == "points" or (name == "selective" and "ensemble" not in one.label))
     levels = [line for line in axes.lines if list(line.get_xdata()) == [0, 1]]
-    for name, level, span in zip(("standard", "simplex"), levels, axes.patches, strict=True):
-        values = times * recorded.each(name, is_middle, split)[:, 0, at]
-        assert np.allclose(level.get_ydata(), values.mean())
-        low_and_height = [values.mean() - deviation(values), 2 * deviation(values)]
-        assert np.allclose([span.get_y(), span.get_height()], low_and_height)
+    for one, level, span in zip((one for one in every if one.kind == "level"), levels, axes.patches, strict=True):
+        mean, std = one.curve.mean[0], one.curve.std[0]
+        assert np.allclose([*level.get_ydata(), span.get_y(), span.get_height()], [mean, mean, mean - std, 2 * std])
+
+
+def test_what_the_lines_are_is_said(recorded: Recorded):
+    figure = draw("along", recorded.folders, metric="nll", split="validation")
+    (axes,) = figure.axes
+    assert (axes.get_ylabel(), axes.get_xlabel()) == ("NLL", "α")
+    assert axes.get_title(loc="left") == "digits, 40 % label noise · mlp · validation set"
     assert labels(figure) == ["standard", "line", "curve", "simplex (m = 3): midpoint"]
     assert labels(figure, 0) == ["network at α", "ensemble of α and 1−α"]
     handles = dict(zip(labels(figure), figure.legends[1].legend_handles, strict=True))
-    assert [handles[name].get_color() for name in ("line", "curve")] == [full[0].get_color(), full[2].get_color()]
-    assert [handle.is_dashed() for handle in figure.legends[0].legend_handles] == [True, False]
+    assert [handles[name].get_color() for name in ("line", "curve")] == [walked(axes)[k].get_color() for k in (0, 2)]
+    logged = draw("training", recorded.folders, metric="train_accuracy")
+    assert [axes.get_ylabel() for axes in logged.axes] == ["L2 distance", "cos²", "training accuracy (%)"]
+    assert [len(axes.lines) for axes in logged.axes] == [3, 3, 4]
+    assert labels(logged) == list(LABELS.values())
+    selective = draw("selective", recorded.folders)
+    for text, (label, rows) in zip(labels(selective), predictors(recorded, "test"), strict=True):
+        areas = np.array([100 * row.metrics["aurc"] for row in rows])
+        assert text == f"{label} ({areas.mean():.2f} ± {deviation(areas):.2f})"
 
 
 def test_a_chosen_pair_is_marked_at_its_smaller_point(recorded: Recorded, tmp_path: Path):
@@ -148,22 +160,7 @@ def test_planes_are_drawn_the_right_way_round(recorded: Recorded):
         assert known.max() > ticks[-1] > np.quantile(known, 0.5)
 
 
-# Training, vertices, reliability, selective prediction, diversity
-
-
-def test_the_log_over_the_epochs(recorded: Recorded):
-    figure = draw("training", recorded.folders, metric="train_accuracy")
-    names = {"l2": NAMES[1:], "cos2": NAMES[1:], "train_accuracy": NAMES}
-    assert [axes.get_ylabel() for axes in figure.axes] == ["L2 distance", "cos²", "training accuracy (%)"]
-    for axes, (column, there) in zip(figure.axes, names.items(), strict=True):
-        for at, (name, line) in enumerate(zip(there, axes.lines, strict=True)):
-            values = recorded.logged(name, column) * (100 if column == "train_accuracy" else 1)
-            assert line.get_xdata().tolist() == list(range(1, 13))
-            assert np.allclose(line.get_ydata(), values.mean(0))
-            assert_band(axes, at, values)
-    handles = figure.legends[0].legend_handles
-    assert [handle.get_color() for handle in handles] == [line.get_color() for line in figure.axes[2].lines]
-    assert labels(figure) == list(LABELS.values())
+# Vertices, reliability, diversity
 
 
 def test_the_number_of_vertices(recorded: Recorded):
@@ -213,21 +210,6 @@ def test_reliability_diagrams(recorded: Recorded):
         assert title == f"{label} ECE {errors.mean():.1f} ± {deviation(errors):.1f} %"
         (diagonal,) = axes.lines
         assert (list(diagonal.get_xdata()), list(diagonal.get_ydata())) == ([0, 100], [0, 100])
-
-
-def test_selective_prediction(recorded: Recorded):
-    figure = draw("selective", recorded.folders, split="validation")
-    (axes,) = figure.axes
-    shown = zip(axes.lines, labels(figure), predictors(recorded, "validation"), strict=True)
-    for at, (line, text, (label, rows)) in enumerate(shown):
-        risks = 100 * np.array([row.risk_coverage.risk for row in rows])
-        assert np.allclose(line.get_xdata(), 100 * np.array(rows[0].risk_coverage.coverage))
-        assert np.allclose(line.get_ydata(), risks.mean(0))
-        assert_band(axes, at, risks)
-        areas = np.array([100 * row.metrics["aurc"] for row in rows])
-        assert text == f"{label} ({areas.mean():.2f} ± {deviation(areas):.2f})"
-        assert line.is_dashed() is ("ensemble" not in label)
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("most confident answers kept (%)", "error among them (%)")
 
 
 def test_diversity(recorded: Recorded):
