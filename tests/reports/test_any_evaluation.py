@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import made_runs
 import made_shifts
 import numpy as np
 import pytest
@@ -19,9 +18,13 @@ import subspaces as ss
 from subspaces.cli import app
 from subspaces.errors import UserError
 from subspaces.evaluation.answers import ANSWERS, Answer
+from subspaces.evaluation.comparing import groups_of
 from subspaces.evaluation.metrics import METRICS, Metric, average
 from subspaces.evaluation.points import Item, kind
-from subspaces.reports.table import filled
+from subspaces.reports.page import tables
+from subspaces.reports.page.content import Page
+from subspaces.reports.page.walk import walks
+from subspaces.reports.table import Table, filled
 
 COUNT = 297  # as many test examples as a made-up run has
 GRID = (0.0, 0.1, 0.3)
@@ -204,15 +207,6 @@ def test_the_page_of_networks_of_ones_own(own, saved, visit, tmp_path: Path) -> 
     assert "seed" not in texts(ss.plot("along", saved))
 
 
-def test_evaluations_of_runs_are_shown_as_the_runs_are(tmp_path: Path) -> None:
-    folders = [made_runs.run(tmp_path, name) for name in ("standard", "line")]
-    hand = [ss.Evaluation.load(folder) for folder in folders]
-    first, second = (data_of(ss.report(some, tmp_path / "report.html")) for some in (folders, hand))
-    assert first["runs"] == second["runs"]
-    with pytest.raises(UserError, match="are the same run: leave one of them out"):
-        ss.plot("along", [folders[0], hand[0]])
-
-
 def test_a_regression_leaves_out_what_it_has_not(regression, visit, tmp_path: Path) -> None:
     page = visit(regression.report(tmp_path / "report.html"))
     shown = table(page, "#facts")
@@ -226,33 +220,35 @@ def test_a_regression_leaves_out_what_it_has_not(regression, visit, tmp_path: Pa
     assert "midpoint RMSE" in page.inner_text("#summary")
 
 
-def test_what_no_network_predicts_is_no_column(visit, tmp_path: Path) -> None:
+def answers_of(evaluation: ss.Evaluation) -> Table:
+    return tables.answers(Page.of(groups_of([evaluation])))
+
+
+def test_what_no_network_predicts_is_no_column() -> None:
     test = batches(COUNT, lambda x: x[:, 0], 5)
     found = ss.evaluate(family(ss.Line(), lambda: nn.Linear(6, 1)), test=test, task="regression", progress=False)
     assert "MAE" in found.table()
     assert "Gaussian" not in found.table()
-    assert table(visit(found.report(tmp_path / "report.html")), "#facts")["head"][:3] == ["Answer", "RMSE", "MAE"]
+    assert answers_of(found).head[:3] == ["Answer", "RMSE", "MAE"]
 
 
-def test_a_page_of_several_networks(networks, visit, tmp_path: Path) -> None:
-    page = visit(networks.report(tmp_path / "report.html"))
-    shown = {line[0]: line for line in table(page, "#facts")["body"]}
-    assert list(shown) == ["three", "networks, on average", "ensemble of 3 networks"]
+def test_the_answers_of_several_networks(networks) -> None:
+    shown = {line[0]: line for line in answers_of(networks).rows}
+    assert list(shown) == ["networks, on average", "ensemble of 3 networks"]
     assert reads(shown["ensemble of 3 networks"][2], networks["vertices"].nll, digits=3)
-    assert page.locator("#walk-point option").all_inner_texts() == ["network 1", "network 2", "network 3"]
+    (walk,) = walks(Page.of(groups_of([networks])))
+    assert [point["name"] for point in walk["points"]] == ["network 1", "network 2", "network 3"]
 
 
-def test_the_nearest_to_a_goal_is_bold(regression, visit, tmp_path: Path) -> None:
+def test_the_nearest_to_a_goal_is_bold(regression) -> None:
     rows = [row for row in regression.rows if row.split == "test" and row.kind == "point"]
     for row, share in zip(rows, (0.86, 0.99, 0.99, 0.93, 0.99, 0.99, 0.99), strict=True):
         row.metrics["interval_coverage"] = share  # at α = 0, …, 0.5, …
-    shown = table(visit(regression.report(tmp_path / "report.html")), "#facts")
-    at = shown["head"].index("Coverage\u00a0%")
-    bold = [line[0] for line, marks in zip(shown["body"], shown["bold"], strict=True) if len(line) > 1 and marks[at]]
-    numbers = {line[0]: float(line[at]) for line in shown["body"] if len(line) > 1}
-    best = min(abs(number - 90) for number in numbers.values())
-    assert bold == [name for name, number in numbers.items() if abs(number - 90) == best]
-    assert max(numbers, key=lambda name: numbers[name]) not in bold
+    shown = answers_of(regression)
+    at = shown.head.index("Coverage\u00a0%")
+    away = [abs(float(row[at]) - 90) for row in shown.rows]
+    assert {row for row, column in shown.best if column == at} == {k for k, a in enumerate(away) if a == min(away)}
+    assert len(set(away)) > 1
 
 
 # What others add
