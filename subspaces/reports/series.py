@@ -8,7 +8,7 @@ import numpy as np
 from subspaces.evaluation import curves
 from subspaces.evaluation.comparing import Group
 from subspaces.evaluation.curves import Curve
-from subspaces.evaluation.group_answers import GroupAnswer, each_answer, first, headed
+from subspaces.evaluation.group_answers import GroupAnswer, first, headed
 from subspaces.evaluation.rows import Description
 
 LOGGED = ("l2", "cos2")
@@ -30,7 +30,11 @@ class Series:
 
 
 def along(
-    groups: Sequence[Group], metric: Description, split: str, average: str | None = None, every: bool = False
+    groups: Sequence[Group],
+    metric: Description,
+    split: str,
+    average: str | None = None,
+    levels: Sequence[GroupAnswer] | None = None,
 ) -> list[Series]:
     """Return the points and ensembles of lines and curves, and the answers of all others as levels.
 
@@ -39,12 +43,12 @@ def along(
         metric: what is shown.
         split: on which examples.
         average: how the members of the ensembles are averaged where a group has several ways; by default its first.
-        every: all answers of what has no alpha, also of several runs together; by default its own answer.
+        levels: answers of groups that have no alpha; by default the own answer of each.
     """
     found = []
     for index, group in enumerate(groups):
         if not group.interval:
-            for one in each_answer(group, split, together=True) if every else [first(group, split)]:
+            for one in [first(group, split)] if levels is None else [one for one in levels if one.group is group]:
                 level = _scaled(curves.level(one, metric.name), metric)
                 found.append(Series(one.label, index, level, "level", one))
             continue

@@ -11,6 +11,7 @@ from plotly import graph_objects as go
 from subspaces.evaluation.comparing import Group
 from subspaces.evaluation.curves import Curve, described
 from subspaces.evaluation.evaluation import Evaluation
+from subspaces.evaluation.group_answers import each_answer
 from subspaces.evaluation.rows import Description, Row
 from subspaces.evaluation.statistics import spread
 from subspaces.reports import series
@@ -154,6 +155,8 @@ def _along(page: Page) -> Chart | None:
         return None
     averages = list(dict.fromkeys(each for group in intervals for each in series.averages(group, page.split)))
     several = ". Bands: one standard deviation over seeds" * any(len(each.evaluations) > 1 for each in intervals)
+    others = [group for group in page.groups if not group.interval]
+    levels = [one for group in others for one in each_answer(group, page.split, together=True)]
     states: dict[str, Any] = {}
     columns: list[tuple[list[Series], str]] = []
     for at, metric in enumerate(page.metrics):
@@ -161,7 +164,7 @@ def _along(page: Page) -> Chart | None:
         caption = f"{capital(metric.label)}: {metric.meaning}{better(metric)}{several}."
         layout = {"xaxis_title_text": "α", "xaxis_hoverformat": ".3~g", "yaxis_title_text": axis(metric)}
         for number, average in enumerate(averages or [""]):
-            found = series.along(page.groups, metric, page.split, average, every=True)
+            found = series.along(page.groups, metric, page.split, average, levels)
             traces = [trace for one in found for trace in _along_line(one, found, form, unit(metric))]
             states[f"{at}|{number}" if len(averages) > 1 else f"{at}"] = state(caption, (traces, layout))
             how = f", mean of {average}" * (len(averages) > 1)

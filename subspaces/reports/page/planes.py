@@ -71,7 +71,7 @@ def _drawn_in(plane: Plane) -> list[Any]:
 def _sides(plane: Plane) -> dict[str, Any]:
     """Return axes of one scale, and the names of the corners."""
     ratio = (plane.ys[-1] - plane.ys[0]) / (plane.xs[-1] - plane.xs[0])
-    side: dict[str, Any] = {"title": {"text": "L2 distance of weights"}, "showgrid": False, "constrain": "domain"}
+    side: dict[str, Any] = {"title": {"text": "L2 distance"}, "showgrid": False, "constrain": "domain"}
     named = {"showarrow": False, "yshift": 18, "font": {"color": WHITE, "size": 12}, "bgcolor": "rgba(0,0,0,0.65)"}
     corners = [{"x": each.x, "y": each.y, "text": plain(each.label), "borderpad": 3} for each in plane.corners]
     return {
