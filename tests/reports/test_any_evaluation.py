@@ -297,11 +297,7 @@ def test_a_metric_and_an_answer_from_elsewhere_are_shown_everywhere(wide, thirds
 
 
 @pytest.mark.parametrize(
-    ("name", "caption"),
-    [
-        ("line", "test examples, mean of probabilities; *"),
-        ("network", "test examples; *"),
-    ],
+    ("name", "caption"), [("line", "test examples, mean of probabilities; *"), ("network", "test examples; *")]
 )
 def test_a_table_says_what_was_averaged(own, name: str, caption: str) -> None:
     assert caption in " ".join(own[name].table().split())

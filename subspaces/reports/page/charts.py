@@ -54,27 +54,14 @@ def charts(page: Page, shifted: Shifted) -> dict[str, Chart]:
 
 def template() -> dict[str, Any]:
     """Return what all charts have in common."""
-    side: dict[str, Any] = {
-        "gridcolor": GRID,
-        "linecolor": MUTED,
-        "showline": True,
-        "tickcolor": GRID,
-        "zeroline": False,
-    }
-    side |= {"automargin": True, "tickfont": {"size": 12, "color": MUTED}}
+    side: dict[str, Any] = {"gridcolor": GRID, "linecolor": MUTED, "tickcolor": GRID, "showline": True}
+    side |= {"zeroline": False, "automargin": True, "tickfont": {"size": 12, "color": MUTED}}
     side |= {"title": {"standoff": 10, "font": {"size": 13, "color": MUTED}}}
-    return {
-        "font": {"family": "system-ui, sans-serif", "size": 13, "color": TEXT},
-        "showlegend": False,
-        "hovermode": "x unified",
-        "xaxis": side,
-        "yaxis": side,
-        "paper_bgcolor": CLEAR,
-        "plot_bgcolor": CLEAR,
-        "margin": {"l": 56, "r": 12, "t": 28, "b": 46},
-        "hoverlabel": {"bgcolor": GROUND, "bordercolor": MUTED, "font": {"color": TEXT}},
-        "modebar": {"bgcolor": CLEAR, "color": MUTED, "activecolor": TEXT},
-    }
+    made: dict[str, Any] = {"font": {"family": "system-ui, sans-serif", "size": 13, "color": TEXT}}
+    made |= {"showlegend": False, "hovermode": "x unified", "xaxis": side, "yaxis": side}
+    made |= {"paper_bgcolor": CLEAR, "plot_bgcolor": CLEAR, "margin": {"l": 56, "r": 12, "t": 28, "b": 46}}
+    made |= {"hoverlabel": {"bgcolor": GROUND, "bordercolor": MUTED, "font": {"color": TEXT}}}
+    return made | {"modebar": {"bgcolor": CLEAR, "color": MUTED, "activecolor": TEXT}}
 
 
 def state(caption: str, *plots: tuple[list[Any], dict[str, Any]]) -> dict[str, Any]:
