@@ -47,13 +47,8 @@ def of_run(folder: Path) -> dict[str, Any]:
     if not (folder / "evaluation.json").is_file():
         return found
     (evaluation,) = opened(run)
-    checks = [asdict(each) for each in evaluation.checks]
     rows = [{**asdict(each), "split": each.data} for each in evaluation.rows if not each.group]
-    found["evaluated"] = {
-        "environment": evaluation.environment,
-        "statistics": evaluation.statistics,
-        "checks": checks,
-    }
+    found["evaluated"] = {"environment": evaluation.environment, "statistics": evaluation.statistics}
     found["seconds"] = evaluation.training.seconds if evaluation.training else None
     found["answers"] = [{key: row[key] for key in ANSWER if row[key] is not None} for row in rows]
     frame = evaluation.frame

@@ -40,9 +40,9 @@ class Evaluation(evaluation.Evaluation):
 
     def table(self, split: str = "test") -> str:
         """Return a table of the answers, and of what was chosen, as text."""
-        from subspaces.reports.table import text_table
+        from subspaces.reports.table import as_text, filled
 
-        return text_table([self], one_of("split", split, self.splits))
+        return as_text(filled([self], one_of("split", split, self.splits)))
 
     def shift_table(self) -> str:
         """Return a table of the answers on shifted data, means over all sets, as text."""

@@ -8,18 +8,18 @@ if TYPE_CHECKING:
     from subspaces.evaluation.evaluation import Evaluation
     from subspaces.evaluation.metrics import METRICS, Metric, average
     from subspaces.evaluation.points import Item
-    from subspaces.evaluation.rows import Check, Choice, Plane, Row
+    from subspaces.evaluation.rows import Choice, Plane, Row
     from subspaces.evaluation.shifted_data import Corruptions
     from subspaces.evaluation.tasks import TASKS, Classification, Regression, Task
 
-__all__ = ["ANSWERS", "METRICS", "TASKS", "Answer", "Check", "Choice", "Classification", "Corruptions", "Evaluation"]
+__all__ = ["ANSWERS", "METRICS", "TASKS", "Answer", "Choice", "Classification", "Corruptions", "Evaluation"]
 __all__ += ["Item", "Metric", "Plane", "Regression", "Row", "Task", "average"]
 _HOMES = {
     "answers": ("ANSWERS", "Answer"),
     "evaluation": ("Evaluation",),
     "metrics": ("METRICS", "Metric", "average"),
     "points": ("Item",),
-    "rows": ("Check", "Choice", "Plane", "Row"),
+    "rows": ("Choice", "Plane", "Row"),
     "shifted_data": ("Corruptions",),
     "tasks": ("TASKS", "Classification", "Regression", "Task"),
 }

@@ -18,7 +18,6 @@ from subspaces.evaluation.rows import (
     OUTLIERS,
     Alpha,
     Answered,
-    Check,
     Choice,
     Examples,
     Plane,
@@ -53,7 +52,6 @@ class Evaluation:
     rows: list[Row] = field(default_factory=list)
     planes: list[Plane] = field(default_factory=list)
     choices: list[Choice] = field(default_factory=list)
-    checks: list[Check] = field(default_factory=list)
     examples: Examples | None = None
     command: str = ""  # the command lines that made it
     schema: int = SCHEMA

@@ -5,13 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from subspaces.evaluation.metrics import Metric
 from subspaces.text import nearest
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Description = Metric
 Kind = Literal["point", "ensemble"]
 Alpha = float | list[float]
 Grid = list[list[float | None]]
@@ -189,17 +187,6 @@ class Choice:
     on_test: bool
     value: Any
     reported: dict[str, dict[str, float]]
-
-
-@dataclass(frozen=True)
-class Check:
-    """The same points with batch-norm statistics of so many images: of the run, or of the plane of that name."""
-
-    where: str
-    at: list[list[float]]  # alphas, or x and y in the plane
-    split: str
-    statistics_images: int
-    values: dict[str, list[float]]  # by metric
 
 
 @dataclass(frozen=True)

@@ -138,7 +138,6 @@ def together(measured: Measured, evaluations: Sequence[Evaluation]) -> Evaluatio
         rows=rows,
         planes=[],
         choices=[],
-        checks=[],
         examples=None,
         environment=measured.environment,
         training=dataclasses.replace(first.training, seeds=seeds, log=[], seconds=None, folder=""),

@@ -15,7 +15,6 @@ from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.metrics import Metric
 from subspaces.evaluation.rows import (
     Answered,
-    Check,
     Choice,
     Corner,
     Drawn,
@@ -46,7 +45,6 @@ def evaluation() -> Evaluation:
     dataset = {"name": "digits", "classes": ["0"], "splits": {"test": 2}}
     pair = row([0.0, 1.0], average="logits", diversity={"tv": 0.5})
     choice = Choice("pair", "accuracy", "test", True, [0.0, 1.0], {"test": dict(METRICS)})
-    check = Check("points", [[0.0]], "test", 128, {"accuracy": [0.5], "nll": [1.0]})
     shifted = row([0.5], severity=3, group="weather", source="made", data="fog")
     told_apart = dataclasses.replace(row([0.5], group="outliers", source="data", data="mnist"), metrics={"auroc": 0.75})
     return Evaluation(
@@ -71,7 +69,6 @@ def evaluation() -> Evaluation:
         ],
         planes=[plane],
         choices=[choice],
-        checks=[check],
         examples=Examples("test", [0.0, 0.5], [1, 1, 2], "AAE=", [3], [7], [[1], [2]], [[0.5], [0.75]]),
     )
 
@@ -80,7 +77,7 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     training = Training(
         "g", "l", {"a": 1}, {}, [1, "x"], [0], "d", "f", "n", 0.0, 1, 2, 1.0, [{"epoch": 1}], None, "", {}
     )
-    few = dataclasses.replace(evaluation(), recipe=None, examples=None, planes=[], choices=[], checks=[])
+    few = dataclasses.replace(evaluation(), recipe=None, examples=None, planes=[], choices=[])
     for made in (evaluation(), few, dataclasses.replace(few, training=training, command="subspaces evaluate x")):
         for target in (tmp_path, tmp_path / "mine.json"):  # a run folder, and a file of the user's
             made.save(target)

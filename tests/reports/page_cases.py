@@ -10,7 +10,7 @@ import numpy as np
 
 from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.metrics import of_task
-from subspaces.evaluation.rows import Check, Choice, Corner, Drawn, Examples, Plane, Row
+from subspaces.evaluation.rows import Choice, Corner, Drawn, Examples, Plane, Row
 from subspaces.experiments.training import Run
 
 METRICS = {  # name: label, percent, higher is better, in the order of the page
@@ -55,7 +55,6 @@ class Recorded:
                 row.metrics["aurc"] = CLOSE[name][seed]
         if (name, seed) in (("line", 0), ("line", 1), ("simplex", 2), ("standard", 1)):
             record.planes.append(plane(record, 10 * len(name) + seed))
-            record.checks += checks(record.planes[0], seed)
         if (name, seed) == ("curve", 1):
             record.examples = without(record.examples, 3)
         record.save(folder)
@@ -179,18 +178,6 @@ def plane(record: Evaluation, number: int) -> Plane:
             Drawn("its midpoint", "point", [4.0], [1.25], [0.375 * (number % 10)]),
         ],
     )
-
-
-def checks(plane: Plane, seed: int) -> list[Check]:
-    """Return the accuracies of two cells, and of two points, with statistics of other numbers of images."""
-    if seed == 1:
-        return [Check(plane.name, [[0.0, 1.0]], "validation", n, _scored([0.3 + n / 1e4])) for n in (1200, 320)]
-    accuracies = {128: [0.5, 0.61], 640: [0.52 + 0.04 * seed, 0.6], 1200: [0.5, 0.57]}
-    return [Check("points", [[0.0], [1.0]], "test", n, _scored(each)) for n, each in accuracies.items()]
-
-
-def _scored(accuracies: list[float]) -> dict[str, list[float]]:
-    return {"accuracy": accuracies, "nll": [1.0] * len(accuracies)}
 
 
 def without(examples: Examples | None, place: int) -> Examples:
