@@ -70,7 +70,7 @@ def words(figure: Figure) -> list[str]:
 def changed(folder: Path, to: Path, **fields) -> Path:
     """Copy a run with another evaluation."""
     shutil.copytree(folder, to)
-    dataclasses.replace(Evaluation.load(folder), **fields).write(to)
+    dataclasses.replace(Evaluation.load(folder), **fields).save(to)
     return to
 
 
