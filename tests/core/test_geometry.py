@@ -139,6 +139,7 @@ def test_numbers_that_are_not_finite_give_no_warning(bad):
     value.backward()
     assert not value.isfinite()
     assert not vertices.grad.isfinite().all()
+    (torch.inf * cos2([nn.Parameter(torch.eye(2))])).backward()
 
 
 # Of large matrices the gradient is made late
