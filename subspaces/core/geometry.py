@@ -22,6 +22,7 @@ _REAL: dict[torch.dtype, tuple[Any, Any]] = {  # with the smallest number, which
 
 Pair = Tensor | tuple[int, int]
 """Which two of several rows: int64 [2], or numbers where they are at hand."""
+_transforming: Callable[[], bool] = _compat.private("_C._are_functorch_transforms_active", lambda: True)
 
 
 class Distances(NamedTuple):
@@ -157,10 +158,9 @@ _closed: Callable[[Tensor, int, int], Tensor] = _Cos2.apply
 def cos2(rows: Sequence[Tensor], chosen: Pair | None = None) -> Tensor:
     """Return cos^2 = <a, b>^2 / (|a|^2 |b|^2) of two vectors, in pieces [2, n] or chosen from [m, n]; 0 if one is 0."""
     first, compiling = rows[0], torch.compiler.is_compiling()
-    if len(rows) == 1 and type(first) is nn.Parameter and first.is_cpu and first.dtype in _REAL and not compiling:
-        at_hand = not (isinstance(chosen, Tensor) or _compat.is_transformed(first) or _compat.is_tracing())
-        if at_hand:
-            return _closed(first, *(sorted(chosen) if chosen else (0, 1)))
+    closed = len(rows) == 1 and type(first) is nn.Parameter and first.is_cpu and first.dtype in _REAL
+    if closed and not (compiling or isinstance(chosen, Tensor) or _transforming() or _compat.is_tracing()):
+        return _closed(first, *(sorted(chosen) if chosen else (0, 1)))
     products: list[tuple[Tensor, ...]] = []
     with exactly(first.device):
         for row in rows:

@@ -132,6 +132,12 @@ def test_closed_form_has_gradients_of_its_own_and_may_be_used_twice(m, pair):
     assert_close(found[:2], found[2:])
 
 
+def test_inside_a_transform_vertices_are_as_any_tensor():
+    vertices = nn.Parameter(rows(6)[0])
+    found = torch.vmap(lambda scale: scale * cos2([vertices]))(torch.tensor([1.0, 2.0]))
+    assert_close(found, torch.tensor([1.0, 2.0]) * cos2([vertices]))
+
+
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
 def test_numbers_that_are_not_finite_give_no_warning(bad):
     vertices = nn.Parameter(torch.tensor([[1.0, bad], [2.0, 3.0]]))
