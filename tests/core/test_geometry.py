@@ -182,15 +182,19 @@ def test_late_gradients_have_gradients_and_work_side_by_side(m, pair, monkeypatc
     assert_close(several.grad, found)
 
 
-def test_a_late_gradient_comes_after_that_of_the_network(monkeypatch):
+@pytest.mark.parametrize(
+    ("kind", "function", "otherwise"),
+    [(nn.Parameter, geometry._Cos2, ["penalty", "network"]), (Tensor.requires_grad_, geometry._Late, ["network"])],
+)
+def test_a_late_gradient_comes_after_that_of_the_network(kind, function, otherwise, monkeypatch):
     """Also where the penalty is the last thing that was computed, with which autograd would begin."""
     made: list[str] = []
-    backward = geometry._Late.backward
-    monkeypatch.setattr(geometry._Late, "backward", lambda *given: (made.append("penalty"), backward(*given))[1])
-    for large, expected in ((10**9, ["network"]), (1, ["network", "penalty"])):
+    backward = function.backward
+    monkeypatch.setattr(function, "backward", lambda *given: (made.append("penalty"), backward(*given))[1])
+    for large, expected in ((10**9, otherwise), (1, ["network", "penalty"])):
         monkeypatch.setattr(geometry, "LARGE", large)
         made.clear()
-        omega = rows(8)[0].requires_grad_()
+        omega = kind(rows(8)[0])
         weights = mix(torch.tensor([0.5, 0.5]), omega)
         weights.register_hook(lambda _: made.append("network"))
         (weights.sin().sum() + cos2([omega])).backward()
