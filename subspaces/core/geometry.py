@@ -1,5 +1,6 @@
 """Mixing vertices, and the angles and distances between them."""
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
@@ -13,7 +14,6 @@ from subspaces.core import _compat, distributed
 LARGE = 2**22  # numbers of a matrix from which its gradient is made late
 PART = 2**18  # numbers of it that are made at a time on a CPU, so that what lies between stays in its cache
 _HALF = (torch.float16, torch.bfloat16)
-ONE_THREAD = 2**15  # numbers that torch sums in one thread, and then in the same order one row at a time or both
 _REAL: dict[torch.dtype, tuple[Any, Any]] = {  # with the smallest number, which changes nothing but a norm of 0
     torch.float32: (np.float32, np.finfo(np.float32).tiny),
     torch.float64: (np.float64, np.finfo(np.float64).tiny),
@@ -22,6 +22,7 @@ _REAL: dict[torch.dtype, tuple[Any, Any]] = {  # with the smallest number, which
 
 Pair = Tensor | tuple[int, int]
 """Which two of several rows: int64 [2], or numbers where they are at hand."""
+_transforming: Callable[[], bool] = _compat.private("_C._are_functorch_transforms_active", lambda: True)
 
 
 class Distances(NamedTuple):
@@ -114,21 +115,19 @@ class _Cos2(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, first: int, second: int) -> Tensor:
-        pair = rows if len(rows) == 2 else rows[first : second + 1 : second - first]
-        a, b = pair.unbind()
-        if rows.shape[1] <= ONE_THREAD:
-            (aa, ab), bb = (pair * a).sum(1).tolist(), (b * b).sum().item()
-        else:
-            ab, aa, bb = (a * b).sum().item(), (a * a).sum().item(), (b * b).sum().item()
+        every = rows.unbind()
+        a, b = every[first], every[second]
+        ab, aa, bb = (a * b).sum().item(), (a * a).sum().item(), (b * b).sum().item()
         ctx.save_for_backward(rows)
         if rows.numel() >= LARGE:
             _compat.run_last(ctx)
         real, tiny = _REAL[rows.dtype]
-        with np.errstate(all="ignore"):
-            ab, p, q = real(ab), real(aa) + tiny, real(bb) + tiny
-            u, v = ab / p, ab / q
-            ctx.known = first, second, u, v, p, q
-            return torch.full((), float(u * v), dtype=rows.dtype)
+        if not math.isfinite(aa + bb):
+            real, tiny = float, float(tiny)  # whose infinities give no warnings
+        ab, p, q = real(ab), real(aa) + tiny, real(bb) + tiny
+        u, v = ab / p, ab / q
+        ctx.known = first, second, u, v, p, q
+        return torch.full((), float(u * v), dtype=rows.dtype)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
@@ -136,11 +135,14 @@ class _Cos2(torch.autograd.Function):
         if torch.is_grad_enabled():  # create_graph=True
             value = _cos2(*_products(rows, (first, second)))
             return *torch.autograd.grad(value, rows, gradient, create_graph=True), None, None
-        with np.errstate(all="ignore"):
-            g = type(u)(gradient.item())
-            of_u, of_v = g * v, g * u
-            of_ab, of_aa, of_bb = of_v / q + of_u / p, -of_u * (u / p), -of_v * (v / q)
-            factors = torch.from_numpy(np.array([[2 * of_aa, of_ab], [of_ab, 2 * of_bb]]))
+        g = gradient.item()
+        if math.isfinite(g):
+            g = type(u)(g)
+        else:
+            u, v, p, q = float(u), float(v), float(p), float(q)
+        of_u, of_v = g * v, g * u
+        of_ab, of_aa, of_bb = of_v / q + of_u / p, -of_u * (u / p), -of_v * (v / q)
+        factors = torch.from_numpy(np.array([[2 * of_aa, of_ab], [of_ab, 2 * of_bb]], _REAL[rows.dtype][0]))
         with exactly(rows.device):
             if len(rows) == 2:
                 return factors @ rows, None, None
@@ -156,10 +158,9 @@ _closed: Callable[[Tensor, int, int], Tensor] = _Cos2.apply
 def cos2(rows: Sequence[Tensor], chosen: Pair | None = None) -> Tensor:
     """Return cos^2 = <a, b>^2 / (|a|^2 |b|^2) of two vectors, in pieces [2, n] or chosen from [m, n]; 0 if one is 0."""
     first, compiling = rows[0], torch.compiler.is_compiling()
-    if len(rows) == 1 and type(first) is nn.Parameter and first.is_cpu and first.dtype in _REAL and not compiling:
-        at_hand = not (isinstance(chosen, Tensor) or _compat.is_transformed(first) or _compat.is_tracing())
-        if at_hand:
-            return _closed(first, *(sorted(chosen) if chosen else (0, 1)))
+    closed = len(rows) == 1 and type(first) is nn.Parameter and first.is_cpu and first.dtype in _REAL
+    if closed and not (compiling or isinstance(chosen, Tensor) or _transforming() or _compat.is_tracing()):
+        return _closed(first, *(sorted(chosen) if chosen else (0, 1)))
     products: list[tuple[Tensor, ...]] = []
     with exactly(first.device):
         for row in rows:

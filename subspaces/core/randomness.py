@@ -118,7 +118,10 @@ def uniform(state: Tensor, size: tuple[int, ...] = ()) -> Tensor:
     """Return float32 numbers of shape `size`, uniform on [0, 1), and advance `state` in place."""
     count = math.prod(size)
     if count <= FEW and _is_readable(state):
-        return torch.from_numpy(np.array(_few(state, count), np.float32).reshape(size))
+        found = _few(state, count)
+        if count == 1:  # what a step draws, most often
+            return torch.full(size, found[0], dtype=torch.float32)
+        return torch.from_numpy(np.array(found, np.float32).reshape(size))
     word = torch.arange(count, device=state.device) + state[1]
     word = word * _signed(_INCREMENT) + state[0]
     for shift, multiplier in _ROUNDS:

@@ -132,6 +132,12 @@ def test_closed_form_has_gradients_of_its_own_and_may_be_used_twice(m, pair):
     assert_close(found[:2], found[2:])
 
 
+def test_inside_a_transform_vertices_are_as_any_tensor():
+    vertices = nn.Parameter(rows(6)[0])
+    found = torch.vmap(lambda scale: scale * cos2([vertices]))(torch.tensor([1.0, 2.0]))
+    assert_close(found, torch.tensor([1.0, 2.0]) * cos2([vertices]))
+
+
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
 def test_numbers_that_are_not_finite_give_no_warning(bad):
     vertices = nn.Parameter(torch.tensor([[1.0, bad], [2.0, 3.0]]))
@@ -139,6 +145,7 @@ def test_numbers_that_are_not_finite_give_no_warning(bad):
     value.backward()
     assert not value.isfinite()
     assert not vertices.grad.isfinite().all()
+    (torch.inf * cos2([nn.Parameter(torch.eye(2))])).backward()
 
 
 # Of large matrices the gradient is made late
@@ -175,15 +182,19 @@ def test_late_gradients_have_gradients_and_work_side_by_side(m, pair, monkeypatc
     assert_close(several.grad, found)
 
 
-def test_a_late_gradient_comes_after_that_of_the_network(monkeypatch):
+@pytest.mark.parametrize(
+    ("kind", "function", "otherwise"),
+    [(nn.Parameter, geometry._Cos2, ["penalty", "network"]), (Tensor.requires_grad_, geometry._Late, ["network"])],
+)
+def test_a_late_gradient_comes_after_that_of_the_network(kind, function, otherwise, monkeypatch):
     """Also where the penalty is the last thing that was computed, with which autograd would begin."""
     made: list[str] = []
-    backward = geometry._Late.backward
-    monkeypatch.setattr(geometry._Late, "backward", lambda *given: (made.append("penalty"), backward(*given))[1])
-    for large, expected in ((10**9, ["network"]), (1, ["network", "penalty"])):
+    backward = function.backward
+    monkeypatch.setattr(function, "backward", lambda *given: (made.append("penalty"), backward(*given))[1])
+    for large, expected in ((10**9, otherwise), (1, ["network", "penalty"])):
         monkeypatch.setattr(geometry, "LARGE", large)
         made.clear()
-        omega = rows(8)[0].requires_grad_()
+        omega = kind(rows(8)[0])
         weights = mix(torch.tensor([0.5, 0.5]), omega)
         weights.register_hook(lambda _: made.append("network"))
         (weights.sin().sum() + cos2([omega])).backward()
