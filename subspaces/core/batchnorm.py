@@ -322,8 +322,8 @@ def untracked(network: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def forgetting(network: nn.Module, batches: int) -> Iterator[None]:
-    """Weigh one batch as so many: with momentum 1 - (1 - momentum)^batches.
+def counted_as(network: nn.Module, batches: int) -> Iterator[None]:
+    """Let one batch count as several in running statistics, with momentum 1 - (1 - momentum)^batches.
 
     Statistics of every tenth batch then follow the weights as quickly as those of every batch.
     """
@@ -339,19 +339,19 @@ def forgetting(network: nn.Module, batches: int) -> Iterator[None]:
             norm.momentum = momentum
 
 
-def _directly(function: Callable[..., Any], *args: Any) -> Any:
+def _call_directly(function: Callable[..., Any], *args: Any) -> Any:
     return function(*args)
 
 
-class Apart:
-    """Calls functions that `torch.compile` does not trace, once `begin` was called."""
+class Uncompiled:
+    """Calls functions outside of `torch.compile`, once `begin` was called: importing the compiler takes a second."""
 
-    run: Callable[..., Any] = staticmethod(_directly)
+    call: Callable[..., Any] = staticmethod(_call_directly)
 
     def begin(self) -> None:
-        """Keep the compiler out from here on; importing it takes a second, for those alone who need it."""
-        if self.run is _directly:
-            self.run = torch.compiler.disable(_directly)
+        """Keep functions that are called from here on out of the compiled program."""
+        if self.call is _call_directly:
+            self.call = torch.compiler.disable(_call_directly)
 
 
-apart = Apart()
+uncompiled = Uncompiled()

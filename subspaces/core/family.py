@@ -108,7 +108,7 @@ class Subspace(KeepingStatistics):
         self.register_buffer("rng", randomness.new_state(seed).to(next(iter(self.omega.values())).device))
         if statistics_every is not None:
             checks.whole("statistics_every", statistics_every, 1, 10**9, beside=", or None")
-            batchnorm.apart.begin()
+            batchnorm.uncompiled.begin()
         self.statistics_every = statistics_every
         self.begin_statistics(known=init == "point")
 
@@ -282,7 +282,7 @@ class Subspace(KeepingStatistics):
             self.check_call(alpha)
         before = self.look() if self._looking else None
         if self.training and self.statistics_every:
-            batchnorm.apart.run(self._refresh, (args, kwargs))  # it counts
+            batchnorm.uncompiled.call(self._refresh, (args, kwargs))  # it counts
         if features is None and type(samples) is int and samples == 1:
             output = self._run(self._weights(self._point(alpha), alpha is None, outside), args, kwargs)
         else:
@@ -322,7 +322,7 @@ class Subspace(KeepingStatistics):
         every = self.statistics_every or 1
         if self._calls == 1 or self._calls % every == 0:  # at once too, so that there are some from the beginning
             weights = self._weights(self.shape.midpoint().to(self._like), True)
-            with batchnorm.forgetting(self.template, every):
+            with batchnorm.counted_as(self.template, every):
                 functional.call(self.template, weights, *inputs, slots=self._slots)
             distributed.average_statistics(batchnorm.tracked(self.template).values(), self.mesh, counting=False)
             self.keep_statistics()
@@ -567,7 +567,7 @@ class Subspace(KeepingStatistics):
         super().__setstate__(state)  # type: ignore[no-untyped-call]
         self._prepare()
         if self.statistics_every is not None:  # in a process that has made no such family yet
-            batchnorm.apart.begin()
+            batchnorm.uncompiled.begin()
 
     def __getattr__(self, name: str) -> Any:
         try:
