@@ -173,7 +173,7 @@ def legend(
             made.remove()
         else:  # not even one column fits: long labels take two lines
             for text in made.get_texts():
-                text.set_text(wrapped(text.get_text(), width - 0.6))
+                text.set_text(wrapped(text.get_text(), width - 0.8))  # of which handles take so much
     figure.set_size_inches(width, height + made.get_window_extent().height / figure.dpi)
     return made
 
