@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import subspaces as ss
-from subspaces.core.devices import keep_memory
+from subspaces.core.memory import keep_memory
 from subspaces.experiments import data
 from subspaces.experiments.training.batches import evaluation_batches, training_batches
 from subspaces.experiments.training.environment import commit, processor

@@ -31,7 +31,7 @@ from timing import CLOCKS, Pace, Record, compared
 from torch import nn
 
 import subspaces as ss
-from subspaces.core.devices import keep_memory
+from subspaces.core.memory import keep_memory
 from subspaces.experiments.training.environment import commit, processor
 
 WARMUP = 3  # steps before anything is measured

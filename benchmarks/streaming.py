@@ -31,7 +31,7 @@ from subjects import SUBJECTS
 from timing import Record
 from torch import Tensor
 
-from subspaces.core.devices import keep_memory
+from subspaces.core.memory import keep_memory
 from subspaces.evaluation.images import decoding
 from subspaces.experiments.data import Files, StreamingLoader, folders
 from subspaces.experiments.training.environment import commit, environment

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 from subspaces import networks
 from subspaces.api import export, predict
 from subspaces.core.batchnorm import recalibrate
-from subspaces.core.devices import keep_memory
 from subspaces.core.distributed import distribute, reduce_theta
 from subspaces.core.ensemble import Ensemble
 from subspaces.core.family import Subspace
 from subspaces.core.features import Sampled
 from subspaces.core.files import FileError
+from subspaces.core.memory import keep_memory
 from subspaces.core.selection import Selection
 from subspaces.core.shapes import Bezier, Line, Point, Shape, Simplex
 from subspaces.core.storage import load, save

@@ -16,7 +16,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from subspaces.core import devices
+from subspaces.core import memory
 from subspaces.errors import ArgumentError, UserError
 from subspaces.experiments.data import DataWarning
 from subspaces.experiments.training import Execution, Stopped
@@ -70,10 +70,10 @@ class Group(TyperGroup):
             _fail(str(error) or type(error).__name__)
             raise typer.Exit(1) from None
         except Exception as error:
-            if not devices.ran_out(error):
+            if not memory.ran_out(error):
                 error.add_note(BUG)
                 raise
-            _fail(f"out of memory{devices.reason(error)}: {NEED_LESS}")
+            _fail(f"out of memory{memory.reason(error)}: {NEED_LESS}")
             raise typer.Exit(1) from None
 
 

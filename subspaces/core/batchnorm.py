@@ -2,9 +2,8 @@
 
 import copy
 import sys
-from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from itertools import chain, islice
 from operator import length_hint
@@ -14,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from subspaces.core import checks, distributed, nested, randomness
-from subspaces.core._compat import BatchNorm, InstanceNorm, NormBase
+from subspaces.core._compat import InstanceNorm, NormBase
 from subspaces.core.alpha import Alpha
 from subspaces.errors import ArgumentError
 
@@ -62,12 +61,16 @@ def recalibrate(
         forward: runs the module on a batch, `forward(module, batch)`, where the default does not fit
             your batches, such as `lambda net, batch: net(batch.x, batch.edge_index)`; of a family it gets the point.
         finite: refuse statistics that are not finite, such as those of images with NaN.
+
+    Example:
+        >>> net = recalibrate(family.midpoint(), train_loader, batches=100).eval()
     """
     for name, value in (("outside", outside), ("progress", progress), ("finite", finite)):
         checks.flag(name, value)
     if not isinstance(module, nn.Module):
         raise ArgumentError(f"recalibrate got {checks.shown(module)}: expected a network, an Ensemble or a Subspace")
-    family = _family(module)
+    inner: Any = distributed.unwrapped(module)
+    family = inner if distributed.is_family(inner) else None
     if family is None and alpha is not None:
         raise ArgumentError(f"alpha={alpha!r}: only a Subspace has points, this is a {type(module).__name__}")
     if family is not None:
@@ -87,7 +90,8 @@ def recalibrate(
         _average_over_ranks(family, network, finite)
     else:
         call = module if family is None else partial(module, alpha=alpha, outside=outside)
-        _recompute(module, loader, batches, progress, partial(_run, module, call, forward), finite)
+        with _restoring(module, family), closing(_batches(loader, batches, progress)) as stream:
+            _recompute(module, (lambda batch: _run(module, call, forward, batch)), stream, finite)
     if family is not None:
         family.keep_statistics()
     return module
@@ -107,79 +111,59 @@ def renew(
         return
     others = (part for part in network.modules() if not isinstance(part, NormBase))
     kept = [(each, each.clone()) for part in others for each in part.buffers(recurse=False)]
-    device = next(each.device for norm in norms.values() for each in norm.buffers())
-    with _same_batches(statistics), randomness.seeded(seed, device):
-        recalibrate(network, statistics, batches=batches, forward=forward, finite=False)
+    loader: Any = statistics
+    with ExitStack() as stack:
+        if isinstance(generator := getattr(loader, "generator", None), torch.Generator):
+            stack.callback(generator.set_state, generator.get_state())
+        elif hasattr(loader, "state_dict") and hasattr(loader, "load_state_dict"):
+            stack.callback(loader.load_state_dict, copy.deepcopy(loader.state_dict()))
+        stack.enter_context(
+            randomness.seeded(seed, next(each.device for norm in norms.values() for each in norm.buffers()))
+        )
+        recalibrate(network, loader, batches=batches, forward=forward, finite=False)
     for buffer, value in kept:
         buffer.copy_(value)
 
 
-@contextmanager
-def _same_batches(loader: Any) -> Iterator[None]:
-    """Put a loader back to where it was."""
-    generator = getattr(loader, "generator", None)
-    if isinstance(generator, torch.Generator):
-        state: Any = generator.get_state()
-        restore: Callable[[Any], Any] = generator.set_state
-    elif hasattr(loader, "state_dict") and hasattr(loader, "load_state_dict"):
-        state, restore = copy.deepcopy(loader.state_dict()), loader.load_state_dict
-    else:
-        state, restore = None, lambda _: None
-    try:
-        yield
-    finally:
-        restore(state)
-
-
-def _family(module: nn.Module) -> Any:
-    """Return the family that a module is or wraps; None for any other network."""
-    inner = distributed.unwrapped(module)
-    return inner if distributed.is_family(inner) else None
-
-
 @torch.no_grad()
-def _recompute(
-    module: nn.Module,
-    loader: Iterable[Any],
-    batches: int | None,
-    progress: bool,
-    run: Callable[[Any], None],
-    finite: bool,
-) -> None:
+def _recompute(module: nn.Module, run: Callable[[Any], None], batches: Iterable[Any], finite: bool) -> None:
     """Let the statistics become the plain average over passes in train mode."""
-    norms = {name: part for name, part in module.named_modules() if isinstance(part, NormBase)}
-    with (
-        _restoring(module, list(norms.values())),
-        closing(_batches(loader, batches, progress)) as stream,
-        discounting_empty(module) as emptied,
-        _counting(norms.values()),
-    ):
-        module.train()
-        for norm in norms.values():
-            norm.reset_running_stats()
-            norm.momentum = None
-        for batch in stream:
+    norms = tracked(module)
+    module.train()
+    for norm in norms.values():
+        norm.reset_running_stats()
+        norm.momentum = 1.0 if isinstance(norm, InstanceNorm) else None
+    with _counting(norms.values()) as emptied:
+        for batch in batches:
             run(batch)
-        if emptied and not any(norm.num_batches_tracked for norm in norms.values()):
-            raise ArgumentError(NOTHING)
-        if finite:
-            _check_finite(norms)
+    if emptied and not any(norm.num_batches_tracked for norm in norms.values()):
+        raise ArgumentError(NOTHING)
+    if finite:
+        _check_finite(norms)
 
 
 @contextmanager
-def _counting(norms: Iterable[NormBase]) -> Iterator[None]:
-    """Let instance norms average as batch norms do with momentum=None; by themselves they do not count batches."""
-    counts: Counter[Any] = Counter()
+def _counting(norms: Iterable[NormBase]) -> Iterator[list[nn.Module]]:
+    """Count no empty batches, which have no mean and variance; yield the batch norms that got some.
 
-    def count(norm: Any, inputs: Any) -> None:
-        if norm.training and norm.track_running_stats and inputs[0].numel():
-            counts[norm] += 1
-            norm.num_batches_tracked += 1
-            norm.momentum = 1 / counts[norm]
+    Instance norms, which by themselves do not count, do so too, and average as batch norms do with momentum=None.
+    """
+    emptied: list[nn.Module] = []
 
-    hooks = [norm.register_forward_pre_hook(count) for norm in norms if isinstance(norm, InstanceNorm)]
+    def count(norm: Any, inputs: Any, output: Tensor) -> None:
+        if not norm.training or norm.num_batches_tracked is None:
+            return
+        if not isinstance(norm, InstanceNorm):
+            if not output.numel():
+                norm.num_batches_tracked.sub_(1)
+                emptied.append(norm)
+        elif output.numel():
+            norm.num_batches_tracked.add_(1)
+            norm.momentum = 1 / (1 + round(1 / norm.momentum))
+
+    hooks = [norm.register_forward_hook(count) for norm in norms]
     try:
-        yield
+        yield emptied
     finally:
         for hook in hooks:
             hook.remove()
@@ -210,11 +194,11 @@ def _check_finite(norms: Mapping[str, NormBase]) -> None:
 
 
 @contextmanager
-def _restoring(module: nn.Module, norms: list[NormBase]) -> Iterator[None]:
+def _restoring(module: nn.Module, family: Any) -> Iterator[None]:
     """Restore modes, momenta and settings, and statistics that were not renewed; after an error, all buffers."""
+    norms = tracked(module).values()
     modes = {part: part.training for part in module.modules()}
     momenta = {norm: norm.momentum for norm in norms}
-    family = _family(module)
     every = getattr(family, "statistics_every", None)
     buffers = {buffer: buffer.clone() for buffer in module.buffers()}
     old = list(buffers)
@@ -224,8 +208,9 @@ def _restoring(module: nn.Module, norms: list[NormBase]) -> Iterator[None]:
         yield
         old = [buffer for norm in norms if norm.num_batches_tracked == 0 for buffer in norm.buffers()]
     finally:
-        for buffer in old:
-            buffer.copy_(buffers[buffer])
+        with torch.no_grad():
+            for buffer in old:
+                buffer.copy_(buffers[buffer])
         for norm, momentum in momenta.items():
             norm.momentum = momentum
         for part, mode in modes.items():
@@ -338,25 +323,6 @@ def untracked(network: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def discounting_empty(network: nn.Module) -> Iterator[list[nn.Module]]:
-    """Let batch norms not count empty batches, which have no mean and variance; yield those that got some."""
-    emptied: list[nn.Module] = []
-
-    def discount(norm: nn.Module, inputs: Any, output: Tensor) -> None:
-        count = norm.num_batches_tracked if isinstance(norm, BatchNorm) else None  # instance norms do not count
-        if norm.training and count is not None and not output.numel():
-            count.sub_(1)
-            emptied.append(norm)
-
-    hooks = [norm.register_forward_hook(discount) for norm in tracked(network).values()]
-    try:
-        yield emptied
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-
-@contextmanager
 def forgetting(network: nn.Module, batches: int) -> Iterator[None]:
     """Weigh one batch as so many: with momentum 1 - (1 - momentum)^batches.
 
@@ -367,7 +333,7 @@ def forgetting(network: nn.Module, batches: int) -> Iterator[None]:
         if momentum is not None:  # else all batches weigh the same
             norm.momentum = 1 - (1 - momentum) ** batches
     try:
-        with discounting_empty(network):
+        with _counting(norm for norm in momenta if not isinstance(norm, InstanceNorm)):
             yield
     finally:
         for norm, momentum in momenta.items():

@@ -119,6 +119,7 @@ def reduce_theta(parallel: "DistributedDataParallel") -> "DistributedDataParalle
     families; its other parameters are averaged as ever. With `samples=s` a step moves s networks' numbers; from s = m
     on it is better to do without.
     """
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
     from torch.distributed.device_mesh import DeviceMesh
     from torch.nn.parallel import DistributedDataParallel
 
@@ -135,25 +136,19 @@ def reduce_theta(parallel: "DistributedDataParallel") -> "DistributedDataParalle
     if any(family.averaging is not None for family in families):
         raise ArgumentError("reduce_theta was called before for this family: once is enough")
     ours = {id(omega) for family in families for omega in family.omega.values()}
-    parallel.register_comm_hook(None, _averaging_others(ours, parallel.process_group))
+
+    def hook(state: object, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:  # type: ignore[name-defined]
+        if not all(id(parameter) in ours for parameter in bucket.parameters()):
+            return allreduce_hook(parallel.process_group, bucket)
+        done: torch.futures.Future[Tensor] = torch.futures.Future()
+        done.set_result(bucket.buffer())  # gradients of vertices are averaged already
+        return done
+
+    parallel.register_comm_hook(None, hook)
     mesh = DeviceMesh.from_group(parallel.process_group, families[0].device.type)
     for family in families:
         family.averaging = mesh
     return parallel
-
-
-def _averaging_others(ours: set[int], group: Any) -> Any:
-    """Return a hook that averages the gradients of a bucket, unless all are of vertices, which are averaged already."""
-    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
-
-    def hook(state: object, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:  # type: ignore[name-defined]
-        if not all(id(parameter) in ours for parameter in bucket.parameters()):
-            return allreduce_hook(group, bucket)
-        done: torch.futures.Future[Tensor] = torch.futures.Future()
-        done.set_result(bucket.buffer())
-        return done
-
-    return hook
 
 
 def is_family(module: Any) -> bool:
@@ -194,7 +189,7 @@ def columns(coefficients: Tensor, omega: Tensor) -> Tensor:
     if mesh is None:
         return coefficients
     if coefficients.requires_grad:
-        coefficients = _apply(_Same, coefficients, mesh, 1)
+        coefficients = _same(coefficients, mesh, 1)
     return coefficients if coefficients.ndim == 1 else _own(coefficients, mesh)
 
 
@@ -217,20 +212,13 @@ def cut(value: Tensor, like: Tensor) -> Tensor:
     return DTensor.from_local(piece, mesh, [Shard(1)], run_check=False, shape=value.shape, stride=(value.shape[1], 1))
 
 
-@torch.no_grad()
-def fill(value: Tensor, whole: Tensor) -> None:
-    """Write a tensor that all ranks have into one that may be cut over them."""
-    mesh = mesh_of(value)
-    local(value).copy_(whole if mesh is None else _own(whole, mesh))
-
-
 # What all ranks make together
 
 
 def gathered(piece: Tensor, omega: Tensor) -> Tensor:
     """Return the row whose piece each rank has, [n/W] -> [n]; its gradient is averaged over the ranks and cut."""
     mesh = mesh_of(omega)
-    return piece if mesh is None else _apply(_Gathered, piece, omega.shape[1], mesh)
+    return piece if mesh is None else _gather(piece, omega.shape[1], mesh)
 
 
 def row(value: Tensor, vertex: int) -> Tensor:
@@ -252,17 +240,12 @@ def collected(value: Tensor, keep: bool) -> Tensor:
 def total(sums: Tensor, omega: Tensor) -> Tensor:
     """Return the sum over the ranks of those of their columns; each gets the gradient of its own part."""
     mesh = mesh_of(omega)
-    return sums if mesh is None else _apply(_Total, sums, mesh)
+    return sums if mesh is None else _sum(sums, mesh)
 
 
 def averaged(row: Tensor, mesh: "DeviceMesh | None") -> Tensor:
     """Return a row that all ranks have, with a gradient that is averaged over them."""
-    return row if mesh is None or not row.requires_grad else _apply(_Same, row, mesh, mesh.size())
-
-
-def _apply(function: Any, *arguments: Any) -> Tensor:
-    result: Tensor = function.apply(*arguments)
-    return result
+    return row if mesh is None or not row.requires_grad else _same(row, mesh, mesh.size())
 
 
 class _Gathered(torch.autograd.Function):
@@ -309,6 +292,11 @@ class _Same(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> Any:
         return _reduced(gradients[0], ctx.mesh).div_(ctx.divisor), None, None
+
+
+_gather: Callable[..., Tensor] = _Gathered.apply
+_sum: Callable[..., Tensor] = _Total.apply
+_same: Callable[..., Tensor] = _Same.apply
 
 
 def _reduced(value: Tensor, mesh: "DeviceMesh") -> Tensor:

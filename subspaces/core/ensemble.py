@@ -14,12 +14,11 @@ from subspaces.errors import ArgumentError
 from subspaces.text import one_of
 
 Average = Literal["probabilities", "logits", "outputs", "sigmoid", "mixture"]
-PLAIN = (type(None), bool, int, str, bytes)
-"""Types that have no average, and are returned as they are where all members agree."""
 SELECT = (
     "pass select=, a function that takes a tensor, or a tuple, list, dict or dataclass of tensors, out of an output, "
     "for example select=lambda output: output[0]"
 )
+_PLAIN = (type(None), bool, int, str, bytes)  # they have no average, and are returned where all members agree
 
 
 class Gaussian(NamedTuple):
@@ -27,13 +26,6 @@ class Gaussian(NamedTuple):
 
     mean: Tensor
     variance: Tensor
-
-
-class Uncertainty(NamedTuple):
-    """How unsure an ensemble is, and how much of that is because its members differ."""
-
-    entropy: Tensor | None
-    disagreement: Tensor | None
 
 
 class Prediction(NamedTuple):
@@ -63,22 +55,14 @@ class Ensemble(nn.Module):
         dim: the dimension of the classes in a member's output.
         select: takes what is averaged out of a member's output, for example `lambda output: output[0]`, or
             `lambda output: (output.mean, output.log_variance.exp())` for a mixture.
-
         outputs: what the members return for "probabilities", "sigmoid" or "logits": "logits", "probabilities" or
             "log-probabilities". By default logits; what looks like probabilities at the first call is refused.
         output: what a call returns of averaged probabilities: "probabilities", or "log-probabilities",
             log 1/k sum_i p_i, which `nll_loss` and `cross_entropy` take.
 
-    Of an output with `logits` (an attribute or a key) these are the prediction. Of any other tuple, list, dict or
-    dataclass it is the one floating-point tensor; where there are several, such as the states of a recurrent network
-    or the latents of an autoencoder, `select=` says which, or average="outputs" averages them all as they are. The rest
-    comes back in a container of the same kind: scalars such as a loss are averaged plainly, and whole numbers, text and
-    None, which have no average, are taken as they are, if all members agree.
-
     Example:
-        >>> pair = Ensemble([net_a, net_b])
-        >>> probabilities = pair(images)
-        >>> unsure = pair.predict(images).entropy
+        >>> pair = Ensemble([net, other]).eval()
+        >>> pair(x), pair.predict(x).entropy
     """
 
     def __init__(
@@ -124,7 +108,7 @@ class Ensemble(nn.Module):
         if self.select is not None:
             outputs = [self.select(output) for output in outputs]
         if self.average == "mixture":
-            return stack([_gaussian(output) for output in outputs])
+            return _stacked([_gaussian(output) for output in outputs])
         if self.select is None:
             outputs = [logits(output) for output in outputs]
         if not isinstance(outputs[0], Tensor) and nested.children(outputs[0]) is None:
@@ -133,7 +117,7 @@ class Ensemble(nn.Module):
                 f"{source} a {type(outputs[0]).__name__}: {SELECT}; for an object with .mean and .variance "
                 "pass average='mixture'"
             )
-        return stack(outputs)
+        return _stacked(outputs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         outputs = self.outputs(*args, **kwargs)
@@ -162,12 +146,12 @@ class Ensemble(nn.Module):
         if self.average == "mixture":
             output = mixture(*members)
             entropy = torch.log(2 * math.pi * math.e * output.variance) / 2
-            return Prediction(output, members, entropy, spread(members.mean))
+            return Prediction(output, members, entropy, _spread(members.mean))
         self._check(members, (args, kwargs))
         if self.average == "logits" and isinstance(members, Tensor):
             _check_classes(members, (args, kwargs))
-        found = _each(self._uncertainty, members)
-        return Prediction(_each(self._mean, members), members, _part(found, 0), _part(found, 1))
+        averaged = _each(self._mean, members)
+        return Prediction(averaged, members, _each(self._entropy, members), _each(self._disagreement, members))
 
     def _check(self, outputs: Any, inputs: Any) -> None:
         """Refuse stacked outputs that cannot be averaged as asked for."""
@@ -187,39 +171,54 @@ class Ensemble(nn.Module):
             return
         if found and (self.average != "logits" or self.member_outputs):  # a mean of logits is one, whatever they are
             single = self.average == "sigmoid"
-            dim = -1 if single else class_dim(found[0], self.dim)
-            self._output_check(found[0], dim, single=single)
+            self._output_check(found[0], -1 if single else _class_dim(found[0], self.dim), single=single)
 
     def _mean(self, stacked: Tensor, prediction: bool) -> Tensor:
         """Return the average of one tensor of every member, [k, ...]."""
         if not prediction or self.average == "outputs" or (self.average == "logits" and not self.member_outputs):
-            return mean(stacked)
+            return _mean(stacked)
         if self.average == "logits" or self.output == "log-probabilities":
             logs = self._log_probabilities(stacked)
-            return mean(logs) if self.average == "logits" else logs.logsumexp(0) - math.log(len(logs))
-        return mean(self._probabilities(stacked))
+            return _mean(logs) if self.average == "logits" else logs.logsumexp(0) - math.log(len(logs))
+        return _mean(self._probabilities(stacked))
 
     def _log_probabilities(self, stacked: Tensor) -> Tensor:
         """Return the log-probabilities of each member; of single numbers those of the second class."""
         exact = wide(stacked)
         if self.average == "sigmoid":
             return to_log_pair(exact, self.member_outputs)[..., 1]
-        return to_log_probabilities(exact, self.member_outputs, class_dim(stacked, self.dim))
+        return to_log_probabilities(exact, self.member_outputs, _class_dim(stacked, self.dim))
 
     def _probabilities(self, stacked: Tensor) -> Tensor:
         """Return the probabilities of each member; of single numbers those of the second class."""
-        if self.member_outputs in (None, "logits"):
-            single = self.average == "sigmoid"
-            return wide(stacked).sigmoid() if single else softmax(stacked, self.dim)
         exact = wide(stacked)
-        return exact.exp() if self.member_outputs == "log-probabilities" else exact
-
-    def _uncertainty(self, stacked: Tensor, prediction: bool) -> Uncertainty:
-        if not prediction or self.average == "outputs":
-            return Uncertainty(None, spread(stacked) if stacked.is_floating_point() else None)
+        if self.member_outputs == "probabilities":
+            return exact
+        if self.member_outputs == "log-probabilities":
+            return exact.exp()
         if self.average == "sigmoid":
-            return uncertainty(to_log_pair(wide(stacked), self.member_outputs).exp(), -1)
-        return uncertainty(self._probabilities(stacked), self.dim)
+            return exact.sigmoid()
+        return exact.softmax(_class_dim(stacked, self.dim), dtype=exact.dtype)
+
+    def _entropy(self, stacked: Tensor, prediction: bool) -> Tensor | None:
+        if not prediction or self.average == "outputs":
+            return None
+        probabilities, dim = self._classes(stacked)
+        return torch.special.entr(probabilities.mean(0)).sum(dim)
+
+    def _disagreement(self, stacked: Tensor, prediction: bool) -> Tensor | None:
+        if not prediction or self.average == "outputs":
+            return _spread(stacked) if stacked.is_floating_point() else None
+        probabilities, dim = self._classes(stacked)
+        total = torch.special.entr(probabilities.mean(0)).sum(dim)
+        within = torch.special.entr(probabilities).sum(dim).mean(0)
+        return (total - within).clamp(min=0)  # by rounding it may be below
+
+    def _classes(self, stacked: Tensor) -> tuple[Tensor, int]:
+        """Return the probabilities of all classes of each member, and where these lie, from the end."""
+        if self.average == "sigmoid":
+            return to_log_pair(wide(stacked), self.member_outputs).exp(), -1
+        return self._probabilities(stacked), self.dim - stacked.ndim + 1 if self.dim >= 0 else self.dim
 
     def extra_repr(self) -> str:
         return f"average={self.average!r}"
@@ -246,12 +245,20 @@ def _check_classes(prediction: Tensor, inputs: Any) -> None:
         )
 
 
-def _part(value: Any, index: int) -> Any:
-    """Return one part of every `Uncertainty` in a container."""
-    if isinstance(value, Uncertainty):
-        return value[index]
-    inner = nested.children(value)
-    return value if inner is None else nested.rebuild(value, [_part(each, index) for each in inner])
+def _class_dim(stacked: Tensor, dim: int) -> int:
+    """Return where the classes lie in stacked outputs, from `dim`, where they lie in those of one member."""
+    shape = tuple(stacked.shape[1:])
+    if shape and not -len(shape) <= dim < len(shape):
+        raise ArgumentError(
+            f"dim={dim}: expected a dimension of what the members return, of shape {shape}; pass another"
+        )
+    if not shape or shape[dim] == 1:
+        raise ArgumentError(
+            f"the members return a tensor of shape {shape}, and the softmax over dim={dim}, of size 1, is 1 for every "
+            "input: pass average='outputs' for numbers, 'mixture' for a mean and a variance, 'sigmoid' for the one "
+            "logit of two classes, or another dim="
+        )
+    return dim + 1 if dim >= 0 else dim
 
 
 def _gaussian(output: Any) -> Gaussian:
@@ -271,9 +278,6 @@ def _gaussian(output: Any) -> Gaussian:
     return Gaussian(mean, variance.reshape(mean.shape))
 
 
-# Averages of outputs, stacked as [k, ...]
-
-
 def moments(output: Any) -> tuple[Any, Any]:
     """Return the mean and the variance that a network predicts, None for what it does not.
 
@@ -288,7 +292,10 @@ def moments(output: Any) -> tuple[Any, Any]:
     return output, None
 
 
-def stack(outputs: list[Any]) -> Any:
+# Averages of outputs, stacked as [k, ...]
+
+
+def _stacked(outputs: list[Any]) -> Any:
     """Return outputs of one form as one, with each tensor in it stacked: [k, ...]."""
     first, forms = outputs[0], [_form(output) for output in outputs]
     for form in forms:
@@ -302,7 +309,7 @@ def stack(outputs: list[Any]) -> Any:
     if inner is None:
         return first
     columns = zip(*(nested.children(output) or [] for output in outputs), strict=True)
-    return nested.rebuild(first, [stack(list(column)) for column in columns])
+    return nested.rebuild(first, [_stacked(list(column)) for column in columns])
 
 
 def _form(value: Any) -> str:
@@ -316,12 +323,12 @@ def _form(value: Any) -> str:
         return f"{kind} of {len(value)}"
     if isinstance(value, float) or dataclasses.is_dataclass(value):
         return kind
-    if not isinstance(value, PLAIN):
+    if not isinstance(value, _PLAIN):
         raise ArgumentError(f"the members return {kind}, which has no average: {SELECT}")
     return repr(value)
 
 
-def mean(stacked: Tensor) -> Tensor:
+def _mean(stacked: Tensor) -> Tensor:
     """Return the mean of the members in float32 at least; whole numbers as they are, where all members agree."""
     if stacked.is_floating_point() or stacked.is_complex():
         return wide(stacked).mean(0)
@@ -333,31 +340,10 @@ def mean(stacked: Tensor) -> Tensor:
     return stacked[0]
 
 
-def wide(value: Tensor) -> Tensor:
-    """Return a tensor in float32 at least: three digits are too few for an average."""
-    return value.float() if value.dtype in (torch.float16, torch.bfloat16) else value
-
-
-def class_dim(stacked: Tensor, dim: int) -> int:
-    """Return where the classes lie in stacked outputs, from `dim`, where they lie in those of one member."""
-    shape = tuple(stacked.shape[1:])
-    if shape and not -len(shape) <= dim < len(shape):
-        raise ArgumentError(
-            f"dim={dim}: expected a dimension of what the members return, of shape {shape}; pass another"
-        )
-    if not shape or shape[dim] == 1:
-        raise ArgumentError(
-            f"the members return a tensor of shape {shape}, and the softmax over dim={dim}, of size 1, is 1 for every "
-            "input: pass average='outputs' for numbers, 'mixture' for a mean and a variance, 'sigmoid' for the one "
-            "logit of two classes, or another dim="
-        )
-    return dim + 1 if dim >= 0 else dim
-
-
-def softmax(stacked: Tensor, dim: int) -> Tensor:
-    """Return the probabilities of each member, where `dim` is the dimension of the classes in one member's logits."""
-    exact = wide(stacked)
-    return exact.softmax(class_dim(stacked, dim), dtype=exact.dtype)
+def _spread(means: Tensor) -> Tensor:
+    """Return the variance of the members around their mean: 1/k sum_i (mu_i - mu)²."""
+    exact = wide(means)
+    return (exact - exact.mean(0)).abs().square().mean(0)
 
 
 def mixture(means: Tensor, variances: Tensor) -> Gaussian:
@@ -366,22 +352,9 @@ def mixture(means: Tensor, variances: Tensor) -> Gaussian:
     mu = 1/k sum_i mu_i and 1/k sum_i (sigma_i² + mu_i²) - mu², as 1/k sum_i sigma_i² + 1/k sum_i (mu_i - mu)², which
     loses no digits where means are large.
     """
-    mu = mean(means)
-    return Gaussian(mu, mean(variances) + spread(means))
+    return Gaussian(_mean(means), _mean(variances) + _spread(means))
 
 
-def spread(means: Tensor) -> Tensor:
-    """Return the variance of the members around their mean: 1/k sum_i (mu_i - mu)²."""
-    exact = wide(means)
-    return (exact - exact.mean(0)).abs().square().mean(0)
-
-
-def uncertainty(probabilities: Tensor, dim: int) -> Uncertainty:
-    """Return H[p] of the mean p = 1/k sum_i p_i, and H[p] - 1/k sum_i H[p_i], where H[p] = - sum_c p_c log p_c.
-
-    `dim` is the dimension of the classes in one member's probabilities.
-    """
-    last = dim - probabilities.ndim + 1 if dim >= 0 else dim
-    total = torch.special.entr(probabilities.mean(0)).sum(last)
-    within = torch.special.entr(probabilities).sum(last).mean(0)
-    return Uncertainty(total, (total - within).clamp(min=0))  # by rounding it may be below
+def wide(value: Tensor) -> Tensor:
+    """Return a tensor in float32 at least: three digits are too few for an average."""
+    return value.float() if value.dtype in (torch.float16, torch.bfloat16) else value

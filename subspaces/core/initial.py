@@ -9,7 +9,7 @@ from torch.nn.parameter import is_lazy
 from torch.nn.utils.parametrize import ParametrizationList
 from torch.nn.utils.spectral_norm import SpectralNorm
 
-from subspaces.core import _compat, checks, devices, functional
+from subspaces.core import _compat, checks, functional, memory
 from subspaces.core.shapes import Shape
 from subspaces.errors import ArgumentError
 
@@ -76,10 +76,10 @@ def _check_memory(module: nn.Module, count: int) -> None:
     """Refuse more rows and networks than the machine could ever hold, before they are made one by one."""
     weights = [p for p in module.parameters() if p.requires_grad and p.device.type == "cpu"]
     needed = count * sum(p.numel() * p.element_size() for p in weights)  # a row of Omega for each vertex, and networks
-    if count > 4 and needed > devices.total():
+    if count > 4 and needed > memory.total():
         raise MemoryError(
             f"vertices of {sum(p.numel() for p in weights):,} weights need {needed / 1e9:.3g} GB of the "
-            f"{devices.total() / 1e9:.3g} that there are: choose a shape with fewer vertices"
+            f"{memory.total() / 1e9:.3g} that there are: choose a shape with fewer vertices"
         )
 
 

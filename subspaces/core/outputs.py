@@ -13,10 +13,8 @@ from subspaces.errors import ArgumentError
 from subspaces.text import nearest
 
 Outputs = Literal["logits", "probabilities", "log-probabilities"]
-ENOUGH = 8
-"""How many numbers in [0, 1], each alone, are no coincidence."""
-TOLERANCE = 1e-3
-"""How far the sum of a row of probabilities may be from one, by rounding; ten times as far in half precision."""
+_ENOUGH = 8  # so many numbers in [0, 1], each alone, are no coincidence
+_TOLERANCE = 1e-3  # of the sum of a row of probabilities; ten times as much in half precision
 
 
 def to_outputs(name: str, value: Any) -> Outputs:
@@ -44,11 +42,22 @@ def prediction(output: Any, expected: str = "logits, or an output with .logits")
     return found
 
 
-def are_probabilities(value: Tensor, dim: int = -1) -> bool:
-    """Return whether all rows along `dim` lie in [0, 1] and sum to one."""
-    exact = value.double()
-    tolerance = TOLERANCE if value.dtype in (torch.float32, torch.float64) else 10 * TOLERANCE
-    return bool(((exact >= 0) & (exact <= 1)).all()) and bool(((exact.sum(dim) - 1).abs() <= tolerance).all())
+def to_log_probabilities(value: Tensor, outputs: Outputs | None, dim: int = -1) -> Tensor:
+    """Return log-probabilities, from outputs whose classes lie along `dim`."""
+    if outputs == "probabilities":
+        return value.log()
+    return value if outputs == "log-probabilities" else F.log_softmax(value, dim)
+
+
+def to_log_pair(value: Tensor, outputs: Outputs | None) -> Tensor:
+    """Return log(1 - p) and log p of outputs that each stand for the second of two classes: [...] -> [..., 2]."""
+    if outputs == "probabilities":
+        pair = torch.log1p(-value), value.log()
+    elif outputs == "log-probabilities":
+        pair = torch.log(-torch.expm1(value)), value
+    else:
+        pair = F.logsigmoid(-value), F.logsigmoid(value)
+    return torch.stack(pair, -1)
 
 
 class OutputCheck:
@@ -76,7 +85,7 @@ class OutputCheck:
         rows = rows[rows.isfinite().all(-1)]
         if not rows.numel():
             return
-        found = self._are_probabilities(rows) if single else are_probabilities(rows)
+        found = self._are_probabilities(rows) if single else _sum_to_one(rows)
         if found is not None:
             self.done = True
             self._judge(found, single)
@@ -87,7 +96,7 @@ class OutputCheck:
         self._low, self._high = min(self._low, float(numbers.min())), max(self._high, float(numbers.max()))
         if self._low < 0 or self._high > 1:
             return False
-        return True if self._seen >= ENOUGH and self._low < self._high else None
+        return True if self._seen >= _ENOUGH and self._low < self._high else None
 
     def _judge(self, found: bool, single: bool) -> None:
         range_, function = ("numbers in [0, 1]", "sigmoid") if single else ("rows in [0, 1] that sum to one", "softmax")
@@ -104,19 +113,8 @@ class OutputCheck:
             )
 
 
-def to_log_probabilities(value: Tensor, outputs: Outputs | None, dim: int = -1) -> Tensor:
-    """Return log-probabilities, from outputs whose classes lie along `dim`."""
-    if outputs == "probabilities":
-        return value.log()
-    return value if outputs == "log-probabilities" else F.log_softmax(value, dim)
-
-
-def to_log_pair(value: Tensor, outputs: Outputs | None) -> Tensor:
-    """Return log(1 - p) and log p of outputs that each stand for the second of two classes: [...] -> [..., 2]."""
-    if outputs == "probabilities":
-        pair = torch.log1p(-value), value.log()
-    elif outputs == "log-probabilities":
-        pair = torch.log(-torch.expm1(value)), value
-    else:
-        pair = F.logsigmoid(-value), F.logsigmoid(value)
-    return torch.stack(pair, -1)
+def _sum_to_one(rows: Tensor) -> bool:
+    """Return whether all rows lie in [0, 1] and sum to one, up to rounding."""
+    exact = rows.double()
+    tolerance = _TOLERANCE if rows.dtype in (torch.float32, torch.float64) else 10 * _TOLERANCE
+    return bool(((exact >= 0) & (exact <= 1)).all()) and bool(((exact.sum(-1) - 1).abs() <= tolerance).all())

@@ -17,16 +17,27 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from subspaces.core import checks, distributed, files, shapes
+from subspaces.core import checks, distributed, files
 from subspaces.core.family import Subspace
-from subspaces.core.files import FileError
+from subspaces.core.files import DamageError, FileError
 from subspaces.core.initial import Factory
 from subspaces.core.layout import trainable
 from subspaces.core.optimizer_groups import GetGroups
-from subspaces.core.shapes import Shape
+from subspaces.core.shapes import Bezier, Line, Point, Shape, Simplex
 from subspaces.errors import ArgumentError
 
 FORMAT, VERSION = "subspaces", "3"
+REMEDY = "use another copy"
+_SHAPES: dict[str, type[Shape]] = {kind.__name__: kind for kind in (Bezier, Line, Point, Simplex)}
+_HEADER: dict[str, type] = {
+    "shape": dict,
+    "layerwise": bool,
+    "penalised": list,
+    "groups": dict,
+    "options": list,
+    "calibrated": bool,
+    "frozen": dict,
+}
 
 
 def save(module: nn.Module, path: str | os.PathLike[str], shared: bool = True) -> str:
@@ -52,7 +63,7 @@ def write(module: nn.Module, path: str | os.PathLike[str], shared: bool, notes: 
     tensors: dict[str, Tensor] = {}
     for name, value in _tensors(family):  # all ranks gather them, and one keeps them
         if name not in frozen and distributed.is_first(family.mesh):
-            tensors |= files.stored({name: value})
+            tensors[name] = value.detach().cpu()
     header = {
         **notes,
         "format": FORMAT,
@@ -82,22 +93,23 @@ def load(
     """
     header, tensors = read(path, verify=verify)
     try:
-        described, layerwise, penalised, groups, options, calibrated, frozen = _described(header)
-        shape = _shape(described, shape, path)
+        found = _parsed(header)
+        shape = _shape(found["shape"], shape, path)
         _check_count(shape, tensors, path)
-        get_groups = _getting(groups, options)
-    except files.DamageError as error:
-        raise FileError(f"{path} is damaged ({error}): use another copy") from None
+        get_groups = _group_maker(found["groups"], found["options"])
+    except DamageError as error:
+        raise files.damaged(Path(path), error, REMEDY) from None
     family = Subspace(
         network,
         shape,
-        layerwise,
+        found["layerwise"],
         init="point",
         offset=0.0,
-        penalised=lambda name, _: name in penalised,
+        penalised=lambda name, _: name in found["penalised"],
         groups=get_groups,
         seed=0,
     )
+    frozen = found["frozen"]
     if frozen:
         _check_frozen(frozen, _frozen(family), path)
     places = {name: place for name, place in _tensors(family) if name not in frozen}
@@ -105,7 +117,7 @@ def load(
     with torch.no_grad():
         for name, place in places.items():
             place.copy_(tensors[name])
-    family.keep_statistics(known=calibrated)
+    family.keep_statistics(known=found["calibrated"])
     return family
 
 
@@ -126,8 +138,8 @@ def read(path: str | os.PathLike[str], verify: bool = True) -> tuple[dict[str, s
             )
         if verify:
             files.check(header, tensors)
-    except files.DamageError as error:
-        raise FileError(f"{path} is damaged ({error}): use another copy") from None
+    except DamageError as error:
+        raise files.damaged(place, error, REMEDY) from None
     return header, tensors
 
 
@@ -145,9 +157,13 @@ def _tensors(family: Subspace) -> Iterator[tuple[str, Tensor]]:
 
 
 def _frozen(family: Subspace) -> dict[str, str]:
-    """Return the fingerprint of each frozen parameter by its name in a file."""
-    frozen = {name: value for name, value in _shared(family).items() if isinstance(value, nn.Parameter)}
-    return {f"shared.{name}": files.fingerprint(name, value) for name, value in frozen.items()}
+    """Return shape, dtype and checksum of each frozen parameter by its name in a file."""
+    found = {}
+    for name, value in _shared(family).items():
+        if isinstance(value, nn.Parameter):
+            content = files.checksum({}, {name: value.detach().cpu().contiguous()})
+            found[f"shared.{name}"] = f"{tuple(value.shape)} {value.dtype}, checksum {content}"
+    return found
 
 
 def _shared(family: Subspace) -> dict[str, Any]:
@@ -166,34 +182,25 @@ def _check_target(target: Path) -> None:
 # The header
 
 
-def _ours(name: str) -> type[Shape] | None:
-    """Return the shape of that name among those of this package."""
-    kind = vars(shapes).get(name)
-    return kind if isinstance(kind, type) and issubclass(kind, Shape) else None
-
-
 def _describe(shape: Shape) -> dict[str, Any]:
     """Return name and fields as they come back from JSON; a shape of the user's that has the name of ours is custom."""
     name = type(shape).__name__
-    kind = name if _ours(name) is type(shape) else f"custom {name}"
+    kind = name if _SHAPES.get(name) is type(shape) else f"custom {name}"
     described: dict[str, Any] = json.loads(json.dumps({"type": kind, **dataclasses.asdict(shape)}))
     return described
 
 
-def _described(header: Mapping[str, str]) -> list[Any]:
-    """Return shape, layerwise, penalised, groups, options, calibrated and frozen of a header."""
-    kinds = {"shape": dict, "layerwise": bool, "penalised": list, "groups": dict}
-    kinds |= {"options": list, "calibrated": bool, "frozen": dict}
-    found: list[Any] = []
-    for name, kind in kinds.items():
+def _parsed(header: Mapping[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, kind in _HEADER.items():
         try:
             value = json.loads(header[name])
         except (KeyError, ValueError, RecursionError):
             value = None
         if not isinstance(value, kind):
             given = str(header.get(name))[:40]
-            raise files.DamageError(f"its header's {name!r} is {given!r}, expected a {kind.__name__}")
-        found.append(value)
+            raise DamageError(f"its header's {name!r} is {given!r}, expected a {kind.__name__}")
+        found[name] = value
     return found
 
 
@@ -207,23 +214,23 @@ def _shape(described: dict[str, Any], given: Shape | None, path: str | os.PathLi
             )
         return given
     fields = dict(described)
-    kind = _ours(str(fields.pop("type", None)))
+    kind = _SHAPES.get(str(fields.pop("type", None)))
     if kind is None:
         raise FileError(f"{path} holds a family of shape {described}: pass it, load(path, network, shape=…)")
     try:
         return kind(**fields)
     except (TypeError, ValueError) as error:
-        raise files.DamageError(f"its header's shape is {described}: {error}") from None
+        raise DamageError(f"its header's shape is {described}: {error}") from None
 
 
-def _getting(labels: dict[str, str], options: list[dict[str, Any]]) -> GetGroups | None:
+def _group_maker(labels: dict[str, str], options: list[dict[str, Any]]) -> GetGroups | None:
     """Return a function that makes the optimiser groups of a file; None if `groups=` made none."""
     if not options:
         return None
     places = {f"group{index}": index for index in range(len(options))}
     strange = [label for label in labels.values() if label not in places]
     if strange or not all(isinstance(each, dict) and "params" not in each for each in options):
-        raise files.DamageError(f"its header has {len(options)} optimiser groups, and {strange[:1]} is none of them")
+        raise DamageError(f"its header has {len(options)} optimiser groups, and {strange[:1]} is none of them")
 
     def get_groups(network: nn.Module) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = [{**_tuples(each), "params": []} for each in options]
@@ -248,7 +255,7 @@ def _check_count(shape: Shape, tensors: dict[str, Tensor], path: str | os.PathLi
     """Refuse a shape of more or fewer vertices than the file holds, before a family of that many is built."""
     there = len({name.split(".")[1] for name in tensors if name.startswith("vertex.")})
     if there not in (0, shape.vertices):  # a network without trainable parameters has none
-        raise FileError(f"{path} holds {there} vertices, and its header says {shape}: use another copy")
+        raise FileError(f"{path} holds {there} vertices, and its header says {shape}: {REMEDY}")
 
 
 def _check_frozen(expected: dict[str, str], found: dict[str, str], path: str | os.PathLike[str]) -> None:

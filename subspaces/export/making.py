@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from subspaces.core import batchnorm, checks, devices, functional, nested
+from subspaces.core import batchnorm, checks, functional, memory, nested
 from subspaces.core.batchnorm import recalibrate
 from subspaces.core.ensemble import Ensemble
 from subspaces.core.family import Subspace
@@ -69,7 +69,7 @@ class Source:
         try:
             module(*args, **named)
         except Exception as error:  # of the network, which need not be ours
-            if devices.ran_out(error):
+            if memory.ran_out(error):
                 raise
             raise ArgumentError(
                 f"statistics= has a batch that the network fails on ({in_words(error)[:300]}): expected batches as the "
@@ -255,7 +255,7 @@ def _run(program: Program, call: Callable[..., Any], tensors: Sequence[Tensor]) 
     except UserError:
         raise
     except Exception as error:  # of the network, which need not be ours
-        if devices.ran_out(error):
+        if memory.ran_out(error):
             raise
         bytes_ = "divide bytes by 255, " if len(tensors) == 1 and tensors[0].dtype == torch.uint8 else ""
         raise ExportError(

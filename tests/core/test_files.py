@@ -1,4 +1,4 @@
-"""Files are whole or not there, damage is found, and locks keep other processes out."""
+"""Files are whole or not there, and damage is found."""
 
 import dataclasses
 import errno
@@ -11,10 +11,8 @@ import tracemalloc
 from pathlib import Path
 from typing import Any
 
-import filelock
 import pytest
 import torch
-from processes import Pause, Worker
 
 from subspaces.core import files
 
@@ -124,51 +122,51 @@ def test_json_is_for_people_and_programs(tmp_path: Path):
     assert text.endswith("}\n")
 
 
-def test_checked_json_comes_back_wherever_it_lies(tmp_path: Path):
+def test_numbers_that_json_does_not_have_and_dataclasses_come_back():
     value = {"a": [[1, 2.5], {"b": math.inf}], "c": {"d": None, "e": "ω"}, "f": [True, "float"]}
-    files.write_checked(tmp_path / "a.json", value)
-    (tmp_path / "a.json").rename(tmp_path / "b.json")
-    assert files.read_checked(tmp_path / "b.json") == value
-    assert "sha256" in json.loads((tmp_path / "b.json").read_text())
-    files.write_checked(tmp_path / "c.json", Record((1, math.nan), {"x": 1e-300}))
-    found = files.read_checked(tmp_path / "c.json")
+    assert files.from_json(json.loads(files.to_json(value))) == value
+    found = files.from_json(json.loads(files.to_json(Record((1, math.nan), {"x": 1e-300}))))
     assert math.isnan(found["a"].pop())
     assert found == {"a": [1], "b": {"x": 1e-300}}
 
 
-def test_no_byte_of_checked_json_can_be_changed_unnoticed(tmp_path: Path):
-    path, value = tmp_path / "a.json", {"epoch": 3, "accuracy": 0.91, "list": [{"on": "test"}], "l2": None}
-    files.write_checked(path, value)
+# Lines
+
+
+def test_no_byte_of_a_line_can_be_changed_unnoticed(tmp_path: Path):
+    path, rows = tmp_path / "lines", [{"epoch": 3, "accuracy": 0.91}, {"list": [{"on": "test"}], "l2": None}]
+    for row in rows:
+        files.append_line(path, row)
+    assert files.read_lines(path, "remove it") == rows
     whole = path.read_bytes()
-    for place in range(len(whole)):
+    for place in range(len(whole) - 1):
         for bit in (0, 1, 4, 5):
             path.write_bytes(whole[:place] + bytes([whole[place] ^ (1 << bit)]) + whole[place + 1 :])
             try:
-                assert files.read_checked(path) == value, place  # a space that became another one
-            except files.DamageError:
+                assert files.read_lines(path, "remove it") == rows, place  # a space that became another one
+            except files.FileError:
                 continue
 
 
+def test_a_line_that_was_not_written_to_its_end_is_replaced(tmp_path: Path):
+    path = tmp_path / "lines"
+    for left in (b"", b"{", b'{"a": 1', b"x" * 10_000):
+        path.unlink(missing_ok=True)
+        files.append_line(path, {"a": 1})
+        files.append(path, left)
+        assert files.read_lines(path, "remove it") == [{"a": 1}]
+        files.append_line(path, {"a": 2})
+        assert files.read_lines(path, "remove it") == [{"a": 1}, {"a": 2}]
+
+
 @pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "it is not JSON"),
-        (b"\xff\xfe", "it is not JSON"),
-        (b"[]", "expected an object, found a list"),
-        (b"[" * 10**5, "recursion"),
-        (b"{}", "does not match its checksum"),
-        (b'{"a": ' + b"1" * 400 + b"}", "a number of 400 digits"),
-        (None, "it is not there"),
-    ],
+    ("line", "message"), [(b"[]", "line 1: expected an object, found a list"), (b"[" * 10**5, "recursion"), (None, "")]
 )
-def test_what_is_no_checked_json(content: bytes | None, message: str, tmp_path: Path):
-    if content is not None:
-        (tmp_path / "a.json").write_bytes(content)
-    with pytest.raises(files.DamageError, match=message):
-        files.read_checked(tmp_path / "a.json")
-    (tmp_path / "folder").mkdir()
-    with pytest.raises(files.DamageError, match="it is not a file"):
-        files.read_checked(tmp_path / "folder")
+def test_what_are_no_lines(line: bytes | None, message: str, tmp_path: Path):
+    path = tmp_path / "lines"
+    path.mkdir() if line is None else path.write_bytes(line + b"\n")
+    with pytest.raises(files.FileError, match=message or "it is not a file"):
+        files.read_lines(path, "remove it")
 
 
 # Tensors
@@ -204,8 +202,7 @@ def test_other_tensors_do_not_fit_the_header(tmp_path: Path, other: dict[str, to
 
 def test_tensors_are_written_without_a_copy(tmp_path: Path):
     omega = torch.zeros(2, 10**6)
-    tensors = files.stored({"row0": omega[0], "row1": omega[1]})
-    assert [value.data_ptr() for value in tensors.values()] == [row.data_ptr() for row in omega]
+    tensors = {"row0": omega[0], "row1": omega[1]}
     tracemalloc.start()
     try:
         files.write_tensors(tmp_path / "file", tensors, {})
@@ -217,7 +214,7 @@ def test_tensors_are_written_without_a_copy(tmp_path: Path):
 
 def test_what_a_file_cannot_hold_is_named(tmp_path: Path):
     with pytest.raises(ValueError, match=r"the state .a. is a tensor with torch\.sparse_coo: only dense"):
-        files.stored({"a": torch.eye(2).to_sparse()})
+        files.write_tensors(tmp_path / "file", {"a": torch.eye(2).to_sparse()}, {})
     with pytest.raises(ValueError, match=r"the state b has dtype torch\.uint1"):
         files.write_tensors(tmp_path / "file", {"b": torch.empty(0, dtype=torch.uint1)}, {})
 
@@ -276,104 +273,4 @@ def test_a_file_is_locked_while_it_is_written(tmp_path: Path, monkeypatch: pytes
     files.write(tmp_path / "file", b"content")
     (partial,) = seen
     assert partial.endswith(".partial")
-    assert os.listdir(tmp_path) == ["file"]
-
-
-def test_folders_that_were_made_for_nothing_are_removed(tmp_path: Path):
-    with files.made(tmp_path / "a" / "b"):
-        assert (tmp_path / "a" / "b").is_dir()
-    assert os.listdir(tmp_path) == []
-    with pytest.raises(OSError, match="too long"), files.made(tmp_path / "a" / ("b" * 300)):
-        pass
-    assert os.listdir(tmp_path) == []
-    (tmp_path / "a").mkdir()
-    with pytest.raises(KeyError), files.made(tmp_path / "a" / "b" / "c"):
-        raise KeyError
-    assert list(tmp_path.rglob("*")) == [tmp_path / "a"]
-    with files.made(tmp_path / "a" / "b"):
-        (tmp_path / "a" / "b" / "file").touch()
-    assert (tmp_path / "a" / "b" / "file").exists()
-
-
-# Locks
-
-
-def test_a_lock_names_its_holder_and_is_free_afterwards(tmp_path: Path):
-    path = tmp_path / "new" / ".lock"
-    with files.attempt(path) as holder, files.attempt(path) as second:
-        assert (holder, second) == (None, files.this_process())
-    with pytest.raises(KeyError), files.attempt(path):
-        raise KeyError
-    with files.attempt(path, keep=False) as holder:
-        assert holder is None
-    assert list(path.parent.iterdir()) == []
-
-
-def holds(pause: Pause, path: Path) -> None:
-    with files.attempt(path, keep=False) as holder:
-        assert holder is None
-        pause(1)
-
-
-def test_another_process_is_named_and_a_killed_one_holds_nothing(tmp_path: Path):
-    path = tmp_path / ".lock"
-    worker = Worker(holds, path)
-    assert worker.line() == "there\n"
-    with files.attempt(path) as holder:
-        assert holder == f"process {worker.pid}"
-    path.write_text(f"{worker.pid} another-machine")
-    with files.attempt(path) as holder:
-        assert holder == f"process {worker.pid} on another-machine"
-    worker.kill()
-    assert path.exists()
-    with files.attempt(path) as holder:
-        assert holder is None
-
-
-def adds(pause: Pause, path: Path, times: int) -> None:
-    for _ in range(times):
-        with files.waited(path.with_name(".lock")):
-            path.write_text(str(int(path.read_text()) + 1))
-
-
-def test_processes_that_wait_take_turns(tmp_path: Path):
-    path = tmp_path / "count"
-    path.write_text("0")
-    workers = [Worker(adds, path, 100) for _ in range(2)]
-    for worker in workers:
-        worker.end()
-    assert path.read_text() == "200"
-    assert os.listdir(tmp_path) == ["count"]
-
-
-def test_links_pipes_and_folders_are_no_locks(tmp_path: Path):
-    (tmp_path / "target").write_text("precious")
-    (tmp_path / "link").symlink_to(tmp_path / "target")
-    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "folder").mkdir()
-    for name in ("link", "dangling", "pipe", "folder"):
-        with pytest.raises(OSError, match=f"{name} is a link or no file: .* remove it"), files.attempt(tmp_path / name):
-            pass
-    assert (tmp_path / "target").read_text() == "precious"
-    assert not (tmp_path / "nowhere").exists()
-
-
-@pytest.mark.parametrize(
-    ("number", "words"),
-    [
-        (errno.ENOLCK, r"\.lock cannot be locked \(.*\): choose a folder on another disk"),
-        (errno.EROFS, r"cannot be written to \(Read-only file system\): change its permissions, or work with a copy"),
-    ],
-)
-def test_disks_without_locks_and_read_only_ones_are_named(
-    number: int, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    def acquire(*_: Any, **__: Any) -> None:
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(filelock.FileLock, "acquire", acquire)
-    with pytest.raises(OSError, match=words), files.attempt(tmp_path / ".lock"):
-        pass
-    files.write(tmp_path / "file", b"written all the same")
     assert os.listdir(tmp_path) == ["file"]

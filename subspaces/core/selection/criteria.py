@@ -1,7 +1,7 @@
 """What points are compared by: a loss for each example."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from subspaces.core import checks, nested
-from subspaces.core.outputs import OutputCheck, Outputs, prediction, to_log_pair, to_log_probabilities, to_outputs
+from subspaces.core.outputs import Outputs, prediction, to_log_pair, to_log_probabilities, to_outputs
 from subspaces.errors import ArgumentError
 from subspaces.text import nearest
 
@@ -32,8 +32,9 @@ class Criterion:
     """A loss with a gradient, which a search follows."""
     labelled: bool = True
     percent: bool = False  # 1 - loss is shown
-    check: Callable[[Iterable[Any]], None] | None = None
-    """Refuses outputs, one for each batch, that are not logits, or what `outputs=` says."""
+    checked: bool = False
+    """Whether outputs that are not logits, or what `outputs` says, are refused."""
+    outputs: Outputs | None = None
 
     def value(self, losses: Tensor) -> float:
         """Return the value that is shown for the losses of some examples."""
@@ -46,19 +47,14 @@ def criterion(by: str | Loss, outputs: Outputs | None = None) -> Criterion:
     if isinstance(by, str):
         if by not in CRITERIA:
             raise ArgumentError(f"by={by!r}: {nearest(by, CRITERIA)}, or a function of (output, target)")
-        return CRITERIA[by] if outputs is None else _named(to_outputs("outputs", outputs))[by]
+        return _named(None if outputs is None else to_outputs("outputs", outputs))[by]
     checks.function("by", by, f"one of {', '.join(CRITERIA)}, or a function of (output, target)")
     if outputs is not None:
         raise ArgumentError(f"outputs={outputs!r}: a function by= gets outputs as they are; expected it with a name")
     return Criterion(getattr(by, "__name__", "loss"), by, by)
 
 
-def words(by: str, value: float) -> str:
-    """Return a value of a criterion, or a difference of two, as text."""
-    return f"{100 * value:.2f}%" if by in CRITERIA and CRITERIA[by].percent else f"{value:.4g}"
-
-
-def _prediction(output: Any) -> Tensor:
+def classes_of(output: Any) -> Tensor:
     """Return the logits or probabilities of an output: [n, classes], or [n] where there is one for each example."""
     found = prediction(output, EXPECTED)
     if found.ndim not in (1, 2):
@@ -66,22 +62,12 @@ def _prediction(output: Any) -> Tensor:
     return found.squeeze(1) if found.ndim == 2 and found.shape[1] == 1 else found
 
 
-def _check(outputs: Outputs | None, several: Iterable[Any]) -> None:
-    """Look at the outputs of one batch after the other until it is clear what they are."""
-    check = OutputCheck(outputs)
-    for output in several:
-        found = _prediction(output)
-        check(found, single=found.ndim == 1)
-        if check.done:
-            return
-
-
-def _log_probabilities(output: Any, outputs: Outputs | None) -> Tensor:
+def _log_probabilities(outputs: Outputs | None, output: Any) -> Tensor:
     """Return log-probabilities [n, classes] in float64; one number for each example is that of the second class.
 
     A probability of 0 counts as the smallest number of its type, as a mean of infinite losses says nothing.
     """
-    found = _prediction(output)
+    found = classes_of(output)
     if outputs == "probabilities":
         tiny = torch.finfo(found.dtype).tiny
         found = found.double().clamp(min=tiny)
@@ -91,18 +77,18 @@ def _log_probabilities(output: Any, outputs: Outputs | None) -> Tensor:
 
 
 def _nll(outputs: Outputs | None, output: Any, target: Any) -> Tensor:
-    logs = _log_probabilities(output, outputs)
+    logs = _log_probabilities(outputs, output)
     return F.nll_loss(logs, _classes(target, logs), reduction="none")
 
 
 def _error(outputs: Outputs | None, output: Any, target: Any) -> Tensor:
-    logs = _log_probabilities(output, outputs)
+    logs = _log_probabilities(outputs, output)
     wrong = (logs.argmax(1) != _classes(target, logs)).double()
     return wrong.where(~logs.isnan().any(1), math.nan)  # such a point is not chosen
 
 
 def _entropy(outputs: Outputs | None, output: Any, target: Any) -> Tensor:
-    logs = _log_probabilities(output, outputs)
+    logs = _log_probabilities(outputs, output)
     return -(logs.exp() * logs).sum(1)
 
 
@@ -120,14 +106,12 @@ def _classes(target: Any, found: Tensor) -> Tensor:
 
 
 def _named(outputs: Outputs | None) -> dict[str, Criterion]:
-    """Return the criteria by their names, for networks that return `outputs`."""
     nll, error, entropy = (partial(each, outputs) for each in (_nll, _error, _entropy))
-    check = partial(_check, outputs)
     return {
-        "nll": Criterion("nll", nll, nll, check=check),
-        "accuracy": Criterion("accuracy", error, nll, percent=True, check=check),
-        "entropy": Criterion("entropy", entropy, entropy, labelled=False, check=check),
+        "nll": Criterion("nll", nll, nll, checked=True, outputs=outputs),
+        "accuracy": Criterion("accuracy", error, nll, percent=True, checked=True, outputs=outputs),
+        "entropy": Criterion("entropy", entropy, entropy, labelled=False, checked=True, outputs=outputs),
     }
 
 
-CRITERIA = _named(None)
+CRITERIA = tuple(_named(None))

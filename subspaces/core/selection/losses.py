@@ -1,34 +1,22 @@
 """The loss of each example at any point of a family, which is not touched: one network is filled for all points."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from subspaces.core import batchnorm, checks, distributed, functional, geometry, nested
-from subspaces.core.layout import Layout
-from subspaces.core.selection.criteria import Criterion, Loss
-from subspaces.core.shapes import Shape
+from subspaces.core import batchnorm, checks, functional, geometry, nested
+from subspaces.core.outputs import OutputCheck
+from subspaces.core.selection.criteria import Criterion, Loss, classes_of
 from subspaces.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from subspaces.core.family import Subspace
 
 Rows = dict[str, Tensor]
 """The weights of a point, flat: [n] for each group."""
-
-
-class Family(Protocol):
-    """What is needed of a family to choose one of its points."""
-
-    shape: Shape
-    layout: Layout
-    omega: nn.ParameterDict
-    template: nn.Module
-
-    @property
-    def device(self) -> torch.device: ...
-
-    def check_moved(self, depth: int = 4) -> None: ...
 
 
 class Losses:
@@ -36,14 +24,14 @@ class Losses:
 
     def __init__(
         self,
-        family: Family,
+        family: "Subspace",
         loader: Iterable[Any],
         criterion: Criterion,
         statistics: Iterable[Any] | None,
         batches: int | None,
         seed: int,
     ) -> None:
-        if distributed.mesh_of(family.omega.values()) is not None:
+        if family.mesh is not None:
             raise ArgumentError(
                 "select got a distributed family, whose ranks would choose different points: save it, and choose in "
                 "one process, ss.load(path, network).select(…)"
@@ -58,15 +46,21 @@ class Losses:
             raise ArgumentError("select got a loader without examples: expected at least one batch of them")
         self._places = torch.arange(self.examples).split_with_sizes(sizes)
         self._statistics, self._limit, self._seed = statistics, batches, seed
-        if criterion.check is not None:
-            with torch.no_grad():
-                criterion.check(self._outputs(self.rows(self.shape.midpoint().to(self.device, torch.float64))))
+        if criterion.checked:
+            self._check_outputs()
 
-    def _outputs(self, rows: Rows) -> Iterator[Any]:
+    @torch.no_grad()
+    def _check_outputs(self) -> None:
+        """Look at the outputs of one batch after the other until it is clear what they are."""
+        check = OutputCheck(self.criterion.outputs)
+        rows = self.rows(self.shape.midpoint().to(self.device, torch.float64))
         for batch in self._batches:
             moved = nested.moved(batch, self.device)
             self._target(moved)  # an unknown form is named as such
-            yield self._output(rows, self._network, moved)
+            found = classes_of(self._output(rows, self._network, moved))
+            check(found, single=found.ndim == 1)
+            if check.done:
+                return
 
     def rows(self, alpha: Tensor) -> Rows:
         """Return the weights at alpha, or at one for each layer [L, ...], connected to it for autograd."""
@@ -128,6 +122,8 @@ class Losses:
     def _output(self, rows: Rows, network: nn.Module, batch: Any) -> Any:
         """Return the output of the network with these weights for a batch."""
         args, named = nested.inputs(batch)
-        weights = {name: view for group in self.layout.groups for name, view in group.unpack(rows[group.name]).items()}
+        weights: dict[str, Tensor] = {}
+        for group in self.layout.groups:
+            weights |= group.unpack(rows[group.name])
         places = {name: weights[name] for name in self.layout.places}
         return nested.run(network, args, named, lambda: functional.call(network, places, args, named))

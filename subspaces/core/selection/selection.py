@@ -4,8 +4,7 @@ import math
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -15,11 +14,14 @@ from subspaces.core.alpha import Alpha
 from subspaces.core.outputs import Outputs
 from subspaces.core.randomness import SEEDS
 from subspaces.core.selection import rule
-from subspaces.core.selection.criteria import Criterion, Loss, criterion, words
-from subspaces.core.selection.losses import Family, Losses
-from subspaces.core.selection.search import Grid, Path, Search
+from subspaces.core.selection.criteria import Criterion, Loss, criterion
+from subspaces.core.selection.losses import Losses
+from subspaces.core.selection.search import Search, grid, path
 from subspaces.errors import ArgumentError
 from subspaces.text import one_of
+
+if TYPE_CHECKING:
+    from subspaces.core.family import Subspace
 
 By = Literal["nll", "accuracy", "entropy"]
 Per = Literal["network", "layer"]
@@ -59,7 +61,9 @@ class Selection:
     moved: bool
 
     def __str__(self) -> str:
-        text = partial(words, self.by)
+        def text(value: float) -> str:
+            return f"{100 * value:.2f}%" if self.by == "accuracy" else f"{value:.4g}"
+
         labels = "labelled examples" if self.labelled else "examples without labels"
         where = f"the point {shown(self.alpha)}" if self.moved else f"the midpoint, {shown(self.alpha)}"
         why = "" if self.moved else ": no other point is better for certain"
@@ -90,7 +94,7 @@ def shown(alpha: Any) -> str:
 
 
 def select(
-    family: Family,
+    family: "Subspace",
     loader: Iterable[Any],
     by: By | Loss = "nll",
     *,
@@ -159,10 +163,10 @@ def select(
     with torch.random.fork_rng(devices), torch.inference_mode(False):
         losses = Losses(family, loader, compared, statistics, batches, seed)
         if search != "gradient" and not family.shape.point and per == "network":
-            procedure: Search = Grid(losses, points, level, seed)
+            found = grid(losses, points, level, seed)
         else:
-            procedure = Path(losses, per == "layer", steps, level, seed)
-        return _selection(procedure, compared, losses.examples, folds, seed)
+            found = path(losses, per == "layer", steps, level, seed)
+        return _selection(found, compared, losses.examples, folds, seed)
 
 
 def _selection(search: Search, by: Criterion, n: int, folds: int, seed: int) -> Selection:
@@ -174,7 +178,11 @@ def _selection(search: Search, by: Criterion, n: int, folds: int, seed: int) -> 
         )
     chosen = search.choose(torch.arange(n))
     tried = [Searched(each.alpha, by.value(each.losses)) for each in search.tried]
-    ranked = sorted(tried, key=lambda each: _rank(each.value, by))
+
+    def rank(each: Searched) -> float:  # NaN ranks last
+        return math.inf if math.isnan(each.value) else -each.value if by.percent else each.value
+
+    ranked = sorted(tried, key=rank)
 
     def gains(among: Tensor) -> Tensor:
         return middle - search.choose(among).losses
@@ -195,13 +203,8 @@ def _selection(search: Search, by: Criterion, n: int, folds: int, seed: int) -> 
     )
 
 
-def _rank(value: float, by: Criterion) -> float:
-    """Return a number that is lower for a better value; NaN ranks last."""
-    return math.inf if math.isnan(value) else -value if by.percent else value
-
-
 def _check(
-    family: Family, per: str, search: str | None, points: int, steps: int, folds: int, level: float, seed: int
+    family: "Subspace", per: str, search: str | None, points: int, steps: int, folds: int, level: float, seed: int
 ) -> None:
     if family.shape.vertices < 2:
         raise ArgumentError(f"select: {family.shape} has one point, there is nothing to choose from; expected a family")

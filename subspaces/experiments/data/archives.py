@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO, Any, NamedTuple
 
-from subspaces.core import files
+from subspaces.experiments import locks
 from subspaces.experiments.data.dataset import DataError, Progress
 
 LIMIT = 10 * 10**9
@@ -50,7 +50,7 @@ def unpack(archive: Path, target: Path, progress: Progress | None = None, *, lim
         limit: bytes that may come of it; by default LIMIT, and no more than RATIO times the archive's size.
     """
     target.mkdir(parents=True, exist_ok=True)
-    with files.waited(target / f".{archive.name}.lock"):  # of two processes one unpacks, and the other after it
+    with locks.waited(target / f".{archive.name}.lock"):  # of two processes one unpacks, and the other after it
         _unpack(archive, target, progress, limit)
 
 

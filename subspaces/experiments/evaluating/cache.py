@@ -8,11 +8,12 @@ from typing import Any
 
 from torch import Tensor
 
-from subspaces.core.files import damaged, waited
+from subspaces.core.files import damaged
 from subspaces.errors import ArgumentError
 from subspaces.evaluation import files
 from subspaces.evaluation.classification import Classes
 from subspaces.evaluation.metrics import of_task, tally
+from subspaces.experiments.locks import waited
 
 SCHEMA = 1
 REMEDY = "remove it, and what it holds is measured again"

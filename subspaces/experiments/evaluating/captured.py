@@ -8,10 +8,10 @@ from torch import Tensor, nn
 
 from subspaces.core import functional
 from subspaces.core.batchnorm import tracked
-from subspaces.core.devices import captured
 from subspaces.core.ensemble import wide
 from subspaces.evaluation.predictor import Outputs, Predictor
 from subspaces.experiments.data import ResidentLoader
+from subspaces.experiments.training.graphs import captured
 
 
 class CapturedPredictor(Predictor):

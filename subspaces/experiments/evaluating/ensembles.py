@@ -11,11 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from subspaces.core import checks, files
+from subspaces.core import checks
 from subspaces.evaluation.answers import middle_of
 from subspaces.evaluation.classification import log_mean
 from subspaces.evaluation.display import bars, counted
 from subspaces.evaluation.images import Progress
+from subspaces.experiments import locks
 from subspaces.experiments.evaluating.cache import Measured, Shelf
 from subspaces.experiments.evaluating.run_subject import OneRun, RunSubject, run_subjects
 from subspaces.experiments.training import sharing
@@ -55,7 +56,7 @@ def evaluate_together(
     keys = [key_of(group, statistics_batches) for group in members]
     missing = {index: members[index] for index, key in enumerate(keys) if shelf.find(key, precision) is None}
     if missing:
-        with stop_on_signals() as stop, bars(progress, stop.heed) as shown, files.made(Path(to)):
+        with stop_on_signals() as stop, bars(progress, stop.heed) as shown, locks.made(Path(to)):
             tick = counted(shown, "ensembles of runs", 0, len(missing))
             sharing.share(
                 list(missing),

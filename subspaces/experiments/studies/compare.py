@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from subspaces.core import files
 from subspaces.evaluation.comparing import Group, groups_of, heading
 from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.settings import PASSES
 from subspaces.evaluation.statistics import CONFIDENCE, errors
+from subspaces.experiments import locks
 from subspaces.experiments.data import size_of
 from subspaces.experiments.evaluating.evaluate import evaluate
 from subspaces.experiments.evaluating.training import training_of
@@ -110,7 +110,7 @@ def plan(recipe: OneRecipe | Sequence[OneRecipe], setting: Setting, reference: O
 def run(plan: Plan) -> "Comparison":
     """Train, measure and write what is missing."""
     out = plan.setting.out
-    with files.made(out):
+    with locks.made(out):
         runs = train_missing(plan.recipes, plan.setting, evaluation={})
         made = measure(runs, plan.setting, plan.reference, scaled=True).write(out)
         page, reason = attempt("page", lambda: [write_report(made.evaluations, out / "report.html")])

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor
 
-from subspaces.core import checks, files, randomness
+from subspaces.core import checks, randomness
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.comparing import heading
 from subspaces.evaluation.display import bars, counted
 from subspaces.evaluation.statistics import Spread, spread
+from subspaces.experiments import locks
 from subspaces.experiments.evaluating.run_subject import run_subjects
 from subspaces.experiments.evaluating.training import training_of
 from subspaces.experiments.kept import Kept
@@ -132,7 +133,7 @@ def shared_epochs(recipe: Recipe, shared: Sequence[int] | None) -> list[int]:
 
 def run(plan: Plan) -> "InstabilityStudy":
     """Train, measure and write what is missing."""
-    with files.made(plan.setting.out):
+    with locks.made(plan.setting.out):
         return measure(plan, train_missing(plan.recipes, plan.setting)).write(plan.setting.out)
 
 

@@ -11,11 +11,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from subspaces.core import files, storage
+from subspaces.core import storage
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.classification import DISTANCES, Classes
 from subspaces.evaluation.display import bars, counted
 from subspaces.evaluation.metrics import METRICS, tally
+from subspaces.experiments import locks
 from subspaces.experiments.data import Split
 from subspaces.experiments.evaluating.run_subject import RunSubject, run_subjects, share
 from subspaces.experiments.kept import Kept
@@ -78,7 +79,7 @@ def plan(recipe: OneRecipe | Sequence[OneRecipe], setting: Setting, levels: Sequ
 
 def run(plan: Plan) -> "IntegralStudy":
     """Train, measure and write what is missing."""
-    with files.made(plan.setting.out):
+    with locks.made(plan.setting.out):
         return measure(plan, train_missing(plan.recipes, plan.setting, evaluation=QUICK)).write(plan.setting.out)
 
 

@@ -4,11 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from subspaces.core import checks, files
+from subspaces.core import checks
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.comparing import heading, in_words
 from subspaces.evaluation.metrics import metric as known_metric
 from subspaces.evaluation.statistics import CONFIDENCE
+from subspaces.experiments import locks
 from subspaces.experiments.evaluating.training import training_of
 from subspaces.experiments.studies import tables
 from subspaces.experiments.studies.compare import MARK, Comparison
@@ -147,7 +148,7 @@ def _method_of_list(standard: Recipe | None, name: str, tried: Sequence[float]) 
 
 def run(plan: Plan) -> "NoiseStudy":
     """Train, measure and write what is missing."""
-    with files.made(plan.setting.out):
+    with locks.made(plan.setting.out):
         return measure(plan, train_missing(plan.recipes, plan.setting, evaluation=QUICK)).write(plan.setting.out)
 
 

@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, NamedTuple
 
-from subspaces.core import checks, files
+from subspaces.core import checks
 from subspaces.errors import ArgumentError
+from subspaces.experiments import locks
 from subspaces.experiments.studies import tables
 from subspaces.experiments.studies.catalogue import EXHIBITS, RULE, SCALES, Bench, Exhibit, Plan, Reproduced, Scale
 from subspaces.experiments.studies.catalogue.claims import HEADS, MANY, VERDICTS, counted
@@ -157,7 +158,7 @@ def run(plan: Program, told: Callable[[Reproduced], None] = lambda made: None) -
         reasons = dict.fromkeys(each.reason for each in plan.obstacles)
         raise ArgumentError(f"nothing of it is possible here: {'; '.join(reasons)}")
     made, failures = list[Reproduced](), list[Failure]()
-    with files.made(plan.setting.out):
+    with locks.made(plan.setting.out):
         for plans in plan.benches:
             failures += _train(plans)
             for one in (one for one in plans if not failures or _trained(one)):

@@ -1,6 +1,6 @@
 """What to change in a recipe that cannot be trained as it is."""
 
-from subspaces.core import devices
+from subspaces.core import memory
 from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.recipe import Recipe, all_fields
 
@@ -42,4 +42,4 @@ def against_memory(recipe: Recipe, runs: int, execution: Execution, error: BaseE
         remedies.append("leave the images on the disk with --no-resident")
     several = f"{runs} runs and " if gpu else ""
     where = f"out of memory on {execution.device} with {several}batches of {recipe.batch}"
-    return f"{where}{devices.reason(error)}: {', or '.join(remedies)}"
+    return f"{where}{memory.reason(error)}: {', or '.join(remedies)}"

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from subspaces.core import distributed
-from subspaces.core.devices import keep_memory
 from subspaces.core.distributed import distribute
 from subspaces.core.family import Subspace
 from subspaces.core.features import Sampled
+from subspaces.core.memory import keep_memory
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.subject import spread as spread  # noqa: PLC0414
 from subspaces.experiments import data
@@ -205,7 +205,7 @@ class Engine:
             for name, value in own.items():
                 if value.shape != state[name].shape:
                     raise ArgumentError(f"{name} is {tuple(state[name].shape)}, expected {tuple(value.shape)}")
-                distributed.fill(value, state[name])
+                distributed.local(value).copy_(distributed.local(distributed.cut(state[name], value)))
         if not self.world.first:
             self.totals.zero_()  # those of all are the first one's
         self.hooks.load({key[5:]: value for key, value in state.items() if key.startswith("kept.")})

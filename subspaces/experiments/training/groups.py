@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from subspaces.core import devices
+from subspaces.core import memory
 from subspaces.experiments.data import Dataset
 from subspaces.experiments.training import feasible
 from subspaces.experiments.training.advice import against_memory
@@ -59,6 +59,6 @@ def train_group(
         try:
             train_runs(runs, dataset, execution, shown.report, shown.tick, shown.begin, held, world)
         except Exception as error:
-            if isinstance(error, TrainingError) or not devices.ran_out(error):
+            if isinstance(error, TrainingError) or not memory.ran_out(error):
                 raise
             raise TrainingError(against_memory(runs[0].recipe, len(runs), execution, error)) from error

@@ -22,6 +22,7 @@ from typing import Any
 from torch import Tensor
 
 from subspaces.core import files, storage
+from subspaces.experiments import locks
 from subspaces.experiments.training import seals, trust
 from subspaces.experiments.training.environment import environment
 from subspaces.experiments.training.execution import Execution
@@ -211,13 +212,13 @@ class Run:
 
     @contextmanager
     def attempt(self) -> Iterator[str | None]:
-        """Keep other processes out of the folder and yield None, or else who is in it; see `files.attempt`.
+        """Keep other processes out of the folder and yield None, or else who is in it; see `locks.attempt`.
 
         A folder without a run in it is removed at the end.
         """
-        with files.made(self.folder), files.attempt(self.folder / ".lock") as holder:
+        with locks.made(self.folder), locks.attempt(self.folder / ".lock") as holder:
             if holder is not None:
-                if holder == files.this_process():  # for which we would wait for ever
+                if holder == locks.this_process():  # for which we would wait for ever
                     raise self._in_use(holder)
                 yield holder
                 return

@@ -99,7 +99,7 @@ def _whole(digits: str) -> int:
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, str], run: str) -> None:
     """Write a sealed safetensors file."""
-    files.write_tensors(path, files.stored(tensors), {**header, "file": path.name, "run": run})
+    files.write_tensors(path, tensors, {**header, "file": path.name, "run": run})
 
 
 def read_tensors(path: Path, run: str | None, remedy: str) -> tuple[dict[str, str], dict[str, Tensor]]:

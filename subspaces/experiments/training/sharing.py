@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from subspaces.core import files
+from subspaces.experiments import locks
 from subspaces.experiments.training.signals import Stop
 
 PAUSE = 0.1  # seconds between two looks at what others do
@@ -77,5 +77,5 @@ def share(
 def beside(path: Path, key: Any) -> Iterator[str | None]:
     """Hold what goes into a file under a key, by a hidden lock beside the file, and yield None, or else who does."""
     mark = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
-    with files.attempt(path.with_name(f".{path.name}.{mark}.lock"), keep=False) as holder:
+    with locks.attempt(path.with_name(f".{path.name}.{mark}.lock"), keep=False) as holder:
         yield holder

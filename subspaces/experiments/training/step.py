@@ -15,11 +15,11 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from subspaces.core.devices import captured
 from subspaces.experiments.data import Abreast, ResidentLoader
 from subspaces.experiments.methods import Backward, Hooks
 from subspaces.experiments.training.batches import Stream
 from subspaces.experiments.training.execution import Execution
+from subspaces.experiments.training.graphs import captured
 from subspaces.experiments.training.recipe import Recipe
 
 GRAPH_SAFE = ("SGD", "Adam", "AdamW", "RMSprop")  # optimisers whose state may start as zeros

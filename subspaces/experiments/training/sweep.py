@@ -10,8 +10,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from subspaces.core import files
 from subspaces.errors import ArgumentError
+from subspaces.experiments import locks
 from subspaces.experiments.data import loading
 from subspaces.experiments.training import trunks
 from subspaces.experiments.training.afar import Outcome, Site, Then, look, work
@@ -45,7 +45,7 @@ def training(
     with ExitStack() as stack:
         with stop_on_signals() as stop:
             cluster = stack.enter_context(joined(str(execution.ray)))
-            stack.enter_context(files.made(out))
+            stack.enter_context(locks.made(out))
             mark = stack.enter_context(_mark(out.absolute()))
             needs = cluster.needs(execution)
             site = _site(recipes, execution, needs, data, mark, tensorboard=tensorboard, then=then)
@@ -87,7 +87,7 @@ def _site(
 def _mark(out: Path) -> Iterator[Path]:
     """Yield a file by which others know the folder; what a killed process leaves of it is swept with all else."""
     path = out / f".cluster.{os.urandom(4).hex()}.partial"
-    with files.attempt(path, keep=False):
+    with locks.attempt(path, keep=False):
         yield path
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from subspaces.core import batchnorm, devices, distributed, randomness, storage
+from subspaces.core import batchnorm, distributed, memory, randomness, storage
 from subspaces.core.batchnorm import Module, StatisticsError, recalibrate
 from subspaces.core.family import Subspace
 from subspaces.errors import UserError
@@ -88,7 +88,7 @@ class Trainer:
             self.epoch, self.done = int(progress["epoch"]), int(progress["done"])
             self.stacked = bool(progress.get("stacked"))  # it goes on as it began, and so to the same end
         except (KeyError, IndexError, ValueError, TypeError, RuntimeError) as error:
-            if devices.ran_out(error):
+            if memory.ran_out(error):
                 raise
             raise RunError(
                 f"{self.run.folder / 'state.safetensors'} does not fit this version's training ({error}): "

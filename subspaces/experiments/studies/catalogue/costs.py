@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from subspaces.core import devices
+from subspaces.core import memory
 from subspaces.evaluation.points import plan as plan_points
 from subspaces.evaluation.settings import Settings
 from subspaces.evaluation.shifted_data import Corruptions
@@ -149,7 +149,7 @@ class Estimates:
         try:
             return time_step(_plain(recipe), self.size(recipe), self.execution)
         except Exception as error:
-            if not devices.ran_out(error):
+            if not memory.ran_out(error):
                 raise
             return None
 

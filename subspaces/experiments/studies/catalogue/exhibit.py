@@ -3,10 +3,10 @@
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Generic
 
-from subspaces.core import files
 from subspaces.evaluation.comparing import heading
 from subspaces.evaluation.curves import described
 from subspaces.evaluation.statistics import Spread, shown, spread
+from subspaces.experiments import locks
 from subspaces.experiments.evaluating.training import training_of
 from subspaces.experiments.studies.catalogue.claims import HEADS, MANY, RULE, BySeed, Claim, Judgement, P, counted
 from subspaces.experiments.studies.catalogue.scales import Bench, Role, Scale
@@ -90,7 +90,7 @@ class Exhibit(Generic[P]):
 
     def run(self, plan: Plan) -> "Reproduced":
         """Train, measure, judge and write what is missing."""
-        with files.made(plan.setting.out):
+        with locks.made(plan.setting.out):
             found = self.measure(plan)
             judged = [claim.judge(found) for claim in self.claims(plan.bench)]
             return Reproduced(plan, found, judged).write(plan.setting.out)

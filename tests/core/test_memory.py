@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import subspaces as ss
 from subspaces.cli import app
-from subspaces.core import devices
+from subspaces.core import memory
 from subspaces.experiments import data
 
 
@@ -36,10 +36,10 @@ def test_every_way_to_run_out_is_recognised():
     ):
         with pytest.raises((RuntimeError, MemoryError)) as caught:
             work()
-        assert devices.ran_out(caught.value)
-    assert devices.ran_out(torch.OutOfMemoryError("CUDA out of memory"))
-    assert not devices.ran_out(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
-    assert not devices.ran_out(ValueError("out of memory"))
+        assert memory.ran_out(caught.value)
+    assert memory.ran_out(torch.OutOfMemoryError("CUDA out of memory"))
+    assert not memory.ran_out(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+    assert not memory.ran_out(ValueError("out of memory"))
 
 
 def test_more_vertices_than_the_machine_holds_are_refused_before_they_are_made():

@@ -1,0 +1,110 @@
+"""Locks keep other processes out, and folders that were made for nothing go again."""
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import filelock
+import pytest
+from processes import Pause, Worker
+
+from subspaces.core import files
+from subspaces.experiments import locks
+
+
+def test_folders_that_were_made_for_nothing_are_removed(tmp_path: Path):
+    with locks.made(tmp_path / "a" / "b"):
+        assert (tmp_path / "a" / "b").is_dir()
+    assert os.listdir(tmp_path) == []
+    with pytest.raises(OSError, match="too long"), locks.made(tmp_path / "a" / ("b" * 300)):
+        pass
+    assert os.listdir(tmp_path) == []
+    (tmp_path / "a").mkdir()
+    with pytest.raises(KeyError), locks.made(tmp_path / "a" / "b" / "c"):
+        raise KeyError
+    assert list(tmp_path.rglob("*")) == [tmp_path / "a"]
+    with locks.made(tmp_path / "a" / "b"):
+        (tmp_path / "a" / "b" / "file").touch()
+    assert (tmp_path / "a" / "b" / "file").exists()
+
+
+def test_a_lock_names_its_holder_and_is_free_afterwards(tmp_path: Path):
+    path = tmp_path / "new" / ".lock"
+    with locks.attempt(path) as holder, locks.attempt(path) as second:
+        assert (holder, second) == (None, locks.this_process())
+    with pytest.raises(KeyError), locks.attempt(path):
+        raise KeyError
+    with locks.attempt(path, keep=False) as holder:
+        assert holder is None
+    assert list(path.parent.iterdir()) == []
+
+
+def holds(pause: Pause, path: Path) -> None:
+    with locks.attempt(path, keep=False) as holder:
+        assert holder is None
+        pause(1)
+
+
+def test_another_process_is_named_and_a_killed_one_holds_nothing(tmp_path: Path):
+    path = tmp_path / ".lock"
+    worker = Worker(holds, path)
+    assert worker.line() == "there\n"
+    with locks.attempt(path) as holder:
+        assert holder == f"process {worker.pid}"
+    path.write_text(f"{worker.pid} another-machine")
+    with locks.attempt(path) as holder:
+        assert holder == f"process {worker.pid} on another-machine"
+    worker.kill()
+    assert path.exists()
+    with locks.attempt(path) as holder:
+        assert holder is None
+
+
+def adds(pause: Pause, path: Path, times: int) -> None:
+    for _ in range(times):
+        with locks.waited(path.with_name(".lock")):
+            path.write_text(str(int(path.read_text()) + 1))
+
+
+def test_processes_that_wait_take_turns(tmp_path: Path):
+    path = tmp_path / "count"
+    path.write_text("0")
+    workers = [Worker(adds, path, 100) for _ in range(2)]
+    for worker in workers:
+        worker.end()
+    assert path.read_text() == "200"
+    assert os.listdir(tmp_path) == ["count"]
+
+
+def test_links_pipes_and_folders_are_no_locks(tmp_path: Path):
+    (tmp_path / "target").write_text("precious")
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for name in ("link", "dangling", "pipe", "folder"):
+        with pytest.raises(OSError, match=f"{name} is a link or no file: .* remove it"), locks.attempt(tmp_path / name):
+            pass
+    assert (tmp_path / "target").read_text() == "precious"
+    assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (errno.ENOLCK, r"\.lock cannot be locked \(.*\): choose a folder on another disk"),
+        (errno.EROFS, r"cannot be written to \(Read-only file system\): change its permissions, or work with a copy"),
+    ],
+)
+def test_disks_without_locks_and_read_only_ones_are_named(
+    number: int, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def acquire(*_: Any, **__: Any) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(filelock.FileLock, "acquire", acquire)
+    with pytest.raises(OSError, match=words), locks.attempt(tmp_path / ".lock"):
+        pass
+    files.write(tmp_path / "file", b"written all the same")
+    assert os.listdir(tmp_path) == ["file"]
