@@ -14,7 +14,7 @@ from subspaces.evaluation.predictor import Predictor
 from subspaces.experiments.evaluating.ensembles import evaluate_together
 from subspaces.experiments.training import Run
 
-CPU: dict[str, Any] = {"device": "cpu", "progress": False}
+CPU: dict[str, Any] = {"device": "cpu", "progress": False, "trust": True}
 
 
 def test_the_seed_of_the_run_draws_its_random_points_and_that_of_the_data_its_images(small: Any) -> None:

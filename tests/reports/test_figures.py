@@ -348,7 +348,7 @@ def test_a_run_without_its_files_is_named(made, tmp_path: Path):
         draw_these("along", [tmp_path / "raw"])
     (tmp_path / "raw" / "log.jsonl").unlink()
     with pytest.raises(
-        UserError, match=r"raw.log\.jsonl is damaged \(it is not the log that result\.json was written with"
+        UserError, match=r"raw.log\.jsonl is damaged \(it is shorter than when result\.json was written"
     ):
         draw_these("training", [tmp_path / "raw"])
 

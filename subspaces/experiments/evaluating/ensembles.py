@@ -19,7 +19,6 @@ from subspaces.evaluation.images import Progress
 from subspaces.experiments import locks
 from subspaces.experiments.evaluating.cache import Measured, Shelf
 from subspaces.experiments.evaluating.run_subject import OneRun, RunSubject, run_subjects
-from subspaces.experiments.training import sharing
 from subspaces.experiments.training.execution import Execution, Precision
 from subspaces.experiments.training.feasible import DATA
 from subspaces.experiments.training.runs import Run, RunError
@@ -58,9 +57,9 @@ def evaluate_together(
     if missing:
         with stop_on_signals() as stop, bars(progress, stop.heed) as shown, locks.made(Path(to)):
             tick = counted(shown, "ensembles of runs", 0, len(missing))
-            sharing.share(
+            locks.share(
                 list(missing),
-                lambda index: sharing.beside(shelf.path, keys[index]),
+                lambda index: locks.beside(shelf.path, keys[index]),
                 _Measuring(missing, keys, shelf, precision, tick),
                 lambda index: f"the ensemble of {', '.join(keys[index]['runs'])}",
                 stop,

@@ -5,17 +5,20 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from subspaces.core import checks, files
 from subspaces.errors import ArgumentError
-from subspaces.evaluation import measurements
 from subspaces.evaluation.evaluation import FILE, REMEDY, Evaluation
-from subspaces.experiments.training import seals
+from subspaces.experiments.training import run_files
 from subspaces.experiments.training.recipe import Recipe
-from subspaces.experiments.training.runs import FAMILY, LOG, STATE, TRAINED, Run, RunError
+from subspaces.experiments.training.runs import FAMILY, FILES, RESULT, STATE, TRAINED, Run, RunError
 
-TRUNKS = ".trunks"
-OF_A_RUN = ("config.json", "environment.json", LOG, STATE, FAMILY, "result.json")
+READERS: dict[str, Callable[[Path, str], Any]] = {
+    ".json": lambda path, remedy: run_files.read_json(path, None, remedy),
+    ".jsonl": files.read_lines,
+    ".safetensors": lambda path, remedy: run_files.read_tensors(path, None, remedy),
+}
 Folder = str | os.PathLike[str]
 
 
@@ -39,25 +42,23 @@ def checked(folder: Path) -> Iterator[tuple[Path, list[str]]]:
         yield folder, [f"{folder} is no folder: expected one of a run, or of several"]
         return
     if _begun(folder):
-        yield folder, _complaints(folder)
+        yield folder, _problems_of_run(folder)
         return
-    runs = [path for path in sorted(folder.iterdir()) if path.is_dir() and path.name != TRUNKS and _begun(path)]
+    runs = [path for path in sorted(folder.iterdir()) if path.is_dir() and _begun(path)]
     for path in runs:
-        yield path, _complaints(path)
-    if (trunks := sorted((folder / TRUNKS).glob("*.safetensors"))) and runs:
-        remedy = "remove it, and the trunk is trained again"
-        checks = [partial(seals.read_tensors, path, path.name.partition("-")[0], remedy) for path in trunks]
-        yield folder / TRUNKS, list(_wrong(checks))
+        yield path, _problems_of_run(path)
     if not runs:
         yield folder, [f"{folder} is no run folder and holds none: expected one of a run, or of several"]
+    elif (trunks := folder / ".trunks").is_dir():
+        yield trunks, _problems(_of_files(trunks, "remove it, and the trunk is trained again"))
 
 
 def _begun(folder: Path) -> bool:
     """Say whether there is more of a run in a folder than a lock, whatever of it is left."""
-    return any((folder / name).exists() or (folder / name).is_symlink() for name in OF_A_RUN)
+    return any((folder / name).exists() or (folder / name).is_symlink() for name in FILES)
 
 
-def _complaints(folder: Path) -> list[str]:
+def _problems_of_run(folder: Path) -> list[str]:
     """Return what is wrong with a run, unless another process works on it: then its files change under our eyes."""
     with suppress(OSError):  # a folder that cannot be written to has nobody at work
         try:
@@ -65,41 +66,43 @@ def _complaints(folder: Path) -> list[str]:
                 return [f"{folder} is in use by {holder}: check it when that has ended"]
         except RunError as error:
             return [f"{error}: check it when that has ended"]
-    return list(_wrong(_of_run(folder)))
-
-
-def _wrong(checks: Iterable[Callable[[], object]]) -> Iterator[str]:
-    """Yield what each of some checks complains about, and why there are no more of them."""
     try:
-        for check in checks:
-            try:
-                check()
-            except (RunError, files.FileError, OSError) as error:
-                yield str(error)
-    except (RunError, OSError) as error:  # of a file that tells which others there are
-        yield str(error)
+        run = Run.open(folder)
+    except (RunError, OSError) as error:
+        return [str(error)]
+    return _problems(_of_run(run))
 
 
-def _of_run(folder: Path) -> Iterator[Callable[[], object]]:
-    """Yield the checks of one run."""
-    run = Run.open(folder)  # which tells what else there is
+def _problems(checks: Iterable[Callable[[], object]]) -> list[str]:
+    """Return what each of some checks complains about, once."""
+    found: dict[str, None] = {}
+    for check in checks:
+        try:
+            check()
+        except (RunError, files.FileError, OSError) as error:
+            found[str(error)] = None
+    return list(found)
+
+
+def _of_files(folder: Path, remedy: str, without: Iterable[str] = ()) -> Iterator[Callable[[], object]]:
+    """Yield the checks of a folder's files against their checksums."""
+    for path in sorted(folder.iterdir()):
+        if path.suffix in READERS and path.name not in without:
+            yield partial(READERS[path.suffix], path, remedy)
+
+
+def _of_run(run: Run) -> Iterator[Callable[[], object]]:
+    """Yield the checks of one run: its files, and whether they belong together."""
     yield run.starts
     yield run.log
-    if (run.folder / "result.json").exists() and not run.finished:
-        yield lambda: seals.there(run.family_file, "put it back")
-        yield lambda: _without_family(run)
     if run.finished:
         yield partial(run.check_family, run.family_file)
         yield partial(run.check_family, run.trained_file)
-    special = {"config.json", "environment.json", FAMILY, TRAINED, FILE}
-    readers = {".json": seals.read_json, ".safetensors": seals.read_tensors}
-    for path in sorted(run.folder.iterdir()):
-        if path.name not in special and path.suffix in readers:
-            yield partial(readers[path.suffix], path, run.recipe.key, "remove it")
+    elif (run.folder / RESULT).exists():
+        yield partial(_without_family, run)
     if (run.folder / FILE).exists():
         yield partial(measured_of, run)
-    if (run.folder / measurements.FILE).exists():
-        yield partial(measurements.read, run.folder / measurements.FILE)
+    yield from _of_files(run.folder, "remove it", {*FILES, TRAINED, FILE} - {STATE})
 
 
 def _without_family(run: Run) -> None:

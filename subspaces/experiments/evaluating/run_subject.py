@@ -24,19 +24,18 @@ from subspaces.evaluation.predictor import Predictor
 from subspaces.evaluation.subject import Constants, Data, Subject
 from subspaces.evaluation.tasks import Classification
 from subspaces.experiments import data as datasets
+from subspaces.experiments import locks
 from subspaces.experiments.data import NAMES, Dataset, ResidentLoader, unlabelled
 from subspaces.experiments.data.loading import OWN
 from subspaces.experiments.evaluating.captured import CapturedPredictor
 from subspaces.experiments.evaluating.training import seconds_of, training_of
-from subspaces.experiments.training import sharing
 from subspaces.experiments.training.batches import evaluation_batches, fits_memory, statistics_batches, statistics_seed
 from subspaces.experiments.training.engine import build_family
 from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.feasible import data_of
 from subspaces.experiments.training.images import load_data
 from subspaces.experiments.training.recipe import Recipe
-from subspaces.experiments.training.runs import Run, RunError
-from subspaces.experiments.training.sharing import Waiting
+from subspaces.experiments.training.runs import Run, RunError, free
 from subspaces.experiments.training.signals import Stop, stop_on_signals
 from subspaces.text import hint
 
@@ -56,8 +55,7 @@ class RunSubject(Subject):
         trust: bool = False,
         others: Callable[[str], Dataset] = datasets.load,
     ) -> None:
-        if trust is not True:
-            run.check_invited()
+        run.check_trusted(trust is True)
         self.run, self.recipe, self.folder, self._data, self._others = run, run.recipe, run.folder, data, others
         self.execution = execution
         self.check()
@@ -272,27 +270,19 @@ def run_subjects(
     def subject(run: Run) -> RunSubject:
         folder = run.folder.resolve()
         if folder not in found:
-            _until_trained(run)
+            with stop_on_signals() as stop:  # a run that another process trains is waited for
+                free([run], locks.Waiting("training"), stop)
             found[folder] = RunSubject(run, partial(load, run.recipe), execution, trust, others)
         return found[folder]
 
     return subject
 
 
-def _until_trained(run: Run) -> None:
-    """Wait for a run that is not finished if another process is at it."""
-    wait = Waiting("training")
-    with stop_on_signals() as stop:
-        while not run.finished and (holder := run.holder()) is not None:
-            wait({run.folder.name: holder}, stop)
-        stop.heed()
-
-
 def share(subjects: Sequence[RunSubject], work: Callable[[RunSubject], R], stop: Stop) -> list[R]:
-    """Do what is to be done with each run, together with other processes that do the same; see `sharing.share`."""
+    """Do what is to be done with each run, together with other processes that do the same; see `locks.share`."""
 
     def checked(one: RunSubject) -> R:
         one.check()  # it may be trained anew by now
         return work(one)
 
-    return sharing.share(subjects, lambda one: one.run.attempt(), checked, lambda one: one.run.folder.name, stop)
+    return locks.share(subjects, lambda one: one.run.attempt(), checked, lambda one: one.run.folder.name, stop)

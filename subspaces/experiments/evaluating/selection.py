@@ -24,9 +24,9 @@ from subspaces.experiments.evaluating import domains
 from subspaces.experiments.evaluating.domains import Domain
 from subspaces.experiments.evaluating.run_subject import OneRun, RunSubject, run_subjects
 from subspaces.experiments.training import batches as images_of
-from subspaces.experiments.training import seals
+from subspaces.experiments.training import run_files
 from subspaces.experiments.training.execution import Execution
-from subspaces.experiments.training.runs import FAMILY, Run, RunError
+from subspaces.experiments.training.runs import Run, RunError
 from subspaces.text import nearest
 
 FILE = "selection.json"
@@ -90,7 +90,7 @@ def select_run(
         seed: of the drawing.
         data: the folder with the data sets.
         execution: where it runs.
-        trust: also build the network of a run that somebody else has trained.
+        trust: also call the network factory (`package.module:factory`) that the folder names.
     """
     check(corruption, severity, images, examples, by, per)
     opened = run if isinstance(run, Run) else Run.open(checks.folder("run", run))
@@ -101,8 +101,8 @@ def select_run(
     domain = domains.domain_of(subject.images_of, corruption, severity, images, device)
     found = _select(subject, domain, examples, statistics_batches, seed, {"by": by, "per": per})
     with opened.locked():
-        content = dataclasses.asdict(found)
-        seals.write_json(opened.folder / FILE, content, opened.recipe.key, {FAMILY: subject.checksum})
+        content = {**dataclasses.asdict(found), "family": subject.checksum}
+        run_files.write_json(opened.folder / FILE, content, opened.recipe.key)
     return found
 
 
@@ -121,22 +121,15 @@ def read_selection(run: OneRun) -> RunSelection:
     opened = run if isinstance(run, Run) else Run.open(checks.folder("run", run))
     path = opened.folder / FILE
     again = f"choose again: subspaces select {opened.folder} --corruption fog, say"
-    if not seals.there(path, again):
+    if not run_files.there(path, again):
         raise RunError(f"{opened.folder} has no {FILE}, no point was chosen: write subspaces select {opened.folder} …")
-    found = seals.read_json(path, opened.recipe.key, again)
-    if found.others.get(FAMILY) != opened.family_checksum:
+    found = run_files.read_json(path, opened.recipe.key, again)
+    if found["family"] != opened.family_checksum:
         raise RunError(f"{opened.folder} was trained anew since its point was chosen: {again}")
-    try:
-        return _read(found.content)
-    except (KeyError, TypeError) as error:
-        raise seals.damaged(path, f"it holds no selection, {error!r}", again) from None
-
-
-def _read(content: Mapping[str, Any]) -> RunSelection:
-    told = dict(content["selection"])
+    told = found["selection"]
     told |= {name: Searched(**told[name]) for name in ("best", "worst")}
-    rows = tuple(Measured(**row) for row in content["rows"])
-    return RunSelection(Selection(**told), content["domain"], content["others"], rows)
+    rows = tuple(Measured(**row) for row in found["rows"])
+    return RunSelection(Selection(**told), found["domain"], found["others"], rows)
 
 
 def _select(
