@@ -11,9 +11,8 @@ from subspaces.core import checks
 from subspaces.errors import ArgumentError
 from subspaces.experiments import locks
 from subspaces.experiments.methods import METHODS
-from subspaces.experiments.training import cluster, feasible, sweep
+from subspaces.experiments.training import cluster, feasible
 from subspaces.experiments.training import recipes as book
-from subspaces.experiments.training.afar import Then
 from subspaces.experiments.training.display import Mode, check_mode, display
 from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.groups import groups, read_group, train_group
@@ -74,7 +73,7 @@ def train_recipes(
     out: Path,
     show: Mode,
     tensorboard: bool,
-    then: Then | None = None,
+    then: cluster.Then | None = None,
 ) -> list[Run]:
     """Train recipes that are checked already, as `train` does, and return the finished runs.
 
@@ -85,9 +84,8 @@ def train_recipes(
         failures = _train_together(runs, execution, data, show, tensorboard)
     else:
         _check(runs)
-        with sweep.training(
-            recipes, execution, data=data, out=out, show=show, tensorboard=tensorboard, then=then
-        ) as train_there:
+        where: dict[str, Any] = {"data": data, "out": out, "show": show, "tensorboard": tensorboard, "then": then}
+        with cluster.training(recipes, train_recipes, execution, **where) as train_there:
             failures = _share(runs, train_there)
     if started()[0] == 0:
         for run in runs:
