@@ -3,15 +3,14 @@
 config.json          the recipe
 environment.json     versions, commit, hardware and settings of each start
 log.jsonl            one line per epoch
-state.safetensors    the newest checkpoint, and the checksum of the log at that moment
+state.safetensors    the newest checkpoint
 family.safetensors   the trained family, or what the method made of it (written last but one)
 trained.safetensors  the trained subspace, where the method keeps one point of it as its family
-result.json          the final numbers (written last: the run is finished), and checksums of the log and the families
+result.json          the final numbers (written last: the run is finished), and the checksums of the families
 
 Every file, and every line of the log, has a checksum inside, which is compared whenever it is read.
 """
 
-import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -115,7 +114,7 @@ class Run:
     @property
     def result(self) -> dict[str, Any]:
         """The final numbers."""
-        return {name: value for name, value in self._read_result().items() if name not in ("log", "families")}
+        return {name: value for name, value in self._read_result().items() if name not in ("lines", "families")}
 
     @property
     def family_checksum(self) -> str:
@@ -135,45 +134,44 @@ class Run:
     def log(self) -> list[dict[str, Any]]:
         """Return the lines of the log, also of a run that another process trains at this moment."""
         ended = self._is_there(RESULT)
-        noted = self._read(RESULT)["log"] if ended else self._log_at_checkpoint()  # before the log, which may grow
+        lines = self._read(RESULT)["lines"] if ended else self._lines_at_checkpoint()  # before the log, which may grow
+        return self._read_log(lines, whole=ended)
+
+    def _read_log(self, lines: int, whole: bool = False) -> list[dict[str, Any]]:
+        """Return the lines of the log, which are at least so many, and not more of the `whole`."""
+        path = self.folder / LOG
         with run_files.as_run_error():
-            rows = files.read_lines(self.folder / LOG, self._remedy) if self._is_there(LOG) else []
-        if noted is not None:
-            self._check_log(noted, whole=ended)
+            rows = files.read_lines(path, self._remedy) if self._is_there(LOG) else []
+        if len(rows) < lines or (whole and len(rows) > lines):
+            why = f"it has {len(rows)} lines, and had {lines} when the run was last saved"
+            raise run_files.damaged(path, why, self._remedy)
+        for epoch, row in enumerate(rows, 1):
+            if (row.pop("recipe", None), row.get("epoch")) != (self.recipe.key, epoch):
+                raise run_files.damaged(path, f"line {epoch} is of another run or epoch", self._remedy)
         return rows
 
     def _is_there(self, name: str) -> bool:
         return run_files.there(self.folder / name, self._remedy)
 
-    def _log_at_checkpoint(self) -> dict[str, Any] | None:
-        """Return size and checksum that the log had at the checkpoint; None without one."""
+    def _lines_at_checkpoint(self) -> int:
+        """Return how many lines the log had at the checkpoint, by its header alone; 0 without one."""
         path = self.folder / STATE
         if not run_files.there(path, self._state_remedy):
-            return None
+            return 0
         try:
-            noted = json.loads(files.read_header(path)["progress"])["log"]  # without a look at the tensors
-            return {"bytes": int(noted["bytes"]), "sha256": noted["sha256"]}
+            return int(json.loads(files.read_header(path)["progress"])["lines"])
         except FileNotFoundError:  # it has just been dropped: the run has ended
-            return None
+            return 0
         except (files.DamageError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise run_files.damaged(path, error, self._state_remedy) from None
 
-    def _log_now(self) -> dict[str, Any]:
-        """Return size and checksum of the log, which is brought to the disk before something counts on it."""
+    def _synced_lines(self) -> int:
+        """Return how many lines the log has, which are brought to the disk before something counts on them."""
         path = self.folder / LOG
-        content = path.read_bytes() if path.is_file() else b""
-        if content:
-            files.sync(path)
-        return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-
-    def _check_log(self, noted: Any, whole: bool = False) -> None:
-        """Refuse a log that does not begin with what was there when it was noted, or is not that as a `whole`."""
-        content = (self.folder / LOG).read_bytes() if self._is_there(LOG) else b""
-        begin = content if whole else content[: noted["bytes"]]
-        if hashlib.sha256(begin).hexdigest() != noted["sha256"]:
-            last = "result.json" if whole else "the checkpoint"
-            why = f"it is shorter than when {last} was written" if len(content) < noted["bytes"] else files.CHANGED
-            raise run_files.damaged(self.folder / LOG, why, self._remedy)
+        if not path.is_file():
+            return 0
+        files.sync(path)
+        return path.read_bytes().count(b"\n")
 
     def starts(self) -> list[dict[str, Any]]:
         """Return the environment of each start of the run."""
@@ -279,7 +277,7 @@ class Run:
 
     def save_checkpoint(self, tensors: Mapping[str, Tensor], progress: Mapping[str, Any]) -> None:
         """Write the state of training, and where the log is at that moment."""
-        header = {"progress": json.dumps({**progress, "log": self._log_now()})}
+        header = {"progress": json.dumps({**progress, "lines": self._synced_lines()})}
         run_files.write_tensors(self.folder / STATE, tensors, header, self.recipe.key)
 
     def load_checkpoint(self, writes: bool = True) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
@@ -295,9 +293,7 @@ class Run:
         header, tensors = run_files.read_tensors(path, self.recipe.key, self._state_remedy)
         progress: dict[str, Any] = json.loads(header["progress"])
         if writes:
-            self._check_log(progress["log"])
-            if self._is_there(LOG):
-                os.truncate(self.folder / LOG, progress["log"]["bytes"])
+            self._cut_log(progress["lines"])
         return tensors, progress
 
     @property
@@ -306,7 +302,14 @@ class Run:
 
     def append_log(self, row: Mapping[str, Any]) -> None:
         """Add one line to the log."""
-        files.append_line(self.folder / LOG, row)
+        files.append_line(self.folder / LOG, {**row, "recipe": self.recipe.key})
+
+    def _cut_log(self, lines: int) -> None:
+        """Go back to when the log had so many lines."""
+        if self._is_there(LOG):
+            path = self.folder / LOG
+            os.truncate(path, sum(map(len, path.read_bytes().splitlines(keepends=True)[:lines])))
+        self._read_log(lines, whole=True)
 
     def begin_log(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Write a log with these lines in place of the one that is there."""
@@ -319,7 +322,7 @@ class Run:
 
         `families` are the checksums of the families' files that belong to it.
         """
-        content = {**result, "log": self._log_now(), "families": dict(families)}
+        content = {**result, "lines": self._synced_lines(), "families": dict(families)}
         run_files.write_json(self.folder / RESULT, content, self.recipe.key)
         (self.folder / STATE).unlink(missing_ok=True)
 
