@@ -98,22 +98,15 @@ def _holder(path: Path) -> str:
     return f"process {number or '?'}{elsewhere}"
 
 
-class Waiting:
-    """Waits for other processes, and says so, once for each of them; `doing` is what they do with a piece."""
-
-    def __init__(self, doing: str) -> None:
-        self.doing = doing
-        self.told: set[str] = set()
-
-    def __call__(self, held: Mapping[str, str], stop: "Stop") -> None:
-        """Wait for a moment while pieces, by their name, are held by others; stop if that was asked for."""
-        for name, holder in held.items():
-            if holder not in self.told:
-                self.told.add(holder)
-                sys.stderr.write(f"waiting for {name}, which {holder} is {self.doing}\n")
-                sys.stderr.flush()
-        time.sleep(PAUSE)
-        stop.heed()
+def wait(held: Mapping[str, str], doing: str, told: set[str], stop: "Stop") -> None:
+    """Wait for a moment while others hold pieces, by their name, and say so once for each process."""
+    for name, holder in held.items():
+        if holder not in told:
+            told.add(holder)
+            sys.stderr.write(f"waiting for {name}, which {holder} is {doing}\n")
+            sys.stderr.flush()
+    time.sleep(PAUSE)
+    stop.heed()
 
 
 def share(
@@ -125,14 +118,9 @@ def share(
 ) -> list[R]:
     """Do all pieces, first those that nobody holds, and return what came of each, in their order.
 
-    Args:
-        pieces: what is to be done; one that another process has done is done again, and finds everything there.
-        attempt: holds a piece and gives None, or gives who holds it.
-        work: does one.
-        named: what a person calls one.
-        stop: asks to stop while others are waited for.
+    `attempt` holds a piece, or gives who does. One that another process has done is done again, and finds all there.
     """
-    wait = Waiting("working on")
+    told = set[str]()
     done: dict[T, R] = {}
     left = list(pieces)
     while left:
@@ -144,7 +132,7 @@ def share(
                 else:
                     held[piece] = holder
         if len(held) == len(left):
-            wait({named(piece): holder for piece, holder in held.items()}, stop)
+            wait({named(piece): holder for piece, holder in held.items()}, "working on", told, stop)
         left = list(held)
     return [done[piece] for piece in pieces]
 

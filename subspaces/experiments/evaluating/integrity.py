@@ -62,15 +62,19 @@ def _problems_of_run(folder: Path) -> list[str]:
     """Return what is wrong with a run, unless another process works on it: then its files change under our eyes."""
     with suppress(OSError):  # a folder that cannot be written to has nobody at work
         try:
-            if (holder := Run(folder, Recipe()).holder()) is not None:
-                return [f"{folder} is in use by {holder}: check it when that has ended"]
-        except RunError as error:
+            holder = Run(folder, Recipe()).holder()
+        except RunError as error:  # this process
             return [f"{error}: check it when that has ended"]
+        if holder is not None:
+            return [f"{folder} is in use by {holder}: check it when that has ended"]
     try:
         run = Run.open(folder)
     except (RunError, OSError) as error:
         return [str(error)]
-    return _problems(_of_run(run))
+    lost = []
+    if (folder / RESULT).exists() and not run.finished:
+        lost = [f"{folder} has a result without its networks: put {FAMILY} back to evaluate it, or train it anew"]
+    return [*_problems(_of_run(run)), *lost]
 
 
 def _problems(checks: Iterable[Callable[[], object]]) -> list[str]:
@@ -84,13 +88,6 @@ def _problems(checks: Iterable[Callable[[], object]]) -> list[str]:
     return list(found)
 
 
-def _of_files(folder: Path, remedy: str, without: Iterable[str] = ()) -> Iterator[Callable[[], object]]:
-    """Yield the checks of a folder's files against their checksums."""
-    for path in sorted(folder.iterdir()):
-        if path.suffix in READERS and path.name not in without:
-            yield partial(READERS[path.suffix], path, remedy)
-
-
 def _of_run(run: Run) -> Iterator[Callable[[], object]]:
     """Yield the checks of one run: its files, and whether they belong together."""
     yield run.starts
@@ -98,17 +95,16 @@ def _of_run(run: Run) -> Iterator[Callable[[], object]]:
     if run.finished:
         yield partial(run.check_family, run.family_file)
         yield partial(run.check_family, run.trained_file)
-    elif (run.folder / RESULT).exists():
-        yield partial(_without_family, run)
     if (run.folder / FILE).exists():
         yield partial(measured_of, run)
     yield from _of_files(run.folder, "remove it", {*FILES, TRAINED, FILE} - {STATE})
 
 
-def _without_family(run: Run) -> None:
-    raise RunError(
-        f"{run.folder} has a result without its networks: put {FAMILY} back to evaluate it, or train it anew"
-    )
+def _of_files(folder: Path, remedy: str, without: Iterable[str] = ()) -> Iterator[Callable[[], object]]:
+    """Yield the checks of a folder's files against their checksums."""
+    for path in sorted(folder.iterdir()):
+        if path.suffix in READERS and path.name not in without:
+            yield partial(READERS[path.suffix], path, remedy)
 
 
 def measured_of(run: Run) -> Evaluation:

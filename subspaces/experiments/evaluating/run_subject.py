@@ -271,7 +271,7 @@ def run_subjects(
         folder = run.folder.resolve()
         if folder not in found:
             with stop_on_signals() as stop:  # a run that another process trains is waited for
-                free([run], locks.Waiting("training"), stop)
+                free([run], set(), stop)
             found[folder] = RunSubject(run, partial(load, run.recipe), execution, trust, others)
         return found[folder]
 

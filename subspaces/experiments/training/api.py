@@ -9,7 +9,6 @@ from typing import Any
 
 from subspaces.core import checks
 from subspaces.errors import ArgumentError
-from subspaces.experiments import locks
 from subspaces.experiments.methods import METHODS
 from subspaces.experiments.training import cluster, feasible
 from subspaces.experiments.training import recipes as book
@@ -85,8 +84,7 @@ def train_recipes(
     else:
         _check(runs)
         where: dict[str, Any] = {"data": data, "out": out, "show": show, "tensorboard": tensorboard, "then": then}
-        with cluster.training(recipes, train_recipes, execution, **where) as train_there:
-            failures = _share(runs, train_there)
+        failures = _share(runs, lambda free, _: cluster.train(free, train_recipes, execution, **where))
     if started()[0] == 0:
         for run in runs:
             run.tidy()
@@ -143,12 +141,12 @@ def _train_here(
 
 def _share(runs: Sequence[Run], train_free: Callable[[Sequence[Run], Held], list[Failure]]) -> list[Failure]:
     """Train all runs: what other processes train is put off, and waited for when nothing else is left."""
-    wait = locks.Waiting("training")
+    told = set[str]()
     failures: list[Failure] = []
     left = list(runs)
     while left:
         with stop_on_signals() as stop:
-            open_runs, held = free(left, wait, stop)
+            open_runs, held = free(left, told, stop)
         if open_runs:
             failures += train_free(open_runs, held.__setitem__)
         left = list(held)

@@ -29,7 +29,7 @@ from subspaces.experiments.training import trunks
 from subspaces.experiments.training.display import Mode, display, progress_bar
 from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.groups import groups
-from subspaces.experiments.training.loop import Held, crews
+from subspaces.experiments.training.loop import crews
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.runs import Run
 from subspaces.experiments.training.signals import Stopped, stop_on_signals
@@ -59,61 +59,50 @@ def check(execution: Execution) -> None:
         )
 
 
-def work(
-    recipes: Sequence[Mapping[str, Any]],
-    prepared: Callable[[], None],
-    train: Callable[[list[Recipe]], list[Run]],
-    then: Callable[[Run], None] | None,
-) -> None:
+def work(recipes: Sequence[Mapping[str, Any]], site: Mapping[str, Any]) -> None:
     """Train recipes in a worker; where its machine lacks something, the error names that."""
     with stop_on_signals(patient=True) as stop:  # Ray's request to stop is a signal too, and is repeated
         try:
-            prepared()
+            prepare(site)
             stop.heed()
-            for run in train([Recipe.from_dict(one) for one in recipes]):
+            for run in site["train"]([Recipe.from_dict(one) for one in recipes]):
                 stop.heed()
-                if then is not None:
-                    then(run)
+                if site["then"] is not None:
+                    site["then"](run)
         except (OSError, ImportError) as error:
             raise OSError(f"{socket.gethostname()}, a machine of the cluster, cannot train this: {error}") from error
 
 
-def prepare(
-    versions: Mapping[str, str], threads: int, mark: Path, data: Path | None, path: Sequence[str], methods: bytes
-) -> None:
+def prepare(site: Mapping[str, Any]) -> None:
     """Refuse a machine with other versions, or that does not see the folders, and import what was added elsewhere."""
-    for name, version in versions.items():
+    for name, version in site["versions"].items():
         if VERSIONS[name] != version:
             raise OSError(f"it has {name} {VERSIONS[name]}, and {version} is asked for: install the same version")
-    shared = "expected a file system that all machines of the cluster share"
-    if not mark.is_file():
-        raise OSError(f"it does not see {mark.parent}: {shared}")
-    if data is not None and not data.is_dir():
-        raise OSError(f"it has no folder {data}: {shared}, or a copy of the data")
-    torch.set_num_threads(threads)
-    sys.path += [entry for entry in path if entry not in sys.path]
-    for kind in pickle.loads(methods):
-        if METHODS.get(kind.name) is not kind:
-            if kind.name in METHODS:
-                METHODS.remove(kind.name)
-            METHODS.add(kind)
+    for path in site["sees"]:
+        if not path.exists():
+            raise OSError(f"it does not see {path}: expected a file system that all machines share, or a copy of data")
+    torch.set_num_threads(site["threads"])
+    sys.path += [entry for entry in site["path"] if entry not in sys.path]
+    for kind in pickle.loads(site["methods"]):
+        if kind.name in METHODS:
+            METHODS.remove(kind.name)
+        METHODS.add(kind)
 
 
-@contextmanager
-def training(
-    recipes: Sequence[Recipe],
-    train: Callable[..., list[Run]],
+def train(
+    runs: Sequence[Run],
+    train_here: Callable[..., list[Run]],
     execution: Execution,
     data: Path | None,
     out: Path,
     show: Mode,
     tensorboard: bool,
     then: Then | None,
-) -> Iterator[Callable[[Sequence[Run], Held], list[Failure]]]:
-    """Join a cluster, and yield what trains runs of these recipes on it and returns what went wrong with some."""
-    for one in recipes:
-        if one.network.startswith("__main__:"):
-            raise ArgumentError(f"network {one.network!r}: no other process can import it; move it to a module")
+) -> list[Failure]:
+    """Train runs on a cluster, each as `train_here` would, and return what went wrong with some."""
+    for run in runs:
+        if run.recipe.network.startswith("__main__:"):
+            raise ArgumentError(f"network {run.recipe.network!r}: no other process can import it; move it to a module")
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())  # which puts back the handlers that Ray replaces
         ray = stack.enter_context(joined(str(execution.ray)))
@@ -124,21 +113,23 @@ def training(
         mark = out / f".cluster.{os.urandom(4).hex()}.partial"  # as those are that `sweep` removes
         stack.enter_context(locks.attempt(mark, keep=False))
         there = replace(execution.off_cluster(), device="cuda" if gpus else "cpu")
-        kinds = {type(one.definition) for one in recipes}
-        methods = ray.cloudpickle.dumps([kind for kind in kinds if not kind.__module__.startswith("subspaces.")])
-        path = [os.path.abspath(entry) for entry in sys.path]
-        parts = (
-            partial(prepare, VERSIONS, cpus, mark, data if data.is_dir() else None, path, methods),
-            partial(train, execution=there, data=data, out=out, show="quiet", tensorboard=tensorboard),
-            partial(then, data=data, execution=there) if then else None,
-        )
+        kinds = {type(run.recipe.definition) for run in runs}
+        site = {
+            "versions": VERSIONS,
+            "sees": [mark, data] if data.is_dir() else [mark],
+            "threads": cpus,
+            "path": [os.path.abspath(entry) for entry in sys.path],
+            "methods": ray.cloudpickle.dumps([kind for kind in kinds if not kind.__module__.startswith("subspaces.")]),
+            "train": partial(train_here, execution=there, data=data, out=out, show="quiet", tensorboard=tensorboard),
+            "then": partial(then, data=data, execution=there) if then else None,
+        }
         options = {"num_cpus": cpus, "num_gpus": gpus, "max_retries": RETRIES, "scheduling_strategy": "SPREAD"}
         task = ray.remote(work).options(**options)
 
-        def begin(some: Sequence[Run]) -> Any:
-            return task.remote([run.recipe.to_dict() for run in some], *parts)
+        def begin(piece: Sequence[Run]) -> Any:
+            return task.remote([run.recipe.to_dict() for run in piece], site)
 
-        yield lambda runs, _: _train(ray, begin, _pieces(runs, execution), show)
+        return _train(ray, begin, _pieces(runs, execution), show)
 
 
 def _pieces(runs: Sequence[Run], execution: Execution) -> list[list[Run]]:
@@ -163,7 +154,7 @@ def _train(ray: Any, begin: Callable[..., Any], pieces: Sequence[list[Run]], sho
                 stopping = stop.signal is not None or fatal
                 if stopping and time.monotonic() - asked > AGAIN:
                     asked = time.monotonic()
-                    for ref in pending:
+                    for ref in reversed(pending):  # first those that would take the places of others
                         ray.cancel(ref)
                 for ref in ray.wait(list(pending), timeout=PAUSE)[0]:
                     piece = pending.pop(ref)
@@ -248,8 +239,6 @@ def joined(address: str) -> Iterator[Any]:
             ray.init(found, include_dashboard=dashboard, log_to_driver=False, logging_level=logging.CRITICAL)
     except (RuntimeError, ValueError, ConnectionError) as error:  # other versions, or no token
         raise ConnectionError(f"ray={found!r}: {' '.join(str(error).split())}") from None
-    except SystemExit:  # which is what Ray makes of SIGTERM
-        raise Stopped("SIGTERM") from None
     finally:
         for name in QUIET.keys() - before.keys():
             del os.environ[name]

@@ -327,7 +327,7 @@ class Run:
         (self.folder / STATE).unlink(missing_ok=True)
 
 
-def free(runs: Sequence[Run], wait: locks.Waiting, stop: Stop) -> tuple[list[Run], dict[Run, str]]:
+def free(runs: Sequence[Run], told: set[str], stop: Stop) -> tuple[list[Run], dict[Run, str]]:
     """Return which runs that are not finished nobody holds, and who holds the others; wait until there is one."""
     while True:
         stop.heed()
@@ -335,7 +335,7 @@ def free(runs: Sequence[Run], wait: locks.Waiting, stop: Stop) -> tuple[list[Run
         found = [run for run in runs if not run.finished and run not in held]
         if found or not held:
             return found, held
-        wait({run.folder.name: holder for run, holder in held.items()}, stop)
+        locks.wait({run.folder.name: holder for run, holder in held.items()}, "training", told, stop)
 
 
 def _counts(name: str) -> bool:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import importlib
-import inspect
 import json
 import os
 import pickle
@@ -18,7 +17,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +30,7 @@ from subspaces.experiments.methods import METHODS
 from subspaces.experiments.studies.setting import Setting, resolve, train_missing
 from subspaces.experiments.training import RECIPES, Execution, Run, RunError, TrainingError
 from subspaces.experiments.training import cluster as cluster_of
-from subspaces.experiments.training.cluster import VERSIONS, check, prepare, resources
+from subspaces.experiments.training.cluster import VERSIONS, check, prepare, resources, work
 
 QUIET: dict[str, Any] = {"device": "cpu", "show": "quiet", "tensorboard": False}
 LINE = dataclasses.replace(DIGITS, method="line")
@@ -176,8 +174,8 @@ def test_a_command_that_is_interrupted_leaves_checkpoints_and_continues(cluster,
     assert not all(finished)
     assert [path.name for path in out.iterdir() if path.name.startswith(".")] == []
     assert any(finished) or not third.folder.exists()
-    runs = ss.train(several[:2], out=out, ray=cluster, stack=1, **QUIET)
-    assert [len(run.starts()) for run in runs] == [1 if done else 2 for done in finished]
+    runs = ss.train(several[: 2 + third.folder.exists()], out=out, ray=cluster, stack=1, **QUIET)
+    assert [len(run.starts()) for run in runs[:2]] == [1 if done else 2 for done in finished]
     same(runs, tmp_path, stack=1)
 
 
@@ -293,26 +291,23 @@ def test_a_process_that_is_connected_already_stays_so(ray, cluster, tmp_path):
         ss.train(LINE, out=tmp_path, ray="local", **QUIET)
 
 
-def lacks(lacking: dict[str, Any], *given: Any) -> None:
-    names = inspect.signature(prepare).parameters
-    prepare(**{**dict(zip(names, given, strict=True)), **lacking})
+def work_elsewhere(recipes: Any, site: Any) -> None:
+    """Do a task on a machine without a folder."""
+    work(recipes, {**site, "sees": [*site["sees"], Path("/nowhere")]})
 
 
-@pytest.mark.parametrize("lost", ["data", "out", "package", "network"])
-def test_a_machine_that_lacks_something_is_named(lost, cluster, tmp_path, monkeypatch):
-    """As its worker sees it, for which the folder of this process is not there."""
-    recipe, said = LINE, "a machine of the cluster, cannot train this: it "
-    if lost == "package":
+@pytest.mark.parametrize("lacks", ["folder", "package", "network"])
+def test_a_machine_that_lacks_something_is_named(lacks, cluster, tmp_path, monkeypatch):
+    recipe, said = LINE, "a machine of the cluster, cannot train this: it does not see /nowhere: expected"
+    if lacks == "package":
         (tmp_path / "only_here.py").write_text("def work(*given): pass")
         monkeypatch.syspath_prepend(tmp_path)
         monkeypatch.setattr(cluster_of, "work", importlib.import_module("only_here").work)
         said = "a machine of the cluster cannot run subspaces: .*No module named 'only_here'; install it there as here"
-    elif lost == "network":
+    elif lacks == "network":
         recipe, said = dataclasses.replace(LINE, network="no_such_module:net"), "No module named 'no_such_module'"
     else:
-        lacking = {"out": {"mark": Path("/nowhere/mark")}, "data": {"data": Path("/nowhere")}}[lost]
-        said += {"out": "does not see /nowhere", "data": "has no folder /nowhere"}[lost]
-        monkeypatch.setattr(cluster_of, "prepare", partial(lacks, lacking))
+        monkeypatch.setattr(cluster_of, "work", work_elsewhere)
     with pytest.raises((OSError, ImportError, ValueError), match=said):
         ss.train(recipe, out=tmp_path / "runs", ray=cluster, **QUIET)
 
@@ -379,16 +374,13 @@ def test_a_cluster_is_found_by_the_environment_or_where_ray_has_noted_it(ray, ad
         ({}, ""),
         ({"versions": {**VERSIONS, "torch": "2.0"}}, r"it has torch \S+, and 2\.0 is asked for"),
         ({"versions": {**VERSIONS, "subspaces": "9"}}, r"it has subspaces \S+, and 9 is asked for: install"),
-        ({"mark": Path("/nowhere/mark")}, "it does not see /nowhere: expected a file system"),
-        ({"data": Path("/nowhere")}, "it has no folder /nowhere: expected .*, or a copy of the data"),
+        ({"sees": [Path("/nowhere")]}, "it does not see /nowhere: expected a file system that all machines share"),
     ],
 )
-def test_what_a_machine_lacks_is_said(lacks, said, tmp_path):
-    (tmp_path / "mark").touch()
-    here = {"versions": VERSIONS, "mark": tmp_path / "mark", "data": tmp_path, "path": [], "threads": 1}
-    wrong = pytest.raises((OSError, ImportError), match=said) if said else nullcontext()
-    with wrong:
-        prepare(**{**here, "methods": pickle.dumps(set()), **lacks})
+def test_what_a_machine_lacks_is_said(lacks, said):
+    here = {"versions": VERSIONS, "sees": [], "threads": 1, "path": [], "methods": pickle.dumps([])}
+    with pytest.raises(OSError, match=said) if said else nullcontext():
+        prepare({**here, **lacks})
 
 
 @pytest.mark.parametrize(
