@@ -68,7 +68,7 @@ def export(
         network: of a module, its name as `subspaces.networks.build` takes it, for `subspaces predict` to build it.
         statistics_batches: of a run, the number of training batches that statistics are made of; by default all.
         data: of a run, the folder with the data sets.
-        trust: of a run that somebody else has trained, also call its network factory (`package.module:factory`).
+        trust: also call the network factory (`package.module:factory`) that the folder of a run names.
         progress: True for bars, False for none, or a function of (what, done, total).
 
     Example:

@@ -164,7 +164,7 @@ def evaluate(
         data: the folder with the data sets of runs.
         device: for runs, "cpu", "cuda", …; "auto" takes a GPU if there is one. A family is measured where it is.
         workers: processes that read the image files of a run.
-        trust: also call the network factories (`package.module:factory`) of runs that somebody else has trained.
+        trust: also call the network factories (`package.module:factory`) that run folders name.
         progress: True for bars, False for none, or a function of (what, done, total).
         settings: any field of `evaluation.settings.Settings`, such as grid=[0, 0.5, 1], plane=True or choose_on="test".
             Of them corruptions is shifted test data: "all", names such as ["fog"], `Corruptions`, a folder such as that

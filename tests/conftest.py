@@ -18,14 +18,6 @@ gc.disable()  # until all is imported: see `pytest_collection_finish`
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # of tests that import onnxruntime themselves: it leaves a file
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _a_key_of_the_tests_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Sign runs with a key that is not the user's."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
-        yield
-
-
 @pytest.fixture
 def temporary() -> Iterator[Path]:
     """A folder for temporary files, with a short name, as sockets need it."""
@@ -63,7 +55,7 @@ LONG = (
     *("comparison", "test_compile", "test_cluster", "production", "test_ensembles", "test_outside"),
     *("test_resume", "test_subspace"),
     *("test_any_network", "test_storage", "test_noise_study", "test_methods", "test_sharing", "test_cli_options"),
-    *("test_seals", "test_page", "test_imports", "test_cli", "test_cli_compare", "test_runs", "test_instability"),
+    *("test_run_files", "test_page", "test_imports", "test_cli", "test_cli_compare", "test_runs", "test_instability"),
     *("test_trunks", "test_demo", "test_worked_examples", "test_cli_evaluate", "test_checkpointing", "test_engine"),
 )
 """What takes longest, which is begun with, so that no process is left alone with it at the end."""

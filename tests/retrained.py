@@ -41,6 +41,11 @@ def train(recipe: str, out: Path, **changes: Any) -> Path:
     return run.folder
 
 
+def opened(folder: Path) -> Run:
+    """Return the run of a folder as if the caller had named its network."""
+    return Run(folder, Run.open(folder).recipe)
+
+
 def anew(folder: Path) -> None:
     """Train a finished run once more, in its folder, to another family; what was measured stays where it is."""
     recipe = Run.open(folder).recipe

@@ -15,7 +15,7 @@ def check(
     ],
     quiet: Quiet = False,
 ) -> None:
-    """Check that run folders are as they were written: every file against its seal, and against each other.
+    """Check that run folders are as they were written: every file against its checksum, and against each other.
 
     Says what is wrong and what to do about it; the exit code is 1 if something is.
 

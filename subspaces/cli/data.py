@@ -13,7 +13,7 @@ from subspaces.cli.options import ROOT
 from subspaces.cli.shared import Data, Quiet, data_names, option
 from subspaces.errors import ArgumentError
 from subspaces.experiments import data as sets
-from subspaces.experiments.training.display import reading
+from subspaces.experiments.training.display import progress_bar
 from subspaces.text import nearest
 
 app = typer.Typer(help="List, fetch and check data sets.", no_args_is_help=True)
@@ -74,7 +74,7 @@ def get(
 def check(name: Name, data: Data = ROOT) -> None:
     """Say what is there of a data set, and what is wrong with it; the exit code is 1 if something is."""
     _check_name(name)
-    with reading("bar") as progress:
+    with progress_bar("bar") as progress:
         problems = sets.check(name, data, progress)
     for problem in problems:
         printing.echo(f"wrong: {problem}")

@@ -74,8 +74,7 @@ Trust = Annotated[
     bool,
     typer.Option(
         "--trust",
-        help="Also run the code of somebody else: a network (package.module:factory) that a run or an export names, or "
-        "a .pt2 file.",
+        help="Also run code that files name: the network (package.module:factory) of a run or an export; a .pt2 file.",
         rich_help_panel=EXECUTION,
     ),
 ]

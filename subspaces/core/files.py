@@ -28,6 +28,7 @@ from subspaces.errors import ArgumentError
 
 TRIES = 100  # to read or lock what others replace or remove
 CHECKSUM = "sha256"
+CHANGED = "it was changed by hand, or by a fault: its content does not match its checksum"
 MARK = b'"float"'
 """Part of every text in which `to_json` wrote a NaN or an infinity."""
 _LEFT = re.compile(r"\..+\.[0-9a-f]{8}\.partial|\..+\.json(\.[0-9a-f]{16})?\.lock")
@@ -193,7 +194,7 @@ def read_lines(path: Path, remedy: str) -> list[dict[str, Any]]:
             if not isinstance(content, dict):
                 raise ArgumentError(f"expected an object, found a {type(content).__name__}")
             if content.pop(CHECKSUM, None) != _sha256(content):
-                raise ArgumentError("its content does not match its checksum")
+                raise ArgumentError(CHANGED)
         except (ValueError, RecursionError) as error:
             raise damaged(path, f"line {number}: {error}", remedy) from None
         found.append(content)

@@ -28,9 +28,11 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 def read_json(path: Path, remedy: str) -> dict[str, Any]:
     """Return the content of a file that `write_json` wrote."""
     try:
+        if not path.is_file():
+            raise ArgumentError("it is not a file" if path.exists() or path.is_symlink() else "it is not there")
         content = json.loads(path.read_bytes())
         if not isinstance(content, dict) or content.pop(CHECKSUM, None) != checksum(content):
-            raise ArgumentError("its content does not match its checksum")
+            raise ArgumentError(files.CHANGED)
     except (OSError, ValueError, RecursionError) as error:
         raise damaged(path, error, remedy) from None
     return content

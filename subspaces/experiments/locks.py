@@ -1,28 +1,39 @@
-"""Locks between processes, and folders that are made for a result."""
+"""How processes share work: each piece is done once, and what another process holds is put off.
+
+A lock is a `filelock` of the kernel's: it ends with its process, however that ends. Only a process that holds nothing
+waits for another.
+"""
 
 import errno
+import hashlib
+import json
 import os
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from filelock import FileLock, Timeout
 
-from subspaces.core.files import TRIES, sweep
+from subspaces.core.files import sweep
 
+if TYPE_CHECKING:
+    from subspaces.experiments.training.signals import Stop
 
-def this_process() -> str:
-    """Return what `attempt` calls this process."""
-    return f"process {os.getpid()}"
+PAUSE = 0.1  # seconds between two looks at what others do
+_READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST)
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @contextmanager
 def attempt(path: Path, keep: bool = True) -> Iterator[str | None]:
     """Lock a file if no other process has it locked, and yield None, or else the name of that process.
 
-    The folder is made if need be. The lock ends with the process, however that ends; with `keep=False` the file is
-    removed at the end.
+    The folder is made if need be; with `keep=False` the file is removed at the end.
     """
     lock = _acquired(path, blocking=False)
     if lock is None:
@@ -33,8 +44,8 @@ def attempt(path: Path, keep: bool = True) -> Iterator[str | None]:
             path.write_text(f"{os.getpid()} {socket.gethostname()}")
         yield None
     finally:
-        with suppress(OSError):
-            os.truncate(path, 0) if keep else path.unlink()
+        if not keep:
+            path.unlink(missing_ok=True)
         lock.release()
 
 
@@ -50,26 +61,31 @@ def waited(path: Path) -> Iterator[None]:
             lock.release()
 
 
+def beside(path: Path, key: Any) -> AbstractContextManager[str | None]:
+    """Lock what goes into a file under a key, with a hidden file beside it; see `attempt`."""
+    mark = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
+    return attempt(path.with_name(f".{path.name}.{mark}.lock"), keep=False)
+
+
 def _acquired(path: Path, blocking: bool) -> FileLock | None:
     """Return the lock of a file, or None if another process has it and it is not waited for."""
-    for tries in range(TRIES):
-        if path.is_symlink() or (path.exists() and not path.is_file()):
-            raise OSError(f"{path} is a link or no file: expected a lock that is made here; remove it")
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise OSError(f"{path} is a link or no file: expected a lock that is made here; remove it")
+    lock = FileLock(path)
+    while True:
         try:
-            lock = FileLock(path)
+            path.parent.mkdir(parents=True, exist_ok=True)
             lock.acquire(blocking=blocking, poll_interval=0.01)
             return lock
         except Timeout:
             return None
         except FileNotFoundError:  # another process has just removed the folder
-            if tries == TRIES - 1:
-                raise
+            continue
         except OSError as error:
-            if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
+            if error.errno in _READ_ONLY:
                 advice = "change its permissions, or work with a copy"
                 raise OSError(f"{path.parent} cannot be written to ({error.strerror}): {advice}") from None
             raise OSError(f"{path} cannot be locked ({error.strerror}): choose a folder on another disk") from None
-    return None
 
 
 def _holder(path: Path) -> str:
@@ -80,6 +96,45 @@ def _holder(path: Path) -> str:
         number = host = ""
     elsewhere = f" on {host}" if host not in ("", socket.gethostname()) else ""
     return f"process {number or '?'}{elsewhere}"
+
+
+def wait(held: Mapping[str, str], doing: str, told: set[str], stop: "Stop") -> None:
+    """Wait for a moment while others hold pieces, by their name, and say so once for each process."""
+    for name, holder in held.items():
+        if holder not in told:
+            told.add(holder)
+            sys.stderr.write(f"waiting for {name}, which {holder} is {doing}\n")
+            sys.stderr.flush()
+    time.sleep(PAUSE)
+    stop.heed()
+
+
+def share(
+    pieces: Sequence[T],
+    attempt: Callable[[T], AbstractContextManager[str | None]],
+    work: Callable[[T], R],
+    named: Callable[[T], str],
+    stop: "Stop",
+) -> list[R]:
+    """Do all pieces, first those that nobody holds, and return what came of each, in their order.
+
+    `attempt` holds a piece, or gives who does. One that another process has done is done again, and finds all there.
+    """
+    told = set[str]()
+    done: dict[T, R] = {}
+    left = list(pieces)
+    while left:
+        held: dict[T, str] = {}
+        for piece in left:
+            with attempt(piece) as holder:
+                if holder is None:
+                    done[piece] = work(piece)
+                else:
+                    held[piece] = holder
+        if len(held) == len(left):
+            wait({named(piece): holder for piece, holder in held.items()}, "working on", told, stop)
+        left = list(held)
+    return [done[piece] for piece in pieces]
 
 
 @contextmanager

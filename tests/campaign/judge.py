@@ -26,7 +26,7 @@ ADVICE = re.compile(
     r"|install|free|begin|start|try|raise|write|trust|compare|restore|add|leave|did you mean|needs?)\b|--\w"
 )
 IDLE = re.compile(r"^\.lock$|tfevents")
-UNSTABLE = {"seal", "checksum", "time", "images_per_second", "finished_before", "later", "folder", "signature"}
+UNSTABLE = {"sha256", "checksum", "time", "images_per_second", "finished_before", "later", "folder"}
 
 
 @dataclass(frozen=True)

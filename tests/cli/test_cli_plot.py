@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import subspaces as ss
 from subspaces.cli import app
-from subspaces.experiments.training import Run, seals
+from subspaces.experiments.training import Run, run_files
 from subspaces.reports.figures import KINDS
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "reports"))
@@ -47,7 +47,7 @@ def test_the_help_lists_every_figure():
 def with_other_data(line: str, folder: Path) -> str:
     folder.mkdir()
     recipe = dataclasses.replace(Run.open(line).recipe, dataset="mnist")
-    seals.write_json(folder / "config.json", recipe.to_dict(), recipe.key)
+    run_files.write_json(folder / "config.json", recipe.to_dict(), recipe.key)
     return str(folder)
 
 

@@ -33,7 +33,7 @@ def certainly(probabilities: torch.Tensor) -> Classes:
 
 
 def evaluate(*folders: Path, **settings: Any) -> list[ss.Evaluation]:
-    return ss.evaluate(folders, device="cpu", **{"progress": False, **settings})
+    return ss.evaluate(folders, device="cpu", **{"progress": False, "trust": True, **settings})
 
 
 class Independent:

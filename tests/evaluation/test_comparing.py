@@ -18,7 +18,7 @@ from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.group_answers import each_answer, first, headed
 from subspaces.experiments.evaluating.training import training_of
 from subspaces.experiments.opening import opened
-from subspaces.experiments.training import RECIPES, Execution, Recipe, seals
+from subspaces.experiments.training import RECIPES, Execution, Recipe, run_files
 from subspaces.experiments.training.runs import Run, RunError
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "reports"))
@@ -128,7 +128,7 @@ def changed(folder: Path, to: Path, **fields) -> Path:
 def test_runs_on_other_data_are_refused(made, tmp_path: Path):
     (tmp_path / "other").mkdir()
     recipe = dataclasses.replace(Run.open(made["line"][0]).recipe, dataset="mnist")
-    seals.write_json(tmp_path / "other" / "config.json", recipe.to_dict(), recipe.key)
+    run_files.write_json(tmp_path / "other" / "config.json", recipe.to_dict(), recipe.key)
     with pytest.raises(RunError, match=r"is of 'digits' and .*other of 'mnist': expected runs on one data set"):
         opened([made["standard"][0], tmp_path / "other"], alike=False)
     dataset = {**Evaluation.load(made["line"][0]).dataset, "splits": {"test": 10}}

@@ -43,7 +43,7 @@ def by_hand(folder: Path, split: str) -> tuple[list[Any], Any]:
 
 def test_the_answer_is_the_mean_of_passes_with_other_masks(small: Any, tmp_path: Path) -> None:
     folder = retrained.unmeasured(small("dropout"), tmp_path)
-    record = ss.evaluate(folder, device="cpu", dropout_passes=PASSES, progress=False)
+    record = ss.evaluate(folder, device="cpu", trust=True, dropout_passes=PASSES, progress=False)
     assert [(each.name, each.words, each.networks) for each in record.answers if each.name == "dropout"] == [
         ("dropout", f"MC-dropout, {PASSES} passes", PASSES)
     ]
@@ -63,9 +63,9 @@ def test_the_answer_is_the_mean_of_passes_with_other_masks(small: Any, tmp_path:
             assert row.diversity["tv"] == pytest.approx(tv, abs=1e-5)
             assert tv > 0.01
     assert record["dropout"] == the_row(record, PASSES)
-    again = ss.evaluate(folder, device="cpu", dropout_passes=PASSES, progress=False)
+    again = ss.evaluate(folder, device="cpu", trust=True, dropout_passes=PASSES, progress=False)
     assert again == record
-    more = ss.evaluate(folder, device="cpu", dropout_passes=PASSES + 1, progress=False)
+    more = ss.evaluate(folder, device="cpu", trust=True, dropout_passes=PASSES + 1, progress=False)
     assert (more["dropout"].networks, more.answers[-1].networks) == (PASSES + 1, PASSES + 1)
     assert more["dropout"].metrics != record["dropout"].metrics
     assert the_row(more, PASSES) == record["dropout"]  # which stays

@@ -17,7 +17,7 @@ from subspaces.experiments.evaluating.run_subject import run_subjects
 from subspaces.experiments.training import Execution, Run
 from subspaces.experiments.training.batches import evaluation_batches, statistics_batches
 
-CPU: dict[str, Any] = {"device": "cpu", "progress": False}
+CPU: dict[str, Any] = {"device": "cpu", "progress": False, "trust": True}
 
 
 def test_the_seed_of_the_run_draws_its_random_points_and_that_of_the_data_its_images(small: Any) -> None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import subspaces as ss
 from subspaces.evaluation import Evaluation, Plane
 from subspaces.experiments.evaluating.evaluate import parse_network
-from subspaces.experiments.training import Run, RunError, seals
+from subspaces.experiments.training import Run, RunError, run_files
 from subspaces.experiments.training.batches import statistics_batches
 from subspaces.networks import MLP
 
@@ -189,7 +189,7 @@ def test_planes_that_cannot_be(runs: Runs, tmp_path: Path) -> None:
     unfinished = tmp_path / "unfinished"
     unfinished.mkdir()
     for folder in (mnist, unfinished):
-        seals.write_json(folder / "config.json", recipe.to_dict(), recipe.key)
+        run_files.write_json(folder / "config.json", recipe.to_dict(), recipe.key)
     (mnist / "family.safetensors").write_bytes((standard / "family.safetensors").read_bytes())
     Run.open(mnist).finish({}, {"family.safetensors": Run.open(standard).family_checksum})
     wrong: list[tuple[Path, list[Any], type[Exception], str]] = [

@@ -28,7 +28,13 @@ from subspaces.experiments.training import Execution, Run, RunError
 from subspaces.experiments.training.batches import statistics_batches
 
 CPU = Execution(device="cpu")
-FEW: dict[str, Any] = {"corruption": "contrast", "statistics_batches": 2, "examples": 40, "execution": CPU}
+FEW: dict[str, Any] = {
+    "corruption": "contrast",
+    "statistics_batches": 2,
+    "examples": 40,
+    "execution": CPU,
+    "trust": True,
+}
 
 
 @pytest.fixture
@@ -175,12 +181,12 @@ def test_published_images_are_read(digits: datasets.Dataset, tmp_path: Path) -> 
 def test_the_command_prints_a_table_or_json_and_exports(run: Path, tmp_path: Path) -> None:
     options = ["--corruption", "contrast", "--examples", "40", "--statistics-batches", "2", "--device", "cpu"]
     chosen = tmp_path / "chosen.safetensors"
-    said = CliRunner().invoke(app, ["select", str(run), *options, "--out", str(chosen)])
+    said = CliRunner().invoke(app, ["select", str(run), "--trust", *options, "--out", str(chosen)])
     assert said.exit_code == 0, said.output
     for words in ("chosen by nll on 40 labelled examples", "on the 557 other images", "with hindsight", "midpoint"):
         assert words in said.output
     kept = read_selection(run)
-    written = json.loads(CliRunner().invoke(app, ["select", str(run), *options, "--json"]).output)
+    written = json.loads(CliRunner().invoke(app, ["select", str(run), "--trust", *options, "--json"]).output)
     assert written["selection"] == dataclasses.asdict(kept.selection)
     assert written["rows"] == [dataclasses.asdict(row) for row in kept.rows]
     assert isinstance(kept, RunSelection)

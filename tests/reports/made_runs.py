@@ -20,7 +20,7 @@ from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.metrics import of_task
 from subspaces.evaluation.points import Item, kind
 from subspaces.evaluation.rows import Answered, Choice, Corner, Drawn, Examples, Plane, Reliability, RiskCoverage, Row
-from subspaces.experiments.training import RECIPES, Recipe, Run, seals
+from subspaces.experiments.training import RECIPES, Recipe, Run, run_files
 
 Array = np.ndarray[Any, Any]
 CLASSES, BINS = 10, 20
@@ -35,10 +35,10 @@ def run(
     made = Run.under(out, recipe)
     folder = made.folder
     folder.mkdir(parents=True)
-    seals.write_json(folder / "config.json", recipe.to_dict(), recipe.key)
+    run_files.write_json(folder / "config.json", recipe.to_dict(), recipe.key)
     start = {"time": "2026-01-02T03:04:05+00:00", "subspaces": "0.1", "commit": "0123456789ab", "python": "3.13.0"}
     start |= {"torch": "2.11.0", "hardware": "made up", "threads": 2, "execution": {"device": "cpu"}}
-    seals.write_json(folder / "environment.json", {"starts": [start]}, recipe.key)
+    run_files.write_json(folder / "environment.json", {"starts": [start]}, recipe.key)
     log = logged(recipe)
     made.begin_log(log)
     evaluated(recipe, folder.name, start, splits or {"test": 297}, planes).save(folder)

@@ -21,7 +21,6 @@ from subspaces.evaluation.session import PRECISIONS
 from subspaces.experiments import locks
 from subspaces.experiments.evaluating.run_subject import OneRun, RunSubject, run_subjects
 from subspaces.experiments.kept import Kept
-from subspaces.experiments.training import sharing
 from subspaces.experiments.training.execution import Execution, Precision
 from subspaces.experiments.training.feasible import DATA
 from subspaces.experiments.training.runs import Run, RunError
@@ -103,9 +102,9 @@ def evaluate_together(
     if left:
         with stop_on_signals() as stop, bars(progress, stop.heed) as shown, locks.made(Path(to)):
             tick = counted(shown, "ensembles of runs", 0, len(left))
-            sharing.share(
+            locks.share(
                 list(left),
-                lambda index: sharing.beside(kept.path, keys[index]),
+                lambda index: locks.beside(kept.path, keys[index]),
                 work,
                 lambda index: f"the ensemble of {', '.join(keys[index]['runs'])}",
                 stop,

@@ -2,19 +2,23 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from subspaces.core import checks, files
 from subspaces.errors import ArgumentError
-from subspaces.evaluation import measurements
 from subspaces.evaluation.evaluation import FILE, REMEDY, Evaluation
-from subspaces.experiments.training import seals
+from subspaces.experiments.training import run_files
 from subspaces.experiments.training.recipe import Recipe
-from subspaces.experiments.training.runs import FAMILY, LOG, STATE, TRAINED, Run, RunError
+from subspaces.experiments.training.runs import FAMILY, FILES, RESULT, STATE, TRAINED, Run, RunError
 
-TRUNKS = ".trunks"
-OF_A_RUN = ("config.json", "environment.json", LOG, STATE, FAMILY, "result.json")
+READERS: dict[str, Callable[[Path, str], Any]] = {
+    ".json": lambda path, remedy: run_files.read_json(path, None, remedy),
+    ".jsonl": files.read_lines,
+    ".safetensors": lambda path, remedy: run_files.read_tensors(path, None, remedy),
+}
 Folder = str | os.PathLike[str]
 
 
@@ -37,68 +41,70 @@ def checked(folder: Path) -> Iterator[tuple[Path, list[str]]]:
     if not folder.is_dir():
         yield folder, [f"{folder} is no folder: expected one of a run, or of several"]
         return
-    inside = [path for path in sorted(folder.iterdir()) if path.is_dir() and path.name != TRUNKS and _begun(path)]
-    runs = [folder] if _begun(folder) else inside
+    if _begun(folder):
+        yield folder, _problems_of_run(folder)
+        return
+    runs = [path for path in sorted(folder.iterdir()) if path.is_dir() and _begun(path)]
     for path in runs:
-        yield path, _in_use(path) or _complaints(path)
-    if (trunks := sorted((folder / TRUNKS).glob("*.safetensors"))) and runs and runs != [folder]:
-        problems: list[str] = []
-        for path in trunks:
-            key = path.name.partition("-")[0]
-            _attempt(problems, seals.read_tensors, path, key, "remove it, and the trunk is trained again")
-        yield folder / TRUNKS, problems
+        yield path, _problems_of_run(path)
     if not runs:
         yield folder, [f"{folder} is no run folder and holds none: expected one of a run, or of several"]
+    elif (trunks := folder / ".trunks").is_dir():
+        yield trunks, _problems(_of_files(trunks, "remove it, and the trunk is trained again"))
 
 
 def _begun(folder: Path) -> bool:
-    return any((folder / name).exists() or (folder / name).is_symlink() for name in OF_A_RUN)
+    """Say whether there is more of a run in a folder than a lock, whatever of it is left."""
+    return any((folder / name).exists() or (folder / name).is_symlink() for name in FILES)
 
 
-def _in_use(folder: Path) -> list[str]:
-    """Return a sentence if another process is writing to a run."""
+def _problems_of_run(folder: Path) -> list[str]:
+    """Return what is wrong with a run, unless another process works on it: then its files change under our eyes."""
+    with suppress(OSError):  # a folder that cannot be written to has nobody at work
+        try:
+            holder = Run(folder, Recipe()).holder()
+        except RunError as error:  # this process
+            return [f"{error}: check it when that has ended"]
+        if holder is not None:
+            return [f"{folder} is in use by {holder}: check it when that has ended"]
     try:
-        holder = Run(folder, Recipe()).holder()
-    except RunError as error:
-        return [f"{error}: check it when that has ended"]
-    except OSError:  # a folder that cannot be written to is not in use
-        return []
-    return [] if holder is None else [f"{folder} is in use by {holder}: check it when that has ended"]
+        run = Run.open(folder)
+    except (RunError, OSError) as error:
+        return [str(error)]
+    lost = []
+    if (folder / RESULT).exists() and not run.finished:
+        lost = [f"{folder} has a result without its networks: put {FAMILY} back to evaluate it, or train it anew"]
+    return [*_problems(_of_run(run)), *lost]
 
 
-def _attempt(problems: list[str], check: Callable[..., object], *args: Any) -> None:
-    try:
-        check(*args)
-    except (RunError, files.FileError, OSError) as error:
-        problems.append(str(error))
+def _problems(checks: Iterable[Callable[[], object]]) -> list[str]:
+    """Return what each of some checks complains about, once."""
+    found: dict[str, None] = {}
+    for check in checks:
+        try:
+            check()
+        except (RunError, files.FileError, OSError) as error:
+            found[str(error)] = None
+    return list(found)
 
 
-def _complaints(folder: Path) -> list[str]:
-    """Return what is wrong with the files of a run."""
-    problems: list[str] = []
-    try:
-        run = Run.open(folder)  # which tells what else there is
-        _attempt(problems, run.starts)
-        _attempt(problems, run.log)
-        if run.finished:
-            _attempt(problems, run.check_family, run.family_file)
-            _attempt(problems, run.check_family, run.trained_file)
-        elif (folder / "result.json").exists():
-            _attempt(problems, seals.there, run.family_file, "put it back")
-            lacking = f"put {FAMILY} back to evaluate it, or train it anew"
-            problems.append(f"{folder} has a result without its networks: {lacking}")
-        special = {"config.json", "environment.json", FAMILY, TRAINED, FILE}
-        readers = {".json": seals.read_json, ".safetensors": seals.read_tensors}
-        for path in sorted(folder.iterdir()):
-            if path.name not in special and path.suffix in readers:
-                _attempt(problems, readers[path.suffix], path, run.recipe.key, "remove it")
-        if (folder / FILE).exists():
-            _attempt(problems, measured_of, run)
-        if (folder / measurements.FILE).exists():
-            _attempt(problems, measurements.read, folder / measurements.FILE)
-    except (RunError, OSError) as error:  # of a file that tells which others there are
-        problems.append(str(error))
-    return problems
+def _of_run(run: Run) -> Iterator[Callable[[], object]]:
+    """Yield the checks of one run: its files, and whether they belong together."""
+    yield run.starts
+    yield run.log
+    if run.finished:
+        yield partial(run.check_family, run.family_file)
+        yield partial(run.check_family, run.trained_file)
+    if (run.folder / FILE).exists():
+        yield partial(measured_of, run)
+    yield from _of_files(run.folder, "remove it", {*FILES, TRAINED, FILE} - {STATE})
+
+
+def _of_files(folder: Path, remedy: str, without: Iterable[str] = ()) -> Iterator[Callable[[], object]]:
+    """Yield the checks of a folder's files against their checksums."""
+    for path in sorted(folder.iterdir()):
+        if path.suffix in READERS and path.name not in without:
+            yield partial(READERS[path.suffix], path, remedy)
 
 
 def measured_of(run: Run) -> Evaluation:

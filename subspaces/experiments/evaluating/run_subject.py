@@ -23,15 +23,18 @@ from subspaces.evaluation.rows import OUTLIERS
 from subspaces.evaluation.subject import Constants, Subject
 from subspaces.evaluation.tasks import Classification
 from subspaces.experiments import data as datasets
+from subspaces.experiments import locks
 from subspaces.experiments.data import NAMES, Dataset, ResidentLoader, unlabelled
 from subspaces.experiments.data.loading import OWN
 from subspaces.experiments.evaluating.captured import CapturedPredictor
 from subspaces.experiments.evaluating.training import training_of_run
-from subspaces.experiments.training import Execution, Recipe, Run, RunError, sharing
+from subspaces.experiments.training import Execution
 from subspaces.experiments.training.batches import evaluation_batches, statistics_batches, statistics_seed
 from subspaces.experiments.training.engine import build_family
 from subspaces.experiments.training.feasible import data_of
 from subspaces.experiments.training.images import load_data
+from subspaces.experiments.training.recipe import Recipe
+from subspaces.experiments.training.runs import Run, RunError, free
 from subspaces.experiments.training.signals import Stop, stop_on_signals
 from subspaces.images.pixels import Normalise
 from subspaces.images.splits import Images, Split
@@ -53,8 +56,7 @@ class RunSubject(Subject):
         trust: bool = False,
         others: Callable[[str], Dataset] = datasets.load,
     ) -> None:
-        if trust is not True:
-            run.check_invited()
+        run.check_trusted(trust is True)
         self.run, self.recipe, self.execution, self._data, self._others = run, run.recipe, execution, data, others
         self.check()
         recipe, shape, definition = run.recipe, run.recipe.result_shape(), run.recipe.definition
@@ -226,26 +228,19 @@ def run_subjects(
     def subject(run: Run) -> RunSubject:
         folder = run.folder.resolve()
         if folder not in found:
-            _until_trained(run)
+            with stop_on_signals() as stop:  # a run that another process trains is waited for
+                free([run], set(), stop)
             found[folder] = RunSubject(run, partial(load, run.recipe), execution, trust, others)
         return found[folder]
 
     return subject
 
 
-def _until_trained(run: Run) -> None:
-    wait = sharing.Waiting("training")
-    with stop_on_signals() as stop:
-        while not run.finished and (holder := run.holder()) is not None:
-            wait({run.folder.name: holder}, stop)
-        stop.heed()
-
-
 def share(subjects: Sequence[RunSubject], work: Callable[[RunSubject], R], stop: Stop) -> list[R]:
-    """Do what is to be done with each run, together with other processes that do the same; see `sharing.share`."""
+    """Do what is to be done with each run, together with other processes that do the same; see `locks.share`."""
 
     def checked(one: RunSubject) -> R:
         one.check()
         return work(one)
 
-    return sharing.share(subjects, lambda one: one.run.attempt(), checked, lambda one: one.run.folder.name, stop)
+    return locks.share(subjects, lambda one: one.run.attempt(), checked, lambda one: one.run.folder.name, stop)

@@ -23,9 +23,9 @@ from subspaces.experiments.evaluating import domains
 from subspaces.experiments.evaluating.domains import Domain
 from subspaces.experiments.evaluating.run_subject import OneRun, RunSubject, run_subjects
 from subspaces.experiments.training import batches as images_of
-from subspaces.experiments.training import seals
+from subspaces.experiments.training import run_files
 from subspaces.experiments.training.execution import Execution
-from subspaces.experiments.training.runs import FAMILY, Run, RunError
+from subspaces.experiments.training.runs import Run, RunError
 from subspaces.text import one_of
 
 FILE = "selection.json"
@@ -88,8 +88,8 @@ def select_run(
     domain = domains.domain_of(subject.images_of, corruption, severity, images, subject.execution.device)
     found = _select(subject, domain, examples, statistics_batches, seed, {"by": by, "per": per})
     with opened.locked():
-        content = dataclasses.asdict(found)
-        seals.write_json(opened.folder / FILE, content, opened.recipe.key, {FAMILY: str(subject.checksum)})
+        content = {**dataclasses.asdict(found), "family": subject.checksum}
+        run_files.write_json(opened.folder / FILE, content, opened.recipe.key)
     return found
 
 
@@ -106,18 +106,18 @@ def read_selection(run: OneRun) -> RunSelection:
     opened = run if isinstance(run, Run) else Run.open(checks.folder("run", run))
     path = opened.folder / FILE
     again = f"choose again: subspaces select {opened.folder} --corruption fog, say"
-    if not seals.there(path, again):
+    if not run_files.there(path, again):
         raise RunError(f"{opened.folder} has no {FILE}, no point was chosen: write subspaces select {opened.folder} …")
-    found = seals.read_json(path, opened.recipe.key, again)
-    if found.others.get(FAMILY) != opened.family_checksum:
+    found = run_files.read_json(path, opened.recipe.key, again)
+    if found["family"] != opened.family_checksum:
         raise RunError(f"{opened.folder} was trained anew since its point was chosen: {again}")
     try:
-        told = dict(found.content["selection"])
-        told |= {name: Searched(**told[name]) for name in ("best", "worst")}
-        rows = tuple(Measured(**row) for row in found.content["rows"])
-        return RunSelection(Selection(**told), found.content["domain"], found.content["others"], rows)
+        values = dict(found["selection"])
+        values |= {name: Searched(**values[name]) for name in ("best", "worst")}
+        rows = tuple(Measured(**row) for row in found["rows"])
+        return RunSelection(Selection(**values), found["domain"], found["others"], rows)
     except (KeyError, TypeError) as error:
-        raise seals.damaged(path, f"it holds no selection, {error!r}", again) from None
+        raise run_files.damaged(path, f"it holds no selection, {error!r}", again) from None
 
 
 def _select(

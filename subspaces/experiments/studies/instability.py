@@ -27,7 +27,7 @@ from subspaces.experiments.studies.entries import in_columns, names, shown
 from subspaces.experiments.studies.mixtures import KINDS, PER, WORDS, Kind, Mixing
 from subspaces.experiments.studies.setting import Folder, OneRecipe, Setting, resolve, train_missing, whole_numbers
 from subspaces.experiments.studies.tables import Figure, Result, Table
-from subspaces.experiments.training import feasible, sharing
+from subspaces.experiments.training import feasible
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.runs import Run
 from subspaces.experiments.training.signals import stop_on_signals
@@ -243,9 +243,9 @@ def measure(plan: Plan, runs: Sequence[Run]) -> InstabilityStudy:
                     tick(1)
             return found
 
-        found = sharing.share(
+        found = locks.share(
             trunks,
-            lambda trunk: sharing.beside(kept.path, trunk),
+            lambda trunk: locks.beside(kept.path, trunk),
             of_trunk,
             lambda trunk: f"the branches of seed {trunk[0]} that share {trunk[1]} epochs",
             stop,

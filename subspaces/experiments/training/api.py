@@ -10,17 +10,15 @@ from typing import Any
 from subspaces.core import checks
 from subspaces.errors import ArgumentError
 from subspaces.experiments.methods import METHODS
-from subspaces.experiments.training import cluster, feasible, sweep
+from subspaces.experiments.training import cluster, feasible
 from subspaces.experiments.training import recipes as book
-from subspaces.experiments.training.afar import Then
 from subspaces.experiments.training.display import Mode, check_mode, display
 from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.groups import groups, read_group, train_group
 from subspaces.experiments.training.images import identified
 from subspaces.experiments.training.loop import Held
 from subspaces.experiments.training.recipe import COMMON, Recipe, all_fields
-from subspaces.experiments.training.runs import Run, RunError
-from subspaces.experiments.training.sharing import Waiting
+from subspaces.experiments.training.runs import Run, RunError, free
 from subspaces.experiments.training.signals import stop_on_signals
 from subspaces.experiments.training.trainer import LastTrainingError, TrainingError
 from subspaces.experiments.training.turns import Failure
@@ -74,7 +72,7 @@ def train_recipes(
     out: Path,
     show: Mode,
     tensorboard: bool,
-    then: Then | None = None,
+    then: cluster.Then | None = None,
 ) -> list[Run]:
     """Train recipes that are checked already, as `train` does, and return the finished runs.
 
@@ -85,10 +83,8 @@ def train_recipes(
         failures = _train_together(runs, execution, data, show, tensorboard)
     else:
         _check(runs)
-        with sweep.training(
-            recipes, execution, data=data, out=out, show=show, tensorboard=tensorboard, then=then
-        ) as train_there:
-            failures = _share(runs, train_there)
+        where: dict[str, Any] = {"data": data, "out": out, "show": show, "tensorboard": tensorboard, "then": then}
+        failures = _share(runs, lambda free, _: cluster.train(free, train_recipes, execution, **where))
     if started()[0] == 0:
         for run in runs:
             run.tidy()
@@ -145,26 +141,16 @@ def _train_here(
 
 def _share(runs: Sequence[Run], train_free: Callable[[Sequence[Run], Held], list[Failure]]) -> list[Failure]:
     """Train all runs: what other processes train is put off, and waited for when nothing else is left."""
-    wait = Waiting("training")
+    told = set[str]()
     failures: list[Failure] = []
-    free, held = _free(runs, wait)
-    while free:
-        failures += train_free(free, held.__setitem__)
-        free, held = _free(list(held), wait)
+    left = list(runs)
+    while left:
+        with stop_on_signals() as stop:
+            open_runs, held = free(left, told, stop)
+        if open_runs:
+            failures += train_free(open_runs, held.__setitem__)
+        left = list(held)
     return failures
-
-
-def _free(runs: Sequence[Run], wait: Waiting) -> tuple[list[Run], dict[Run, str]]:
-    """Return what is not finished: the runs that nobody trains, and those that others do, if these are not all."""
-    with stop_on_signals() as stop:
-        while True:
-            stop.heed()
-            left = [run for run in runs if not run.finished]
-            held = {run: holder for run in left if (holder := run.holder()) is not None}
-            free = [run for run in left if run not in held]
-            if free or not held:
-                return free, held
-            wait({run.folder.name: holder for run, holder in held.items()}, stop)
 
 
 def _shares(recipes: Sequence[Recipe], changes: dict[str, Any]) -> list[dict[str, Any]]:

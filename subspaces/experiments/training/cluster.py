@@ -1,247 +1,268 @@
-"""A Ray cluster: joined or started, looked over, and given tasks; Ray is imported here alone, when it is asked for."""
+"""Runs on a Ray cluster: each task trains one, or a stack of them, into a folder that all machines share.
+
+A task does what one process with as many threads would do, and so makes, bit for bit, the same. Ray is imported here
+alone, when it is asked for.
+"""
 
 import importlib.util
 import logging
 import math
 import os
-import signal
+import pickle
 import socket
+import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import chdir, contextmanager
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, chdir, contextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
 
 from subspaces.errors import ArgumentError, MissingPackageError
+from subspaces.experiments import locks
+from subspaces.experiments.data import loading
+from subspaces.experiments.methods import METHODS
+from subspaces.experiments.training import trunks
+from subspaces.experiments.training.display import Mode, display, progress_bar
 from subspaces.experiments.training.execution import Execution
-from subspaces.experiments.training.signals import Stop, Stopped
-from subspaces.experiments.training.world import LostError, started
+from subspaces.experiments.training.groups import groups
+from subspaces.experiments.training.loop import crews
+from subspaces.experiments.training.recipe import Recipe
+from subspaces.experiments.training.runs import Run
+from subspaces.experiments.training.signals import Stopped, stop_on_signals
+from subspaces.experiments.training.trainer import LastTrainingError, TrainingError
+from subspaces.experiments.training.turns import Failure
+from subspaces.experiments.training.world import started
+from subspaces.version import __version__
 
 RETRIES = 5  # times that a task begins again whose worker was lost
 SECONDS = 5.0  # for an address to answer
-PAUSE = 0.1  # seconds between two looks at it
-AGAIN = 2.0  # seconds between two requests to stop
+PAUSE = 0.1  # seconds between two looks at the tasks
+AGAIN = 2.0  # seconds between two requests to stop: a task that is about to begin may not hear the first
+PATIENCE = 90.0  # seconds until what another machine has written must be seen here
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
-HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))  # what Ray speaks, and empty settings
-SETTINGS = 4  # the kind of its answer
-LOCAL = "local"
-
-Event = tuple[Any, ...]
-
-
-class Needs(NamedTuple):
-    """What each task takes of a machine."""
-
-    cpus: int
-    gpus: float
-
-    def met_by(self, resources: Mapping[str, float]) -> bool:
-        """Say whether a machine with these resources has enough, once it has nothing else to do."""
-        return resources.get("CPU", 0) >= self.cpus and resources.get("GPU", 0) >= self.gpus
-
-    def __str__(self) -> str:
-        gpu = "" if not self.gpus else " and a GPU" if self.gpus == 1 else f" and {self.gpus:g} of a GPU"
-        return f"{self.cpus} core{'s' * (self.cpus > 1)}{gpu}"
+VERSIONS = {"subspaces": __version__, "torch": torch.__version__}
+Then = Callable[..., None]  # called with a run, data= and execution=
 
 
 def check(execution: Execution) -> None:
     """Refuse a cluster, as far as it shows on this machine that there can be none."""
     if importlib.util.find_spec("ray") is None:
-        raise MissingPackageError(
-            "training on a Ray cluster needs Ray, which is not installed: pip install 'subspaces[ray]'"
-        )
-    _, processes = started()
-    if processes > 1:
+        raise MissingPackageError("training on a Ray cluster needs Ray: pip install 'subspaces[ray]'")
+    if (processes := started()[1]) > 1:
         raise ArgumentError(
             f"ray={execution.ray!r}: this is one of {processes} processes that share a run (WORLD_SIZE), and Ray would "
             "start others; start it without torchrun"
         )
 
 
+def work(recipes: Sequence[Mapping[str, Any]], site: Mapping[str, Any]) -> None:
+    """Train recipes in a worker; where its machine lacks something, the error names that."""
+    with stop_on_signals(patient=True) as stop:  # Ray's request to stop is a signal too, and is repeated
+        try:
+            prepare(site)
+            stop.heed()
+            for run in site["train"]([Recipe.from_dict(one) for one in recipes]):
+                stop.heed()
+                if site["then"] is not None:
+                    site["then"](run)
+        except (OSError, ImportError) as error:
+            raise OSError(f"{socket.gethostname()}, a machine of the cluster, cannot train this: {error}") from error
+
+
+def prepare(site: Mapping[str, Any]) -> None:
+    """Refuse a machine with other versions, or that does not see the folders, and import what was added elsewhere."""
+    for name, version in site["versions"].items():
+        if VERSIONS[name] != version:
+            raise OSError(f"it has {name} {VERSIONS[name]}, and {version} is asked for: install the same version")
+    for path in site["sees"]:
+        if not path.exists():
+            raise OSError(f"it does not see {path}: expected a file system that all machines share, or a copy of data")
+    torch.set_num_threads(site["threads"])
+    sys.path += [entry for entry in site["path"] if entry not in sys.path]
+    for kind in pickle.loads(site["methods"]):
+        if kind.name in METHODS:
+            METHODS.remove(kind.name)
+        METHODS.add(kind)
+
+
+def train(
+    runs: Sequence[Run],
+    train_here: Callable[..., list[Run]],
+    execution: Execution,
+    data: Path | None,
+    out: Path,
+    show: Mode,
+    tensorboard: bool,
+    then: Then | None,
+) -> list[Failure]:
+    """Train runs on a cluster, each as `train_here` would, and return what went wrong with some."""
+    for run in runs:
+        if run.recipe.network.startswith("__main__:"):
+            raise ArgumentError(f"network {run.recipe.network!r}: no other process can import it; move it to a module")
+    with ExitStack() as stack:
+        stop = stack.enter_context(stop_on_signals())  # which puts back the handlers that Ray replaces
+        ray = stack.enter_context(joined(str(execution.ray)))
+        stop.heed()
+        cpus, gpus = resources(ray.nodes(), execution)
+        stack.enter_context(locks.made(out))
+        out, data = out.absolute(), (data or Path(loading.ROOT)).absolute()
+        mark = out / f".cluster.{os.urandom(4).hex()}.partial"  # as those are that `sweep` removes
+        stack.enter_context(locks.attempt(mark, keep=False))
+        there = replace(execution.off_cluster(), device="cuda" if gpus else "cpu")
+        kinds = {type(run.recipe.definition) for run in runs}
+        site = {
+            "versions": VERSIONS,
+            "sees": [mark, data] if data.is_dir() else [mark],
+            "threads": cpus,
+            "path": [os.path.abspath(entry) for entry in sys.path],
+            "methods": ray.cloudpickle.dumps([kind for kind in kinds if not kind.__module__.startswith("subspaces.")]),
+            "train": partial(train_here, execution=there, data=data, out=out, show="quiet", tensorboard=tensorboard),
+            "then": partial(then, data=data, execution=there) if then else None,
+        }
+        options = {"num_cpus": cpus, "num_gpus": gpus, "max_retries": RETRIES, "scheduling_strategy": "SPREAD"}
+        task = ray.remote(work).options(**options)
+
+        def begin(piece: Sequence[Run]) -> Any:
+            return task.remote([run.recipe.to_dict() for run in piece], site)
+
+        return _train(ray, begin, _pieces(runs, execution), show)
+
+
+def _pieces(runs: Sequence[Run], execution: Execution) -> list[list[Run]]:
+    """Return the runs of each task: one, a stack, or the branches of a trunk, which is then trained once."""
+    found: dict[Any, list[Run]] = {}
+    for crew in (crew for some in groups(runs) for crew in crews(some, execution)):
+        first = crew[0].recipe
+        found.setdefault(trunks.stem(first) if first.trunk else crew[0], []).extend(crew)
+    return list(found.values())
+
+
+def _train(ray: Any, begin: Callable[..., Any], pieces: Sequence[list[Run]], show: Mode) -> list[Failure]:
+    """Have all pieces trained, and return what went wrong with some of their runs; any other error stops all."""
+    failures: list[Failure] = []
+    fatal: list[Exception] = []
+    asked = 0.0
+    with stop_on_signals() as stop, progress_bar(show) as bar:
+        pending = {begin(piece): piece for piece in pieces}
+        try:
+            while pending:
+                bar("runs on the cluster", len(pieces) - len(pending), len(pieces))
+                stopping = stop.signal is not None or fatal
+                if stopping and time.monotonic() - asked > AGAIN:
+                    asked = time.monotonic()
+                    for ref in reversed(pending):  # first those that would take the places of others
+                        ray.cancel(ref)
+                for ref in ray.wait(list(pending), timeout=PAUSE)[0]:
+                    piece = pending.pop(ref)
+                    error = _outcome(ray, ref, piece, show)
+                    if isinstance(error, Failure) and not isinstance(error, LastTrainingError):
+                        failures.append(error)
+                    elif isinstance(error, Exception) and not isinstance(error, Stopped):
+                        fatal.append(error)
+                    elif error is not None and not stopping:  # its machine is taken away: it continues elsewhere
+                        pending[begin(piece)] = piece
+        finally:
+            for ref in pending:
+                ray.cancel(ref, force=True)
+        if not (fatal and isinstance(fatal[0], LastTrainingError)):
+            stop.heed()
+    if fatal:
+        raise fatal[0]
+    return failures
+
+
+def _outcome(ray: Any, ref: Any, runs: Sequence[Run], show: Mode) -> Exception | None:
+    """Return the error that a task ended with; None if its runs are trained, whose logs are then shown."""
+    try:
+        ray.get(ref)
+    except ray.exceptions.TaskCancelledError:
+        return Stopped("cancelled")
+    except ray.exceptions.RayTaskError as error:
+        cause = error.cause if isinstance(error.cause, Exception) else error
+        if "failed to import" in str(cause):
+            *_, last = str(cause).splitlines()
+            return OSError(f"a machine of the cluster cannot run subspaces: {last}; install it there as here")
+        cause.add_note(str(error))  # where it was raised
+        return cause
+    except ray.exceptions.RayError as error:
+        names, times = ", ".join(run.folder.name for run in runs), f"{RETRIES + 1} time{'s' * (RETRIES > 0)}"
+        return TrainingError(f"{names}: lost with its worker, {times}: {' '.join(str(error).split())}")
+    end = time.monotonic() + PATIENCE
+    while unseen := [run.folder for run in runs if not run.finished]:  # a file system may be late, but not for ever
+        if time.monotonic() > end:
+            return OSError(f"{unseen[0]}: a machine of the cluster has trained it, and it is not seen here")
+        time.sleep(PAUSE)
+        with suppress(OSError):
+            os.listdir(unseen[0])  # which makes a network's file system look again
+    with display("json" if show == "json" else "quiet", tensorboard=False) as shown:
+        for run in runs if show == "json" else ():
+            for row in run.log():
+                shown.report(run, row)
+    return None
+
+
+def resources(machines: Sequence[Mapping[str, Any]], execution: Execution) -> tuple[int, float]:
+    """Return the cores and GPUs that each task takes, which one of the machines must have, or none would ever begin."""
+    has = [one["Resources"] for one in machines if one["Alive"]]
+    cpus, gpus = execution.cpus_per_run or 1, execution.gpus_per_run or 1 / (execution.at_once or 1)
+    optional = execution.device == "auto" and execution.gpus_per_run is None
+    if execution.device == "cpu" or (optional and not any(one.get("GPU") for one in has)):
+        gpus = 0.0
+    if not any(one.get("CPU", 0) >= cpus and one.get("GPU", 0) >= gpus for one in has):
+        listed = ", ".join(f"{one.get('CPU', 0):g} and {one.get('GPU', 0):g}" for one in has)
+        remedy = "use --device cpu, or ask for less (--gpus-per-run)" if gpus else "ask for less (--cpus-per-run)"
+        asked = f"each run needs {cpus} cores and {gpus:g} GPUs"
+        raise ArgumentError(f"{asked}, and no machine of the cluster has that ({listed}): {remedy}")
+    return cpus, math.floor(gpus * 1e4) / 1e4  # Ray counts in ten-thousandths
+
+
 @contextmanager
-def joined(address: str) -> Iterator["Cluster"]:
-    """Connect to a cluster, or start one on this machine, which then also ends here."""
+def joined(address: str) -> Iterator[Any]:
+    """Connect to a cluster, or start one on this machine, which then also ends here, and yield Ray."""
     import ray
 
     if ray.is_initialized():
         ours = ray.get_runtime_context().gcs_address
         if address not in ("auto", ours):
             raise ArgumentError(f"ray={address!r}: this process is connected to the cluster at {ours}; expected auto")
-        yield Cluster(ray)
+        yield ray
         return
+    found, before = address_of(ray, address), dict(os.environ)
+    os.environ.update({name: value for name, value in QUIET.items() if name not in before})
     try:
-        _connect(ray, _found(ray) if address == "auto" else address)
-        yield Cluster(ray)
+        with chdir("/"):  # workers import from the current folder before all else, which may be somebody else's
+            dashboard = False if found == "local" else None
+            ray.init(found, include_dashboard=dashboard, log_to_driver=False, logging_level=logging.CRITICAL)
+    except (RuntimeError, ValueError, ConnectionError) as error:  # other versions, or no token
+        raise ConnectionError(f"ray={found!r}: {' '.join(str(error).split())}") from None
+    finally:
+        for name in QUIET.keys() - before.keys():
+            del os.environ[name]
+    try:
+        yield ray
     finally:
         ray.shutdown()
 
 
-def _found(ray: Any) -> str:
-    """Return the address of the cluster that the environment names, or that runs on this machine, else "local"."""
-    named = os.environ.get("RAY_ADDRESS", "")
-    if named not in ("", "auto"):
+def address_of(ray: Any, address: str) -> str:
+    """Return HOST:PORT of a cluster that answers, or "local"; "auto" is what the environment or this machine notes."""
+    named = os.environ.get("RAY_ADDRESS", "") if address == "auto" else address
+    noted = named in ("", "auto")
+    named = ray._private.utils.read_ray_address() or "local" if noted else named
+    if named == "local":
         return named
-    address = ray._private.utils.read_ray_address()  # of the last one that was started, which may be no more
+    host, _, port = named.rpartition(":")
+    if "/" in named or not host or not port.isdigit():
+        raise ArgumentError(f"no Ray cluster is called {named!r}: expected HOST:PORT, on a machine of the cluster")
     try:
-        _check_answer(address or "")
-    except (ConnectionError, ValueError):
-        return LOCAL
-    return str(address)
-
-
-def _connect(ray: Any, address: str) -> None:
-    """Call `ray.init`, which would wait for minutes for a cluster that is not there, and talk."""
-    local = address == LOCAL
-    if not local:
-        _check_answer(address)
-    handler = signal.getsignal(signal.SIGTERM)
-    before = {name: os.environ.get(name) for name in QUIET}
-    os.environ.update({name: value for name, value in QUIET.items() if before[name] is None})
-    try:
-        with chdir("/"):  # workers import from the current folder before all else, which may be somebody else's
-            settings: dict[str, Any] = {"include_dashboard": False} if local else {}
-            ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL, **settings)
-    except SystemExit:  # which is what Ray makes of SIGTERM
-        raise Stopped("SIGTERM") from None
-    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-        what = "no Ray cluster could be started here" if local else f"the Ray cluster at {address} could not be joined"
-        remedy = "" if local else "; expected one of its machines, and RAY_AUTH_MODE=token if it asks for a token"
-        raise ConnectionError(f"{what}: {' '.join(str(error).split())}{remedy}") from None
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name) if value is None else None
-        if signal.getsignal(signal.SIGTERM) is not handler:
-            signal.signal(signal.SIGTERM, handler)
-
-
-def _check_answer(address: str) -> None:
-    """Refuse an address where nobody speaks Ray's language."""
-    remedy = "start one with `ray start --head`, or leave the address out for one on this machine"
-    host, _, port = address.rpartition(":")
-    if "/" in address or not host or not port.isdigit():
-        raise ArgumentError(f"no Ray cluster is called {address!r}: expected HOST:PORT, on a machine of the cluster")
-    try:
-        with socket.create_connection((host.strip("[]"), int(port)), SECONDS) as line:
-            if os.environ.get("RAY_USE_TLS", "0") in ("", "0"):
-                line.settimeout(SECONDS)
-                line.sendall(HELLO)
-                answer = line.recv(9)
-                if len(answer) < 9 or answer[3] != SETTINGS:
-                    raise ConnectionError("something else does")
+        socket.create_connection((host.strip("[]"), int(port)), SECONDS).close()  # Ray would wait for minutes
     except (OSError, OverflowError) as error:
-        raise ConnectionError(f"no Ray cluster answers at {address} ({error}): {remedy}") from None
-
-
-class Cluster:
-    """A cluster that this process is connected to."""
-
-    def __init__(self, ray: Any) -> None:
-        self.ray = ray
-        self.machines = [node for node in ray.nodes() if node["Alive"]]
-
-    def needs(self, execution: Execution) -> Needs:
-        """Return what each task takes, which one of the machines must have, or no task would ever begin."""
-        gpus = 0.0 if execution.device == "cpu" else execution.gpus_per_run or 1 / (execution.at_once or 1)
-        if execution.device == "auto" and execution.gpus_per_run is None and not self.total("GPU"):
-            gpus = 0.0
-        needs = Needs(execution.cpus_per_run or 1, math.floor(gpus * 1e4) / 1e4)  # Ray counts in ten-thousandths
-        if not any(needs.met_by(node["Resources"]) for node in self.machines):
-            has = ", ".join(f"{node['NodeManagerHostname']}: {_words(node['Resources'])}" for node in self.machines[:8])
-            remedy = "use --device cpu, or ask for less (--gpus-per-run)" if gpus else "ask for less (--cpus-per-run)"
-            raise ArgumentError(f"each run needs {needs}, and no machine of the cluster has that ({has}): {remedy}")
-        return needs
-
-    def total(self, kind: str) -> float:
-        """Return how much of a resource all machines have."""
-        return float(sum(node["Resources"].get(kind, 0.0) for node in self.machines))
-
-    def __str__(self) -> str:
-        count = len(self.machines)
-        both = _words({kind: self.total(kind) for kind in ("CPU", "GPU")})
-        return f"{count} machine{'s' * (count != 1)} with {both}"
-
-    def everywhere(
-        self, work: Callable[..., Any], needs: Needs, stop: Stop, *arguments: Any
-    ) -> Iterator[tuple[str, Any]]:
-        """Do something on every machine where tasks can be, and yield its name and what came of it, or an exception."""
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-        refs = {}
-        for node in self.machines:
-            if needs.met_by(node["Resources"]):
-                there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-                task = self.ray.remote(work).options(num_cpus=0, max_retries=RETRIES, scheduling_strategy=there)
-                refs[node["NodeManagerHostname"], node["NodeID"]] = task.remote(*arguments)
-        for (name, _), ref in refs.items():
-            while not self.ray.wait([ref], timeout=PAUSE)[0]:
-                stop.heed()
-            yield name, self.result(ref)
-
-    def result(self, ref: Any) -> Any:
-        """Return what a task returned, or the exception that it raised, or that it was lost."""
-        try:
-            return self.ray.get(ref)
-        except self.ray.exceptions.RayTaskError as error:
-            return error.cause if isinstance(error.cause, Exception) else error
-        except self.ray.exceptions.RayError as error:
-            return LostError(" ".join(str(error).split()) or type(error).__name__)
-
-    def tasks(self, work: Callable[..., Any], needs: Needs) -> "Tasks":
-        """Return what gives machines pieces of work."""
-        return Tasks(self, work, needs)
-
-
-class Tasks:
-    """Pieces of work on the machines of a cluster; one whose worker is lost is begun again.
-
-    `work` is called with what `begin` is given, and a queue into which it puts lists of events.
-    """
-
-    def __init__(self, cluster: Cluster, work: Callable[..., Any], needs: Needs) -> None:
-        from ray.util.queue import Queue
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-        self.cluster, self.ray = cluster, cluster.ray
-        options = {"num_cpus": needs.cpus, "num_gpus": needs.gpus, "max_retries": RETRIES}
-        self.work = self.ray.remote(work).options(**options, scheduling_strategy="SPREAD")
-        here = NodeAffinitySchedulingStrategy(self.ray.get_runtime_context().get_node_id(), soft=False)
-        self.events = Queue(actor_options={"num_cpus": 0, "scheduling_strategy": here})
-        self.running: dict[Any, Any] = {}
-        self.asked: float | None = None  # when all were asked to stop
-
-    def __enter__(self) -> "Tasks":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """End what is still running, at once: nobody waits for it any more."""
-        for ref in self.running:
-            self.ray.cancel(ref, force=True)
-
-    def begin(self, piece: Any, *arguments: Any) -> None:
-        """Have a piece done, as soon as there is a place for it."""
-        self.running[self.work.remote(*arguments, self.events)] = piece
-
-    def ended(self) -> tuple[list[tuple[Any, Any]], list[Event]]:
-        """Wait, and return the pieces that have ended with what came of each, and the events told until then."""
-        refs = list(self.running)
-        done = self.ray.wait(refs, num_returns=len(refs), timeout=PAUSE)[0] if refs else []
-        results = [(self.running.pop(ref), self.cluster.result(ref)) for ref in done]
-        told = self.events.get_nowait_batch(self.events.qsize())
-        return results, [event for some in told for event in some]
-
-    @property
-    def stopping(self) -> bool:
-        """Whether all were asked to stop."""
-        return self.asked is not None
-
-    def stop(self) -> None:
-        """Ask all to stop, again and again: one that is just about to begin may not hear it."""
-        if self.asked is None or time.monotonic() - self.asked > AGAIN:
-            self.asked = time.monotonic()
-            for ref in self.running:
-                self.ray.cancel(ref)
-
-
-def _words(resources: Mapping[str, float]) -> str:
-    """Return the cores and GPUs of a machine as one says them."""
-    cpus, gpus = (resources.get(kind, 0) for kind in ("CPU", "GPU"))
-    return f"{cpus:g} cores" + (f" and {gpus:g} GPUs" if gpus else ", no GPU")
+        if noted:
+            return "local"  # that cluster is no more
+        remedy = "start one with `ray start --head`, or leave the address out for one on this machine"
+        raise ConnectionError(f"no Ray cluster answers at {named} ({error}): {remedy}") from None
+    return named

@@ -70,8 +70,8 @@ def display(mode: Mode, tensorboard: bool, stream: TextIO | None = None) -> Iter
 
 
 @contextmanager
-def reading(mode: Mode) -> Iterator[Callable[[str, int, int], None]]:
-    """Yield a function that shows how far the reading of a data set is; the bar is gone at the end."""
+def progress_bar(mode: Mode) -> Iterator[Callable[[str, int, int], None]]:
+    """Yield a function that shows how much of something is done; the bar is gone at the end."""
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     bars = Progress(*columns, console=Console(stderr=True), transient=True, disable=mode != "bar")
     tasks: dict[str, TaskID] = {}

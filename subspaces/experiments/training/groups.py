@@ -10,7 +10,7 @@ from subspaces.core import memory
 from subspaces.experiments.data import Dataset
 from subspaces.experiments.training import feasible
 from subspaces.experiments.training.advice import against_memory
-from subspaces.experiments.training.display import Display, Mode, reading
+from subspaces.experiments.training.display import Display, Mode, progress_bar
 from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.images import load_levels
 from subspaces.experiments.training.loop import Held, train_runs
@@ -40,7 +40,7 @@ def read_group(runs: Sequence[Run], data: Path | None, show: Mode, processes: in
     Each of several `processes` that train together reads them.
     """
     wanted = [run.recipe for run in runs]
-    with reading(show) as progress:
+    with progress_bar(show) as progress:
         dataset = load_levels(wanted, data, progress)
     feasible.check_loaded(wanted, next(iter(dataset.values())), processes)
     return dataset

@@ -1,20 +1,19 @@
 """A run folder: everything that one training leaves behind, and what it needs to go on.
 
-config.json          the recipe, and the user's signature where that names a factory of networks
+config.json          the recipe
 environment.json     versions, commit, hardware and settings of each start
 log.jsonl            one line per epoch
 state.safetensors    the newest checkpoint
 family.safetensors   the trained family, or what the method made of it (written last but one)
 trained.safetensors  the trained subspace, where the method keeps one point of it as its family
-result.json          the final numbers (written last: the run is finished), and which log and family they belong to
+result.json          the final numbers (written last: the run is finished), and the checksums of the families
 
-Every file is sealed (`seals`), and its seal is checked whenever it is read.
+Every file, and every line of the log, has a checksum inside, which is compared whenever it is read.
 """
 
 import json
 import os
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -23,28 +22,31 @@ from torch import Tensor
 
 from subspaces.core import files, storage
 from subspaces.experiments import locks
-from subspaces.experiments.training import seals, trust
+from subspaces.experiments.training import run_files
 from subspaces.experiments.training.environment import environment
 from subspaces.experiments.training.execution import Execution
-from subspaces.experiments.training.logs import Log
 from subspaces.experiments.training.recipe import Recipe
-from subspaces.experiments.training.seals import RunError
+from subspaces.experiments.training.run_files import RunError
+from subspaces.experiments.training.signals import Stop
+from subspaces.networks.factories import is_factory
 
-__all__ = ["RESERVED", "Run", "RunError"]
+__all__ = ["RESERVED", "Run", "RunError", "free"]
 
 RESERVED = {".lock", "log.jsonl"}
 """What a folder may hold before its run is started: the lock, and the log of a trunk."""
-LOG, FAMILY, TRAINED, STATE = "log.jsonl", "family.safetensors", "trained.safetensors", "state.safetensors"
+CONFIG, ENVIRONMENT, LOG, RESULT = "config.json", "environment.json", "log.jsonl", "result.json"
+FAMILY, TRAINED, STATE = "family.safetensors", "trained.safetensors", "state.safetensors"
+ANEW = "put an unchanged copy back, or remove the folder {} to train anew"
+FILES = (CONFIG, ENVIRONMENT, LOG, STATE, FAMILY, RESULT)
 
 
 class Run:
     """The folder of one recipe with one seed."""
 
-    def __init__(self, folder: Path, recipe: Recipe, signature: Any = trust.Caller) -> None:
+    def __init__(self, folder: Path, recipe: Recipe) -> None:
         self.folder = folder
         self.recipe = recipe
-        self._signature = signature
-        self._log = Log(folder / LOG, recipe.key, self._remedy)
+        self._from_folder = False  # whether the recipe was read from there, and not named by the caller
 
     @classmethod
     def under(cls, out: str | os.PathLike[str], recipe: Recipe) -> "Run":
@@ -53,26 +55,18 @@ class Run:
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str]) -> "Run":
-        """Return the run in an existing folder."""
+        """Return the run in an existing folder, whatever that is called."""
         path = Path(folder)
-        config = path / "config.json"
-        if not seals.there(config, _config_remedy(path)):
-            there = any((path / name).exists() for name in (LOG, STATE, FAMILY, "result.json"))
-            raise RunError(
-                f"{path} is not a run folder: it has no config.json{f'; {_config_remedy(path)}' if there else ''}"
-            )
-        found = seals.read_json(config, None, _config_remedy(path))
+        remedy = ANEW.format(path)
+        if not run_files.there(path / CONFIG, remedy):
+            lost = any((path / name).exists() for name in FILES)
+            raise RunError(f"{path} is not a run folder: it has no config.json{f'; {remedy}' if lost else ''}")
         try:
-            fields, signature = trust.separated(found.content)
-            recipe = Recipe.from_dict(fields)
+            run = cls(path, Recipe.from_dict(run_files.read_json(path / CONFIG, None, remedy)))
         except (ValueError, TypeError) as error:
-            raise RunError(f"{config} is not a recipe: {error}") from None
-        named = re.search(r"-seed\d+-([0-9a-f]{10})$", path.resolve().name)  # a folder may have any other name
-        for key, what in ((found.run, "its seal"), (named[1] if named else recipe.key, "the folder's name")):
-            if key != recipe.key:
-                why = f"its fields have the key {recipe.key}, and {what} says {key}"
-                raise seals.damaged(config, why, _config_remedy(path))
-        return cls(path, recipe, signature)
+            raise RunError(f"{path / CONFIG} is not a recipe: {error}") from None
+        run._from_folder = True
+        return run
 
     @staticmethod
     def begun(folders: Iterable[str | os.PathLike[str]]) -> list[Path]:
@@ -80,15 +74,20 @@ class Run:
         paths = [Path(folder) for folder in folders]
         return [path for path in paths if not path.is_dir() or {*filter(_counts, os.listdir(path))} - RESERVED]
 
-    def check_invited(self) -> None:
-        """Refuse to build a network that only the folder names, unless this user trained it."""
-        if self._signature is not trust.Caller and not trust.may_build(self.recipe, self._signature):
-            raise RunError(f"{self.folder}: {trust.question(self.recipe)}")
+    def check_trusted(self, trust: bool) -> None:
+        """Refuse to call a network factory that only the folder names, unless it is trusted."""
+        network = self.recipe.network
+        if self._from_folder and not trust and is_factory(network):
+            module, _, factory = network.partition(":")
+            raise RunError(
+                f"{self.folder}: it names the network {network!r}, and to build it would import module {module!r} and "
+                f"call {factory!r}: pass --trust (trust=True) if you trust it"
+            )
 
     @property
     def finished(self) -> bool:
         """Whether the run has its result."""
-        return (self.folder / "result.json").is_file() and self.family_file.is_file()
+        return (self.folder / RESULT).is_file() and self.family_file.is_file()
 
     @property
     def family_file(self) -> Path:
@@ -102,75 +101,95 @@ class Run:
 
     @property
     def _remedy(self) -> str:
-        return f"remove the folder {self.folder} to train anew"
+        return ANEW.format(self.folder)
 
-    def _sealed_result(self) -> seals.Sealed:
+    def _read_result(self) -> dict[str, Any]:
         if not self.finished:
             raise RunError(f"{self.folder} is not finished: train it first")
-        return seals.read_json(self.folder / "result.json", self.recipe.key, self._remedy)
+        return self._read(RESULT)
+
+    def _read(self, name: str) -> dict[str, Any]:
+        return run_files.read_json(self.folder / name, self.recipe.key, self._remedy)
 
     @property
     def result(self) -> dict[str, Any]:
         """The final numbers."""
-        return self._sealed_result().content
+        return {name: value for name, value in self._read_result().items() if name not in ("lines", "families")}
 
     @property
     def family_checksum(self) -> str:
         """The checksum of the family that the result is of, which the file must have."""
-        expected = self._sealed_result().others.get(FAMILY, "none")
-        self._check_belongs(self.family_file, expected)
+        expected = str(self._read_result()["families"].get(FAMILY))
+        try:
+            found = files.read_header(self.family_file).get("checksum")
+        except files.DamageError as error:
+            raise run_files.damaged(self.family_file, error, self._remedy) from None
+        self._check_checksum(self.family_file, found, expected)
         return expected
 
-    def _check_belongs(self, path: Path, expected: str | None) -> None:
-        """Refuse the file of a family with another checksum than the result names."""
-        try:
-            found = files.read_header(path).get("checksum")
-        except files.DamageError as error:
-            raise seals.damaged(path, error, self._remedy) from None
+    def _check_checksum(self, path: Path, found: str | None, expected: str) -> None:
         if found != expected:
-            raise seals.damaged(path, f"its checksum is {found}, and result.json names {expected}", self._remedy)
+            raise run_files.damaged(path, f"its checksum is {found}, and result.json names {expected}", self._remedy)
 
     def log(self) -> list[dict[str, Any]]:
         """Return the lines of the log, also of a run that another process trains at this moment."""
-        ended, expected = self._expected_seal()  # before the log, which may grow meanwhile
-        rows, found = self._log.read()
-        if ended and not (self._log.whole and (found or [""])[-1] == expected):
-            raise self._log.damaged("it is not the log that result.json was written with")
-        if expected not in ["", *found]:
-            raise self._log.damaged("it is shorter than when the checkpoint was written")
+        ended = self._is_there(RESULT)
+        lines = self._read(RESULT)["lines"] if ended else self._lines_at_checkpoint()  # before the log, which may grow
+        return self._read_log(lines, whole=ended)
+
+    def _read_log(self, lines: int, whole: bool = False) -> list[dict[str, Any]]:
+        """Return the lines of the log, which are at least so many, and not more of the `whole`."""
+        path = self.folder / LOG
+        with run_files.as_run_error():
+            rows = files.read_lines(path, self._remedy) if self._is_there(LOG) else []
+        if len(rows) < lines or (whole and len(rows) > lines):
+            why = f"it has {len(rows)} lines, and had {lines} when the run was last saved"
+            raise run_files.damaged(path, why, self._remedy)
+        for epoch, row in enumerate(rows, 1):
+            if (row.pop("recipe", None), row.get("epoch")) != (self.recipe.key, epoch):
+                raise run_files.damaged(path, f"line {epoch} is of another run or epoch", self._remedy)
         return rows
 
-    def _expected_seal(self) -> tuple[bool, str]:
-        """Return whether the run has a result, and the seal that its log ends with, or had at its checkpoint."""
-        result = self.folder / "result.json"
-        if not result.is_file() and seals.there(self.folder / STATE, self._state_remedy):
-            with suppress(FileNotFoundError):  # it has just been dropped: the run has ended
-                return False, str(self._progress()["log"])
-        if not result.is_file():
-            return False, ""
-        return True, str(seals.read_json(result, self.recipe.key, self._remedy).others.get(LOG, ""))
+    def _is_there(self, name: str) -> bool:
+        return run_files.there(self.folder / name, self._remedy)
+
+    def _lines_at_checkpoint(self) -> int:
+        """Return how many lines the log had at the checkpoint, by its header alone; 0 without one."""
+        path = self.folder / STATE
+        if not run_files.there(path, self._state_remedy):
+            return 0
+        try:
+            return int(json.loads(files.read_header(path)["progress"])["lines"])
+        except FileNotFoundError:  # it has just been dropped: the run has ended
+            return 0
+        except (files.DamageError, ValueError, KeyError, TypeError, RecursionError) as error:
+            raise run_files.damaged(path, error, self._state_remedy) from None
+
+    def _synced_lines(self) -> int:
+        """Return how many lines the log has, which are brought to the disk before something counts on them."""
+        path = self.folder / LOG
+        if not path.is_file():
+            return 0
+        files.sync(path)
+        return path.read_bytes().count(b"\n")
 
     def starts(self) -> list[dict[str, Any]]:
         """Return the environment of each start of the run."""
-        path = self.folder / "environment.json"
-        if not seals.there(path, self._remedy):
+        if not self._is_there(ENVIRONMENT):
             if self.finished:
-                raise RunError(f"{self.folder} has no environment.json: put it back, or {self._remedy}")
+                raise RunError(f"{self.folder} has no environment.json: {self._remedy}")
             return []
-        found = seals.read_json(path, self.recipe.key, self._remedy).content.get("starts")
-        if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
-            raise seals.damaged(path, "it holds no list of starts", self._remedy)
-        return found
+        starts: list[dict[str, Any]] = self._read(ENVIRONMENT)["starts"]
+        return starts
 
     def check(self) -> None:
         """Refuse an existing folder of another recipe, and a finished one with a file that is not as it was written."""
-        for path in (self.folder / "result.json", self.family_file, self.folder / STATE):
-            seals.there(path, self._remedy)  # what cannot be looked at, such as on a disk that is away, is not lost
-        config = self.folder / "config.json"
+        for name in (RESULT, FAMILY, STATE):
+            self._is_there(name)  # what cannot be looked at, such as on a disk that is away, is not lost
+        config = self.folder / CONFIG
         if config.is_file():
             wanted = self.recipe.to_dict()
-            content = seals.read_json(config, None, _config_remedy(self.folder)).content
-            found = Recipe.from_dict(trust.separated(content)[0]).to_dict()
+            found = Recipe.from_dict(run_files.read_json(config, None, self._remedy)).to_dict()
             differing = [name for name in {**found, **wanted} if found.get(name) != wanted.get(name)]
             if differing and differing != ["name"]:
                 name = differing[0]
@@ -179,7 +198,7 @@ class Run:
                     f"{wanted.get(name)!r} here; choose another --out or remove the folder"
                 )
         elif self.finished:
-            raise RunError(f"{self.folder} has no config.json: {_config_remedy(self.folder)}")
+            raise RunError(f"{self.folder} has no config.json: {self._remedy}")
         if self.finished:
             self.starts()
             self.log()
@@ -188,27 +207,25 @@ class Run:
 
     def check_family(self, path: Path) -> None:
         """Refuse a family's file that is not, number by number, what the result was written with."""
-        expected = self._sealed_result().others.get(path.name)
+        expected = self._read_result()["families"].get(path.name)
         if expected is None and path != self.family_file:
             return  # most methods keep one file
         try:
             header = storage.read(path)[0]
         except (files.FileError, FileNotFoundError) as error:
             raise RunError(f"{error}, or {self._remedy}") from None
-        if header["checksum"] != expected:
-            self._check_belongs(path, expected)
+        self._check_checksum(path, header["checksum"], expected)
 
     def start(self, execution: Execution, processes: int = 1) -> None:
         """Make the folder, or check that an existing one is of this recipe, and note this start."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.check()
-        result = self.folder / "result.json"
-        if not self.finished and seals.there(result, self._remedy):  # of a family that is gone
-            result.unlink()
-        if not (self.folder / "config.json").is_file():
-            seals.write_json(self.folder / "config.json", trust.signed(self.recipe), self.recipe.key)
+        if not self.finished and self._is_there(RESULT):  # of a family that is gone
+            (self.folder / RESULT).unlink()
+        if not (self.folder / CONFIG).is_file():
+            run_files.write_json(self.folder / CONFIG, self.recipe.to_dict(), self.recipe.key)
         starts = [*self.starts(), environment(execution, processes)]
-        seals.write_json(self.folder / "environment.json", {"starts": starts}, self.recipe.key)
+        run_files.write_json(self.folder / ENVIRONMENT, {"starts": starts}, self.recipe.key)
 
     @contextmanager
     def attempt(self) -> Iterator[str | None]:
@@ -218,7 +235,7 @@ class Run:
         """
         with locks.made(self.folder), locks.attempt(self.folder / ".lock") as holder:
             if holder is not None:
-                if holder == locks.this_process():  # for which we would wait for ever
+                if holder == f"process {os.getpid()}":  # for which we would wait for ever
                     raise self._in_use(holder)
                 yield holder
                 return
@@ -260,10 +277,8 @@ class Run:
 
     def save_checkpoint(self, tensors: Mapping[str, Tensor], progress: Mapping[str, Any]) -> None:
         """Write the state of training, and where the log is at that moment."""
-        self._log.sync()
-        place = {"log_bytes": self._log.size, "log": self._log.seal}
-        header = {"progress": json.dumps({**progress, **place})}
-        seals.write_tensors(self.folder / STATE, tensors, header, self.recipe.key)
+        header = {"progress": json.dumps({**progress, "lines": self._synced_lines()})}
+        run_files.write_tensors(self.folder / STATE, tensors, header, self.recipe.key)
 
     def load_checkpoint(self, writes: bool = True) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """Return the newest checkpoint, after cutting the log back to it; None if there is none.
@@ -273,22 +288,13 @@ class Run:
         path = self.folder / STATE
         if not path.is_file():
             if writes:
-                self._log.remove()
+                (self.folder / LOG).unlink(missing_ok=True)
             return None
-        header, tensors = seals.read_tensors(path, self.recipe.key, self._state_remedy)
-        progress = seals.parse(header.get("progress", "").encode(), path, self._state_remedy)
+        header, tensors = run_files.read_tensors(path, self.recipe.key, self._state_remedy)
+        progress: dict[str, Any] = json.loads(header["progress"])
         if writes:
-            self._log.cut(int(progress["log_bytes"]), progress["log"])
+            self._cut_log(progress["lines"])
         return tensors, progress
-
-    def _progress(self) -> dict[str, Any]:
-        """Return how far the checkpoint is, without its tensors."""
-        path = self.folder / STATE
-        try:
-            progress = seals.parse(files.read_header(path).get("progress", "").encode(), path, self._state_remedy)
-        except files.DamageError as error:
-            raise seals.damaged(path, error, self._state_remedy) from None
-        return {"log": "", **progress}
 
     @property
     def _state_remedy(self) -> str:
@@ -296,25 +302,40 @@ class Run:
 
     def append_log(self, row: Mapping[str, Any]) -> None:
         """Add one line to the log."""
-        self._log.append(row)
+        files.append_line(self.folder / LOG, {**row, "recipe": self.recipe.key})
+
+    def _cut_log(self, lines: int) -> None:
+        """Go back to when the log had so many lines."""
+        if self._is_there(LOG):
+            path = self.folder / LOG
+            os.truncate(path, sum(map(len, path.read_bytes().splitlines(keepends=True)[:lines])))
+        self._read_log(lines, whole=True)
 
     def begin_log(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Write a log with these lines in place of the one that is there."""
-        self._log.begin(rows)
+        (self.folder / LOG).unlink(missing_ok=True)
+        for row in rows:
+            self.append_log(row)
 
     def finish(self, result: Mapping[str, Any], families: Mapping[str, str]) -> None:
         """Write the result, which marks the run as finished, and drop the checkpoint.
 
         `families` are the checksums of the families' files that belong to it.
         """
-        self._log.sync()
-        others = {LOG: self._log.seal, **families}
-        seals.write_json(self.folder / "result.json", result, self.recipe.key, others)
+        content = {**result, "lines": self._synced_lines(), "families": dict(families)}
+        run_files.write_json(self.folder / RESULT, content, self.recipe.key)
         (self.folder / STATE).unlink(missing_ok=True)
 
 
-def _config_remedy(folder: Path) -> str:
-    return f"put an unchanged copy back, or remove the folder {folder} to train anew"
+def free(runs: Sequence[Run], told: set[str], stop: Stop) -> tuple[list[Run], dict[Run, str]]:
+    """Return which runs that are not finished nobody holds, and who holds the others; wait until there is one."""
+    while True:
+        stop.heed()
+        held = {run: holder for run in runs if not run.finished and (holder := run.holder()) is not None}
+        found = [run for run in runs if not run.finished and run not in held]
+        if found or not held:
+            return found, held
+        locks.wait({run.folder.name: holder for run, holder in held.items()}, "training", told, stop)
 
 
 def _counts(name: str) -> bool:

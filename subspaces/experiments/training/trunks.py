@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from subspaces.core import files
-from subspaces.experiments.training import seals
+from subspaces.experiments.training import run_files
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.runs import Run
 
@@ -32,7 +32,7 @@ def leave(run: Run, tensors: Mapping[str, Tensor]) -> None:
     target = path(run, run.recipe.trunk)
     if not target.is_file():
         target.parent.mkdir(exist_ok=True)
-        seals.write_tensors(target, tensors, {"log": json.dumps(run.log())}, stem(run.recipe))
+        run_files.write_tensors(target, tensors, {"log": json.dumps(run.log())}, stem(run.recipe))
 
 
 def enter(run: Run) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
@@ -43,9 +43,6 @@ def enter(run: Run) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
     if not epochs:
         return None
     found, remedy = path(run, epochs[0]), "remove it, and the trunk is trained again"
-    header, tensors = seals.read_tensors(found, stem(run.recipe), remedy)
-    try:
-        run.begin_log(json.loads(header["log"]))
-    except (KeyError, ValueError, TypeError) as error:
-        raise seals.damaged(found, error, remedy) from None
+    header, tensors = run_files.read_tensors(found, stem(run.recipe), remedy)
+    run.begin_log(json.loads(header["log"]))
     return tensors, {"epoch": epochs[0], "done": 0}

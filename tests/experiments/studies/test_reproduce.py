@@ -25,7 +25,6 @@ from subspaces.experiments.studies.catalogue.compared import TWIN
 from subspaces.experiments.studies.reproduce import Program, Reproduction, plan, run
 from subspaces.experiments.studies.setting import Setting
 from subspaces.experiments.training import Run, Stopped, TrainingError
-from subspaces.experiments.training.logs import Log
 from subspaces.experiments.training.trainer import Trainer
 from subspaces.reports.figures import style
 
@@ -239,15 +238,15 @@ def test_what_was_stopped_goes_on_to_the_same_end(tmp_path: Path, monkeypatch: p
     """Stopped by a signal in the middle of training, and after it between two exhibits."""
     names = ["dynamics", "point-init"]
     whole = run(asked(tmp_path / "whole", names))
-    lines, append = [0], Log.append
+    lines, append = [0], Run.append_log
 
-    def stopping(self: Log, row: Any) -> None:
+    def stopping(self: Run, row: Any) -> None:
         append(self, row)
         lines[0] += 1
         if lines[0] == 5:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr(Log, "append", stopping)
+    monkeypatch.setattr(Run, "append_log", stopping)
     with pytest.raises(Stopped, match="SIGTERM"):
         run(asked(tmp_path, names))
     assert not (tmp_path / "out").exists()

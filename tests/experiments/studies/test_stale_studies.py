@@ -13,7 +13,7 @@ from subspaces.experiments.kept import Kept
 from subspaces.experiments.studies.instability import Mixing
 from subspaces.experiments.studies.integral import measure_identities as check
 from subspaces.experiments.studies.setting import Setting
-from subspaces.experiments.training import Execution, Run
+from subspaces.experiments.training import Execution
 
 SETTING = Setting(show="quiet", execution=Execution(device="cpu"))
 
@@ -31,10 +31,10 @@ def copies(trained: dict[str, Path], to: Path, *names: str) -> list[Path]:
 
 def test_the_closed_form_of_a_line_that_was_trained_anew(trained: dict[str, Path], tmp_path: Path) -> None:
     (folder,) = copies(trained, tmp_path, "integral")
-    (before,) = check([Run.open(folder)], SETTING)
+    (before,) = check([retrained.opened(folder)], SETTING)
     retrained.anew(folder)
-    (found,) = check([Run.open(folder)], SETTING)
-    assert [found] == check([Run.open(retrained.unmeasured(folder, tmp_path / "fresh"))], SETTING)
+    (found,) = check([retrained.opened(folder)], SETTING)
+    assert [found] == check([retrained.opened(retrained.unmeasured(folder, tmp_path / "fresh"))], SETTING)
     assert found != before
 
 
@@ -44,16 +44,16 @@ def test_the_closed_form_with_other_settings(
 ) -> None:
     """As another version of the package may have them."""
     (folder,) = copies(trained, tmp_path, "integral")
-    (before,) = check([Run.open(folder)], SETTING)
+    (before,) = check([retrained.opened(folder)], SETTING)
     monkeypatch.setattr(importlib.import_module("subspaces.experiments.studies.integral"), name, value)
-    assert check([Run.open(folder)], SETTING) != [before]
+    assert check([retrained.opened(folder)], SETTING) != [before]
 
 
 def mixed(folders: list[Path], kept: Path, precision: str = "auto", draws: int = 1) -> list[Any]:
     """What is measured of branches, by kind."""
     execution = Execution(device="cpu", precision=precision).resolved()  # type: ignore[arg-type]
     bench = run_subjects(None, execution)
-    made = Mixing([bench(Run.open(folder)) for folder in folders], draws, Kept(kept), precision, {})
+    made = Mixing([bench(retrained.opened(folder)) for folder in folders], draws, Kept(kept), precision, {})
     return list(made.measure())
 
 

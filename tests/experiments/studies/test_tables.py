@@ -14,7 +14,7 @@ from subspaces.evaluation.comparing import heading
 from subspaces.experiments.evaluating.training import training_of
 from subspaces.experiments.studies import tables
 from subspaces.experiments.studies.tables import Made, Result, Table
-from subspaces.experiments.training import Run, seals
+from subspaces.experiments.training import Run, run_files
 
 FILES = ("name.json", "name.csv", "more.csv", "name.md")
 
@@ -105,7 +105,7 @@ def start(time: str, **changes: Any) -> dict[str, Any]:
 
 def run_in(folder: Path, *starts: dict[str, Any]) -> Run:
     folder.mkdir()
-    seals.write_json(folder / "environment.json", {"starts": starts}, STANDARD.key)
+    run_files.write_json(folder / "environment.json", {"starts": starts}, STANDARD.key)
     return Run(folder, STANDARD)
 
 

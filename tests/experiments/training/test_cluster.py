@@ -16,8 +16,8 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,8 +30,7 @@ from subspaces.experiments.methods import METHODS
 from subspaces.experiments.studies.setting import Setting, resolve, train_missing
 from subspaces.experiments.training import RECIPES, Execution, Run, RunError, TrainingError
 from subspaces.experiments.training import cluster as cluster_of
-from subspaces.experiments.training.afar import VERSIONS, Site, look
-from subspaces.experiments.training.cluster import Cluster, check
+from subspaces.experiments.training.cluster import VERSIONS, check, prepare, resources, work
 
 QUIET: dict[str, Any] = {"device": "cpu", "show": "quiet", "tensorboard": False}
 LINE = dataclasses.replace(DIGITS, method="line")
@@ -175,8 +174,8 @@ def test_a_command_that_is_interrupted_leaves_checkpoints_and_continues(cluster,
     assert not all(finished)
     assert [path.name for path in out.iterdir() if path.name.startswith(".")] == []
     assert any(finished) or not third.folder.exists()
-    runs = ss.train(several[:2], out=out, ray=cluster, stack=1, **QUIET)
-    assert [len(run.starts()) for run in runs] == [1 if done else 2 for done in finished]
+    runs = ss.train(several[: 2 + third.folder.exists()], out=out, ray=cluster, stack=1, **QUIET)
+    assert [len(run.starts()) for run in runs[:2]] == [1 if done else 2 for done in finished]
     same(runs, tmp_path, stack=1)
 
 
@@ -188,8 +187,7 @@ def test_one_that_diverges_is_an_error_of_a_line_and_the_others_are_trained(clus
 
 
 def test_one_that_takes_its_worker_along_is_given_up_and_the_others_are_trained(cluster, tmp_path, monkeypatch):
-    for module in ("cluster", "sweep"):
-        monkeypatch.setattr(f"subspaces.experiments.training.{module}.RETRIES", 0)
+    monkeypatch.setattr(cluster_of, "RETRIES", 0)
     (tmp_path / "deadly.py").write_text("import os\ndef net(): os.kill(os.getpid(), 9)")
     monkeypatch.syspath_prepend(tmp_path)
     deadly = dataclasses.replace(DIGITS, name="deadly", network="deadly:net")
@@ -293,15 +291,42 @@ def test_a_process_that_is_connected_already_stays_so(ray, cluster, tmp_path):
         ss.train(LINE, out=tmp_path, ray="local", **QUIET)
 
 
+def work_elsewhere(recipes: Any, site: Any) -> None:
+    """Do a task on a machine without a folder."""
+    work(recipes, {**site, "sees": [*site["sees"], Path("/nowhere")]})
+
+
+@pytest.mark.parametrize("lacks", ["folder", "package", "network"])
+def test_a_machine_that_lacks_something_is_named(lacks, cluster, tmp_path, monkeypatch):
+    recipe, said = LINE, "a machine of the cluster, cannot train this: it does not see /nowhere: expected"
+    if lacks == "package":
+        (tmp_path / "only_here.py").write_text("def work(*given): pass")
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.setattr(cluster_of, "work", importlib.import_module("only_here").work)
+        said = "a machine of the cluster cannot run subspaces: .*No module named 'only_here'; install it there as here"
+    elif lacks == "network":
+        recipe, said = dataclasses.replace(LINE, network="no_such_module:net"), "No module named 'no_such_module'"
+    else:
+        monkeypatch.setattr(cluster_of, "work", work_elsewhere)
+    with pytest.raises((OSError, ImportError, ValueError), match=said):
+        ss.train(recipe, out=tmp_path / "runs", ray=cluster, **QUIET)
+
+
+@pytest.mark.usefixtures("ray")
+def test_a_network_of_a_script_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="network '__main__:net': no other process can import it"):
+        ss.train(dataclasses.replace(LINE, network="__main__:net"), out=tmp_path, ray="local", **QUIET)
+
+
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
         (
             {"cpus_per_run": 5},
-            r"needs 5 cores, and no machine .* \(\S+: 1 cores, no GPU, \S+: 1 cores, no GPU\)",
+            r"needs 5 cores and 0 GPUs, and no machine .* \(1 and 0, 1 and 0\)",
         ),
-        ({"device": "cuda"}, r"each run needs 1 core and a GPU, .* use --device cpu"),
-        ({"device": "auto", "gpus_per_run": 0.25}, r"each run needs 1 core and 0\.25 of a GPU"),
+        ({"device": "cuda"}, r"each run needs 1 cores and 1 GPUs, .* use --device cpu"),
+        ({"device": "auto", "gpus_per_run": 0.25}, r"each run needs 1 cores and 0\.25 GPUs"),
     ],
 )
 def test_what_no_machine_has_is_refused(cluster, tmp_path, asked, said):
@@ -316,23 +341,11 @@ def test_nothing_is_joined_where_nothing_is_to_be_done(tmp_path):
     assert ss.train(DIGITS, out=tmp_path, ray="127.0.0.1:1", **QUIET)[0].folder == run.folder
 
 
-def test_an_address_where_nobody_or_somebody_else_answers(ray, tmp_path):
+def test_an_address_where_nobody_answers(ray, tmp_path):
     ray.shutdown()
     start = time.monotonic()
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-
-        def answer() -> None:
-            line, _ = server.accept()
-            with line:
-                line.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-                line.recv(100)
-
-        thread = threading.Thread(target=answer)
-        thread.start()
-        with pytest.raises(ConnectionError, match=rf"answers at 127\.0\.0\.1:{port} \(something else does\)"):
-            ss.train(LINE, out=tmp_path, ray=f"127.0.0.1:{port}", **QUIET)
-        thread.join()
     with pytest.raises(ConnectionError, match=rf":{port} \(.*refused\): start one with `ray start --head`"):
         ss.train(LINE, out=tmp_path, ray=f"127.0.0.1:{port}", **QUIET)
     assert time.monotonic() - start < 30
@@ -341,67 +354,33 @@ def test_an_address_where_nobody_or_somebody_else_answers(ray, tmp_path):
 
 def test_a_cluster_is_found_by_the_environment_or_where_ray_has_noted_it(ray, address, tmp_path, monkeypatch):
     """One that is no more is not waited for."""
-    monkeypatch.setenv("RAY_ADDRESS", "head:1")
-    assert cluster_of._found(ray) == "head:1"
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    assert cluster_of.address_of(ray, "auto") == address
     monkeypatch.delenv("RAY_ADDRESS")
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
-    assert cluster_of._found(ray) == "local"
+    assert cluster_of.address_of(ray, "auto") == "local"
     (tmp_path / "ray").mkdir()
     for noted, found in {address: address, "127.0.0.1:1": "local"}.items():
         (tmp_path / "ray" / "ray_current_cluster").write_text(noted)
-        assert cluster_of._found(ray) == found
+        assert cluster_of.address_of(ray, "auto") == found
 
 
 # What shows without a cluster
 
 
-@pytest.fixture
-def site(tmp_path) -> Site:
-    (tmp_path / "mark").write_text("mine")
-    folders = {"out": tmp_path, "mark": "mark", "signed": "mine", "data": tmp_path, "has_data": True}
-    others = {"then": None, "path": (), "modules": (), "methods": pickle.dumps([])}
-    return Site(execution=Execution(device="cpu"), threads=1, tensorboard=False, **folders, **others)
-
-
-def test_a_machine_that_sees_all_can_train(site):
-    assert look(site, [LINE.to_dict()]) is None
-
-
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("lacks", "said"),
     [
-        (
-            {"versions": {**VERSIONS, "torch": "2.0"}},
-            r"it has torch \S+, and 2\.0 is asked for",
-        ),
-        (
-            {"versions": {**VERSIONS, "subspaces": "9"}},
-            r"it has subspaces \S+, and 9 is asked for: install",
-        ),
-        (
-            {"mark": "missing"},
-            r"it does not see .* \(No such file or directory\): expected a file system",
-        ),
-        ({"signed": "theirs"}, "it has another folder .*: expected a file system that all machines"),
-        ({"data": Path("/nowhere")}, "it has no folder /nowhere: expected .*, or a copy of the data"),
-        ({"modules": ("no_such_module",)}, "No module named 'no_such_module'"),
-        ({"execution": Execution(device="cpu", graph=True)}, "graph=True on cpu"),
+        ({}, ""),
+        ({"versions": {**VERSIONS, "torch": "2.0"}}, r"it has torch \S+, and 2\.0 is asked for"),
+        ({"versions": {**VERSIONS, "subspaces": "9"}}, r"it has subspaces \S+, and 9 is asked for: install"),
+        ({"sees": [Path("/nowhere")]}, "it does not see /nowhere: expected a file system that all machines share"),
     ],
 )
-def test_what_keeps_a_machine_from_training_is_said(site, changes, said):
-    assert re.match(said, look(dataclasses.replace(site, **changes), [LINE.to_dict()]) or "")
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"method": "ring"}, "unknown method 'ring'"),
-        ({"network": "no_such_module:net"}, "network 'no_such_module:net': No module named 'no_such_module'; install"),
-        ({"network": "__main__:net"}, "network '__main__:net': no other process can import it"),
-    ],
-)
-def test_recipes_of_what_a_machine_lacks(site, changes, said):
-    assert said in (look(site, [{**LINE.to_dict(), **changes}]) or "")
+def test_what_a_machine_lacks_is_said(lacks, said):
+    here = {"versions": VERSIONS, "sees": [], "threads": 1, "path": [], "methods": pickle.dumps([])}
+    with pytest.raises(OSError, match=said) if said else nullcontext():
+        prepare({**here, **lacks})
 
 
 @pytest.mark.parametrize(
@@ -434,7 +413,7 @@ def test_what_is_measured_here_needs_no_gpu_of_the_cluster(device, here):
 def test_ray_that_is_not_there(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r"needs Ray, .* pip install 'subspaces\[ray\]'"):
+    with pytest.raises(ImportError, match=r"needs Ray: pip install 'subspaces\[ray\]'"):
         ss.train(LINE, ray="auto", **QUIET)
 
 
@@ -464,10 +443,9 @@ def machine(**resources: float) -> dict[str, Any]:
     ],
 )
 def test_what_each_task_takes(machines, asked, needs):
-    cluster = Cluster(SimpleNamespace(nodes=lambda: machines))
     execution = Execution(ray="auto", **asked)
     if needs is None:
         with pytest.raises(ValueError, match="no machine of the cluster has that"):
-            cluster.needs(execution)
+            resources(machines, execution)
     else:
-        assert cluster.needs(execution) == needs
+        assert resources(machines, execution) == needs

@@ -20,7 +20,7 @@ from training_cases import CPU, DIGITS, Countdown, contents, digits, make_mlp, n
 
 import subspaces as ss
 from subspaces.evaluation import environment
-from subspaces.experiments.training import Recipe, Run, RunError, TrainingError, seals
+from subspaces.experiments.training import Recipe, Run, RunError, TrainingError, run_files
 from subspaces.experiments.training.loop import train_runs
 from subspaces.experiments.training.signals import stop_on_signals
 from subspaces.experiments.training.turns import Turns, Watchers
@@ -143,7 +143,7 @@ def test_a_checkpoint_is_whole_or_not_there(tmp_path: Path):
     assert not list(run.folder.glob(".*.partial"))
     tensors, progress = run.load_checkpoint()
     assert torch.equal(tensors["a"], torch.ones(3))
-    assert progress == {"epoch": 1, "done": 2, "log_bytes": 0, "log": ""}
+    assert progress == {"epoch": 1, "done": 2, "lines": 0}
 
 
 def test_what_a_killed_writer_left_behind_is_removed(tmp_path: Path):
@@ -249,7 +249,7 @@ def test_a_damaged_configuration_is_refused(content, tmp_path: Path):
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path):
     with pytest.raises(RunError, match=r"not a run folder: it has no config\.json"):
         Run.open(tmp_path)
-    seals.write_json(tmp_path / "config.json", {"epoch": 3}, RECIPE.key)
+    run_files.write_json(tmp_path / "config.json", {"epoch": 3}, RECIPE.key)
     with pytest.raises(RunError, match=r"config\.json is not a recipe: .*'epochs'"):
         Run.open(tmp_path)
 
@@ -289,7 +289,7 @@ def test_a_log_that_lost_lines_is_refused(lost, tmp_path: Path):
     else:
         log.write_bytes(cut(log.read_bytes()) if lost == "half" else b"")
     with pytest.raises(
-        RunError, match=r"log\.jsonl is damaged \(it is shorter than when the checkpoint was written\): remove"
+        RunError, match=r"log\.jsonl is damaged \(it has \d lines, and had \d when the run was last saved"
     ):
         ss_train(tmp_path)
 
@@ -345,7 +345,7 @@ def test_a_damaged_line_of_the_log_is_named(tmp_path: Path):
     run = train_one(RECIPE, tmp_path)
     log = run.folder / "log.jsonl"
     log.write_bytes(log.read_bytes().replace(b'{"epoch": 2', b"?"))
-    with pytest.raises(RunError, match=r"line 2 of .*log\.jsonl is damaged"):
+    with pytest.raises(RunError, match=r"log\.jsonl is damaged \(line 2: "):
         run.log()
 
 
