@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from filelock import FileLock, Timeout
 
-from subspaces.core.files import sweep
+from subspaces.core.files import TRIES, sweep
 
 if TYPE_CHECKING:
     from subspaces.experiments.training.signals import Stop
@@ -44,8 +44,8 @@ def attempt(path: Path, keep: bool = True) -> Iterator[str | None]:
             path.write_text(f"{os.getpid()} {socket.gethostname()}")
         yield None
     finally:
-        if not keep:
-            path.unlink(missing_ok=True)
+        with suppress(OSError):
+            os.truncate(path, 0) if keep else path.unlink()  # the next must not be taken for this process
         lock.release()
 
 
@@ -72,7 +72,7 @@ def _acquired(path: Path, blocking: bool) -> FileLock | None:
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise OSError(f"{path} is a link or no file: expected a lock that is made here; remove it")
     lock = FileLock(path)
-    while True:
+    for left in reversed(range(TRIES)):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             lock.acquire(blocking=blocking, poll_interval=0.01)
@@ -80,12 +80,14 @@ def _acquired(path: Path, blocking: bool) -> FileLock | None:
         except Timeout:
             return None
         except FileNotFoundError:  # another process has just removed the folder
-            continue
+            if not left:
+                raise
         except OSError as error:
             if error.errno in _READ_ONLY:
                 advice = "change its permissions, or work with a copy"
                 raise OSError(f"{path.parent} cannot be written to ({error.strerror}): {advice}") from None
             raise OSError(f"{path} cannot be locked ({error.strerror}): choose a folder on another disk") from None
+    return None
 
 
 def _holder(path: Path) -> str:

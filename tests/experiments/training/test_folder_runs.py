@@ -95,7 +95,7 @@ def test_it_is_trained_once_and_evaluated_wherever_its_images_are(trained: tuple
         ss.evaluate(run, data=root / "elsewhere", device="cpu", progress=False, grid=[0.123])
     (root / "elsewhere" / "fern" / "0.png").unlink()
     for data, what in (("elsewhere", "36 image files, and not 37"), ("nowhere", "is not a folder")):
-        failed = call("evaluate", run.folder, "--data", root / data, "--device", "cpu", "--grid", "0.31", 0.32, 0.01)
+        failed = call("evaluate", run.folder, "--trust", "--data", root / data, "--grid", "0.31", 0.32, 0.01)
         assert failed.exit_code == 1
         assert what in failed.stderr
         assert failed.stderr.count("error: ") == 1
