@@ -148,7 +148,7 @@ class Evaluation:
         return self._of_answer(answer, rows, f" on {name!r}")
 
     def _of_answer(self, answer: str, rows: Iterable[Row], where: str) -> Row:
-        wanted = [each for each in self.answers if each.name == answer]
+        wanted = [each for each in self.answers if isinstance(answer, str) and each.name == answer]
         found = next((row for row in rows if any(each.is_of(row) for each in wanted)), None)
         if found is None:
             names = [each.name for each in self.answers]

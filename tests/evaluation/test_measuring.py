@@ -87,7 +87,7 @@ def test_the_graph_makes_the_statistics_of_each_point_from_its_own_weights(
     small: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("subspaces.experiments.evaluating.captured.captured", Replayed)
-    one = run_subjects(None, Execution(device="cpu"))(Run.open(small("curve")))
+    one = run_subjects(None, Execution(device="cpu"), trust=True)(Run.open(small("curve")))
     about = (one.recipe, one.images_of, one.execution)
     found = []
     for kind in (Predictor, CapturedPredictor):
