@@ -25,9 +25,9 @@ from subspaces.cli.shared import (
     json_option,
     option,
 )
-from subspaces.core import files
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.evaluation import Evaluation
+from subspaces.evaluation.files import to_json
 from subspaces.evaluation.settings import PLANE_PANEL, POINTS_PANEL, SHIFT_PANEL, Settings
 from subspaces.evaluation.settings import POINTS as MOST_POINTS
 from subspaces.evaluation.shifted_data import EXTRA, Corruptions
@@ -128,7 +128,7 @@ def evaluate(
     folders = dict.fromkeys(run.resolve() for run in Run.begun(runs))
     if as_json:
         for folder, record in zip(folders, records, strict=True):
-            typer.echo(files.to_json(_summary(folder, record)))
+            typer.echo(to_json(_summary(folder, record)))
     else:
         printing.show(table.filled(records))
         for made in (table.shift_table(records), table.outlier_table(records)):

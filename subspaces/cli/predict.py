@@ -15,6 +15,7 @@ from subspaces.cli.options import ROOT
 from subspaces.cli.shared import Code, Data, Quiet, Trust, completing, option, out_option
 from subspaces.core import files
 from subspaces.errors import ArgumentError
+from subspaces.evaluation.files import to_json
 from subspaces.export.predicting import Predictions
 from subspaces.text import nearest, printable
 
@@ -113,7 +114,7 @@ def _json(found: Predictions) -> str:
         for each in found.predictions
     ]
     skipped = [vars(each) for each in found.skipped]
-    return files.to_json({"model": found.model, "predictions": predictions, "skipped": skipped}, indent=2) + "\n"
+    return to_json({"model": found.model, "predictions": predictions, "skipped": skipped}, indent=2) + "\n"
 
 
 def _table(frame: "DataFrame", to_file: bool) -> str:

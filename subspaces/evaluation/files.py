@@ -1,16 +1,21 @@
-"""Plain JSON files with a checksum of their content inside, and dataclasses from what they hold."""
+"""JSON files and lines with a checksum of their content inside, and dataclasses from what they hold."""
 
 import dataclasses
 import hashlib
 import json
+import math
+import os
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from subspaces.core import files
-from subspaces.core.files import CHECKSUM, damaged
+from subspaces.core.files import damaged
 from subspaces.errors import ArgumentError
+
+CHECKSUM = "sha256"
+CHANGED = "it was changed by hand, or by a fault: its content does not match its checksum"
 
 
 def checksum(content: Any) -> str:
@@ -22,7 +27,7 @@ def checksum(content: Any) -> str:
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Write a file, whole or not at all; dataclasses become objects, NaN and infinity are as Python writes them."""
     content = json.loads(json.dumps(value, default=vars))  # names of numbers become text
-    files.write(path, files.in_lines({**content, CHECKSUM: checksum(content)}).encode())
+    files.write(path, _in_lines({**content, CHECKSUM: checksum(content)}).encode())
 
 
 def read_json(path: Path, remedy: str) -> dict[str, Any]:
@@ -32,10 +37,76 @@ def read_json(path: Path, remedy: str) -> dict[str, Any]:
             raise ArgumentError("it is not a file" if path.exists() or path.is_symlink() else "it is not there")
         content = json.loads(path.read_bytes())
         if not isinstance(content, dict) or content.pop(CHECKSUM, None) != checksum(content):
-            raise ArgumentError(files.CHANGED)
+            raise ArgumentError(CHANGED)
     except (OSError, ValueError, RecursionError) as error:
         raise damaged(path, error, remedy) from None
     return content
+
+
+def _in_lines(value: Mapping[str, Any]) -> str:
+    """Return JSON with a line for each entry, and for each row of a table, which is quicker than an indent."""
+
+    def entry(each: Any) -> str:
+        rows = isinstance(each, list) and each and isinstance(each[0], (dict, list))
+        return "[\n" + ",\n".join(map(json.dumps, each)) + "\n]" if rows else json.dumps(each)
+
+    return "{\n" + ",\n".join(f"{json.dumps(name)}: {entry(each)}" for name, each in value.items()) + "\n}\n"
+
+
+def append_line(path: Path, value: Mapping[str, Any]) -> None:
+    """Append a mapping to a file as a line of JSON with a checksum, in place of what is left of an unfinished line."""
+    content = json.loads(json.dumps(value))
+    with files.naming(path), open(path, "ab+") as file:
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            if file.read() != b"\n":
+                file.seek(0)
+                file.truncate(file.read().rfind(b"\n") + 1)
+        file.write(json.dumps({**content, CHECKSUM: checksum(content)}).encode() + b"\n")
+
+
+def read_lines(path: Path, remedy: str) -> list[dict[str, Any]]:
+    """Return what `append_line` has written, without a last line that was not written to its end.
+
+    Any other damage is a `FileError` that names the file and the number of the line.
+    """
+    if not path.is_file():
+        raise damaged(path, "it is not a file", remedy)
+    found, lines = [], path.read_bytes().split(b"\n")
+    for number, line in enumerate(lines[:-1], 1):
+        try:
+            content = json.loads(line)
+            if not isinstance(content, dict):
+                raise ArgumentError(f"expected an object, found a {type(content).__name__}")
+            if content.pop(CHECKSUM, None) != checksum(content):
+                raise ArgumentError(CHANGED)
+        except (ValueError, RecursionError) as error:
+            raise damaged(path, f"line {number}: {error}", remedy) from None
+        found.append(content)
+    return found
+
+
+def write_plain_json(path: Path, value: Any) -> None:
+    """Write a value as an indented JSON file without a checksum, for people and other programs."""
+    files.write(path, (to_json(value, indent=2) + "\n").encode())
+
+
+def to_json(value: Any, indent: int | None = None) -> str:
+    """Return a value as JSON, with {"float": "nan"} and the like for the numbers that JSON does not have."""
+    return json.dumps(_finite(value), indent=indent, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    """Return a value with dicts for dataclasses, and without NaN and infinity."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {"float": str(value)}
+    if isinstance(value, Mapping):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(each) for each in value]
+    if dataclasses.is_dataclass(value):
+        return {entry.name: _finite(getattr(value, entry.name)) for entry in dataclasses.fields(value)}
+    return value
 
 
 def plain(made: Any) -> Any:

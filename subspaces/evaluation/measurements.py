@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from subspaces.core import files
+from subspaces.core.files import damaged
+from subspaces.evaluation import files
 from subspaces.text import Named
 
 FILE = "measurements.jsonl"
@@ -66,4 +67,4 @@ def read(path: Path) -> list[tuple[Key, Values]]:
     try:
         return [(dict(entry["key"]), dict(entry["values"])) for entry in found]
     except (KeyError, TypeError, ValueError) as error:
-        raise files.damaged(path, f"a line without key and values: {error}", REMEDY) from None
+        raise damaged(path, f"a line without key and values: {error}", REMEDY) from None

@@ -10,13 +10,14 @@ from typing import Any
 from subspaces.core import checks, files
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.evaluation import FILE, REMEDY, Evaluation
+from subspaces.evaluation.files import read_lines
 from subspaces.experiments.training import run_files
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.runs import FAMILY, FILES, RESULT, STATE, TRAINED, Run, RunError
 
 READERS: dict[str, Callable[[Path, str], Any]] = {
     ".json": lambda path, remedy: run_files.read_json(path, None, remedy),
-    ".jsonl": files.read_lines,
+    ".jsonl": read_lines,
     ".safetensors": lambda path, remedy: run_files.read_tensors(path, None, remedy),
 }
 Folder = str | os.PathLike[str]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 from subspaces.core import files
+from subspaces.evaluation.files import write_plain_json
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.runs import Run
 from subspaces.reports.figures import FORMATS
@@ -86,7 +87,7 @@ class Result:
         path = folder / self.name
         texts = {path.with_name(f"{name}.csv"): rows_as_csv(rows) for name, rows in self.rows().items()}
         texts[path.with_suffix(".md")] = self.markdown()
-        files.write_json(path.with_suffix(".json"), self.summary())
+        write_plain_json(path.with_suffix(".json"), self.summary())
         for place, content in texts.items():
             files.write(place, content.encode())
         reasons = self.undrawn()
