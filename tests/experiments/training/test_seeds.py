@@ -124,7 +124,7 @@ class Observed:
         }
 
     def _evaluation(self) -> dict[str, Any]:
-        options = {"device": "cpu", "workers": 0, "progress": False}
+        options = {"device": "cpu", "workers": 0, "progress": False, "trust": True}
         record = ss.evaluate(self.run.folder, random=2, triangle=0, **options)
         points = [row.alphas for row in record.rows if (row.role, row.kind, row.split) == ("random", "point", "test")]
         taken()
